@@ -27,7 +27,11 @@ pub struct File {
 
 impl File {
     /// Makes a group on one disk or two, and a file in it of which every block is written, durable, and read back.
-    pub fn create(paths: &[String], size: u64, attributes: &[(String, String)]) -> Result<Self, String> {
+    pub fn create(
+        paths: &[String],
+        size: u64,
+        attributes: &[(String, String)],
+    ) -> Result<Self, String> {
         let world = group::world(paths)?;
         group::create(&world, paths, attributes)?;
         let group = group::mount(&world)?;
@@ -38,12 +42,14 @@ impl File {
         let file = Self { group, poll_time: world.poll_time(), session, node, size };
         let chunk = vec![7; 1 << 20];
         for offset in (0..size).step_by(1 << 20) {
-            block_on(file.session.write(node, offset, &chunk, false)).map_err(|error| error.to_string())?;
+            block_on(file.session.write(node, offset, &chunk, false))
+                .map_err(|error| error.to_string())?;
         }
         block_on(file.session.sync(node, false)).map_err(|error| error.to_string())?;
         let mut found = vec![0; chunk.len()];
         for offset in (0..size).step_by(1 << 20) {
-            let read = block_on(file.session.read(node, offset, &mut found)).map_err(|error| error.to_string())?;
+            let read = block_on(file.session.read(node, offset, &mut found))
+                .map_err(|error| error.to_string())?;
             if read != chunk.len() || found != chunk {
                 return Err(format!("the file does not hold at {offset} what was written there"));
             }
@@ -51,9 +57,16 @@ impl File {
         Ok(file)
     }
 
-    pub fn run(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> Result<Outcome, String> {
+    pub fn run(
+        &self,
+        case: &Case,
+        time: Duration,
+        seed: u64,
+        of_bytes: Use,
+    ) -> Result<Outcome, String> {
         let meter = Meter::start(time);
-        let (state, begun, done) = (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
+        let (state, begun, done) =
+            (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
         let one = || async {
             let length = usize::try_from(case.block).unwrap_or(0);
             let bytes = Source::Shared(Buffer::copy_of(&vec![7; length]).share());
@@ -64,14 +77,22 @@ impl File {
                     let found = pin!(self.session.find(self.node, offset, length)).await;
                     let found = found.map_err(|error| error.to_string())?;
                     if found.len() != length {
-                        return Err(format!("{} bytes were read at {offset}, of {length}", found.len()));
+                        return Err(format!(
+                            "{} bytes were read at {offset}, of {length}",
+                            found.len()
+                        ));
                     }
                     found.slices().for_each(|bytes| of_bytes.take(bytes));
                 } else {
-                    let written = pin!(self.session.write_from(self.node, offset, bytes.clone(), false)).await;
+                    let written =
+                        pin!(self.session.write_from(self.node, offset, bytes.clone(), false))
+                            .await;
                     written.map_err(|error| error.to_string())?;
                     if case.kind == Kind::Sync {
-                        self.session.sync(self.node, true).await.map_err(|error| error.to_string())?;
+                        self.session
+                            .sync(self.node, true)
+                            .await
+                            .map_err(|error| error.to_string())?;
                     }
                 }
                 done.set(done.get() + 1);
@@ -94,7 +115,13 @@ impl File {
     }
 
     /// The same, without looking at the checksums of what is read.
-    pub fn run_unchecked(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> Result<Outcome, String> {
+    pub fn run_unchecked(
+        &self,
+        case: &Case,
+        time: Duration,
+        seed: u64,
+        of_bytes: Use,
+    ) -> Result<Outcome, String> {
         self.group.take_reads_unchecked(true);
         let outcome = self.run(case, time, seed, of_bytes);
         self.group.take_reads_unchecked(false);

@@ -16,9 +16,10 @@ const NAME: &str = "BENCH";
 /// # Errors
 /// If there is no way to do I/O.
 pub fn world(paths: &[String]) -> Result<Arc<RealWorld>, String> {
-    let world = RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
-        eprintln!("{event:?}");
-    });
+    let world =
+        RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
+            eprintln!("{event:?}");
+        });
     let world = world.map_err(|error| error.to_string())?;
     world.set_diskstring(&paths.join(",")).map_err(|error| error.to_string())?;
     Ok(Arc::new(world))
@@ -28,7 +29,11 @@ pub fn world(paths: &[String]) -> Result<Arc<RealWorld>, String> {
 ///
 /// # Errors
 /// If the group cannot be made.
-pub fn create(world: &Arc<RealWorld>, paths: &[String], attributes: &[(String, String)]) -> Result<(), String> {
+pub fn create(
+    world: &Arc<RealWorld>,
+    paths: &[String],
+    attributes: &[(String, String)],
+) -> Result<(), String> {
     let disk = |path: &String| NewDisk {
         path: path.clone(),
         name: None,

@@ -46,7 +46,8 @@ impl Case {
         let words: Vec<&str> = text.split(':').collect();
         let [kind, block, depth] = words[..] else { return Err(wrong()) };
         let (_, kind) = *Kind::NAMES.iter().find(|(name, _)| *name == kind).ok_or_else(wrong)?;
-        let (block, depth) = (block.parse().map_err(|_| wrong())?, depth.parse().map_err(|_| wrong())?);
+        let (block, depth) =
+            (block.parse().map_err(|_| wrong())?, depth.parse().map_err(|_| wrong())?);
         if block == 0 || depth == 0 { Err(wrong()) } else { Ok(Self { kind, block, depth }) }
     }
 
@@ -70,7 +71,8 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) = Kind::NAMES.iter().find(|(_, kind)| *kind == self.kind).ok_or(fmt::Error)?;
+        let (name, _) =
+            Kind::NAMES.iter().find(|(_, kind)| *kind == self.kind).ok_or(fmt::Error)?;
         write!(f, "{name} {} depth {}", self.block, self.depth)
     }
 }
@@ -88,7 +90,8 @@ impl Use {
     pub fn take(self, bytes: &[u8]) {
         if self == Self::AddUp {
             let (words, rest) = bytes.as_chunks::<8>();
-            let sum = words.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+            let sum =
+                words.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
             black_box(rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))));
         }
     }
@@ -131,6 +134,10 @@ impl Meter {
         let (elapsed, worked) = (self.began.elapsed(), worked().saturating_sub(self.worked));
         let done = done.max(1) as f64;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / done;
-        Outcome { rate: done / elapsed.as_secs_f64(), cpu: each(worked), wait: each(elapsed) * depth as f64 }
+        Outcome {
+            rate: done / elapsed.as_secs_f64(),
+            cpu: each(worked),
+            wait: each(elapsed) * depth as f64,
+        }
     }
 }

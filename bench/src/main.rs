@@ -98,10 +98,16 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
         let line = line.map_err(|error| error.to_string())?;
         let (who, case) = line.split_once(' ').unwrap_or(("all", &line));
         let (case, seed) = (Case::parse(case)?, seed as u64);
-        let tell = |name: &str, Outcome { rate, cpu, wait }| println!("{name} {rate:.1} {cpu:.2} {wait:.2}");
-        let of_raw = |of_bytes| raw.run(&case, options.time, seed, of_bytes).map_err(|error| error.to_string());
+        let tell = |name: &str, Outcome { rate, cpu, wait }| {
+            println!("{name} {rate:.1} {cpu:.2} {wait:.2}")
+        };
+        let of_raw = |of_bytes| {
+            raw.run(&case, options.time, seed, of_bytes).map_err(|error| error.to_string())
+        };
         match who {
-            "unchecked" => tell(who, engine.run_unchecked(&case, options.time, seed, Use::Nothing)?),
+            "unchecked" => {
+                tell(who, engine.run_unchecked(&case, options.time, seed, Use::Nothing)?)
+            }
             "engine" => tell(who, engine.run(&case, options.time, seed, Use::Nothing)?),
             "used" => {
                 tell("raw", of_raw(Use::AddUp)?);
@@ -117,14 +123,24 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
     Ok(())
 }
 
-fn table(options: &Options, cases: &[Case], raw: &raw::Devices, engine: &engine::File) -> Result<(), String> {
-    println!("| case | raw, 1/s | engine, 1/s | ratio | raw, us of CPU | engine, us of CPU | raw, us | engine, us |");
+fn table(
+    options: &Options,
+    cases: &[Case],
+    raw: &raw::Devices,
+    engine: &engine::File,
+) -> Result<(), String> {
+    println!(
+        "| case | raw, 1/s | engine, 1/s | ratio | raw, us of CPU | engine, us of CPU | raw, us | engine, us |"
+    );
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for case in cases {
         let (mut of_raw, mut of_engine) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
             let seed = round as u64;
-            of_raw.push(raw.run(case, options.time, seed, Use::Nothing).map_err(|error| error.to_string())?);
+            of_raw.push(
+                raw.run(case, options.time, seed, Use::Nothing)
+                    .map_err(|error| error.to_string())?,
+            );
             of_engine.push(engine.run(case, options.time, seed, Use::Nothing)?);
         }
         let median = |outcomes: &[Outcome], of: Of| {
@@ -132,7 +148,8 @@ fn table(options: &Options, cases: &[Case], raw: &raw::Devices, engine: &engine:
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        let (rate, cpu, wait): (Of, Of, Of) = (|outcome| outcome.rate, |outcome| outcome.cpu, |outcome| outcome.wait);
+        let (rate, cpu, wait): (Of, Of, Of) =
+            (|outcome| outcome.rate, |outcome| outcome.cpu, |outcome| outcome.wait);
         let ratios = of_raw.iter().zip(&of_engine).map(|(raw, engine)| engine.rate / raw.rate);
         let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);

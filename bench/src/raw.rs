@@ -38,25 +38,44 @@ impl Devices {
             files.push(options.open(path).map_err(told)?);
         }
         let devices = Self { files, size };
-        devices.run_for(&Case { kind: Kind::Write, block: 1 << 20, depth: 4 }, None, 0, Use::Nothing)?;
+        devices.run_for(
+            &Case { kind: Kind::Write, block: 1 << 20, depth: 4 },
+            None,
+            0,
+            Use::Nothing,
+        )?;
         let mut page = Box::new(Page([0; 4096]));
         for (file, path) in devices.files.iter().zip(paths) {
             for offset in (0..size).step_by(page.0.len()) {
                 file.read_exact_at(&mut page.0, offset)?;
                 if page.0 != [7; 4096] {
-                    return Err(io::Error::other(format!("{path} does not hold at {offset} what was written there")));
+                    return Err(io::Error::other(format!(
+                        "{path} does not hold at {offset} what was written there"
+                    )));
                 }
             }
         }
         Ok(devices)
     }
 
-    pub fn run(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> io::Result<Outcome> {
+    pub fn run(
+        &self,
+        case: &Case,
+        time: Duration,
+        seed: u64,
+        of_bytes: Use,
+    ) -> io::Result<Outcome> {
         self.run_for(case, Some(time), seed, of_bytes)
     }
 
     /// For some time, or once through everything.
-    fn run_for(&self, case: &Case, time: Option<Duration>, seed: u64, of_bytes: Use) -> io::Result<Outcome> {
+    fn run_for(
+        &self,
+        case: &Case,
+        time: Option<Duration>,
+        seed: u64,
+        of_bytes: Use,
+    ) -> io::Result<Outcome> {
         // What is not whole sectors is written as whole sectors, as a database would.
         let block = case.block.next_multiple_of(512);
         let case = &Case { block, ..*case };
@@ -68,7 +87,10 @@ impl Devices {
         ring.submitter().register_files(&descriptors)?;
         let length = u32::try_from(block).map_err(io::Error::other)?;
         let buffers: Vec<libc::iovec> = (0..case.depth)
-            .map(|slot| libc::iovec { iov_base: memory.0[slot * pages..].as_mut_ptr().cast(), iov_len: pages * 4096 })
+            .map(|slot| libc::iovec {
+                iov_base: memory.0[slot * pages..].as_mut_ptr().cast(),
+                iov_len: pages * 4096,
+            })
             .collect();
         // SAFETY: the memory outlives the ring, which is dropped first; nobody touches what is under way.
         unsafe { ring.submitter().register_buffers(&buffers)? };
@@ -81,10 +103,16 @@ impl Devices {
         let mut in_flight = 0;
         loop {
             let goes_on = if time.is_some() { !meter.is_over() } else { begun < whole };
-            while let (true, Some(slot)) = (goes_on && (time.is_some() || begun < whole), idle.pop()) {
+            while let (true, Some(slot)) =
+                (goes_on && (time.is_some() || begun < whole), idle.pop())
+            {
                 let offset = case.offset(self.size, begun, &mut state);
                 // Reads take turns, as those of mirrors do.
-                let first = if mirrors == 1 { usize::try_from(begun).unwrap_or(0) % self.files.len() } else { 0 };
+                let first = if mirrors == 1 {
+                    usize::try_from(begun).unwrap_or(0) % self.files.len()
+                } else {
+                    0
+                };
                 begun += 1;
                 for device in first..first + mirrors {
                     let index = u16::try_from(slot).map_err(io::Error::other)?;
@@ -96,7 +124,11 @@ impl Devices {
                         opcode::WriteFixed::new(file, at, length, index).offset(offset).build()
                     };
                     // SAFETY: as above.
-                    unsafe { ring.submission().push(&entry.user_data(slot as u64)).map_err(io::Error::other)? };
+                    unsafe {
+                        ring.submission()
+                            .push(&entry.user_data(slot as u64))
+                            .map_err(io::Error::other)?
+                    };
                     in_flight += 1;
                 }
                 left[slot] = mirrors;
@@ -123,7 +155,8 @@ impl Devices {
                     for device in 0..mirrors {
                         let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
                         let flags = io_uring::types::FsyncFlags::DATASYNC;
-                        let entry = opcode::Fsync::new(file).flags(flags).build().user_data(slot as u64);
+                        let entry =
+                            opcode::Fsync::new(file).flags(flags).build().user_data(slot as u64);
                         // SAFETY: it has no memory.
                         unsafe { ring.submission().push(&entry).map_err(io::Error::other)? };
                         in_flight += 1;
@@ -132,7 +165,9 @@ impl Devices {
                     continue;
                 }
                 if case.kind.reads() {
-                    memory.0[slot * pages..][..pages].iter().for_each(|page| of_bytes.take(&page.0));
+                    memory.0[slot * pages..][..pages]
+                        .iter()
+                        .for_each(|page| of_bytes.take(&page.0));
                 }
                 flushing[slot] = false;
                 done += 1;

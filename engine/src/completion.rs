@@ -179,7 +179,8 @@ impl Completion {
     pub fn took(&self) -> Option<Took> {
         let time = self.shared.time.load(Acquire);
         let nanoseconds = |number: &AtomicU64| Duration::from_nanos(number.load(Relaxed));
-        (time != UNKNOWN).then(|| Took { at: nanoseconds(&self.shared.at), time: Duration::from_nanos(time) })
+        (time != UNKNOWN)
+            .then(|| Took { at: nanoseconds(&self.shared.at), time: Duration::from_nanos(time) })
     }
 
     /// A handle by which this I/O can be declared overdue.
@@ -208,7 +209,11 @@ impl Completion {
     }
 
     /// The end, or `None` once `is_over`; looked for again after the waker is known, as both may come at any time.
-    fn poll_until(&mut self, context: &mut Context<'_>, is_over: impl Fn(&Shared) -> bool) -> Poll<Option<Done>> {
+    fn poll_until(
+        &mut self,
+        context: &mut Context<'_>,
+        is_over: impl Fn(&Shared) -> bool,
+    ) -> Poll<Option<Done>> {
         for registered in [false, true] {
             if let Some(done) = self.take() {
                 return Poll::Ready(Some(done));

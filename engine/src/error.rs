@@ -51,7 +51,9 @@ pub enum FileError {
     SizeKept(u64),
     #[error("the disk group is being dismounted")]
     Dismounted,
-    #[error("file {file}: no good mirror of extent {extent} ({tried} tried); restore it from a backup")]
+    #[error(
+        "file {file}: no good mirror of extent {extent} ({tried} tried); restore it from a backup"
+    )]
     ExtentLost { file: u64, extent: u64, tried: usize },
     #[error("{0}")]
     Disk(#[from] DiskError),

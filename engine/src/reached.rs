@@ -74,6 +74,7 @@ static COUNTS: [AtomicU64; Mark::ALL.len()] = [const { AtomicU64::new(0) }; Mark
 #[cfg(feature = "testing")]
 #[must_use]
 pub fn take() -> Vec<(Mark, u64)> {
-    let taken = Mark::ALL.iter().map(|mark| (*mark, COUNTS[*mark as usize].swap(0, Ordering::Relaxed)));
+    let taken =
+        Mark::ALL.iter().map(|mark| (*mark, COUNTS[*mark as usize].swap(0, Ordering::Relaxed)));
     taken.filter(|(_, count)| *count > 0).collect()
 }

@@ -13,8 +13,20 @@ use std::{
 const WORDS: &str = "words";
 
 /// From below.
-const ROOMS: [&str; 12] =
-    ["sync", WORDS, "disk", "space", "membership", "catalog", "extent", "files", "movement", "check", "views", "group"];
+const ROOMS: [&str; 12] = [
+    "sync",
+    WORDS,
+    "disk",
+    "space",
+    "membership",
+    "catalog",
+    "extent",
+    "files",
+    "movement",
+    "check",
+    "views",
+    "group",
+];
 
 /// Of tests, or the list of all rooms.
 const ABOVE_ALL: [&str; 4] = ["lib", "rooms", "stories", "testing"];
@@ -102,7 +114,8 @@ fn no_room_uses_one_above_it() {
     let (mut upward, mut seen) = (Vec::new(), 0);
     for path in all {
         let inside = path.strip_prefix(&root).expect("below").with_extension("");
-        let mut modules: Vec<&str> = inside.iter().map(|part| part.to_str().expect("a name")).collect();
+        let mut modules: Vec<&str> =
+            inside.iter().map(|part| part.to_str().expect("a name")).collect();
         if ABOVE_ALL.contains(&modules[0]) {
             continue;
         }
@@ -113,8 +126,11 @@ fn no_room_uses_one_above_it() {
             let other = room_of(&name);
             seen += 1;
             if rank(other) > rank(room) {
-                let file = path.strip_prefix(root.parent().expect("the crate")).expect("below").display();
-                upward.push(format!("{file}:{line}: {room} uses {name}, which is in {other}, above it"));
+                let file =
+                    path.strip_prefix(root.parent().expect("the crate")).expect("below").display();
+                upward.push(format!(
+                    "{file}:{line}: {room} uses {name}, which is in {other}, above it"
+                ));
             }
         }
     }

@@ -76,11 +76,22 @@ impl Lab {
         Self::with_sectors(redundancy, size, failure_groups, 512, 4096)
     }
 
-    fn with_sectors(redundancy: Redundancy, size: u64, failure_groups: &[&str], logical: u32, physical: u32) -> Self {
+    fn with_sectors(
+        redundancy: Redundancy,
+        size: u64,
+        failure_groups: &[&str],
+        logical: u32,
+        physical: u32,
+    ) -> Self {
         Self::of(redundancy, size, failure_groups, (logical, physical), None)
     }
 
-    fn of_size(redundancy: Redundancy, size: u64, failure_groups: &[&str], used: Option<u64>) -> Self {
+    fn of_size(
+        redundancy: Redundancy,
+        size: u64,
+        failure_groups: &[&str],
+        used: Option<u64>,
+    ) -> Self {
         Self::of(redundancy, size, failure_groups, (512, 4096), used)
     }
 
@@ -93,7 +104,15 @@ impl Lab {
     ) -> Self {
         let world = TestWorld::new();
         let disks: Vec<_> = (0..failure_groups.len())
-            .map(|index| MemoryDisk::noisy(&format!("/disk{index}"), size, logical, physical, index as u64 + 1))
+            .map(|index| {
+                MemoryDisk::noisy(
+                    &format!("/disk{index}"),
+                    size,
+                    logical,
+                    physical,
+                    index as u64 + 1,
+                )
+            })
             .collect();
         disks.iter().for_each(|disk| world.attach(disk));
         let groups = failure_groups.iter().map(|&name| name.to_owned()).collect();
@@ -116,7 +135,8 @@ impl Lab {
     }
 
     fn create_with(&mut self, au_size: u64, force: bool) -> Result<(), crate::admin::AdminError> {
-        let disks = self.disks.iter().map(MemoryDisk::path).zip(self.groups.iter().map(String::as_str));
+        let disks =
+            self.disks.iter().map(MemoryDisk::path).zip(self.groups.iter().map(String::as_str));
         let mut new = new_group(self.redundancy, au_size, disks);
         for disk in &mut new.disks {
             (disk.size, disk.force) = (self.used, force);
@@ -181,7 +201,8 @@ impl Lab {
     }
 
     fn write(&self, node: Node, offset: u64, bytes: &[u8]) {
-        block_on(self.session().write(node, offset, bytes, false)).expect("the write is acknowledged");
+        block_on(self.session().write(node, offset, bytes, false))
+            .expect("the write is acknowledged");
     }
 
     fn sync(&self, node: Node) {
@@ -206,7 +227,8 @@ impl Lab {
     /// Everything is as it should be, on every disk.
     fn check(&self) {
         let report = block_on(self.group().check(false)).expect("the check runs");
-        let problems: Vec<_> = report.problems.iter().map(|problem| problem.text.as_str()).collect();
+        let problems: Vec<_> =
+            report.problems.iter().map(|problem| problem.text.as_str()).collect();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
@@ -238,8 +260,12 @@ impl Lab {
 
     /// The extents with a mirror on each of these disks and no other, in the order of their ids.
     fn extents_on(&self, disks: &[u16]) -> Vec<Arc<Extent>> {
-        let (mut all, _) = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some");
-        let on = |extent: &Extent| extent.disks().map(|disk| disk.0).collect::<std::collections::BTreeSet<_>>();
+        let (mut all, _) = block_on(self.group().some_alive(0))
+            .expect("the catalog is read")
+            .expect("there are some");
+        let on = |extent: &Extent| {
+            extent.disks().map(|disk| disk.0).collect::<std::collections::BTreeSet<_>>()
+        };
         all.retain(|extent| on(extent) == disks.iter().copied().collect());
         all
     }
@@ -248,7 +274,9 @@ impl Lab {
     fn plain_disk(&self) -> usize {
         let membership = self.group().voters.current();
         let mut numbers = membership.disks.iter().map(|disk| disk.number);
-        numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
+        numbers
+            .position(|number| membership.catalog.iter().all(|run| run.disk != number))
+            .expect("there is one")
     }
 
     /// Five disks without mirrors, and a synced file called `table` on all of them. One disk has nothing of the catalog:
@@ -265,13 +293,17 @@ impl Lab {
     /// An extent of a file that has no mirrors, on this disk.
     fn extent_alone_on(&self, disk: usize, node: Node) -> Arc<Extent> {
         let number = self.member(disk).number.0;
-        self.extents_on(&[number]).into_iter().find(|extent| extent.file == node).expect("every disk has some")
+        self.extents_on(&[number])
+            .into_iter()
+            .find(|extent| extent.file == node)
+            .expect("every disk has some")
     }
 
     /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
     fn leave_one_that_is_needed(&self) -> (u16, u16) {
         let membership = self.group().voters.current();
-        let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
+        let mut plain =
+            (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
         let (away, needed) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
         assert!(!self.extents_on(&[away, needed]).is_empty(), "every two disks have some");
         self.offline(usize::from(away));
@@ -288,14 +320,22 @@ impl Lab {
         let group = self.group();
         let member = group.members.values().nth(disk).expect("there is such a disk");
         let membership = group.voters.current();
-        let runs = membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
-        runs.map(|run| member.layout().au_offset(run.first)..member.layout().au_offset(run.first + run.count)).collect()
+        let runs =
+            membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
+        runs.map(|run| {
+            member.layout().au_offset(run.first)..member.layout().au_offset(run.first + run.count)
+        })
+        .collect()
     }
 
     /// The bytes of a disk where the activity log is, or would be if it voted.
     fn places_of_logs(&self, disk: usize) -> Vec<std::ops::Range<u64>> {
-        let places = self.member(disk).areas().iter().flat_map(|area| area.activity).collect::<Vec<_>>();
-        places.into_iter().map(|place| place..place + plinth_format::layout::ACTIVITY_SLOT as u64).collect()
+        let places =
+            self.member(disk).areas().iter().flat_map(|area| area.activity).collect::<Vec<_>>();
+        places
+            .into_iter()
+            .map(|place| place..place + plinth_format::layout::ACTIVITY_SLOT as u64)
+            .collect()
     }
 
     fn votes(&self, disk: usize) -> bool {
@@ -322,7 +362,9 @@ impl Lab {
     }
 
     /// The catalog takes no job until the sender is dropped. Then the future ends.
-    fn keep_catalog_busy(&self) -> (std::sync::mpsc::Sender<()>, crate::world::Task<'static, Result<(), FileError>>) {
+    fn keep_catalog_busy(
+        &self,
+    ) -> (std::sync::mpsc::Sender<()>, crate::world::Task<'static, Result<(), FileError>>) {
         let catalog = Arc::clone(&self.group().catalog);
         let (go_on, waits) = std::sync::mpsc::channel::<()>();
         let job = {
@@ -390,7 +432,11 @@ fn a_killed_engine_loses_nothing_that_was_acknowledged() {
         lab.mount();
         let node = lab.find("wal");
         for before in 0..=round {
-            assert_eq!(lab.read(node, before * 1_000_000, 300_000), pattern(before, 300_000), "round {round}");
+            assert_eq!(
+                lab.read(node, before * 1_000_000, 300_000),
+                pattern(before, 300_000),
+                "round {round}"
+            );
         }
         lab.check();
     }
@@ -444,7 +490,10 @@ fn a_power_cut_keeps_what_was_synced() {
         assert!((50_176..149_900).step_by(512).all(sector), "seed {seed}: neither old nor new");
         if now.len() > 400_000 {
             let fresh = &now[400_000..];
-            assert!(fresh.iter().all(|byte| *byte == 0), "seed {seed}: unsynced pieces read as zeros");
+            assert!(
+                fresh.iter().all(|byte| *byte == 0),
+                "seed {seed}: unsynced pieces read as zeros"
+            );
         }
         lab.check();
     }
@@ -483,7 +532,10 @@ fn what_was_lost_does_not_come_back_when_a_file_grows() {
         let node = lab.find("table");
         let size = block_on(lab.session().attributes(node)).expect("it is there").size;
         if seed % 2 == 0 {
-            block_on(lab.session().change(node, Changes { size: Some(60_000), ..Changes::default() })).expect("grown");
+            block_on(
+                lab.session().change(node, Changes { size: Some(60_000), ..Changes::default() }),
+            )
+            .expect("grown");
         } else {
             lab.write(node, 59_990, b"ten bytes.");
         }
@@ -503,7 +555,10 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
         for name in &names {
             let node = lab.create_file(name);
             lab.write(node, 0, &pattern(1, 100_000));
-            block_on(lab.session().change(node, Changes { size: Some(5_000), ..Changes::default() })).expect("cut");
+            block_on(
+                lab.session().change(node, Changes { size: Some(5_000), ..Changes::default() }),
+            )
+            .expect("cut");
             lab.sync(node);
         }
         names.iter().for_each(|name| lab.write(lab.find(name), 5_000, &pattern(2, 40_000)));
@@ -513,12 +568,14 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
         let other = lab.create_file("other");
         lab.write(other, 0, &pattern(4, 100_000));
         lab.sync(other);
-        let size =
-            |lab: &Lab, name: &str| block_on(lab.session().attributes(lab.find(name))).expect("it is there").size;
+        let size = |lab: &Lab, name: &str| {
+            block_on(lab.session().attributes(lab.find(name))).expect("it is there").size
+        };
         let short: Vec<&String> = names.iter().filter(|name| size(&lab, name) == 5_000).collect();
         for name in &short {
             let node = lab.find(name);
-            block_on(lab.session().allocate(node, 5_000, 50_000, Allocate::PunchHole, false)).expect("punched");
+            block_on(lab.session().allocate(node, 5_000, 50_000, Allocate::PunchHole, false))
+                .expect("punched");
             lab.write(node, 5_000, &pattern(3, 3_000));
         }
         // As the caretaker does once a second.
@@ -529,7 +586,8 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
         for name in short.iter().filter(|name| size(&lab, name) == 8_000) {
             met += 1;
             let tail = lab.read(lab.find(name), 5_000, 3_000);
-            let right = tail.iter().zip(pattern(3, 3_000)).all(|(byte, new)| *byte == 0 || *byte == new);
+            let right =
+                tail.iter().zip(pattern(3, 3_000)).all(|(byte, new)| *byte == 0 || *byte == new);
             assert!(right, "seed {seed}, {name}");
         }
         lab.check();
@@ -616,8 +674,13 @@ fn a_hanging_failure_group_is_one_wait() {
     }
     // The disk timeout is 1 s; what is judged is that there are not three of them in a row.
     let waited = lab.world.monotonic().saturating_sub(began);
-    let timeouts: Vec<_> =
-        lab.world.events().iter().filter(|event| event.text.contains("is offline")).cloned().collect();
+    let timeouts: Vec<_> = lab
+        .world
+        .events()
+        .iter()
+        .filter(|event| event.text.contains("is offline"))
+        .cloned()
+        .collect();
     assert_eq!(timeouts.len(), 3, "{timeouts:?}");
     assert!((3..6).all(|disk| lab.state(disk) == DiskState::Offline), "after {waited:?}");
     assert_eq!(lab.read(node, 5_400_000, 600_000), pattern(2, 600_000));
@@ -635,7 +698,8 @@ fn a_bad_sector_is_healed_from_the_other_mirror() {
     lab.write(node, 0, &bytes);
     lab.sync(node);
     for disk in &lab.disks {
-        let at = (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
+        let at =
+            (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
         let at = at.expect("every mirror has the block");
         disk.faults(|faults| faults.bad.push(at..at + 512));
         assert_eq!(lab.read(node, 0, bytes.len()), bytes);
@@ -669,10 +733,12 @@ fn a_failed_flush_is_never_retried_into_success() {
 fn offline_is_all_or_nothing() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
     lab.write(lab.create_file("table"), 0, &pattern(1, 3_000_000));
-    let refusal = block_on(lab.group().offline(Selection::All, None)).expect_err("nothing would be left");
+    let refusal =
+        block_on(lab.group().offline(Selection::All, None)).expect_err("nothing would be left");
     assert_eq!(refusal.code, Code::WouldLoseData);
     assert!((0..4).all(|disk| lab.state(disk) == DiskState::Online));
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("one failure group");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
+        .expect("one failure group");
     assert_eq!([lab.state(2), lab.state(3)], [DiskState::Offline; 2]);
     lab.online_all();
     lab.check();
@@ -707,11 +773,14 @@ fn freeing_a_slot_after_a_crash_hides_no_suspect_extent() {
 fn a_lost_block_keeps_no_others_from_being_copied() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it may go");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
+        .expect("it may go");
     let bytes = pattern(1, 1_000_000);
     lab.write(node, 0, &bytes);
     lab.sync(node);
-    let place = (0..64 * MIB).step_by(4096).find(|at| lab.disks[0].peek(*at, 4096) == bytes[40 * 4096..41 * 4096]);
+    let place = (0..64 * MIB)
+        .step_by(4096)
+        .find(|at| lab.disks[0].peek(*at, 4096) == bytes[40 * 4096..41 * 4096]);
     lab.disks[0].corrupt(place.expect("the block is on the disk"), &[0xa5; 4096]);
     lab.online_all();
     lab.disks[0].faults(|faults| (faults.fail_reads, faults.fail_writes) = (true, true));
@@ -733,7 +802,8 @@ fn noise_on_one_mirror_is_repaired_by_a_read() {
             // Every block of every data AU that holds some of it.
             for offset in (0..64 * MIB).step_by(4096) {
                 let block = disk.peek(offset, 4096);
-                if bytes.windows(4096).step_by(4096).any(|piece| piece == block) && offset % 3 == 0 {
+                if bytes.windows(4096).step_by(4096).any(|piece| piece == block) && offset % 3 == 0
+                {
                     disk.corrupt(offset, &pattern(offset, 4096));
                 }
             }
@@ -869,7 +939,8 @@ fn high_redundancy_survives_two_losses() {
     fail(0);
     fail(1);
     let session = lab.session();
-    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(3, 500_000), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, 0, &pattern(3, 500_000), false)));
     lab.wait_for("the alarm", || lab.told("writes wait"));
     assert!(!writer.is_finished());
     assert_eq!(lab.read(other, 0, 500_000), pattern(9, 500_000), "reads go on");
@@ -918,7 +989,9 @@ fn small_files_share_extents() {
     for index in 0..1000 {
         block_on(lab.session().unlink(ROOT, format!("file{index}").as_bytes())).expect("removed");
     }
-    lab.wait_for("the space", || block_on(lab.session().space()).expect("space").blocks_free >= before);
+    lab.wait_for("the space", || {
+        block_on(lab.session().space()).expect("space").blocks_free >= before
+    });
     lab.check();
     lab.dismount();
     lab.mount();
@@ -943,7 +1016,8 @@ fn a_full_group_says_so_and_recovers() {
     assert!(at > 20 * MIB && told * 4096 < 2 * MIB, "{at} written, {told} blocks said to be free");
     lab.sync(node);
     assert_eq!(lab.read(node, at - MIB, MIB as usize), chunk);
-    block_on(lab.session().change(node, Changes { size: Some(MIB), ..Changes::default() })).expect("cut");
+    block_on(lab.session().change(node, Changes { size: Some(MIB), ..Changes::default() }))
+        .expect("cut");
     lab.write(node, 5 * MIB, &chunk);
     lab.check();
 }
@@ -963,14 +1037,17 @@ fn overwriting_needs_no_commit() {
         let (committed, written) = (catalog.committed(), counts());
         for turn in 0..10 {
             // As the kernel asks for a program that is not privileged.
-            block_on(session.write(node, turn * 8192, &pattern(turn, 8192), true)).expect("it is written");
+            block_on(session.write(node, turn * 8192, &pattern(turn, 8192), true))
+                .expect("it is written");
             block_on(session.sync(node, true)).expect("it is durable");
         }
-        catalog.committed() == committed && counts().iter().zip(&written).all(|(now, then)| now - then == 10)
+        catalog.committed() == committed
+            && counts().iter().zip(&written).all(|(now, then)| now - then == 10)
     });
     assert!(quiet, "a write is one write of each mirror, and no commit");
     // With a bit to clear it is another matter.
-    block_on(session.change(node, Changes { mode: Some(0o4755), ..Changes::default() })).expect("the mode is set");
+    block_on(session.change(node, Changes { mode: Some(0o4755), ..Changes::default() }))
+        .expect("the mode is set");
     block_on(session.write(node, 0, b"x", true)).expect("it is written");
     assert_eq!(block_on(session.attributes(node)).expect("it is there").mode & 0o7777, 0o755);
 }
@@ -1049,14 +1126,18 @@ fn holes_read_as_zeros() {
     let mut expected = bytes.clone();
     expected[1000..2_001_000].fill(0);
     assert_eq!(lab.read(node, 0, bytes.len()), expected);
-    block_on(session.change(node, Changes { size: Some(700_001), ..Changes::default() })).expect("cut");
-    block_on(session.change(node, Changes { size: Some(2 * MIB), ..Changes::default() })).expect("grown");
+    block_on(session.change(node, Changes { size: Some(700_001), ..Changes::default() }))
+        .expect("cut");
+    block_on(session.change(node, Changes { size: Some(2 * MIB), ..Changes::default() }))
+        .expect("grown");
     expected.truncate(700_001);
     expected.resize(2 * MIB as usize, 0);
     assert_eq!(lab.read(node, 0, 3 * MIB as usize), expected);
     lab.write(node, 2 * MIB, &bytes[..70_000]);
-    block_on(session.change(node, Changes { size: Some(2 * MIB + 10), ..Changes::default() })).expect("cut");
-    block_on(session.change(node, Changes { size: Some(2 * MIB + 70_000), ..Changes::default() })).expect("grown");
+    block_on(session.change(node, Changes { size: Some(2 * MIB + 10), ..Changes::default() }))
+        .expect("cut");
+    block_on(session.change(node, Changes { size: Some(2 * MIB + 70_000), ..Changes::default() }))
+        .expect("grown");
     let tail = lab.read(node, 2 * MIB, 70_000);
     assert_eq!(tail[..10], bytes[..10]);
     assert!(tail[10..].iter().all(|byte| *byte == 0));
@@ -1073,7 +1154,10 @@ fn a_file_under_random_misfortune() {
         let size = 4 * MIB as usize;
         let mut model = vec![0; size];
         let node = lab.find("table");
-        block_on(lab.session().change(node, Changes { size: Some(size as u64), ..Changes::default() })).expect("sized");
+        block_on(
+            lab.session().change(node, Changes { size: Some(size as u64), ..Changes::default() }),
+        )
+        .expect("sized");
         for step in 0..60 {
             let node = lab.find("table");
             match numbers.below(14) {
@@ -1105,8 +1189,13 @@ fn a_file_under_random_misfortune() {
                 12 => {
                     let length = 1 + usize::try_from(numbers.below(500_000)).expect("small");
                     let at = usize::try_from(numbers.below((size - length) as u64)).expect("small");
-                    let punch =
-                        block_on(lab.session().allocate(node, at as u64, length as u64, Allocate::PunchHole, false));
+                    let punch = block_on(lab.session().allocate(
+                        node,
+                        at as u64,
+                        length as u64,
+                        Allocate::PunchHole,
+                        false,
+                    ));
                     punch.expect("punched");
                     model[at..at + length].fill(0);
                 }
@@ -1141,7 +1230,8 @@ fn a_sync_waits_for_times_that_are_being_stored() {
         assert!(lab.group().catalog.durable() >= stored);
         lab.cut_power(seed);
         lab.mount();
-        let found = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").modified;
+        let found =
+            block_on(lab.session().attributes(lab.find("table"))).expect("it is there").modified;
         assert_eq!(found, modified, "seed {seed}");
     }
 }
@@ -1175,7 +1265,8 @@ fn names_survive() {
     let node = lab.create_file("new");
     lab.write(node, 0, b"contents");
     lab.create_file("old");
-    block_on(lab.session().rename((ROOT, b"new"), (ROOT, b"old"), RenameMode::Replace)).expect("renamed");
+    block_on(lab.session().rename((ROOT, b"new"), (ROOT, b"old"), RenameMode::Replace))
+        .expect("renamed");
     lab.kill();
     lab.mount();
     assert_eq!(lab.read(lab.find("old"), 0, 100), b"contents");

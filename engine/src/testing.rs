@@ -118,7 +118,8 @@ impl Image {
     fn read_untouched(&self, block: u64, start: usize, into: &mut [u8]) {
         match self.noise {
             Some(seed) => {
-                Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d)).fill_from(start, into);
+                Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d))
+                    .fill_from(start, into);
             }
             None => into.fill(0),
         }
@@ -180,8 +181,10 @@ impl Image {
     pub fn discard(&mut self, offset: u64, length: u64, mut left: impl FnMut(&mut [u8])) {
         let blocks = offset.div_ceil(BLOCK as u64)..(offset + length) / BLOCK as u64;
         let maps = [&self.durable, &self.cached, &self.ghosts];
-        let held: std::collections::BTreeSet<u64> =
-            maps.iter().flat_map(|map| map.range(blocks.clone()).map(|(block, _)| *block)).collect();
+        let held: std::collections::BTreeSet<u64> = maps
+            .iter()
+            .flat_map(|map| map.range(blocks.clone()).map(|(block, _)| *block))
+            .collect();
         for block in held {
             let mut bytes = [0; BLOCK];
             left(&mut bytes);
@@ -265,7 +268,11 @@ impl Image {
     }
 }
 
-fn for_blocks(offset: u64, length: usize, mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>)) {
+fn for_blocks(
+    offset: u64,
+    length: usize,
+    mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>),
+) {
     let mut done = 0;
     while done < length {
         let at = offset + done as u64;
@@ -321,7 +328,9 @@ impl Faults {
         };
         self.hang
             || match io {
-                Io::Read { offset, buffer } => self.hang_in.iter().any(touches(*offset, buffer.len())),
+                Io::Read { offset, buffer } => {
+                    self.hang_in.iter().any(touches(*offset, buffer.len()))
+                }
                 Io::Write { offset, data, .. } => {
                     self.hang_in.iter().chain(&self.hang_writes).any(touches(*offset, data.len()))
                 }
@@ -412,7 +421,13 @@ impl MemoryDisk {
         let (faults, hung, counts) = (Faults::default(), Vec::new(), Counts::default());
         let medium = Medium { image, fuse: None, faults, hung, counts, claimed: false, era: 0 };
         let sectors = Sectors { logical, physical };
-        Self { path: path.into(), size, sectors, can_discard: true, medium: Arc::new(Mutex::new(medium)) }
+        Self {
+            path: path.into(),
+            size,
+            sectors,
+            can_discard: true,
+            medium: Arc::new(Mutex::new(medium)),
+        }
     }
 
     #[must_use]
@@ -575,7 +590,8 @@ impl MemoryDisk {
             }
             Io::Write { offset, data, durably } => {
                 let end = *offset + data.len() as u64;
-                let worn = medium.faults.worn.iter().any(|worn| worn.start < end && *offset < worn.end);
+                let worn =
+                    medium.faults.worn.iter().any(|worn| worn.start < end && *offset < worn.end);
                 medium.faults.fail_writes || worn || *durably && medium.faults.fail_flushes
             }
             Io::Flush => medium.faults.fail_flushes,
@@ -631,7 +647,9 @@ pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
         Io::Flush => (0, 0),
         Io::Discard { offset, length } => (*offset, *length),
     };
-    offset % sector == 0 && length % sector == 0 && offset.checked_add(length).is_some_and(|end| end <= size)
+    offset % sector == 0
+        && length % sector == 0
+        && offset.checked_add(length).is_some_and(|end| end <= size)
 }
 
 /// The end of an I/O that failed; a read gets its buffer back.
@@ -680,7 +698,10 @@ impl Disk for OpenDisk {
         }
         let mut medium = lock(&self.disk.medium);
         if medium.era != self.era {
-            return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
+            return Completion::ready(failed(
+                io,
+                io::Error::other("the handle is from before the end"),
+            ));
         }
         if medium.faults.hangs(&io) || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
             let (completion, completer) = completion();
@@ -708,7 +729,10 @@ impl Disk for OpenDisk {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if medium.faults.read_only {
-            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, format!("{} is read-only", self.path())));
+            return Err(io::Error::new(
+                io::ErrorKind::ReadOnlyFilesystem,
+                format!("{} is read-only", self.path()),
+            ));
         }
         medium.claimed = true;
         self.claimed.store(true, Ordering::Relaxed);
@@ -812,7 +836,9 @@ impl Alarms {
                 }
             }
             let next = due.wakers.first_key_value().map(|((when, _), _)| *when);
-            let pause = next.map_or(Duration::from_secs(3600), |when| when.saturating_duration_since(Instant::now()));
+            let pause = next.map_or(Duration::from_secs(3600), |when| {
+                when.saturating_duration_since(Instant::now())
+            });
             due = self.changed.wait_timeout(due, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -886,7 +912,10 @@ impl TestWorld {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let seed = u64::try_from(now & u128::from(u64::MAX)).expect("masked");
-        Self::seeded(seed ^ (u64::from(std::process::id()) << 40) ^ (COUNT.fetch_add(1, Ordering::Relaxed) << 56))
+        Self::seeded(
+            seed ^ (u64::from(std::process::id()) << 40)
+                ^ (COUNT.fetch_add(1, Ordering::Relaxed) << 56),
+        )
     }
 
     /// A world whose randomness follows from `seed`.
@@ -894,7 +923,10 @@ impl TestWorld {
     pub fn seeded(seed: u64) -> Arc<Self> {
         let alarms = Arc::new(Alarms::default());
         let clock = Arc::clone(&alarms);
-        thread::Builder::new().name("alarms".into()).spawn(move || clock.run()).expect("a thread can start");
+        thread::Builder::new()
+            .name("alarms".into())
+            .spawn(move || clock.run())
+            .expect("a thread can start");
         let mut numbers = Numbers::new(seed);
         let mut boot = [0; 16];
         numbers.fill(&mut boot);
@@ -971,7 +1003,8 @@ impl TestWorld {
 
     /// Moves the monotonic clock on. Who sleeps goes on sleeping.
     pub fn advance(&self, by: Duration) {
-        self.advanced.fetch_add(u64::try_from(by.as_nanos()).expect("tests are short"), Ordering::Relaxed);
+        self.advanced
+            .fetch_add(u64::try_from(by.as_nanos()).expect("tests are short"), Ordering::Relaxed);
     }
 
     /// What the operator was told so far.
@@ -1026,7 +1059,8 @@ impl Drop for TestWorld {
 impl World for TestWorld {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_nanos()).expect("before the year 2262") + self.clock_shift.load(Ordering::Relaxed)
+        i64::try_from(since.as_nanos()).expect("before the year 2262")
+            + self.clock_shift.load(Ordering::Relaxed)
     }
 
     fn monotonic(&self) -> Duration {
@@ -1114,7 +1148,9 @@ mod tests {
         for image in [Image::zeroed(), Image::noisy(7)] {
             let mut whole = vec![1; 3 * BLOCK];
             image.read(5 * BLOCK as u64, &mut whole);
-            for (start, length) in [(0, 512), (512, 512), (3584, 1024), (4096, 4096), (3, 2), (5, 3), (11, 5000)] {
+            for (start, length) in
+                [(0, 512), (512, 512), (3584, 1024), (4096, 4096), (3, 2), (5, 3), (11, 5000)]
+            {
                 let mut part = vec![1; length];
                 image.read((5 * BLOCK + start) as u64, &mut part);
                 assert_eq!(part, whole[start..start + length], "{start} {length}");
@@ -1127,7 +1163,9 @@ mod tests {
         let disk = MemoryDisk::new("d", 1 << 20, 4096, 4096);
         let open = disk.open();
         assert!(io(&*open, Io::Read { offset: 512, buffer: Buffer::zeroed(4096) }).result.is_err());
-        assert!(io(&*open, Io::Read { offset: 1 << 20, buffer: Buffer::zeroed(4096) }).result.is_err());
+        assert!(
+            io(&*open, Io::Read { offset: 1 << 20, buffer: Buffer::zeroed(4096) }).result.is_err()
+        );
         assert!(io(&*open, Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }).result.is_ok());
     }
 
@@ -1146,7 +1184,11 @@ mod tests {
     fn flushed_bytes_survive_a_power_cut() {
         let disk = MemoryDisk::noisy("d", 1 << 20, 512, 512, 1);
         let open = disk.open();
-        let write = |byte: u8| Io::Write { offset: 4096, data: Buffer::copy_of(&[byte; 4096]).share(), durably: false };
+        let write = |byte: u8| Io::Write {
+            offset: 4096,
+            data: Buffer::copy_of(&[byte; 4096]).share(),
+            durably: false,
+        };
         assert!(io(&*open, write(1)).result.is_ok());
         assert!(io(&*open, Io::Flush).result.is_ok());
         assert!(io(&*open, write(2)).result.is_ok());

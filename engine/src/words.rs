@@ -15,6 +15,9 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "disk")), ["0 disks", "1 disk", "2 disks"]);
+        assert_eq!(
+            [0_u64, 1, 2].map(|count| counted(count, "disk")),
+            ["0 disks", "1 disk", "2 disks"]
+        );
     }
 }

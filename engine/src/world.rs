@@ -246,7 +246,8 @@ pub trait World: Send + Sync {
     /// The same, each as soon as it has answered, for who does not wait for all of them. In any order.
     fn look(&self) -> Signs {
         let found = futures::stream::once(self.discover());
-        let heard = found.flat_map(|found| futures::stream::iter(found.into_iter().map(Sign::Answered)));
+        let heard =
+            found.flat_map(|found| futures::stream::iter(found.into_iter().map(Sign::Answered)));
         Signs { heard: Box::pin(heard), progress: None }
     }
     /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.

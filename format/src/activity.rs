@@ -54,7 +54,11 @@ impl ActivityLog {
         put(&mut bytes, SEQUENCE, &self.sequence.to_le_bytes());
         put(&mut bytes, MEMBERSHIP, &self.membership.0);
         put(&mut bytes, BOOT, &self.boot);
-        put(&mut bytes, COUNT, &u32::try_from(self.regions.len()).expect("4089 at most").to_le_bytes());
+        put(
+            &mut bytes,
+            COUNT,
+            &u32::try_from(self.regions.len()).expect("4089 at most").to_le_bytes(),
+        );
         for (entry, region) in bytes[ENTRIES..].chunks_exact_mut(ENTRY_SIZE).zip(&self.regions) {
             put(entry, 0..8, &region.first.to_le_bytes());
             put(entry, 8..12, &region.count.to_le_bytes());

@@ -35,7 +35,8 @@ pub fn crc32c_parts(parts: &[&[u8]]) -> u32 {
 #[must_use]
 pub fn of_block(block: &[u8]) -> u32 {
     debug_assert_eq!(block.len(), BLOCK_SIZE);
-    let sum = u32::try_from(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, block)).expect("32 bits");
+    let sum = u32::try_from(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, block))
+        .expect("32 bits");
     if sum == UNKNOWN { 1 } else { sum }
 }
 

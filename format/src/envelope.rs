@@ -87,12 +87,19 @@ pub fn open<'a>(
     }
     let record = &bytes[..length];
     let found = get_u32(record, CHECKSUM);
-    let expected = crate::checksum::crc32c_parts(&[&record[..CHECKSUM.start], &[0; 4], &record[CHECKSUM.end..]]);
+    let expected = crate::checksum::crc32c_parts(&[
+        &record[..CHECKSUM.start],
+        &[0; 4],
+        &record[CHECKSUM.end..],
+    ]);
     if found != expected {
         return Err(FormatError::Checksum { found, expected });
     }
-    let envelope =
-        Envelope { group: GroupId(get(record, GROUP)), disk: DiskId(get(record, DISK)), place: get_u64(record, PLACE) };
+    let envelope = Envelope {
+        group: GroupId(get(record, GROUP)),
+        disk: DiskId(get(record, DISK)),
+        place: get_u64(record, PLACE),
+    };
     if envelope.place != place {
         return Err(FormatError::Place { found: envelope.place, expected: place });
     }

@@ -120,7 +120,10 @@ impl DiskHeader {
         }
         let features = get_u64(record, FEATURES);
         if features & !MIDDLE_AREA != 0 {
-            return Err(FormatError::Field { field: "a feature this program does not know", value: features });
+            return Err(FormatError::Field {
+                field: "a feature this program does not know",
+                value: features,
+            });
         }
         let name = |at, field| {
             let text = get_text(record, at, field)?;
@@ -142,7 +145,9 @@ impl DiskHeader {
             status: match record[STATUS.start] {
                 1 => Status::Member,
                 2 => Status::Former,
-                other => return Err(FormatError::Field { field: "status", value: u64::from(other) }),
+                other => {
+                    return Err(FormatError::Field { field: "status", value: u64::from(other) });
+                }
             },
             redundancy: Redundancy::decode(record[REDUNDANCY.start])?,
             quorum: record[QUORUM.start] == 1,

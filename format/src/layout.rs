@@ -20,8 +20,11 @@ pub struct RecordArea {
 }
 
 /// The area in the first MiB.
-pub const FIRST_AREA: RecordArea =
-    RecordArea { stamps: [4 << 10, 8 << 10], activity: [64 << 10, 128 << 10], memberships: [256 << 10, 512 << 10] };
+pub const FIRST_AREA: RecordArea = RecordArea {
+    stamps: [4 << 10, 8 << 10],
+    activity: [64 << 10, 128 << 10],
+    memberships: [256 << 10, 512 << 10],
+};
 
 impl RecordArea {
     /// The slots of all kinds: byte offset and bytes of each.
@@ -35,7 +38,8 @@ impl RecordArea {
     /// Whether any slot overlaps the `length` bytes from offset `place` on.
     #[must_use]
     pub fn has_any_of(&self, place: u64, length: usize) -> bool {
-        self.slots().any(|(slot, bytes)| slot < place + length as u64 && place < slot + bytes as u64)
+        self.slots()
+            .any(|(slot, bytes)| slot < place + length as u64 && place < slot + bytes as u64)
     }
 
     /// Whether a slot of one and a slot of the other have bytes in common.
@@ -138,7 +142,8 @@ impl Layout {
     #[must_use]
     pub fn middle_area(&self) -> RecordArea {
         const SET: u64 = (MEMBERSHIP_SLOT + ACTIVITY_SLOT + BLOCK_SIZE) as u64;
-        const _: () = assert!(3 * SET + BLOCK_SIZE as u64 <= MIB, "two sets fit, wherever the copy is");
+        const _: () =
+            assert!(3 * SET + BLOCK_SIZE as u64 <= MIB, "two sets fit, wherever the copy is");
         let [header, _] = middle_and_end(self.size);
         let begin = header / self.au_size * self.au_size;
         let before = (header - begin) / SET;
@@ -189,8 +194,11 @@ impl Layout {
     #[must_use]
     pub fn is_data_run(&self, first: u32, count: u32) -> bool {
         let Some(end) = first.checked_add(count) else { return false };
-        let holds_header = |place: &u64| (u64::from(first)..u64::from(end)).contains(&(place / self.au_size));
-        first > self.zone_units && end <= self.au_count && !self.header_places().iter().any(holds_header)
+        let holds_header =
+            |place: &u64| (u64::from(first)..u64::from(end)).contains(&(place / self.au_size));
+        first > self.zone_units
+            && end <= self.au_count
+            && !self.header_places().iter().any(holds_header)
     }
 
     /// The AUs that hold data, ascending.
@@ -226,7 +234,9 @@ pub fn likely_header_places(size: u64) -> Vec<u64> {
     let fits = |place: &u64| place.checked_add(block).is_some_and(|end| end <= size);
     let mut all: Vec<u64> = au_sizes().collect();
     all.extend(
-        places.into_iter().filter(|place| *place != HEADER_PLACE && !au_sizes().any(|au_size| au_size == *place)),
+        places
+            .into_iter()
+            .filter(|place| *place != HEADER_PLACE && !au_sizes().any(|au_size| au_size == *place)),
     );
     all.retain(fits);
     all
@@ -239,7 +249,12 @@ mod tests {
     #[test]
     fn nothing_overlaps() {
         for au_size in [MIB, 4 * MIB, 64 * MIB] {
-            for size in [Layout::smallest(au_size), 100 * au_size, 100 * au_size + 4096, 5001 * au_size + 12345] {
+            for size in [
+                Layout::smallest(au_size),
+                100 * au_size,
+                100 * au_size + 4096,
+                5001 * au_size + 12345,
+            ] {
                 let layout = Layout::new(size, au_size).expect("large enough");
                 let (last_sums, length) = layout.sums_of(layout.au_count() - 1);
                 let first_data = layout.data_units().next().expect("there are data AUs");
@@ -259,7 +274,8 @@ mod tests {
     fn the_middle_area_fits_beside_the_header_copy() {
         for au_size in [MIB, 4 * MIB, 64 * MIB] {
             for extra in (0..2 * au_size / 4096).step_by(if au_size == MIB { 1 } else { 61 }) {
-                let layout = Layout::new(100 * au_size + extra * 4096, au_size).expect("large enough");
+                let layout =
+                    Layout::new(100 * au_size + extra * 4096, au_size).expect("large enough");
                 let middle = layout.header_places()[1];
                 let begin = middle / au_size * au_size;
                 let mut places: Vec<(u64, usize)> =
@@ -278,15 +294,34 @@ mod tests {
     #[test]
     fn the_ends_of_a_device_hold_no_data() {
         for au_size in au_sizes() {
-            for size in [Layout::smallest(au_size), 100 * au_size + 4096, 100 * au_size + MIB / 2, 101 * au_size - 4096]
-            {
+            for size in [
+                Layout::smallest(au_size),
+                100 * au_size + 4096,
+                100 * au_size + MIB / 2,
+                101 * au_size - 4096,
+            ] {
                 let layout = Layout::of_whole_units(size, au_size).expect("large enough");
                 let ends = [0..MIB, (size - MIB)..size];
-                let is_at_an_end = |from: u64, to: u64| ends.iter().any(|end| from < end.end && end.start < to);
-                assert!(!layout.data_units().any(|au| is_at_an_end(layout.au_offset(au), layout.au_offset(au + 1))));
-                assert!(!layout.middle_area().slots().any(|(place, bytes)| is_at_an_end(place, place + bytes as u64)));
+                let is_at_an_end =
+                    |from: u64, to: u64| ends.iter().any(|end| from < end.end && end.start < to);
                 assert!(
-                    layout.header_places().iter().filter(|place| !is_at_an_end(**place, **place + 4096)).count() >= 2
+                    !layout
+                        .data_units()
+                        .any(|au| is_at_an_end(layout.au_offset(au), layout.au_offset(au + 1)))
+                );
+                assert!(
+                    !layout
+                        .middle_area()
+                        .slots()
+                        .any(|(place, bytes)| is_at_an_end(place, place + bytes as u64))
+                );
+                assert!(
+                    layout
+                        .header_places()
+                        .iter()
+                        .filter(|place| !is_at_an_end(**place, **place + 4096))
+                        .count()
+                        >= 2
                 );
             }
         }

@@ -149,6 +149,9 @@ impl fmt::Display for Redundancy {
 /// digits, `_`, `$` or `#`, at most 30, upper case.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
-    let rest = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"_$#".contains(&byte);
-    name.len() <= NAME_MAX && name.as_bytes().first().is_some_and(u8::is_ascii_uppercase) && name.bytes().all(rest)
+    let rest =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"_$#".contains(&byte);
+    name.len() <= NAME_MAX
+        && name.as_bytes().first().is_some_and(u8::is_ascii_uppercase)
+        && name.bytes().all(rest)
 }

@@ -22,14 +22,16 @@ pub fn mark(envelope: Envelope) -> [u8; BLOCK_SIZE] {
 /// Whether a block of file data, read at `expected.place`, is the mark of that place.
 #[must_use]
 pub fn is_mark(block: &[u8], expected: Envelope) -> bool {
-    let opened = envelope::open(block, LOST_MAGIC, "lost block", expected.place).and_then(|(found, record)| {
-        found.expect(expected.group, expected.disk)?;
-        if record.len() == BLOCK_SIZE {
-            Ok(())
-        } else {
-            Err(FormatError::Length { found: record.len(), limit: BLOCK_SIZE })
-        }
-    });
+    let opened = envelope::open(block, LOST_MAGIC, "lost block", expected.place).and_then(
+        |(found, record)| {
+            found.expect(expected.group, expected.disk)?;
+            if record.len() == BLOCK_SIZE {
+                Ok(())
+            } else {
+                Err(FormatError::Length { found: record.len(), limit: BLOCK_SIZE })
+            }
+        },
+    );
     opened.is_ok()
 }
 

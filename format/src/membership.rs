@@ -68,7 +68,9 @@ pub const DISKS_MAX: usize = 1024;
 pub const RUNS_MAX: usize = 4096;
 
 const _: () = assert!(GENERATION.start == ENVELOPE_SIZE);
-const _: () = assert!(LISTS + ANCESTORS_MAX * 16 + DISKS_MAX * DISK_ENTRY + RUNS_MAX * RUN_ENTRY <= MEMBERSHIP_SLOT);
+const _: () = assert!(
+    LISTS + ANCESTORS_MAX * 16 + DISKS_MAX * DISK_ENTRY + RUNS_MAX * RUN_ENTRY <= MEMBERSHIP_SLOT
+);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -174,8 +176,16 @@ impl Membership {
         put(&mut bytes, STAMP_COUNTER, &self.stamp.to_le_bytes());
         put(&mut bytes, REDUNDANCY, &[self.redundancy as u8]);
         put(&mut bytes, MOUNTED, &[u8::from(self.mounted)]);
-        put(&mut bytes, WANTED, &[if self.wanted == self.redundancy { 0 } else { self.wanted as u8 }]);
-        put(&mut bytes, MOUNT_WAIT, &[self.mount_wait.map_or(0, |seconds| seconds.saturating_add(1))]);
+        put(
+            &mut bytes,
+            WANTED,
+            &[if self.wanted == self.redundancy { 0 } else { self.wanted as u8 }],
+        );
+        put(
+            &mut bytes,
+            MOUNT_WAIT,
+            &[self.mount_wait.map_or(0, |seconds| seconds.saturating_add(1))],
+        );
         put(&mut bytes, DISK_COUNT, &count(self.disks.len()));
         put(&mut bytes, RUN_COUNT, &count(self.catalog.len()));
         put(&mut bytes, ANCESTOR_COUNT, &count(self.ancestors.len()));
@@ -226,18 +236,29 @@ impl Membership {
             wanted: match record[WANTED.start] {
                 0 => redundancy,
                 wanted if wanted > redundancy as u8 => Redundancy::decode(wanted)?,
-                wanted => return Err(FormatError::Field { field: "redundancy that is wanted", value: wanted.into() }),
+                wanted => {
+                    return Err(FormatError::Field {
+                        field: "redundancy that is wanted",
+                        value: wanted.into(),
+                    });
+                }
             },
             mounted: record[MOUNTED.start] != 0,
             boot: get(record, BOOT),
             mount_wait: record[MOUNT_WAIT.start].checked_sub(1),
             group_name: get_text(record, GROUP_NAME, "group name")?,
-            ancestors: record[LISTS..disks_at].chunks_exact(16).map(|id| MembershipId(get(id, 0..16))).collect(),
+            ancestors: record[LISTS..disks_at]
+                .chunks_exact(16)
+                .map(|id| MembershipId(get(id, 0..16)))
+                .collect(),
             disks: record[disks_at..runs_at]
                 .chunks_exact(DISK_ENTRY)
                 .map(|entry| MemberDisk::decode(entry, au_size))
                 .collect::<Result<_, _>>()?,
-            catalog: record[runs_at..].chunks_exact(RUN_ENTRY).map(CatalogRun::decode).collect::<Result<_, _>>()?,
+            catalog: record[runs_at..]
+                .chunks_exact(RUN_ENTRY)
+                .map(CatalogRun::decode)
+                .collect::<Result<_, _>>()?,
         };
         membership.check()?;
         Ok((envelope, membership))
@@ -246,20 +267,29 @@ impl Membership {
     /// What every membership keeps to, so that its reader need not ask again.
     fn check(&self) -> Result<(), FormatError> {
         for (index, disk) in self.disks.iter().enumerate() {
-            let same =
-                |other: &MemberDisk| other.number == disk.number || other.id == disk.id || other.name == disk.name;
+            let same = |other: &MemberDisk| {
+                other.number == disk.number || other.id == disk.id || other.name == disk.name
+            };
             if self.disks[..index].iter().any(same) {
-                return Err(FormatError::Field { field: "a second disk with the number", value: disk.number.0.into() });
+                return Err(FormatError::Field {
+                    field: "a second disk with the number",
+                    value: disk.number.0.into(),
+                });
             }
         }
         for run in &self.catalog {
-            let known = self
-                .disk(run.disk)
-                .ok_or(FormatError::Field { field: "catalog on an unknown disk", value: run.disk.0.into() })?;
+            let known = self.disk(run.disk).ok_or(FormatError::Field {
+                field: "catalog on an unknown disk",
+                value: run.disk.0.into(),
+            })?;
             let layout = Layout::new(known.size, self.au_size)?;
-            let fits = run.at.checked_add(run.count).is_some() && layout.is_data_run(run.first, run.count);
+            let fits =
+                run.at.checked_add(run.count).is_some() && layout.is_data_run(run.first, run.count);
             if !fits || run.count == 0 {
-                return Err(FormatError::Field { field: "catalog run at AU", value: run.first.into() });
+                return Err(FormatError::Field {
+                    field: "catalog run at AU",
+                    value: run.first.into(),
+                });
             }
         }
         Ok(())
@@ -313,7 +343,9 @@ impl MemberDisk {
                 1 => DiskState::Online,
                 2 => DiskState::Offline,
                 3 => DiskState::Syncing,
-                other => return Err(FormatError::Field { field: "disk state", value: other.into() }),
+                other => {
+                    return Err(FormatError::Field { field: "disk state", value: other.into() });
+                }
             },
             votes: flags & 1 != 0,
             quorum: flags & 2 != 0,
@@ -347,11 +379,15 @@ impl CatalogRun {
             file: match entry[R_FILE.start] {
                 1 => CatalogFile::Database,
                 2 => CatalogFile::Wal,
-                other => return Err(FormatError::Field { field: "catalog file", value: other.into() }),
+                other => {
+                    return Err(FormatError::Field { field: "catalog file", value: other.into() });
+                }
             },
             mirror: match entry[R_MIRROR.start] {
                 mirror @ 0..=2 => mirror,
-                other => return Err(FormatError::Field { field: "catalog mirror", value: other.into() }),
+                other => {
+                    return Err(FormatError::Field { field: "catalog mirror", value: other.into() });
+                }
             },
             disk: DiskNumber(get_u16(entry, R_DISK)),
             at: get_u32(entry, R_AT),

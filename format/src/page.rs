@@ -34,8 +34,9 @@ pub fn seal(page: &mut [u8], number: u32, write: u64) {
 /// The number of the write that left page `number` like this; `None` if it is not what was sealed.
 #[must_use]
 pub fn written(page: &[u8], number: u32) -> Option<u64> {
-    let good =
-        page.len() == PAGE_SIZE && page[PAGE_MAGIC] == *b"PLPG" && get_u32(page, PAGE_CHECKSUM) == sum(page, number);
+    let good = page.len() == PAGE_SIZE
+        && page[PAGE_MAGIC] == *b"PLPG"
+        && get_u32(page, PAGE_CHECKSUM) == sum(page, number);
     good.then(|| get_u64(page, PAGE_WRITE))
 }
 

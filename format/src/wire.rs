@@ -25,7 +25,11 @@ pub(crate) fn get_u64(bytes: &[u8], at: Range<usize>) -> u64 {
 }
 
 /// A number that is only ever increased by one. What nobody can have counted to is none: to count on from there would go past the end.
-pub(crate) fn get_counter(bytes: &[u8], at: Range<usize>, field: &'static str) -> Result<u64, FormatError> {
+pub(crate) fn get_counter(
+    bytes: &[u8],
+    at: Range<usize>,
+    field: &'static str,
+) -> Result<u64, FormatError> {
     match get_u64(bytes, at) {
         value if value <= COUNTER_MAX => Ok(value),
         value => Err(FormatError::Field { field, value }),
@@ -48,7 +52,11 @@ pub(crate) fn put_text(bytes: &mut [u8], at: Range<usize>, text: &str) {
     bytes[end..at.end].fill(0);
 }
 
-pub(crate) fn get_text(bytes: &[u8], at: Range<usize>, field: &'static str) -> Result<String, FormatError> {
+pub(crate) fn get_text(
+    bytes: &[u8],
+    at: Range<usize>,
+    field: &'static str,
+) -> Result<String, FormatError> {
     let text = &bytes[at];
     let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     if text[length..].iter().any(|byte| *byte != 0) {

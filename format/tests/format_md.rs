@@ -21,12 +21,17 @@ fn documented() -> BTreeMap<String, Fields> {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
         match cells[..] {
             [name, "offset", "length", "meaning"] => {
-                assert!(tables.insert(name.to_owned(), Fields::new()).is_none(), "two tables of {name}");
+                assert!(
+                    tables.insert(name.to_owned(), Fields::new()).is_none(),
+                    "two tables of {name}"
+                );
                 table = Some(name.to_owned());
             }
             [name, offset, length, _] if line.starts_with('|') && !name.starts_with('-') => {
                 let Some(table) = &table else { continue };
-                let number = |cell: &str| cell.parse::<usize>().unwrap_or_else(|_| panic!("{cell} in: {line}"));
+                let number = |cell: &str| {
+                    cell.parse::<usize>().unwrap_or_else(|_| panic!("{cell} in: {line}"))
+                };
                 let start = number(offset);
                 let fields = tables.get_mut(table).expect("begun above");
                 fields.push((name.to_owned(), start..start + number(length)));
@@ -60,7 +65,10 @@ fn in_the_code() -> BTreeMap<String, Fields> {
     ];
     let tables: [(&str, Fields); 9] = [
         ("place", places),
-        ("envelope", fields!(envelope: MAGIC, RECORD_VERSION, CHECKSUM, GROUP, DISK, PLACE, LENGTH)),
+        (
+            "envelope",
+            fields!(envelope: MAGIC, RECORD_VERSION, CHECKSUM, GROUP, DISK, PLACE, LENGTH),
+        ),
         (
             "header",
             fields!(
@@ -119,7 +127,11 @@ fn the_text_has_the_right_numbers() {
         format!("entries of the list of disks, {} at most", membership::DISKS_MAX),
         format!("entries of the list of catalog runs, {} at most", membership::RUNS_MAX),
         format!("entries of the list of ancestors, {} at most", membership::ANCESTORS_MAX),
-        format!("The entries follow at offset {}, {} bytes each", activity::ENTRIES, activity::ENTRY_SIZE),
+        format!(
+            "The entries follow at offset {}, {} bytes each",
+            activity::ENTRIES,
+            activity::ENTRY_SIZE
+        ),
         format!("entries, {ENTRIES_MAX} at most"),
         format!("The last {} bytes of each page", page::RESERVED),
         format!("A name is 1 to {} bytes", plinth_format::NAME_MAX),

@@ -194,7 +194,9 @@ fn some_log(random: &mut Random, regions: usize) -> ActivityLog {
         sequence: random.counted(),
         membership: MembershipId(random.id()),
         boot: random.id(),
-        regions: (0..regions).map(|_| Region { first: random.next(), count: random.next() as u32 }).collect(),
+        regions: (0..regions)
+            .map(|_| Region { first: random.next(), count: random.next() as u32 })
+            .collect(),
     }
 }
 
@@ -218,13 +220,18 @@ fn records(random: &mut Random) -> Vec<Record> {
         ActivityLog::decode(bytes, place).map(|(envelope, log)| log.encode(envelope))
     }
     let here = envelope(random, PLACE);
-    let stamp_of = Stamp { counter: 8, written: -1, membership: MembershipId(random.id()), clean: true };
+    let stamp_of =
+        Stamp { counter: 8, written: -1, membership: MembershipId(random.id()), clean: true };
     vec![
         ("header", some_header(random).encode(PLACE).to_vec(), header),
         ("stamp", stamp_of.encode(here).to_vec(), stamp),
         ("membership of none", some_membership(random, 0, 0).encode(here), membership),
         ("membership", some_membership(random, 7, 5).encode(here), membership),
-        ("large membership", some_membership(random, 1024, membership::ANCESTORS_MAX).encode(here), membership),
+        (
+            "large membership",
+            some_membership(random, 1024, membership::ANCESTORS_MAX).encode(here),
+            membership,
+        ),
         ("empty activity log", some_log(random, 0).encode(here), activity),
         ("activity log", some_log(random, 20).encode(here), activity),
         ("full activity log", some_log(random, activity::ENTRIES_MAX).encode(here), activity),
@@ -256,7 +263,11 @@ fn what_was_written_reads_back() {
                 name if name.contains("activity") => ACTIVITY_SLOT,
                 _ => BLOCK_SIZE,
             };
-            assert!(bytes.len() <= slot && bytes.len().is_multiple_of(BLOCK_SIZE), "{name}: {} bytes", bytes.len());
+            assert!(
+                bytes.len() <= slot && bytes.len().is_multiple_of(BLOCK_SIZE),
+                "{name}: {} bytes",
+                bytes.len()
+            );
         }
     }
 }
@@ -281,7 +292,8 @@ fn every_turned_bit_is_noticed() {
         let length = length(&bytes);
         let mut turned = bytes.clone();
         // All bits of the first KiB, then samples: the CRC treats them alike.
-        let bits = (0..length.min(1024) * 8).chain((0..200).map(|_| random.below(length * 8)).collect::<Vec<_>>());
+        let bits = (0..length.min(1024) * 8)
+            .chain((0..200).map(|_| random.below(length * 8)).collect::<Vec<_>>());
         for bit in bits {
             turned[bit / 8] ^= 1 << (bit % 8);
             assert!(read(&turned, PLACE).is_err(), "{name}: bit {bit} turned");
@@ -290,7 +302,11 @@ fn every_turned_bit_is_noticed() {
         for byte in &mut turned[length..] {
             *byte = 0xee;
         }
-        assert_eq!(read(&turned, PLACE), Ok(bytes), "{name}: what follows the record does not count");
+        assert_eq!(
+            read(&turned, PLACE),
+            Ok(bytes),
+            "{name}: what follows the record does not count"
+        );
     }
 }
 
@@ -307,7 +323,11 @@ fn every_cut_is_noticed() {
                 fix(&mut shorter, end);
                 // A header without its origin is one, too; that is no cut, but a record sealed anew.
                 let is_whole = name == "header" && end == header::HEADER_SIZE;
-                assert_eq!(read(&shorter, PLACE).is_ok(), is_whole, "{name} of {length} bytes that says {end}");
+                assert_eq!(
+                    read(&shorter, PLACE).is_ok(),
+                    is_whole,
+                    "{name} of {length} bytes that says {end}"
+                );
             }
         }
     }
@@ -338,7 +358,10 @@ fn a_record_knows_its_kind() {
     for (name, bytes, _) in &records {
         for (other, other_bytes, read) in &records {
             if bytes[envelope::MAGIC] != other_bytes[envelope::MAGIC] {
-                assert!(matches!(read(bytes, PLACE), Err(FormatError::Magic { .. })), "{name} read as {other}");
+                assert!(
+                    matches!(read(bytes, PLACE), Err(FormatError::Magic { .. })),
+                    "{name} read as {other}"
+                );
             }
         }
     }
@@ -374,9 +397,11 @@ fn mended_records_end_in_an_answer() {
                     let width = 1 << random.below(4);
                     let front = if random.below(3) == 0 { length } else { length.min(240) };
                     if front > envelope::ENVELOPE_SIZE + width {
-                        let at = envelope::ENVELOPE_SIZE + random.below(front - envelope::ENVELOPE_SIZE - width);
+                        let at = envelope::ENVELOPE_SIZE
+                            + random.below(front - envelope::ENVELOPE_SIZE - width);
                         let at = at / width * width;
-                        mended[at..at + width].copy_from_slice(&random.awkward().to_le_bytes()[..width]);
+                        mended[at..at + width]
+                            .copy_from_slice(&random.awkward().to_le_bytes()[..width]);
                     }
                 }
                 fix(&mut mended, length);
@@ -401,7 +426,8 @@ fn noise_in_an_envelope_ends_in_an_answer() {
             random.fill(&mut noise);
             assert!(frugally(name, || read(&noise, PLACE)).is_err());
             noise[..envelope::ENVELOPE_SIZE].copy_from_slice(&bytes[..envelope::ENVELOPE_SIZE]);
-            let length = envelope::ENVELOPE_SIZE + random.below(noise.len() - envelope::ENVELOPE_SIZE + 1);
+            let length =
+                envelope::ENVELOPE_SIZE + random.below(noise.len() - envelope::ENVELOPE_SIZE + 1);
             fix(&mut noise, length);
             let _ = frugally(name, || read(&noise, PLACE));
         }
@@ -421,7 +447,10 @@ fn counts_are_not_believed() {
             mended[field.clone()].copy_from_slice(&count.to_le_bytes());
             fix(&mut mended, length);
             if mended != bytes {
-                assert!(frugally("membership", || Membership::decode(&mended, PLACE)).is_err(), "{count}");
+                assert!(
+                    frugally("membership", || Membership::decode(&mended, PLACE)).is_err(),
+                    "{count}"
+                );
             }
         }
     }
@@ -430,7 +459,10 @@ fn counts_are_not_believed() {
         let mut mended = bytes.clone();
         mended[activity::COUNT].copy_from_slice(&count.to_le_bytes());
         fix(&mut mended, activity::ENTRIES + 3 * activity::ENTRY_SIZE);
-        assert!(frugally("activity log", || ActivityLog::decode(&mended, PLACE)).is_err(), "{count}");
+        assert!(
+            frugally("activity log", || ActivityLog::decode(&mended, PLACE)).is_err(),
+            "{count}"
+        );
     }
 }
 
@@ -447,7 +479,8 @@ fn counters_have_room_to_count() {
         let log = |bytes: &[u8], place| ActivityLog::decode(bytes, place).err();
         let member = some_membership(&mut random, 1, 0).encode(here);
         let now = Stamp { counter: 1, written: 1, membership: MembershipId([9; 16]), clean: true };
-        let of_disk = membership::LISTS + membership::D_STAMP.start..membership::LISTS + membership::D_STAMP.end;
+        let of_disk = membership::LISTS + membership::D_STAMP.start
+            ..membership::LISTS + membership::D_STAMP.end;
         [
             ("header", header, some_header(&mut random).encode(PLACE).to_vec(), header::SEQUENCE),
             ("stamp", stamp, now.encode(here).to_vec(), stamp::COUNTER),
@@ -459,12 +492,16 @@ fn counters_have_room_to_count() {
     };
     for (name, decode, mut bytes, field) in fields {
         let length = length(&bytes);
-        for (counter, is_right) in [(0, true), (u64::MAX / 2, true), (u64::MAX / 2 + 1, false), (u64::MAX, false)] {
+        for (counter, is_right) in
+            [(0, true), (u64::MAX / 2, true), (u64::MAX / 2 + 1, false), (u64::MAX, false)]
+        {
             bytes[field.clone()].copy_from_slice(&u64::to_le_bytes(counter));
             fix(&mut bytes, length);
             match decode(&bytes, PLACE) {
                 None => assert!(is_right, "{name} {counter}"),
-                Some(FormatError::Field { value, .. }) => assert!(!is_right && value == counter, "{name} {counter}"),
+                Some(FormatError::Field { value, .. }) => {
+                    assert!(!is_right && value == counter, "{name} {counter}")
+                }
                 Some(other) => panic!("{name} {counter}: {other}"),
             }
         }
@@ -521,7 +558,12 @@ fn a_page_knows_its_number() {
 fn a_stamp_is_one_block() {
     let mut random = Random(13);
     let here = envelope(&mut random, PLACE);
-    let stamp = Stamp { counter: u64::MAX / 2, written: i64::MIN, membership: MembershipId([9; 16]), clean: false };
+    let stamp = Stamp {
+        counter: u64::MAX / 2,
+        written: i64::MIN,
+        membership: MembershipId([9; 16]),
+        clean: false,
+    };
     let mut block = stamp.encode(here).to_vec();
     assert_eq!(Stamp::decode(&block, PLACE), Ok((here, stamp)));
     fix(&mut block, stamp::STAMP_SIZE + 1);

@@ -36,13 +36,17 @@ use crate::{
 use fuse_backend_rs::{
     abi::fuse_abi::{Attr, CreateIn, stat64, statvfs64},
     api::filesystem::{
-        Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply, OpenOptions, SetattrValid,
+        Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply,
+        OpenOptions, SetattrValid,
     },
 };
 #[cfg(not(test))]
 use plinth_engine::files::{replies::Request, session::Session};
 use plinth_engine::{
-    api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
+    api::{
+        Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek,
+        SetTime, SetXattr,
+    },
     error::FileError,
     sync::{
         buffer::Slice,
@@ -140,7 +144,9 @@ impl Files {
     ) -> io::Result<()> {
         let bytes = Source::Shared(bytes);
         let written = match durably {
-            Some(data_only) => pin!(self.session.write_durably(node, offset, bytes, kill_set_id, data_only)).await,
+            Some(data_only) => {
+                pin!(self.session.write_durably(node, offset, bytes, kill_set_id, data_only)).await
+            }
             None => pin!(self.session.write_from(node, offset, bytes, kill_set_id)).await,
         };
         written.map_err(|error| reply(&error))
@@ -169,7 +175,12 @@ impl Files {
     }
 
     /// The value of an extended attribute; its length for who gives no room.
-    pub async fn xattr(&self, node: Node, name: &CStr, room: u32) -> io::Result<std::result::Result<Vec<u8>, u32>> {
+    pub async fn xattr(
+        &self,
+        node: Node,
+        name: &CStr,
+        room: u32,
+    ) -> io::Result<std::result::Result<Vec<u8>, u32>> {
         let name = checked_xattr(name)?;
         let value = self.session.xattr(node, name).await.map_err(|error| reply(&error))?;
         Ok(match fit(value.len(), room)? {
@@ -199,12 +210,14 @@ impl Files {
         before: impl FnOnce(Option<Node>) -> io::Result<T>,
     ) -> io::Result<T> {
         let header = CURRENT.with_borrow(|current| current.as_ref().map(|(header, _)| *header));
-        let begun = header.and_then(|header| self.session.begin(header.number(), header.is_resent()));
+        let begun =
+            header.and_then(|header| self.session.begin(header.number(), header.is_resent()));
         let Some(request) = begun else { return carry_out(&self.session) };
         let done = request.done_before();
         let session = self.session.on_behalf_of(&request);
         // Until it is answered.
-        CURRENT.with_borrow_mut(|current| _ = current.as_mut().map(|(_, kept)| kept.replace(request)));
+        CURRENT
+            .with_borrow_mut(|current| _ = current.as_mut().map(|(_, kept)| kept.replace(request)));
         match done {
             None => carry_out(&session),
             Some(done) => before(done.node),
@@ -212,9 +225,13 @@ impl Files {
     }
 
     /// As [`Self::once`], for an answer that makes the kernel hold a file.
-    fn entry_once(&self, carry_out: impl FnOnce(&Session) -> io::Result<Attributes>) -> io::Result<Entry> {
+    fn entry_once(
+        &self,
+        carry_out: impl FnOnce(&Session) -> io::Result<Attributes>,
+    ) -> io::Result<Entry> {
         // Of a file that is gone meanwhile the kernel hears that it is, and looks again.
-        let before = |node: Option<Node>| self.run(self.session.attributes(node.unwrap_or_default()));
+        let before =
+            |node: Option<Node>| self.run(self.session.attributes(node.unwrap_or_default()));
         Ok(self.entry(&self.once(carry_out, before)?))
     }
 
@@ -260,10 +277,19 @@ impl Files {
         known(attributes)
     }
 
-    fn make(&self, context: &Context, parent: Node, name: &CStr, new: NewFile, mode: u32) -> io::Result<Entry> {
+    fn make(
+        &self,
+        context: &Context,
+        parent: Node,
+        name: &CStr,
+        new: NewFile,
+        mode: u32,
+    ) -> io::Result<Entry> {
         let name = checked(name)?;
         let caller = Caller { uid: context.uid, gid: context.gid };
-        self.entry_once(|session| self.run(session.create(parent, name, new, mode & 0o7777, caller)))
+        self.entry_once(|session| {
+            self.run(session.create(parent, name, new, mode & 0o7777, caller))
+        })
     }
 
     /// Calls `add` with the entries after `offset`, `count` at a time, until it returns `false`. `.` and `..` come
@@ -291,7 +317,8 @@ impl Files {
             let entries = self.run(async {
                 let mut entries = Vec::with_capacity(count);
                 for entry in self.session.read_directory(directory, cookie, count).await? {
-                    let attributes = if plus { self.session.attributes(entry.node).await.ok() } else { None };
+                    let attributes =
+                        if plus { self.session.attributes(entry.node).await.ok() } else { None };
                     entries.push((entry, attributes));
                 }
                 Ok(entries)
@@ -299,7 +326,12 @@ impl Files {
             for (entry, attributes) in &entries {
                 cookie = entry.cookie;
                 let offset = cookie + COOKIE_BASE;
-                let shown = DirEntry { ino: entry.node, offset, type_: directory_type(entry.kind), name: &entry.name };
+                let shown = DirEntry {
+                    ino: entry.node,
+                    offset,
+                    type_: directory_type(entry.kind),
+                    name: &entry.name,
+                };
                 if !add(shown, attributes.as_ref())? {
                     return Ok(());
                 }
@@ -394,8 +426,18 @@ fn changes_of(stat: &stat64, valid: SetattrValid) -> Changes {
         uid: valid.contains(SetattrValid::UID).then_some(stat.st_uid),
         gid: valid.contains(SetattrValid::GID).then_some(stat.st_gid),
         size: valid.contains(SetattrValid::SIZE).then_some(stat.st_size.cast_unsigned()),
-        accessed: time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, stat.st_atime, stat.st_atime_nsec),
-        modified: time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, stat.st_mtime, stat.st_mtime_nsec),
+        accessed: time(
+            SetattrValid::ATIME,
+            SetattrValid::ATIME_NOW,
+            stat.st_atime,
+            stat.st_atime_nsec,
+        ),
+        modified: time(
+            SetattrValid::MTIME,
+            SetattrValid::MTIME_NOW,
+            stat.st_mtime,
+            stat.st_mtime_nsec,
+        ),
         kill_set_id: valid.contains(SetattrValid::KILL_SUIDGID),
     }
 }
@@ -481,11 +523,31 @@ impl FileSystem for Files {
         self.run(self.session.read_link(node))
     }
 
-    fn symlink(&self, context: &Context, target: &CStr, parent: Node, name: &CStr) -> io::Result<Entry> {
-        self.make(context, parent, name, NewFile::Symlink { target: target.to_bytes().to_vec() }, 0o777)
+    fn symlink(
+        &self,
+        context: &Context,
+        target: &CStr,
+        parent: Node,
+        name: &CStr,
+    ) -> io::Result<Entry> {
+        self.make(
+            context,
+            parent,
+            name,
+            NewFile::Symlink { target: target.to_bytes().to_vec() },
+            0o777,
+        )
     }
 
-    fn mknod(&self, context: &Context, parent: Node, name: &CStr, mode: u32, rdev: u32, _: u32) -> io::Result<Entry> {
+    fn mknod(
+        &self,
+        context: &Context,
+        parent: Node,
+        name: &CStr,
+        mode: u32,
+        rdev: u32,
+        _: u32,
+    ) -> io::Result<Entry> {
         let new = match Kind::of_mode(mode) {
             Some(Kind::Regular) => NewFile::Regular,
             Some(Kind::Directory | Kind::Symlink) | None => return Err(errno(libc::EINVAL)),
@@ -495,7 +557,14 @@ impl FileSystem for Files {
         self.make(context, parent, name, new, mode)
     }
 
-    fn mkdir(&self, context: &Context, parent: Node, name: &CStr, mode: u32, _: u32) -> io::Result<Entry> {
+    fn mkdir(
+        &self,
+        context: &Context,
+        parent: Node,
+        name: &CStr,
+        mode: u32,
+        _: u32,
+    ) -> io::Result<Entry> {
         self.make(context, parent, name, NewFile::Directory, mode)
     }
 
@@ -528,7 +597,13 @@ impl FileSystem for Files {
         self.entry_once(|session| self.run(session.link(node, parent, name)))
     }
 
-    fn open(&self, _: &Context, _: Node, flags: u32, _: u32) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
+    fn open(
+        &self,
+        _: &Context,
+        _: Node,
+        flags: u32,
+        _: u32,
+    ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         let (handle, options) = open_answer(flags);
         Ok((handle, options, None))
     }
@@ -542,15 +617,28 @@ impl FileSystem for Files {
     ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
         // The kernel takes what we return here for a file that the caller just made, and checks no permission on it.
         // So if another session was quicker, the kernel must look again (ESTALE) and open what it finds.
-        let taken = if arguments.flags.cast_signed() & libc::O_EXCL != 0 { libc::EEXIST } else { libc::ESTALE };
-        let made = self
-            .make(context, parent, name, NewFile::Regular, arguments.mode)
-            .map_err(|error| if error.raw_os_error() == Some(libc::EEXIST) { errno(taken) } else { error })?;
+        let taken = if arguments.flags.cast_signed() & libc::O_EXCL != 0 {
+            libc::EEXIST
+        } else {
+            libc::ESTALE
+        };
+        let made = self.make(context, parent, name, NewFile::Regular, arguments.mode).map_err(
+            |error| if error.raw_os_error() == Some(libc::EEXIST) { errno(taken) } else { error },
+        )?;
         let (handle, options) = open_answer(arguments.flags);
         Ok((made, handle, options, None))
     }
 
-    fn release(&self, _: &Context, _: Node, _: u32, _: u64, _: bool, _: bool, _: Option<u64>) -> io::Result<()> {
+    fn release(
+        &self,
+        _: &Context,
+        _: Node,
+        _: u32,
+        _: u64,
+        _: bool,
+        _: bool,
+        _: Option<u64>,
+    ) -> io::Result<()> {
         Ok(())
     }
 
@@ -562,7 +650,15 @@ impl FileSystem for Files {
         self.run(self.session.sync_directory(node))
     }
 
-    fn fallocate(&self, caller: &Context, node: Node, _: u64, mode: u32, offset: u64, length: u64) -> io::Result<()> {
+    fn fallocate(
+        &self,
+        caller: &Context,
+        node: Node,
+        _: u64,
+        mode: u32,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<()> {
         let mode = allocate_of(mode).ok_or_else(|| errno(libc::EOPNOTSUPP))?;
         // Of writes the kernel says whether set-id bits have to go; here it leaves that to us.
         self.run(self.session.allocate(node, offset, length, mode, caller.uid != 0))
@@ -592,7 +688,14 @@ impl FileSystem for Files {
         Ok(answer)
     }
 
-    fn setxattr(&self, _: &Context, node: Node, name: &CStr, value: &[u8], flags: u32) -> io::Result<()> {
+    fn setxattr(
+        &self,
+        _: &Context,
+        node: Node,
+        name: &CStr,
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()> {
         let name = checked_xattr(name)?;
         let mode = match flags.cast_signed() {
             0 => SetXattr::Any,
@@ -606,7 +709,13 @@ impl FileSystem for Files {
         self.done_once(|session| self.run(session.set_xattr(node, name, value, mode)))
     }
 
-    fn getxattr(&self, _: &Context, node: Node, name: &CStr, size: u32) -> io::Result<GetxattrReply> {
+    fn getxattr(
+        &self,
+        _: &Context,
+        node: Node,
+        name: &CStr,
+        size: u32,
+    ) -> io::Result<GetxattrReply> {
         let name = checked_xattr(name)?;
         let value = self.run(self.session.xattr(node, name))?;
         match fit(value.len(), size)? {
@@ -649,7 +758,9 @@ impl FileSystem for Files {
         offset: u64,
         add_entry: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
     ) -> io::Result<()> {
-        self.list(node, offset, likely_entries(size, 0), false, &mut |entry, _| Ok(add_entry(entry)? > 0))
+        self.list(node, offset, likely_entries(size, 0), false, &mut |entry, _| {
+            Ok(add_entry(entry)? > 0)
+        })
     }
 
     fn readdirplus(
@@ -716,7 +827,15 @@ mod tests {
 
     #[test]
     fn times_before_1970_and_far_away_survive() {
-        for time in [0, 1, -1, -NANOSECONDS, 4_294_967_296 * NANOSECONDS + 5, i64::MAX, i64::MIN + NANOSECONDS] {
+        for time in [
+            0,
+            1,
+            -1,
+            -NANOSECONDS,
+            4_294_967_296 * NANOSECONDS + 5,
+            i64::MAX,
+            i64::MIN + NANOSECONDS,
+        ] {
             let (seconds, nanoseconds) = split(time);
             assert!((0..NANOSECONDS).contains(&nanoseconds));
             assert_eq!(joined(seconds, nanoseconds), time);
@@ -730,10 +849,20 @@ mod tests {
         let mode = |flags: i32| allocate_of(flags.cast_unsigned());
         assert_eq!(mode(0), Some(Allocate::Reserve { keep_size: false }));
         assert_eq!(mode(libc::FALLOC_FL_KEEP_SIZE), Some(Allocate::Reserve { keep_size: true }));
-        assert_eq!(mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE), Some(Allocate::PunchHole));
+        assert_eq!(
+            mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+            Some(Allocate::PunchHole)
+        );
         assert_eq!(mode(libc::FALLOC_FL_PUNCH_HOLE), None);
-        assert_eq!(mode(libc::FALLOC_FL_ZERO_RANGE), Some(Allocate::ZeroRange { keep_size: false }));
-        for other in [libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE, libc::FALLOC_FL_UNSHARE_RANGE] {
+        assert_eq!(
+            mode(libc::FALLOC_FL_ZERO_RANGE),
+            Some(Allocate::ZeroRange { keep_size: false })
+        );
+        for other in [
+            libc::FALLOC_FL_COLLAPSE_RANGE,
+            libc::FALLOC_FL_INSERT_RANGE,
+            libc::FALLOC_FL_UNSHARE_RANGE,
+        ] {
             assert_eq!(mode(other), None);
             assert_eq!(mode(other | libc::FALLOC_FL_KEEP_SIZE), None);
         }
@@ -751,14 +880,17 @@ mod tests {
 
     #[test]
     fn names_and_namespaces_are_checked() {
-        let code = |result: io::Result<&[u8]>| result.map(<[u8]>::len).map_err(|error| error.raw_os_error());
+        let code = |result: io::Result<&[u8]>| {
+            result.map(<[u8]>::len).map_err(|error| error.raw_os_error())
+        };
         let long = std::ffi::CString::new(vec![b'x'; 256]).unwrap();
         assert_eq!(code(checked(&long)), Err(Some(libc::ENAMETOOLONG)));
         assert_eq!(code(checked(c"")), Err(Some(libc::ENOENT)));
         assert_eq!(code(checked(c"name")), Ok(4));
         assert_eq!(code(checked_xattr(c"user.")), Err(Some(libc::EINVAL)));
         assert_eq!(code(checked_xattr(c"user.a")), Ok(6));
-        for other in [c"system.posix_acl_access", c"system.posix_acl_default", c"nothing", c"os2.x"] {
+        for other in [c"system.posix_acl_access", c"system.posix_acl_default", c"nothing", c"os2.x"]
+        {
             assert_eq!(code(checked_xattr(other)), Err(Some(libc::EOPNOTSUPP)));
         }
     }
@@ -776,7 +908,10 @@ mod tests {
         (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec) = (0o104_755, 9, -2, 7);
         let changes = changes_of(
             &stat,
-            SetattrValid::MODE | SetattrValid::SIZE | SetattrValid::MTIME | SetattrValid::KILL_SUIDGID,
+            SetattrValid::MODE
+                | SetattrValid::SIZE
+                | SetattrValid::MTIME
+                | SetattrValid::KILL_SUIDGID,
         );
         let expected = Changes {
             mode: Some(0o4755),

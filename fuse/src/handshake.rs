@@ -160,7 +160,9 @@ pub(crate) fn answer(request: &[u8], header: &Header) -> Vec<u8> {
     answer.extend((BACKGROUND_MAX / 4 * 3).to_ne_bytes()); // congestion threshold
     answer.extend((DATA_MAX as u32).to_ne_bytes()); // longest write
     answer.extend(1_u32.to_ne_bytes()); // time granularity, ns
-    answer.extend(((DATA_MAX / rustix::param::page_size()).clamp(1, u16::MAX.into()) as u16).to_ne_bytes());
+    answer.extend(
+        ((DATA_MAX / rustix::param::page_size()).clamp(1, u16::MAX.into()) as u16).to_ne_bytes(),
+    );
     answer.extend(0_u16.to_ne_bytes()); // map alignment
     answer.extend(((taken >> 32) as u32).to_ne_bytes());
     answer.resize(ANSWER_HEADER + INIT_ANSWER, 0);
@@ -193,7 +195,8 @@ mod tests {
     }
 
     fn taken(answer: &[u8]) -> u64 {
-        u64::from(u32_at(answer, 16 + 12).unwrap()) | u64::from(u32_at(answer, 16 + 32).unwrap()) << 32
+        u64::from(u32_at(answer, 16 + 12).unwrap())
+            | u64::from(u32_at(answer, 16 + 32).unwrap()) << 32
     }
 
     #[test]
@@ -207,7 +210,11 @@ mod tests {
         assert_eq!(u64_at(&reply, 8), Some(7));
 
         let old = request(7, 31, flag::ASYNC_READ | flag::HAS_RESEND);
-        assert_eq!(taken(&answer(&old, &header)), flag::ASYNC_READ, "without INIT_EXT the upper half says nothing");
+        assert_eq!(
+            taken(&answer(&old, &header)),
+            flag::ASYNC_READ,
+            "without INIT_EXT the upper half says nothing"
+        );
     }
 
     #[test]

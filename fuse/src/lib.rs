@@ -138,7 +138,10 @@ impl FrontEnd {
         plinth_engine::sync::transfer::touch_zeros();
         let memories = (0..threads).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         // Who reads also waits for disks meanwhile. The engine before this one is gone.
-        rustix::fs::fcntl_setfl(&device, rustix::fs::fcntl_getfl(&device)? | rustix::fs::OFlags::NONBLOCK)?;
+        rustix::fs::fcntl_setfl(
+            &device,
+            rustix::fs::fcntl_getfl(&device)? | rustix::fs::OFlags::NONBLOCK,
+        )?;
         let device = Arc::new(device);
         let notifier = Notifier::start(Arc::clone(&device))?;
         if takes_over {
@@ -148,7 +151,9 @@ impl FrontEnd {
         }
         let files = Arc::new(Files::new(session(notifier.watcher()), Arc::clone(&runner)));
         let asked = Arc::downgrade(&files);
-        notifier.tell(Box::new(move |node| asked.upgrade().into_iter().for_each(|files| files.does_not_hold(node))));
+        notifier.tell(Box::new(move |node| {
+            asked.upgrade().into_iter().for_each(|files| files.does_not_hold(node))
+        }));
         let shared = Arc::new(Shared::new(files, runner, device, notifier, memories));
         for _ in 0..threads {
             if let Err(error) = shared.add_worker() {

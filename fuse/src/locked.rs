@@ -20,15 +20,17 @@ impl Locked {
             page[0] = 1;
         }
         // SAFETY: the range is the buffer's own; locking changes no byte of it.
-        unsafe { rustix::mm::mlock(buffer.as_mut_ptr().cast(), buffer.len()) }.map_err(|errno| {
-            io::Error::new(
-                io::Error::from(errno).kind(),
-                format!(
-                    "locking {length} bytes of memory for file requests: {errno}; \
+        unsafe { rustix::mm::mlock(buffer.as_mut_ptr().cast(), buffer.len()) }.map_err(
+            |errno| {
+                io::Error::new(
+                    io::Error::from(errno).kind(),
+                    format!(
+                        "locking {length} bytes of memory for file requests: {errno}; \
                      raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=infinity)"
-                ),
-            )
-        })?;
+                    ),
+                )
+            },
+        )?;
         Ok(Self(buffer))
     }
 }

@@ -6,8 +6,8 @@
 
 use plinth_engine::{
     api::{
-        Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Kind, LINK_MAX, NewFile, Node, ROOT, RenameMode,
-        Seek, SetTime, SetXattr,
+        Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Kind, LINK_MAX, NewFile,
+        Node, ROOT, RenameMode, Seek, SetTime, SetXattr,
     },
     error::FileError,
     files::replies::DoneBefore,
@@ -207,7 +207,11 @@ impl State {
     }
 
     fn free(&mut self, node: Node) {
-        if self.files.get(&node).is_some_and(|file| file.attributes.links == 0 && file.references == 0) {
+        if self
+            .files
+            .get(&node)
+            .is_some_and(|file| file.attributes.links == 0 && file.references == 0)
+        {
             self.files.remove(&node);
         }
     }
@@ -310,8 +314,14 @@ impl Session {
         }
         state.next += 1;
         let above = state.directory(parent)?.attributes.clone();
-        let mut attributes =
-            Attributes { node: state.next, mode, uid: caller.uid, gid: caller.gid, links: 1, ..some_attributes() };
+        let mut attributes = Attributes {
+            node: state.next,
+            mode,
+            uid: caller.uid,
+            gid: caller.gid,
+            links: 1,
+            ..some_attributes()
+        };
         let mut target = Vec::new();
         attributes.kind = match new {
             NewFile::Regular => Kind::Regular,
@@ -375,7 +385,12 @@ impl Session {
         self.note(&mut state, None);
         state.drop_link(node)
     }
-    pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+    pub async fn rename(
+        &self,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
         let mut state = self.state();
         let node = state.find(from.0, from.1)?;
         let other = state.find(to.0, to.1).ok();
@@ -421,7 +436,12 @@ impl Session {
     pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
         Ok(self.state().file(node)?.target.clone())
     }
-    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+    pub async fn read_directory(
+        &self,
+        node: Node,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
         let mut state = self.state();
         let found = state.directory(node)?.entries.clone();
         let mut entries = Vec::new();
@@ -450,10 +470,22 @@ impl Session {
         found.push(buffer.share().part(0..length));
         Ok(found)
     }
-    pub async fn write_from(&self, node: Node, offset: u64, bytes: Source<'_>, kill_set_id: bool) -> Result<()> {
+    pub async fn write_from(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+    ) -> Result<()> {
         self.write(node, offset, &bytes, kill_set_id).await
     }
-    pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+    pub async fn write(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: &[u8],
+        kill_set_id: bool,
+    ) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if end > SIZE_MAX {
             return Err(FileError::TooLarge);
@@ -475,7 +507,8 @@ impl Session {
         let file = state.file(node)?;
         for (index, byte) in bytes.iter().enumerate() {
             let at = offset + index as u64;
-            file.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into())[(at % PAGE) as usize] = *byte;
+            file.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into())
+                [(at % PAGE) as usize] = *byte;
         }
         file.attributes.size = file.attributes.size.max(end);
         if kill_set_id {
@@ -512,7 +545,8 @@ impl Session {
         mode: Allocate,
         kill_set_id: bool,
     ) -> Result<()> {
-        let end = offset.checked_add(length).filter(|end| *end <= SIZE_MAX).ok_or(FileError::TooLarge)?;
+        let end =
+            offset.checked_add(length).filter(|end| *end <= SIZE_MAX).ok_or(FileError::TooLarge)?;
         let mut state = self.state();
         let file = state.file(node)?;
         let keep_size = match mode {
@@ -557,7 +591,13 @@ impl Session {
     pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
         Ok(self.state().file(node)?.xattrs.keys().cloned().collect())
     }
-    pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+    pub async fn set_xattr(
+        &self,
+        node: Node,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattr,
+    ) -> Result<()> {
         let mut state = self.state();
         let file = state.file(node)?;
         match (mode, file.xattrs.contains_key(name)) {

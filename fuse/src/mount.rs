@@ -150,7 +150,9 @@ impl MountOptions {
             | "noiversion" => {}
             // What the kernel shows of a mount, and `mount -o remount` gives back to us.
             _ if option.starts_with("user_id=") || option.starts_with("group_id=") => {}
-            _ if option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=") => {}
+            _ if option.starts_with("x-")
+                || option.starts_with("X-")
+                || option.starts_with("comment=") => {}
             _ => return Err(MountError::Option(option.to_owned())),
         }
         Ok(())
@@ -179,7 +181,10 @@ pub fn mount(name: &str, directory: &Path, options: MountOptions) -> Result<Owne
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| MountError::NoFuse(errno.into()))?;
     // The group's own directory has mode 40000: what it may be beyond that comes with its attributes.
-    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other", device.as_raw_fd());
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
+        device.as_raw_fd()
+    );
     let data = CString::new(data).map_err(|error| MountError::Usage(error.to_string()))?;
     rustix::mount::mount(name, &directory, TYPE, options.flags(), Some(data.as_c_str()))
         .map_err(|errno| MountError::Mount(directory, errno.into()))?;
@@ -200,10 +205,13 @@ pub fn remount(directory: &Path, options: MountOptions) -> Result<()> {
     let directory = absolute(directory)?;
     match mounted_on(&directory)? {
         None => return Err(MountError::NotMounted(directory)),
-        Some(mount) if mount.kind != TYPE => return Err(MountError::NotOurs(directory, mount.source)),
+        Some(mount) if mount.kind != TYPE => {
+            return Err(MountError::NotOurs(directory, mount.source));
+        }
         Some(_) => {}
     }
-    let ended = when_unused(&directory, || rustix::mount::mount_remount(&directory, options.flags(), c""));
+    let ended =
+        when_unused(&directory, || rustix::mount::mount_remount(&directory, options.flags(), c""));
     ended?.map_err(|errno| MountError::Remount(directory, errno.into()))
 }
 
@@ -215,16 +223,22 @@ pub fn unmount(directory: &Path, force: bool) -> Result<()> {
     let directory = absolute(directory)?;
     match mounted_on(&directory)? {
         None => return Err(MountError::NotMounted(directory)),
-        Some(mount) if mount.kind != TYPE => return Err(MountError::NotOurs(directory, mount.source)),
+        Some(mount) if mount.kind != TYPE => {
+            return Err(MountError::NotOurs(directory, mount.source));
+        }
         Some(_) => {}
     }
-    let flags = UnmountFlags::NOFOLLOW | if force { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags =
+        UnmountFlags::NOFOLLOW | if force { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let ended = when_unused(&directory, || rustix::mount::unmount(&directory, flags));
     ended?.map_err(|errno| MountError::Unmount(directory, errno.into()))
 }
 
 /// Does something with a mount that fails with `EBUSY` while it is in use.
-fn when_unused(directory: &Path, act: impl Fn() -> rustix::io::Result<()>) -> Result<rustix::io::Result<()>> {
+fn when_unused(
+    directory: &Path,
+    act: impl Fn() -> rustix::io::Result<()>,
+) -> Result<rustix::io::Result<()>> {
     let began = Instant::now();
     loop {
         let ended = act();
@@ -282,9 +296,15 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..b'8').contains(d)));
+        let digits = after
+            .get(..3)
+            .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..b'8').contains(d)));
         if let Some(digits) = digits {
-            bytes.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+            bytes.push(
+                digits
+                    .iter()
+                    .fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')),
+            );
             rest = &after[3..];
         } else {
             bytes.push(*first);
@@ -301,7 +321,8 @@ fn absolute(directory: &Path) -> Result<PathBuf> {
     let Some(Component::Normal(last)) = plain.components().next_back() else {
         return fs::canonicalize(directory).map_err(fail);
     };
-    let above = plain.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above =
+        plain.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let path = match fs::canonicalize(above) {
         Ok(above) => above.join(last),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -329,7 +350,8 @@ fn check_free(directory: &Path) -> Result<()> {
     if !metadata.is_dir() {
         return Err(MountError::NotADirectory(directory.to_path_buf()));
     }
-    let mut entries = fs::read_dir(directory).map_err(|error| MountError::Path(directory.to_path_buf(), error))?;
+    let mut entries = fs::read_dir(directory)
+        .map_err(|error| MountError::Path(directory.to_path_buf(), error))?;
     if entries.next().is_some() {
         return Err(MountError::NotEmpty(directory.to_path_buf()));
     }
@@ -354,11 +376,17 @@ fn users_of(directory: &Path) -> Vec<User> {
 }
 
 fn uses(process: &Path, directory: &Path) -> bool {
-    let inside = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
+    let inside =
+        |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
     if ["cwd", "root", "exe"].iter().any(|link| inside(&process.join(link))) {
         return true;
     }
-    if fs::read_dir(process.join("fd")).into_iter().flatten().flatten().any(|entry| inside(&entry.path())) {
+    if fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| inside(&entry.path()))
+    {
         return true;
     }
     let maps = fs::read(process.join("maps")).unwrap_or_default();
@@ -388,7 +416,9 @@ pub struct MountRequest {
 ///
 /// # Errors
 /// If they make no sense, or an option is unknown and `-s` is not given.
-pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) -> Result<MountRequest> {
+pub fn parse_mount_helper_args(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<MountRequest> {
     let mut plain = Vec::new();
     let mut lists = Vec::new();
     let (mut sloppy, mut fake, mut verbose) = (false, false, false);
@@ -397,7 +427,8 @@ pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) ->
         let bytes = argument.as_bytes();
         if bytes == b"--" {
             plain.extend(arguments.by_ref());
-        } else if let Some(letters) = bytes.strip_prefix(b"-").filter(|letters| !letters.is_empty()) {
+        } else if let Some(letters) = bytes.strip_prefix(b"-").filter(|letters| !letters.is_empty())
+        {
             for (at, letter) in letters.iter().enumerate() {
                 match letter {
                     b's' => sloppy = true,
@@ -409,7 +440,9 @@ pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) ->
                     b'o' | b't' | b'N' => {
                         let rest = &letters[at + 1..];
                         let value = if rest.is_empty() {
-                            let missing = || MountError::Usage(format!("-{} needs a value", char::from(*letter)));
+                            let missing = || {
+                                MountError::Usage(format!("-{} needs a value", char::from(*letter)))
+                            };
                             arguments.next().ok_or_else(missing)?
                         } else {
                             OsStr::from_bytes(rest).to_owned()
@@ -420,7 +453,10 @@ pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) ->
                         break;
                     }
                     other => {
-                        return Err(MountError::Usage(format!("unknown flag '-{}'", char::from(*other))));
+                        return Err(MountError::Usage(format!(
+                            "unknown flag '-{}'",
+                            char::from(*other)
+                        )));
                     }
                 }
             }
@@ -437,7 +473,12 @@ pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) ->
         return Err(MountError::Usage("the group's name is empty".into()));
     }
     let (mut options, mut remount) = (MountOptions::default(), false);
-    for option in lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|option| !option.is_empty()) {
+    for option in lists
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|option| !option.is_empty())
+    {
         match options.set(option) {
             Err(_) if option == REMOUNT => remount = true,
             Err(_) if sloppy => {}
@@ -467,9 +508,14 @@ mod tests {
             verbose: false,
         };
         assert_eq!(plain, expected);
-        let full = helper("plinth:data /mnt -sfnv -N /proc/1/ns/mnt -o ro,nodev,what -t fuse.plinth").unwrap();
+        let full =
+            helper("plinth:data /mnt -sfnv -N /proc/1/ns/mnt -o ro,nodev,what -t fuse.plinth")
+                .unwrap();
         assert_eq!((full.group.as_str(), full.fake, full.verbose), ("DATA", true, true));
-        assert_eq!(full.options, MountOptions { read_only: true, no_devices: true, ..MountOptions::default() });
+        assert_eq!(
+            full.options,
+            MountOptions { read_only: true, no_devices: true, ..MountOptions::default() }
+        );
         assert!(helper("+DATA /mnt -oro").unwrap().options.read_only);
         assert!(helper("-r DATA -- /mnt").unwrap().options.read_only);
     }
@@ -491,7 +537,8 @@ mod tests {
 
     #[test]
     fn mount_tables_are_read_with_their_escapes() {
-        let line = br"98 28 0:51 / /mnt/with\040space rw,noatime shared:1 - fuse.plinth DATA rw,user_id=0";
+        let line =
+            br"98 28 0:51 / /mnt/with\040space rw,noatime shared:1 - fuse.plinth DATA rw,user_id=0";
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.directory, Path::new("/mnt/with space"));
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), (TYPE, "DATA"));
@@ -503,7 +550,9 @@ mod tests {
     #[test]
     fn a_bad_mount_point_is_refused_with_its_remedy() {
         let directory = tempfile::tempdir().unwrap();
-        let said = |path: &Path| mount("DATA", path, MountOptions::default()).map(drop).unwrap_err().to_string();
+        let said = |path: &Path| {
+            mount("DATA", path, MountOptions::default()).map(drop).unwrap_err().to_string()
+        };
         let path = directory.path().join("missing");
         assert!(said(&path).contains("mkdir"));
         assert!(said(&path.join("deeper")).contains("does not exist"));
@@ -511,7 +560,17 @@ mod tests {
         assert!(said(&path).contains("not a directory"));
         assert!(said(directory.path()).contains("not empty"));
         assert!(said(Path::new("/proc")).contains("already a mount point"));
-        assert!(unmount(directory.path(), false).unwrap_err().to_string().contains("nothing is mounted"));
-        assert!(unmount(Path::new("/proc"), true).unwrap_err().to_string().contains("not of a disk group"));
+        assert!(
+            unmount(directory.path(), false)
+                .unwrap_err()
+                .to_string()
+                .contains("nothing is mounted")
+        );
+        assert!(
+            unmount(Path::new("/proc"), true)
+                .unwrap_err()
+                .to_string()
+                .contains("not of a disk group")
+        );
     }
 }

@@ -8,7 +8,8 @@ const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 /// How the kernel moves the data of a file opened with `O_DIRECT`: straight to us, several writes at a time.
 pub(crate) fn direct_open() -> OpenOptions {
-    let bits = OpenOptions::DIRECT_IO.bits() | OpenOptions::KEEP_CACHE.bits() | PARALLEL_DIRECT_WRITES;
+    let bits =
+        OpenOptions::DIRECT_IO.bits() | OpenOptions::KEEP_CACHE.bits() | PARALLEL_DIRECT_WRITES;
     // SAFETY: any bits are a valid value of a type that is a `u32`; the library passes them on as they are.
     unsafe { OpenOptions::from_bits_unchecked(bits) }
 }

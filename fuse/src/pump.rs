@@ -103,7 +103,10 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
                         return Poll::Ready(());
                     }
                 }
-                if !pump.has_turn || pump.holds || pump.poll_device(context, under_way.is_empty()).is_pending() {
+                if !pump.has_turn
+                    || pump.holds
+                    || pump.poll_device(context, under_way.is_empty()).is_pending()
+                {
                     return Poll::Pending;
                 }
             }
@@ -204,7 +207,8 @@ impl Pump<'_> {
 
     /// Waits until there is something to be read, if this thread can.
     fn poll_device(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
-        let watching = self.watching.take().or_else(|| self.shared.runner.readable(&self.shared.device));
+        let watching =
+            self.watching.take().or_else(|| self.shared.runner.readable(&self.shared.device));
         let Some(mut watching) = watching else {
             if !is_idle {
                 self.give_turn();
@@ -212,7 +216,8 @@ impl Pump<'_> {
             }
             self.can_watch = false;
             // Interrupted, or whatever else it says: reading finds out.
-            let _ = rustix::event::poll(&mut [PollFd::new(&*self.shared.device, PollFlags::IN)], None);
+            let _ =
+                rustix::event::poll(&mut [PollFd::new(&*self.shared.device, PollFlags::IN)], None);
             self.is_drained = false;
             return Poll::Ready(());
         };

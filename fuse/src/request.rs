@@ -192,7 +192,8 @@ mod tests {
         let length = bytes.len() as u32;
         bytes[0..4].copy_from_slice(&length.to_ne_bytes());
         bytes[4..8].copy_from_slice(&opcode.to_ne_bytes());
-        bytes[REQUEST_HEADER + 16..REQUEST_HEADER + 20].copy_from_slice(&(data as u32).to_ne_bytes());
+        bytes[REQUEST_HEADER + 16..REQUEST_HEADER + 20]
+            .copy_from_slice(&(data as u32).to_ne_bytes());
         bytes
     }
 
@@ -215,7 +216,22 @@ mod tests {
     #[test]
     fn requests_of_all_sizes_come_whole() {
         let mut memory = Memory::new().unwrap();
-        let sizes = [8192, 8192, 0, 512, 65536, 4096, 8191, 70_000, 1, 200 << 10, 8192, 100_000, 180 << 10, 16384];
+        let sizes = [
+            8192,
+            8192,
+            0,
+            512,
+            65536,
+            4096,
+            8191,
+            70_000,
+            1,
+            200 << 10,
+            8192,
+            100_000,
+            180 << 10,
+            16384,
+        ];
         for (at, size) in sizes.into_iter().cycle().take(100).enumerate() {
             let bytes = request(WRITE, size);
             come(&mut memory, &bytes);
@@ -281,7 +297,10 @@ mod tests {
             let mut short = bytes.clone();
             short[REQUEST_HEADER + 16] = 1;
             come(&mut memory, &short);
-            assert!(memory.take(memory.header().unwrap(), DATA_MAX).is_none(), "it says another size than it has");
+            assert!(
+                memory.take(memory.header().unwrap(), DATA_MAX).is_none(),
+                "it says another size than it has"
+            );
             assert_eq!(memory.whole(), short);
         }
     }

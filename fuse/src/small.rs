@@ -87,7 +87,13 @@ impl Small {
                     What::Read { offset, size }
                 } else {
                     let bytes = if data == size as usize { take() } else { None };
-                    What::Write { handle, offset, bytes: bytes?, flags, kill_set_id: way & WRITE_KILL_PRIV != 0 }
+                    What::Write {
+                        handle,
+                        offset,
+                        bytes: bytes?,
+                        flags,
+                        kill_set_id: way & WRITE_KILL_PRIV != 0,
+                    }
                 }
             }
             FSYNC => What::Sync { data_only: u32_at(body, 8)? & DATA_ONLY != 0 },
@@ -114,20 +120,32 @@ impl Small {
     pub async fn run(self, files: &Files) -> Answer {
         let Self { header, node, what } = self;
         let done = match what {
-            What::Read { offset, size } => pin!(files.find(node, offset, size as usize)).await.map(Body::Found),
+            What::Read { offset, size } => {
+                pin!(files.find(node, offset, size as usize)).await.map(Body::Found)
+            }
             // Nothing to be written changes nothing.
             What::Write { bytes, .. } if bytes.is_empty() => Ok(Body::Words([0, 0])),
             What::Write { handle, offset, bytes, flags, kill_set_id } => {
                 let size = bytes.len() as u32;
-                let written = files.write_shared(node, offset, bytes.share(), kill_set_id, durable(handle, flags));
+                let written = files.write_shared(
+                    node,
+                    offset,
+                    bytes.share(),
+                    kill_set_id,
+                    durable(handle, flags),
+                );
                 pin!(written).await.map(|()| Body::Words([size, 0]))
             }
-            What::Sync { data_only } => pin!(files.sync(node, data_only)).await.map(|()| Body::Nothing),
+            What::Sync { data_only } => {
+                pin!(files.sync(node, data_only)).await.map(|()| Body::Nothing)
+            }
             What::Attributes => files.attributes(node).await.map(Body::Bytes),
-            What::Xattr { name, room } => files.xattr(node, &name, room).await.map(|value| match value {
-                Ok(value) => Body::Bytes(value),
-                Err(length) => Body::Words([length, 0]),
-            }),
+            What::Xattr { name, room } => {
+                files.xattr(node, &name, room).await.map(|value| match value {
+                    Ok(value) => Body::Bytes(value),
+                    Err(length) => Body::Words([length, 0]),
+                })
+            }
         };
         let body = match done {
             Ok(body) => body,
@@ -192,21 +210,29 @@ mod tests {
     fn is_small(opcode: u32, body: &[u8]) -> bool {
         let (bytes, header) = request(opcode, body);
         let data = bytes.get(REQUEST_HEADER + DATA_IN..).unwrap_or_default();
-        Small::parse(&bytes, header, SMALL_MAX, data.len(), || Some(Buffer::copy_of(data))).is_some()
+        Small::parse(&bytes, header, SMALL_MAX, data.len(), || Some(Buffer::copy_of(data)))
+            .is_some()
     }
 
     #[test]
     fn only_what_is_in_order_and_small_is_taken() {
         assert!(is_small(READ, &data_in(8192, 0)));
-        assert!(is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX as u32 + 1, 0)));
+        assert!(
+            is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX as u32 + 1, 0))
+        );
         assert!(!is_small(READ, &data_in(8192, 0)[..20]), "cut off");
         assert!(is_small(WRITE, &data_in(512, 512)));
         assert!(!is_small(WRITE, &data_in(512, 511)) && !is_small(WRITE, &data_in(512, 513)));
         assert!(is_small(FSYNC, &[0; 16]) && !is_small(FSYNC, &[0; 8]));
         assert!(is_small(GETATTR, &[0; 16]));
         assert!(is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a\0"));
-        assert!(!is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a") && !is_small(GETXATTR, &[0; 7]), "a name ends");
-        for opcode in (0..60).filter(|opcode| ![READ, WRITE, FSYNC, GETATTR, GETXATTR].contains(opcode)) {
+        assert!(
+            !is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a") && !is_small(GETXATTR, &[0; 7]),
+            "a name ends"
+        );
+        for opcode in
+            (0..60).filter(|opcode| ![READ, WRITE, FSYNC, GETATTR, GETXATTR].contains(opcode))
+        {
             assert!(!is_small(opcode, &data_in(512, 512)));
         }
     }

@@ -49,10 +49,12 @@ impl Runner for Looks {
         let device = Arc::clone(device);
         let look = move || {
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            rustix::event::poll(&mut [PollFd::new(&*device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+            rustix::event::poll(&mut [PollFd::new(&*device, PollFlags::IN)], Some(&now))
+                .is_ok_and(|ready| ready > 0)
         };
         self.at_devices.then(|| {
-            let waiting = std::future::poll_fn(move |_| if look() { Poll::Ready(()) } else { Poll::Pending });
+            let waiting =
+                std::future::poll_fn(move |_| if look() { Poll::Ready(()) } else { Poll::Pending });
             Box::pin(waiting) as Waiting
         })
     }
@@ -86,8 +88,12 @@ fn take_over(device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Wat
     start(FrontEnd::take_over, device, group)
 }
 
-type Start =
-    fn(OwnedFd, Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>, Arc<dyn Runner>, usize) -> std::io::Result<FrontEnd>;
+type Start = fn(
+    OwnedFd,
+    Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>,
+    Arc<dyn Runner>,
+    usize,
+) -> std::io::Result<FrontEnd>;
 
 fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
     let kept = Arc::new(Mutex::new(None));
@@ -96,7 +102,9 @@ fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, A
         *keeper.lock().unwrap() = Some(watcher);
         ours
     };
-    let front_end = start(device, Box::new(session), Arc::new(Looks { at_devices: AT_DEVICES.get() }), 2).unwrap();
+    let front_end =
+        start(device, Box::new(session), Arc::new(Looks { at_devices: AT_DEVICES.get() }), 2)
+            .unwrap();
     let watcher = kept.lock().unwrap().take().unwrap();
     (front_end, group, watcher)
 }
@@ -243,7 +251,9 @@ fn pages_stay_cached_over_open_and_close_until_others_write() {
     let other = mounted.path("other");
     assert_eq!(errno(fs::metadata(&other)), libc::ENOENT);
     let caller = Caller { uid: 0, gid: 0 };
-    now_or_never(async { group.create(ROOT, b"other", NewFile::Regular, 0o600, caller).await.unwrap() });
+    now_or_never(async {
+        group.create(ROOT, b"other", NewFile::Regular, 0o600, caller).await.unwrap()
+    });
     assert_eq!(errno(fs::metadata(&other)), libc::ENOENT, "that it is missing was cached");
     mounted.watcher.invalidate(&Invalidation::Entry { parent: ROOT, name: b"other".to_vec() });
     wait_until(|| fs::metadata(&other).is_ok());
@@ -255,18 +265,29 @@ fn pages_stay_cached_over_open_and_close_until_others_write() {
 fn direct_and_sparse_files_work() {
     let Some(mut mounted) = Mounted::new() else { return };
     let path = mounted.path("a");
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path)
+        .unwrap();
     file.write_all_at(&[5; 8192], 1 << 20).unwrap();
     assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap(), 1 << 20);
-    assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(1 << 20)).unwrap(), (1 << 20) + 8192);
+    assert_eq!(
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(1 << 20)).unwrap(),
+        (1 << 20) + 8192
+    );
     let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(file.as_fd(), flags, 1 << 20, 4096).unwrap();
     let mut bytes = vec![1; 8192];
     file.read_exact_at(&mut bytes, 1 << 20).unwrap();
     assert_eq!((bytes[0], bytes[4095], bytes[4096]), (0, 0, 5));
     let collapse = rustix::fs::FallocateFlags::COLLAPSE_RANGE;
-    assert_eq!(rustix::fs::fallocate(&file, collapse, 0, 4096).unwrap_err(), rustix::io::Errno::OPNOTSUPP);
+    assert_eq!(
+        rustix::fs::fallocate(&file, collapse, 0, 4096).unwrap_err(),
+        rustix::io::Errno::OPNOTSUPP
+    );
     drop(file);
     mounted.unmount();
 }
@@ -307,7 +328,8 @@ fn special_files_modes_and_extended_attributes_are_kept() {
     let device = rustix::fs::makedev(259, 70_000);
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     let place = mounted.path("device");
-    rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::BlockDevice, mode, device).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::BlockDevice, mode, device)
+        .unwrap();
     let metadata = fs::metadata(&place).unwrap();
     assert!(metadata.file_type().is_block_device());
     assert_eq!(metadata.rdev(), device);
@@ -330,14 +352,19 @@ fn special_files_modes_and_extended_attributes_are_kept() {
 fn writes_that_must_wait_do_not_stop_reads() {
     let Some(mut mounted) = Mounted::new() else { return };
     fs::write(mounted.path("read"), "bytes").unwrap();
-    let files: Vec<_> = (0..20).map(|i| File::create(mounted.path(&format!("write {i}"))).unwrap()).collect();
+    let files: Vec<_> =
+        (0..20).map(|i| File::create(mounted.path(&format!("write {i}"))).unwrap()).collect();
     let gate = Arc::clone(&mounted.group.state().gate);
     let closed = gate.lock().unwrap();
     std::thread::scope(|scope| {
         for mut file in files {
             scope.spawn(move || file.write_all(b"late").unwrap());
         }
-        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(mounted.path("read")).unwrap();
+        let direct = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(mounted.path("read"))
+            .unwrap();
         let mut bytes = [0; 5];
         direct.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"bytes");
@@ -407,7 +434,8 @@ fn what_was_done_and_not_answered_is_not_done_again() {
     };
     std::thread::scope(|scope| {
         let path = directory.path().join("a");
-        let program = scope.spawn(move || OpenOptions::new().write(true).create_new(true).open(path).map(drop));
+        let program = scope
+            .spawn(move || OpenOptions::new().write(true).create_new(true).open(path).map(drop));
         let (init, request) = taken(handshake::INIT);
         rustix::io::write(&device, &handshake::answer(&request, &init)).unwrap();
         let (create, _) = taken(CREATE);
@@ -415,7 +443,9 @@ fn what_was_done_and_not_answered_is_not_done_again() {
         let request = group.begin(create.number(), create.is_resent()).unwrap();
         let predecessor = group.on_behalf_of(&request);
         let caller = Caller { uid: 0, gid: 0 };
-        now_or_never(async { predecessor.create(ROOT, b"a", NewFile::Regular, 0o600, caller).await.unwrap() });
+        now_or_never(async {
+            predecessor.create(ROOT, b"a", NewFile::Regular, 0o600, caller).await.unwrap()
+        });
         let (front_end, group, _) = take_over(device.try_clone().unwrap(), group);
         program.join().unwrap().expect("it was made, once");
         assert_eq!(group.count(), 2);
@@ -486,7 +516,11 @@ fn serve_a_directory() {
 
 fn now_or_never<T>(task: impl Future<Output = T>) -> T {
     let polled = std::pin::pin!(task).poll(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(value) = polled { value } else { panic!("the group in memory waits for tests alone") }
+    if let Poll::Ready(value) = polled {
+        value
+    } else {
+        panic!("the group in memory waits for tests alone")
+    }
 }
 
 /// Notifications come from a thread of their own. Gives up after a time at which something is broken.

@@ -72,7 +72,10 @@ impl Notifier {
                 match rustix::io::write(&*device, &message(&word)) {
                     Err(Errno::NOENT) if matches!(word, Word::Held(_)) => ours.tell_not_held(&word),
                     // ENOENT: the kernel does not have it cached.
-                    Ok(_) | Err(Errno::NOENT | Errno::INTR | Errno::AGAIN | Errno::NOTDIR | Errno::NOTEMPTY) => {}
+                    Ok(_)
+                    | Err(
+                        Errno::NOENT | Errno::INTR | Errno::AGAIN | Errno::NOTDIR | Errno::NOTEMPTY,
+                    ) => {}
                     // ENODEV: unmounted.
                     Err(_) => break,
                 }
@@ -180,7 +183,9 @@ fn message(word: &Word) -> Vec<u8> {
         // Node, offset and length; 0 and 0 mean attributes and all pages.
         Word::Node(node) => (INVAL_INODE, [node.to_ne_bytes(), [0; 8], [0; 8]].concat()),
         // No page is behind a negative offset.
-        Word::Held(node) => (INVAL_INODE, [node.to_ne_bytes(), (-1_i64).to_ne_bytes(), [0; 8]].concat()),
+        Word::Held(node) => {
+            (INVAL_INODE, [node.to_ne_bytes(), (-1_i64).to_ne_bytes(), [0; 8]].concat())
+        }
         Word::Entry(parent, name) => {
             let mut body = parent.to_ne_bytes().to_vec();
             body.extend((name.len() as u32).to_ne_bytes());

@@ -119,7 +119,11 @@ impl Shared {
             notifier,
             keep: memories.len().max(IDLE_MAX),
             share: (64 / processors).clamp(2, UNDER_WAY_MAX),
-            workers: Mutex::new(Workers { turn_is_free: true, spare: memories, ..Workers::default() }),
+            workers: Mutex::new(Workers {
+                turn_is_free: true,
+                spare: memories,
+                ..Workers::default()
+            }),
             has_duty: Condvar::new(),
             ended_one: Condvar::new(),
             handed_over: AtomicBool::new(false),
@@ -323,7 +327,9 @@ impl Shared {
             .and_then(|request| Ok((request, FuseDevWriter::<()>::new(device, answer)?)))
             .map_err(|error| error.to_string())
             .and_then(|(request, answer)| {
-                self.server.handle_message(request, answer.into(), None, None).map_err(|error| error.to_string())
+                self.server
+                    .handle_message(request, answer.into(), None, None)
+                    .map_err(|error| error.to_string())
             });
         // Each request that wants an answer gets one. If one was sent after all, the kernel knows no such request any more and says so.
         if handled.is_err() && header.wants_answer() {

@@ -64,7 +64,9 @@ impl Budget {
     }
 
     fn take_if(self: &Arc<Self>, bytes: usize, fits: impl Fn(usize) -> bool) -> Option<Taken> {
-        self.used.fetch_update(SeqCst, SeqCst, |used| fits(used).then(|| used.saturating_add(bytes))).ok()?;
+        self.used
+            .fetch_update(SeqCst, SeqCst, |used| fits(used).then(|| used.saturating_add(bytes)))
+            .ok()?;
         Some(Taken { budget: Arc::clone(self), bytes })
     }
 
@@ -127,7 +129,11 @@ mod tests {
                     for round in 0..2000 {
                         let bytes = 1 + (number * 31 + round * 7) % 60;
                         let patient = round % 3 > 0;
-                        let taken = if patient { budget.take(bytes, || false) } else { budget.take_at_once(bytes) };
+                        let taken = if patient {
+                            budget.take(bytes, || false)
+                        } else {
+                            budget.take_at_once(bytes)
+                        };
                         assert!(taken.is_some() || !patient, "who waits is served in the end");
                         if let Some(taken) = taken {
                             assert!(held.fetch_add(bytes, SeqCst) + bytes <= 100);

@@ -79,7 +79,11 @@ pub trait Exports: Send + Sync {
         size: u64,
     ) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         let export = self.open(name)?;
-        if export.identity() == identity && export.size() == size { Ok(export) } else { Err(NotOpened::Unknown) }
+        if export.identity() == identity && export.size() == size {
+            Ok(export)
+        } else {
+            Err(NotOpened::Unknown)
+        }
     }
 }
 
@@ -109,7 +113,11 @@ pub type Ended = (usize, Result<Found>);
 pub trait Feed: Send {
     /// The next one, with its place; `under_way`: so many have not ended. `None`: no more come, as with [`UNDER_WAY_MAX`] under way. Pending
     /// only where something is under way, or where the context's task will be woken.
-    fn poll_next(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<Option<(usize, Small)>>;
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        under_way: usize,
+    ) -> Poll<Option<(usize, Small)>>;
 
     /// These have ended, and are taken out. Each is told once.
     fn ended(&mut self, ended: &mut Vec<Ended>);
@@ -163,7 +171,8 @@ pub trait Export: Send + Sync {
                 Small::Read { offset, length } => self.read(offset, length),
                 Small::Write { offset, bytes, durably } => {
                     let written = self.write(offset, bytes);
-                    if durably { written.and_then(|()| self.flush()) } else { written }.map(|()| Found::default())
+                    if durably { written.and_then(|()| self.flush()) } else { written }
+                        .map(|()| Found::default())
                 }
                 Small::Flush => self.flush().map(|()| Found::default()),
             };
@@ -217,7 +226,8 @@ fn meant<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     if name.is_empty() {
         return only(names.to_vec());
     }
-    let alike = || only(names.iter().copied().filter(|other| other.eq_ignore_ascii_case(name)).collect());
+    let alike =
+        || only(names.iter().copied().filter(|other| other.eq_ignore_ascii_case(name)).collect());
     names.iter().copied().find(|other| *other == name).or_else(alike)
 }
 
@@ -296,7 +306,8 @@ impl Exports for Files {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         let (name, offer) = {
             let offers = self.lock();
-            let name = meant(name, &offers.keys().map(String::as_str).collect::<Vec<_>>()).map(str::to_owned);
+            let name = meant(name, &offers.keys().map(String::as_str).collect::<Vec<_>>())
+                .map(str::to_owned);
             let name = name.ok_or(NotOpened::Unknown)?;
             let offer = offers.get(&name).ok_or(NotOpened::Unknown)?.clone();
             (name, offer)
@@ -317,9 +328,13 @@ impl Exports for Files {
     ) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         let offer = self.lock().get(name).ok_or(NotOpened::Unknown)?.clone();
         match self.hold(node) {
-            Ok((held, attributes)) if attributes.generation == generation => {
-                Ok(Arc::new(Device { name: name.to_owned(), size, generation, read_only: offer.read_only, held }))
-            }
+            Ok((held, attributes)) if attributes.generation == generation => Ok(Arc::new(Device {
+                name: name.to_owned(),
+                size,
+                generation,
+                read_only: offer.read_only,
+                held,
+            })),
             Ok(_) => Err(self.refused(name, &offer.path, &FileError::NotFound)),
             Err(error) => Err(self.refused(name, &offer.path, &error)),
         }
@@ -380,7 +395,10 @@ fn failure(error: &FileError) -> Failure {
 }
 
 impl Device {
-    fn run<T: Send>(&self, task: impl Future<Output = std::result::Result<T, FileError>> + Send) -> Result<T> {
+    fn run<T: Send>(
+        &self,
+        task: impl Future<Output = std::result::Result<T, FileError>> + Send,
+    ) -> Result<T> {
         run(&self.held.block_on, task).map_err(|error| failure(&error))
     }
 
@@ -441,7 +459,8 @@ impl Export for Device {
             let done = match request {
                 Small::Read { offset, length } => pin!(self.find(offset, length)).await,
                 Small::Write { offset, bytes, durably } => {
-                    let (session, node, bytes) = (self.session(), self.held.node, Source::Shared(bytes));
+                    let (session, node, bytes) =
+                        (self.session(), self.held.node, Source::Shared(bytes));
                     let written = if durably {
                         pin!(session.write_durably(node, offset, bytes, false, true)).await
                     } else {
@@ -449,7 +468,9 @@ impl Export for Device {
                     };
                     written.map(|()| Found::default())
                 }
-                Small::Flush => pin!(self.session().sync(self.held.node, true)).await.map(|()| Found::default()),
+                Small::Flush => {
+                    pin!(self.session().sync(self.held.node, true)).await.map(|()| Found::default())
+                }
             };
             (place, done.map_err(|error| failure(&error)))
         };
@@ -471,7 +492,11 @@ impl Export for Device {
                     ended.push(next);
                 }
                 if ended.is_empty() {
-                    return if more || !under_way.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) };
+                    return if more || !under_way.is_empty() {
+                        Poll::Pending
+                    } else {
+                        Poll::Ready(Ok(()))
+                    };
                 }
                 feed.ended(&mut ended);
             }
@@ -496,7 +521,8 @@ impl Export for Device {
     }
 
     fn zero(&self, offset: u64, length: u64, may_punch: bool) -> Result<()> {
-        let mode = if may_punch { Allocate::PunchHole } else { Allocate::ZeroRange { keep_size: true } };
+        let mode =
+            if may_punch { Allocate::PunchHole } else { Allocate::ZeroRange { keep_size: true } };
         self.allocate(offset, length, mode)
     }
 

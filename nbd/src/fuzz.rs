@@ -46,7 +46,11 @@ impl Memory {
     }
 
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        if self.is_cut.load(Ordering::SeqCst) { Ok(0) } else { io::Read::read(&mut *self.left.lock().unwrap(), into) }
+        if self.is_cut.load(Ordering::SeqCst) {
+            Ok(0)
+        } else {
+            io::Read::read(&mut *self.left.lock().unwrap(), into)
+        }
     }
 
     pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -78,7 +82,11 @@ impl Checked {
         let end = offset.checked_add(length).expect("offset and length were checked");
         assert!(end <= SIZE && length > 0, "{length} bytes at {offset} of {SIZE}");
         // Some fail, to be answered in another way.
-        if offset % 7 == 3 { Err(Failure::new(Refused::Io, "as if a disk had failed")) } else { Ok(()) }
+        if offset % 7 == 3 {
+            Err(Failure::new(Refused::Io, "as if a disk had failed"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -138,7 +146,9 @@ impl Exports for Shelf {
     }
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         match name {
-            "vol" | "ro" => Ok(Arc::new(Checked { read_only: name == "ro", several: self.several })),
+            "vol" | "ro" => {
+                Ok(Arc::new(Checked { read_only: name == "ro", several: self.several }))
+            }
             _ if name.starts_with('b') => Err(NotOpened::Refused(format!("{name} is broken"))),
             _ => Err(NotOpened::Unknown),
         }

@@ -92,7 +92,11 @@ mod tests {
         let gate = Arc::new(Gate::default());
         let first = gate.try_enter(0, 10).expect("nobody is there");
         let second = gate.try_enter(10, 10).expect("they only touch");
-        assert!(gate.try_enter(9, 1).is_none() && gate.try_enter(5, 10).is_none() && gate.try_enter(0, 100).is_none());
+        assert!(
+            gate.try_enter(9, 1).is_none()
+                && gate.try_enter(5, 10).is_none()
+                && gate.try_enter(0, 100).is_none()
+        );
         let again = gate.enter_again(5, 10);
         let waiting = {
             let gate = Arc::clone(&gate);

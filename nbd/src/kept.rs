@@ -139,7 +139,10 @@ const LARGE: usize = SMALL + SLOTS * SMALL_SIZE;
 const TOTAL: usize = LARGE + LARGES * LARGE_SIZE;
 
 const _: () = {
-    assert!(MESSAGE + size_of::<libc::mmsghdr>() <= HALF && VECTOR + size_of::<libc::iovec>() <= MESSAGE);
+    assert!(
+        MESSAGE + size_of::<libc::mmsghdr>() <= HALF
+            && VECTOR + size_of::<libc::iovec>() <= MESSAGE
+    );
     assert!(RECEIVE + 2 * HALF <= SEND && SEND + 2 * HALF <= NAME);
     assert!(PART + BATCH_MAX * PART_SIZE <= BATCH_SIZE && HEADER + REQUEST_HEADER <= SLOT_SIZE);
 };
@@ -258,7 +261,9 @@ fn step() {
 impl Kept {
     /// Memory for a new connection, of which `ahead` was read already.
     pub fn new(id: u64, about: &About, ahead: &[u8]) -> io::Result<Self> {
-        if [about.place.len(), about.export.len()].iter().any(|length| *length > TEXT_MAX) || ahead.len() > RING_SIZE {
+        if [about.place.len(), about.export.len()].iter().any(|length| *length > TEXT_MAX)
+            || ahead.len() > RING_SIZE
+        {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let file = memfd_create(c"plinth nbd", MemfdFlags::CLOEXEC)?;
@@ -282,8 +287,16 @@ impl Kept {
 
     fn map(file: OwnedFd) -> io::Result<Self> {
         // SAFETY: a new mapping, which is ours alone in this process until it is unmapped by `drop`.
-        let memory =
-            unsafe { mmap(ptr::null_mut(), TOTAL, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) }?;
+        let memory = unsafe {
+            mmap(
+                ptr::null_mut(),
+                TOTAL,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }?;
         if getrlimit(Resource::Memlock).current.is_some() {
             // A process that locks all its memory (the engine does) may have locked this as well, which is much more than it ever touches, and
             // leaves others nothing of a limit.
@@ -293,7 +306,10 @@ impl Kept {
         // Where the kernel writes what it has moved must be there then: it cannot wait for a page when its thread is killed.
         // SAFETY: the first page of that mapping.
         let _ = unsafe { mlock(memory, 4096) };
-        let unused = Unused { slots: (0..SLOTS as u32).rev().collect(), larges: (0..LARGES as u32).rev().collect() };
+        let unused = Unused {
+            slots: (0..SLOTS as u32).rev().collect(),
+            larges: (0..LARGES as u32).rev().collect(),
+        };
         Ok(Self {
             memory: memory.cast(),
             file,
@@ -324,7 +340,10 @@ impl Kept {
     // Memory.
 
     fn at(&self, offset: usize, length: usize) -> *mut u8 {
-        assert!(offset.checked_add(length).is_some_and(|end| end <= TOTAL), "{length} bytes at {offset} of the memory");
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= TOTAL),
+            "{length} bytes at {offset} of the memory"
+        );
         // SAFETY: within the mapping.
         unsafe { self.memory.add(offset) }
     }
@@ -343,7 +362,9 @@ impl Kept {
 
     fn copy_in(&self, offset: usize, bytes: &[u8]) {
         // SAFETY: within the mapping; who calls is the only one that has this part of it.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len())
+        }
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
@@ -417,14 +438,22 @@ impl Kept {
     }
 
     fn moved(&self, half: usize) -> u64 {
-        let length = self.u32(half + MESSAGE + offset_of!(libc::mmsghdr, msg_len)).load(Ordering::Acquire);
+        let length =
+            self.u32(half + MESSAGE + offset_of!(libc::mmsghdr, msg_len)).load(Ordering::Acquire);
         self.u64(half + BASE).load(Ordering::Acquire) + u64::from(length)
     }
 
     /// Prepares the message of an idle half, with nothing moved.
-    fn prepare(&self, half: usize, base: u64, vectors: *mut libc::iovec, count: usize) -> *mut libc::mmsghdr {
+    fn prepare(
+        &self,
+        half: usize,
+        base: u64,
+        vectors: *mut libc::iovec,
+        count: usize,
+    ) -> *mut libc::mmsghdr {
         self.u64(half + BASE).store(base, Ordering::Release);
-        let message: *mut libc::mmsghdr = self.at(half + MESSAGE, size_of::<libc::mmsghdr>()).cast();
+        let message: *mut libc::mmsghdr =
+            self.at(half + MESSAGE, size_of::<libc::mmsghdr>()).cast();
         // SAFETY: within the mapping and aligned; zeros are a valid value of the plain C structure; the half is idle.
         unsafe {
             message.write_bytes(0, 1);
@@ -439,11 +468,18 @@ impl Kept {
         let (now, other) = self.half(RECEIVE, RECEIVING);
         let base = self.moved(now);
         let (target, origin, at, room) = match into {
-            Into::Ring { origin, at, end } => (0, origin, RING + at, end.min(RING_SIZE).saturating_sub(at)),
+            Into::Ring { origin, at, end } => {
+                (0, origin, RING + at, end.min(RING_SIZE).saturating_sub(at))
+            }
             Into::Payload { slot, received } => {
                 let start = self.slot_start(slot);
                 let (room, length) = self.room(slot).unwrap_or_default();
-                (slot.0 + 1, start + REQUEST_HEADER as u64, room + received, length.saturating_sub(received))
+                (
+                    slot.0 + 1,
+                    start + REQUEST_HEADER as u64,
+                    room + received,
+                    length.saturating_sub(received),
+                )
             }
         };
         self.u64(other + ORIGIN).store(origin, Ordering::Release);
@@ -457,7 +493,15 @@ impl Kept {
         self.u32(RECEIVING).store(which, Ordering::Release);
         step();
         // SAFETY: one message, whose vector names `room` bytes of the mapping that nobody else has.
-        let done = unsafe { libc::recvmmsg(socket.as_raw_fd(), message, 1, flags.cast_signed() as _, ptr::null_mut()) };
+        let done = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                message,
+                1,
+                flags.cast_signed() as _,
+                ptr::null_mut(),
+            )
+        };
         let error = last_error();
         step();
         if done < 0 { Err(error) } else { Ok((self.moved(other) - base) as usize) }
@@ -532,7 +576,9 @@ impl Kept {
             let room = match payload {
                 None | Some(0) => 0,
                 Some(length) if length <= SMALL_SIZE => SMALL_ROOM,
-                Some(length) if length <= LARGE_SIZE => unused.larges.pop().map_or(0, |large| large + FIRST_LARGE),
+                Some(length) if length <= LARGE_SIZE => {
+                    unused.larges.pop().map_or(0, |large| large + FIRST_LARGE)
+                }
                 Some(_) => 0,
             };
             (number, room)
@@ -584,7 +630,10 @@ impl Kept {
         if room >= FIRST_LARGE {
             let keeps = kept_of_large(room - FIRST_LARGE);
             if length > keeps {
-                self.forget(LARGE + (room - FIRST_LARGE) as usize * LARGE_SIZE + keeps, length - keeps);
+                self.forget(
+                    LARGE + (room - FIRST_LARGE) as usize * LARGE_SIZE + keeps,
+                    length - keeps,
+                );
             }
         } else if room == SMALL_ROOM && slot.0 >= SMALL_KEPT {
             self.forget(SMALL + slot.0 as usize * SMALL_SIZE, length);
@@ -630,7 +679,8 @@ impl Kept {
             assert!(at + reply.header.len() <= STAGE_SIZE);
             self.copy_in(STAGE + at, reply.header);
             let part = Self::part(batch, index);
-            let (slot, start) = reply.slot.map_or((u32::MAX, u64::MAX), |slot| (slot.0, self.slot_start(slot)));
+            let (slot, start) =
+                reply.slot.map_or((u32::MAX, u64::MAX), |slot| (slot.0, self.slot_start(slot)));
             self.u64(part + PART_START).store(start, Ordering::Release);
             self.u32(part + PART_SLOT).store(slot, Ordering::Release);
             self.u32(part + PART_STAGED).store(at as u32, Ordering::Release);
@@ -659,7 +709,8 @@ impl Kept {
         self.u32(SENDING).store(((other - SEND) / HALF) as u32, Ordering::Release);
         step();
         // SAFETY: one message, whose vectors are those of `parts`: `IoSlice` is a `struct iovec`.
-        let done = unsafe { libc::sendmmsg(socket.as_raw_fd(), message, 1, flags.cast_signed() as _) };
+        let done =
+            unsafe { libc::sendmmsg(socket.as_raw_fd(), message, 1, flags.cast_signed() as _) };
         let error = last_error();
         step();
         if done < 0 { Err(error) } else { Ok((self.moved(other) - base) as usize) }
@@ -718,7 +769,8 @@ impl Kept {
                 if !is_it || staged + length > STAGE_SIZE {
                     return Err(invalid("a reply belongs to no request"));
                 }
-                partial = Some(Partial { slot, sent: (sent - at) as usize, staged, length, data, batch });
+                partial =
+                    Some(Partial { slot, sent: (sent - at) as usize, staged, length, data, batch });
             }
             at = end;
         }
@@ -730,7 +782,10 @@ impl Kept {
         let about = About {
             place: self.text(PLACE, PLACE_LENGTH)?,
             export: self.text(NAME, NAME_LENGTH)?,
-            identity: (self.u64(FILE).load(Ordering::Acquire), self.u64(GENERATION).load(Ordering::Acquire)),
+            identity: (
+                self.u64(FILE).load(Ordering::Acquire),
+                self.u64(GENERATION).load(Ordering::Acquire),
+            ),
             size: self.u64(SIZE).load(Ordering::Acquire),
             structured: terms & 1 != 0,
             allocation: terms & 2 != 0,
@@ -761,7 +816,8 @@ impl Kept {
             let (at, start) = (Self::slot(slot), self.slot_start(slot));
             let state = self.u32(at + STATE).load(Ordering::Acquire);
             // Not one that was about to be taken, whose bytes are in the ring yet.
-            let counts = matches!(state, TAKEN | DONE) && start < published && !answered.contains(&slot);
+            let counts =
+                matches!(state, TAKEN | DONE) && start < published && !answered.contains(&slot);
             if !counts {
                 self.u32(at + STATE).store(FREE, Ordering::Release);
                 unused.slots.push(number);
@@ -774,7 +830,8 @@ impl Kept {
             }
             let length = payload_of(&request) as u64;
             let payload = start + REQUEST_HEADER as u64;
-            let receiving = (parsed < payload + length).then(|| parsed.saturating_sub(payload) as usize);
+            let receiving =
+                (parsed < payload + length).then(|| parsed.saturating_sub(payload) as usize);
             unanswered.push((
                 start,
                 Unanswered {

@@ -144,7 +144,8 @@ impl Address {
             Self::Unix(path) => {
                 remove_dead(path)?;
                 let listener = UnixListener::bind(path)?;
-                let listener = Listener { door: Listening::Unix(listener), path: Some(path.clone()) };
+                let listener =
+                    Listener { door: Listening::Unix(listener), path: Some(path.clone()) };
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 if let Listening::Unix(unix) = &listener.door {
                     unix.set_nonblocking(true)?;
@@ -163,7 +164,10 @@ fn remove_dead(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !found.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file that is no socket",
+        ));
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there")),
@@ -268,7 +272,10 @@ impl Strangers {
             if there.strangers.len() < self.max {
                 break;
             }
-            let longest = there.strangers.values_mut().find_map(|stranger| std::mem::take(stranger).upgrade());
+            let longest = there
+                .strangers
+                .values_mut()
+                .find_map(|stranger| std::mem::take(stranger).upgrade());
             longest.inspect(|stream| stream.cut());
             let is_full = |there: &mut Door| there.strangers.len() >= self.max;
             let waited = self.left.wait_timeout_while(there, MAKING_ROOM, is_full);
@@ -319,7 +326,12 @@ pub struct Limits {
 impl Limits {
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Self::of(256, 192, 256 << 20, Patience { handshake: negotiate::HANDSHAKE, request: transmit::PATIENCE })
+        Self::of(
+            256,
+            192,
+            256 << 20,
+            Patience { handshake: negotiate::HANDSHAKE, request: transmit::PATIENCE },
+        )
     }
 
     fn of(clients: usize, workers: usize, bytes: usize, patience: Patience) -> Arc<Self> {
@@ -400,19 +412,27 @@ impl Server {
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
         });
         let accepting = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("nbd accept".into()).spawn(move || accepting.accept(&listener))?;
+        let thread = thread::Builder::new()
+            .name("nbd accept".into())
+            .spawn(move || accepting.accept(&listener))?;
         Ok(Self { shared, accepting: Mutex::new(Some(thread)) })
     }
 
     /// How many clients have this export.
     #[must_use]
     pub fn clients_of(&self, export: &str) -> usize {
-        self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export)).count()
+        self.shared
+            .lock()
+            .values()
+            .filter(|client| client.export.as_deref() == Some(export))
+            .count()
     }
 
     /// Cuts the clients that have this export.
     pub fn cut(&self, export: &str) {
-        for client in self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export)) {
+        for client in
+            self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export))
+        {
             client.stream.cut();
         }
     }
@@ -431,7 +451,8 @@ impl Server {
         self.stop_accepting();
         let kept: Vec<Arc<Stream>> = {
             let clients = self.shared.lock();
-            let (kept, others): (Vec<_>, Vec<_>) = clients.values().partition(|client| client.stream.kept().is_some());
+            let (kept, others): (Vec<_>, Vec<_>) =
+                clients.values().partition(|client| client.stream.kept().is_some());
             others.iter().for_each(|client| client.stream.cut());
             kept.iter().map(|client| Arc::clone(&client.stream)).collect()
         };
@@ -451,7 +472,12 @@ impl Server {
         while !clients.is_empty() && began.elapsed() < PARTING {
             clients.values().for_each(|client| client.stream.cut());
             let wait = Duration::from_millis(100);
-            clients = self.shared.left.wait_timeout(clients, wait).unwrap_or_else(PoisonError::into_inner).0;
+            clients = self
+                .shared
+                .left
+                .wait_timeout(clients, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -495,7 +521,8 @@ impl Shared {
 
     fn accept(self: &Arc<Self>, listener: &Listener) {
         while !self.stopping.load(Ordering::SeqCst) {
-            let mut events = [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            let mut events =
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
             if poll(&mut events, None).is_err() {
                 continue;
             }
@@ -522,8 +549,14 @@ impl Shared {
             let mut incoming = Incoming::new(&stream);
             let tls = shared.tls.as_ref().map(|(source, _)| source());
             let patience = shared.limits.patience.handshake;
-            let refused = |why: &str| shared.tls.iter().for_each(|(_, refused)| refused(&from, why));
-            let door = Entrance { tls, refused: &refused, closed: (!is_admitted).then_some(TOO_MANY), patience };
+            let refused =
+                |why: &str| shared.tls.iter().for_each(|(_, refused)| refused(&from, why));
+            let door = Entrance {
+                tls,
+                refused: &refused,
+                closed: (!is_admitted).then_some(TOO_MANY),
+                patience,
+            };
             match negotiate(&mut incoming, &stream, &*shared.exports, &door) {
                 Ok(Some(agreed)) => {
                     drop(stranger);
@@ -542,7 +575,12 @@ impl Shared {
         });
     }
 
-    fn enter(self: &Arc<Self>, stream: &Arc<Stream>, export: Option<String>, place: Option<Place>) -> Entered {
+    fn enter(
+        self: &Arc<Self>,
+        stream: &Arc<Stream>,
+        export: Option<String>,
+        place: Option<Place>,
+    ) -> Entered {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.lock().insert(number, Client { stream: Arc::clone(stream), export });
         Entered { shared: Arc::clone(self), number, stream: Arc::clone(stream), _place: place }
@@ -558,7 +596,9 @@ impl Shared {
 
     /// Has the connection outlive this process, if that can be.
     fn keep(&self, stream: &Arc<Stream>, incoming: &mut Incoming, agreed: &Agreed) {
-        let (Some((keeper, place)), Some(socket)) = (&self.keeper, stream.descriptor()) else { return };
+        let (Some((keeper, place)), Some(socket)) = (&self.keeper, stream.descriptor()) else {
+            return;
+        };
         if stream.is_encrypted() {
             return;
         }
@@ -614,9 +654,9 @@ impl Shared {
         }
         let limits = Arc::clone(&self.limits);
         // Without a thread the place is given back, and the connection cut.
-        let started = thread::Builder::new()
-            .name("nbd".into())
-            .spawn(move || Connection::resume(stream, &found, inside, agreed, limits, Box::new(entered)));
+        let started = thread::Builder::new().name("nbd".into()).spawn(move || {
+            Connection::resume(stream, &found, inside, agreed, limits, Box::new(entered))
+        });
         started.map(drop)
     }
 }

@@ -14,8 +14,8 @@
 use crate::{
     export::{Export, Exports, NotOpened},
     protocol::{
-        ALLOCATION, ALLOCATION_ID, FIXED_NEWSTYLE, GREETING, NO_ZEROES, OPTION_HEADER, STRING_MAX, answer, can, info,
-        option, option_reply, parse_contexts, parse_go, parse_option,
+        ALLOCATION, ALLOCATION_ID, FIXED_NEWSTYLE, GREETING, NO_ZEROES, OPTION_HEADER, STRING_MAX,
+        answer, can, info, option, option_reply, parse_contexts, parse_go, parse_option,
     },
     stream::{Incoming, Stream},
 };
@@ -89,7 +89,11 @@ enum Next {
 pub(crate) fn transmission_flags(export: &dyn Export, structured: bool) -> u16 {
     // A flush makes durable what any connection was told is written: several may be used as one.
     let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::MULTI_CONN | can::CACHE;
-    flags |= if export.is_read_only() { can::READ_ONLY } else { can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO };
+    flags |= if export.is_read_only() {
+        can::READ_ONLY
+    } else {
+        can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO
+    };
     flags | if structured { can::DF } else { 0 }
 }
 
@@ -111,7 +115,8 @@ pub(crate) fn negotiate(
         // It means something that we do not know: nothing that follows can be understood.
         return Ok(None);
     }
-    let mut handshake = Handshake { stream, exports, door, deadline, structured: false, allocation: None };
+    let mut handshake =
+        Handshake { stream, exports, door, deadline, structured: false, allocation: None };
     let mut options = 0;
     loop {
         let mut header = [0; OPTION_HEADER];
@@ -121,7 +126,10 @@ pub(crate) fn negotiate(
         let Some((option, length)) = parse_option(&header) else { return Ok(None) };
         options += 1;
         let is_fixed = flags & FIXED_NEWSTYLE != 0;
-        if options > OPTIONS_MAX || length > SKIPPED_MAX || !is_fixed && option != option::EXPORT_NAME {
+        if options > OPTIONS_MAX
+            || length > SKIPPED_MAX
+            || !is_fixed && option != option::EXPORT_NAME
+        {
             return Ok(None);
         }
         if length > OPTION_MAX {
@@ -129,7 +137,11 @@ pub(crate) fn negotiate(
             if option == option::EXPORT_NAME {
                 return Ok(None);
             }
-            handshake.say(option, answer::TOO_BIG, &format!("an option has {OPTION_MAX} bytes at most"))?;
+            handshake.say(
+                option,
+                answer::TOO_BIG,
+                &format!("an option has {OPTION_MAX} bytes at most"),
+            )?;
             continue;
         }
         let mut data = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -167,16 +179,28 @@ impl Handshake<'_> {
 
     fn start_tls(&mut self, incoming: &mut Incoming, data: &[u8]) -> io::Result<Next> {
         let Some(config) = &self.door.tls else {
-            return self.say(option::STARTTLS, answer::POLICY, "this server has no certificate for TLS");
+            return self.say(
+                option::STARTTLS,
+                answer::POLICY,
+                "this server has no certificate for TLS",
+            );
         };
         if !data.is_empty() || self.stream.is_encrypted() {
-            return self.say(option::STARTTLS, answer::INVALID, "STARTTLS comes once, and without data");
+            return self.say(
+                option::STARTTLS,
+                answer::INVALID,
+                "STARTTLS comes once, and without data",
+            );
         }
         self.reply(option::STARTTLS, answer::ACK, &[])?;
-        incoming.encrypt(Arc::clone(config), self.deadline).inspect_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => (self.door.refused)("it ended the connection while TLS began"),
-            io::ErrorKind::TimedOut => (self.door.refused)("TLS did not come about in time"),
-            _ => (self.door.refused)(&error.to_string()),
+        incoming.encrypt(Arc::clone(config), self.deadline).inspect_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    (self.door.refused)("it ended the connection while TLS began")
+                }
+                io::ErrorKind::TimedOut => (self.door.refused)("TLS did not come about in time"),
+                _ => (self.door.refused)(&error.to_string()),
+            }
         })?;
         self.structured = false;
         self.allocation = None;
@@ -202,7 +226,13 @@ impl Handshake<'_> {
     fn agreed(&self, name: &str, export: Arc<dyn Export>) -> Agreed {
         // Contexts go with the export that they were agreed on for.
         let allocation = self.allocation.as_deref() == Some(name);
-        Agreed { export_name: export.name(), size: export.size(), export, structured: self.structured, allocation }
+        Agreed {
+            export_name: export.name(),
+            size: export.size(),
+            export,
+            structured: self.structured,
+            allocation,
+        }
     }
 
     fn answer(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
@@ -211,7 +241,11 @@ impl Handshake<'_> {
             return Ok(Next::End);
         }
         if self.must_encrypt() {
-            return self.say(option, answer::TLS_REQUIRED, "this server wants TLS: STARTTLS comes first");
+            return self.say(
+                option,
+                answer::TLS_REQUIRED,
+                "this server wants TLS: STARTTLS comes first",
+            );
         }
         if let Some(reason) = self.door.closed {
             return self.say(option, answer::POLICY, reason);
@@ -221,7 +255,11 @@ impl Handshake<'_> {
             option::INFO | option::GO => self.go(option, data),
             option::STRUCTURED_REPLY => {
                 if !data.is_empty() {
-                    return self.say(option, answer::INVALID, "STRUCTURED_REPLY comes without data");
+                    return self.say(
+                        option,
+                        answer::INVALID,
+                        "STRUCTURED_REPLY comes without data",
+                    );
                 }
                 self.structured = true;
                 self.say(option, answer::ACK, "")
@@ -259,11 +297,19 @@ impl Handshake<'_> {
 
     fn go(&self, option: u32, data: &[u8]) -> io::Result<Next> {
         let Some((name, wanted)) = parse_go(data) else {
-            return self.say(option, answer::INVALID, "the option's data are not what they should be");
+            return self.say(
+                option,
+                answer::INVALID,
+                "the option's data are not what they should be",
+            );
         };
         let Some(export) = self.open(option, name)? else { return Ok(Next::Option) };
         let flags = transmission_flags(&*export, self.structured).to_be_bytes();
-        self.reply(option, answer::INFO, &[&info::EXPORT.to_be_bytes(), &export.size().to_be_bytes(), &flags])?;
+        self.reply(
+            option,
+            answer::INFO,
+            &[&info::EXPORT.to_be_bytes(), &export.size().to_be_bytes(), &flags],
+        )?;
         if wanted.contains(&info::NAME) {
             self.reply(option, answer::INFO, &[&info::NAME.to_be_bytes(), name.as_bytes()])?;
         }
@@ -274,7 +320,11 @@ impl Handshake<'_> {
         let sizes = [BLOCK_MIN, BLOCK_PREFERRED, PAYLOAD_MAX].map(u32::to_be_bytes);
         self.reply(option, answer::INFO, &[&info::BLOCK_SIZE.to_be_bytes(), &sizes.concat()])?;
         self.reply(option, answer::ACK, &[])?;
-        Ok(if option == option::GO { Next::Transmission(self.agreed(name, export)) } else { Next::Option })
+        Ok(if option == option::GO {
+            Next::Transmission(self.agreed(name, export))
+        } else {
+            Next::Option
+        })
     }
 
     fn contexts(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
@@ -288,7 +338,11 @@ impl Handshake<'_> {
         }
         let parsed = parse_contexts(data).filter(|(_, queries)| queries.len() <= QUERIES_MAX);
         let Some((name, queries)) = parsed else {
-            return self.say(option, answer::INVALID, "the option's data are not what they should be");
+            return self.say(
+                option,
+                answer::INVALID,
+                "the option's data are not what they should be",
+            );
         };
         if self.open(option, name)?.is_none() {
             return Ok(Next::Option);

@@ -131,8 +131,11 @@ pub enum Refused {
 impl Refused {
     /// What a number says; `None`: nothing was refused.
     pub(crate) fn of(number: u32) -> Option<Self> {
-        use Refused::{Invalid, Io, NoMemory, NoSpace, NotPermitted, NotSupported, Overflow, ShuttingDown};
-        let all = [NotPermitted, Io, NoMemory, Invalid, NoSpace, Overflow, NotSupported, ShuttingDown];
+        use Refused::{
+            Invalid, Io, NoMemory, NoSpace, NotPermitted, NotSupported, Overflow, ShuttingDown,
+        };
+        let all =
+            [NotPermitted, Io, NoMemory, Invalid, NoSpace, Overflow, NotSupported, ShuttingDown];
         (number != 0).then(|| all.into_iter().find(|error| *error as u32 == number).unwrap_or(Io))
     }
 }
@@ -319,7 +322,10 @@ mod tests {
     #[test]
     fn what_is_said_first_is_what_the_protocol_says() {
         assert_eq!(&GREETING[..16], b"NBDMAGICIHAVEOPT");
-        assert_eq!(u32::from(u16::from_be_bytes([GREETING[16], GREETING[17]])), FIXED_NEWSTYLE | NO_ZEROES);
+        assert_eq!(
+            u32::from(u16::from_be_bytes([GREETING[16], GREETING[17]])),
+            FIXED_NEWSTYLE | NO_ZEROES
+        );
     }
 
     #[test]
@@ -350,14 +356,23 @@ mod tests {
         long.extend(vec![b'x'; STRING_MAX + 1]);
         long.extend([0, 0]);
         assert_eq!(parse_go(&long), None);
-        assert_eq!(parse_contexts(b"\0\0\0\x01v\0\0\0\x02\0\0\0\x01a\0\0\0\0"), Some(("v", vec!["a", ""])));
+        assert_eq!(
+            parse_contexts(b"\0\0\0\x01v\0\0\0\x02\0\0\0\x01a\0\0\0\0"),
+            Some(("v", vec!["a", ""]))
+        );
         assert_eq!(parse_contexts(b"\0\0\0\x01v\xff\xff\xff\xff\0\0\0\x01a"), None);
         assert_eq!(parse_contexts(b"\0\0\0\x01v\0\0\0\0x"), None);
     }
 
     #[test]
     fn requests_and_replies() {
-        let request = Request { flags: flag::FUA, kind: command::WRITE, cookie: 7, offset: 1 << 40, length: 512 };
+        let request = Request {
+            flags: flag::FUA,
+            kind: command::WRITE,
+            cookie: 7,
+            offset: 1 << 40,
+            length: 512,
+        };
         let bytes: [u8; REQUEST_HEADER] = request.bytes().try_into().unwrap();
         assert_eq!(Request::parse(&bytes), Some(request));
         assert_eq!(&bytes[..8], b"\x25\x60\x95\x13\0\x01\0\x01");
@@ -367,7 +382,10 @@ mod tests {
             &data_chunk(9, 5, 3)[..],
             b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x09\0\0\0\x0b\0\0\0\0\0\0\0\x05"
         );
-        assert_eq!(&data_chunk(9, 5, 0)[..], b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x09\0\0\0\0");
+        assert_eq!(
+            &data_chunk(9, 5, 0)[..],
+            b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x09\0\0\0\0"
+        );
         assert_eq!(
             &error_chunk(9, Refused::NoSpace, "no")[..],
             b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x09\0\0\0\x08\0\0\0\x1c\0\x02no"

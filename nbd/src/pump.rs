@@ -105,15 +105,24 @@ impl Pump<'_> {
         let Some(incoming) = &mut self.incoming else { return Next::Other };
         let ahead = incoming.ahead();
         let Some(header) = ahead.first_chunk::<REQUEST_HEADER>() else { return Next::Incomplete };
-        let Some(request) = Request::parse(header).filter(|request| self.connection.is_ours(request)) else {
+        let Some(request) =
+            Request::parse(header).filter(|request| self.connection.is_ours(request))
+        else {
             return Next::Other;
         };
         let length = usize::try_from(request.length).unwrap_or(usize::MAX);
         let is_write = request.kind == command::WRITE;
-        let payload =
-            if is_write { ahead.get(REQUEST_HEADER..).and_then(|rest| rest.get(..length)) } else { Some(&[][..]) };
+        let payload = if is_write {
+            ahead.get(REQUEST_HEADER..).and_then(|rest| rest.get(..length))
+        } else {
+            Some(&[][..])
+        };
         let Some(payload) = payload else { return Next::Incomplete };
-        let inside = if is_write { self.connection.gate.try_enter(request.offset, length as u64) } else { None };
+        let inside = if is_write {
+            self.connection.gate.try_enter(request.offset, length as u64)
+        } else {
+            None
+        };
         if is_write && inside.is_none() {
             // Who takes it waits for the other one.
             return Next::Other;
@@ -128,14 +137,20 @@ impl Pump<'_> {
             command::WRITE => {
                 let Some(mut buffer) = Buffer::try_unfilled(length) else { return Next::Other };
                 buffer.copy_from_slice(payload);
-                Small::Write { offset, bytes: buffer.share(), durably: request.flags & flag::FUA != 0 }
+                Small::Write {
+                    offset,
+                    bytes: buffer.share(),
+                    durably: request.flags & flag::FUA != 0,
+                }
             }
             _ => Small::Flush,
         };
         let mut slot = None;
         if let Some(kept) = self.connection.stream.kept() {
             let start = incoming.position();
-            let Some((number, _)) = kept.take(header, start, is_write.then_some(length)) else { return Next::Other };
+            let Some((number, _)) = kept.take(header, start, is_write.then_some(length)) else {
+                return Next::Other;
+            };
             kept.put_payload(number, 0, payload);
             kept.parsed(start + (REQUEST_HEADER + payload.len()) as u64);
             slot = Some(number);
@@ -177,7 +192,9 @@ impl Pump<'_> {
                 }
             });
         }
-        let (Some(waits), Some(socket)) = (&self.waits, &self.socket) else { return Poll::Ready(false) };
+        let (Some(waits), Some(socket)) = (&self.waits, &self.socket) else {
+            return Poll::Ready(false);
+        };
         let watching = match &mut self.watching {
             Some(watching) => watching,
             none => match waits.readable(socket) {
@@ -191,7 +208,9 @@ impl Pump<'_> {
         }
         if let Some(begun) = self.begun {
             let patience = self.connection.patience();
-            let patience = self.patience.get_or_insert_with(|| waits.sleep(patience.saturating_sub(begun.elapsed())));
+            let patience = self
+                .patience
+                .get_or_insert_with(|| waits.sleep(patience.saturating_sub(begun.elapsed())));
             if patience.as_mut().poll(context).is_ready() {
                 self.sent = Err(io::ErrorKind::TimedOut.into());
                 self.connection.cut();
@@ -203,7 +222,11 @@ impl Pump<'_> {
 }
 
 impl Feed for Pump<'_> {
-    fn poll_next(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<Option<(usize, Small)>> {
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        under_way: usize,
+    ) -> Poll<Option<(usize, Small)>> {
         if self.stops || self.incoming.is_none() {
             return Poll::Ready(None);
         }
@@ -248,7 +271,9 @@ impl Feed for Pump<'_> {
         let connection = self.connection;
         let mut done = Vec::with_capacity(ended.len());
         for (place, result) in ended.drain(..) {
-            let Some(mut asked) = self.asked.get_mut(place).and_then(Option::take) else { continue };
+            let Some(mut asked) = self.asked.get_mut(place).and_then(Option::take) else {
+                continue;
+            };
             self.free.push(place);
             if !connection.note_end(asked.slot, asked.inside.take(), result.as_ref().err()) {
                 continue;
@@ -267,10 +292,14 @@ impl Feed for Pump<'_> {
         if self.sent.is_err() {
             return;
         }
-        let answers: SmallVec<[Answer<'_>; 8]> =
-            done.iter().map(|(header, found, asked)| Answer { slot: asked.slot, header, found }).collect();
+        let answers: SmallVec<[Answer<'_>; 8]> = done
+            .iter()
+            .map(|(header, found, asked)| Answer { slot: asked.slot, header, found })
+            .collect();
         let incoming = &mut self.incoming;
-        let has_to_wait = || incoming.take().into_iter().for_each(|incoming| connection.give_turn(incoming));
-        self.sent = connection.stream.answer(&answers, Instant::now() + connection.patience(), has_to_wait);
+        let has_to_wait =
+            || incoming.take().into_iter().for_each(|incoming| connection.give_turn(incoming));
+        self.sent =
+            connection.stream.answer(&answers, Instant::now() + connection.patience(), has_to_wait);
     }
 }

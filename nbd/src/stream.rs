@@ -64,9 +64,9 @@ impl Socket {
     /// Where the other side is.
     pub fn peer(&self) -> String {
         match self {
-            Self::Tcp(socket) => {
-                socket.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |from| from.to_string())
-            }
+            Self::Tcp(socket) => socket
+                .peer_addr()
+                .map_or_else(|_| "an unknown address".to_owned(), |from| from.to_string()),
             Self::Unix(_) => "this host".to_owned(),
             #[cfg(any(test, feature = "fuzz"))]
             Self::Memory(_) => "memory".to_owned(),
@@ -152,7 +152,10 @@ impl Socket {
 }
 
 fn is_a_tick(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 fn in_time(deadline: Option<Instant>) -> io::Result<()> {
@@ -188,7 +191,13 @@ impl Stream {
     pub fn new(socket: Socket) -> io::Result<Arc<Self>> {
         socket.prepare()?;
         let (tls, kept) = (OnceLock::new(), OnceLock::new());
-        Ok(Arc::new(Self { socket, wire: Mutex::default(), tls, kept, is_broken: AtomicBool::new(false) }))
+        Ok(Arc::new(Self {
+            socket,
+            wire: Mutex::default(),
+            tls,
+            kept,
+            is_broken: AtomicBool::new(false),
+        }))
     }
 
     /// The memory in which it is noted what is received and sent, if there is one.
@@ -212,7 +221,12 @@ impl Stream {
     }
 
     /// Sends replies. If it has to wait for that, it tells so first.
-    pub fn answer(&self, answers: &[Answer<'_>], deadline: Instant, has_to_wait: impl FnOnce()) -> io::Result<()> {
+    pub fn answer(
+        &self,
+        answers: &[Answer<'_>],
+        deadline: Instant,
+        has_to_wait: impl FnOnce(),
+    ) -> io::Result<()> {
         let Some(kept) = self.kept() else {
             // A header and one run of bytes each, as a rule.
             let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * answers.len());
@@ -237,7 +251,11 @@ impl Stream {
             }
             let replies: SmallVec<[Reply<'_>; 8]> = answers
                 .iter()
-                .map(|answer| Reply { slot: answer.slot, header: answer.header, data: answer.found.len() })
+                .map(|answer| Reply {
+                    slot: answer.slot,
+                    header: answer.header,
+                    data: answer.found.len(),
+                })
                 .collect();
             let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * answers.len());
             for answer in answers {
@@ -255,11 +273,18 @@ impl Stream {
     }
 
     /// Sends what is left of a reply that an engine before this one sent in part: what is staged of it, and then bytes that were read again.
-    pub fn answer_rest(&self, kept: &Kept, partial: &Partial, found: &Found, deadline: Instant) -> io::Result<()> {
+    pub fn answer_rest(
+        &self,
+        kept: &Kept,
+        partial: &Partial,
+        found: &Found,
+        deadline: Instant,
+    ) -> io::Result<()> {
         let wire = locked(&self.wire);
         let batch = kept.stage_rest(partial);
         let staged = kept.staged(partial);
-        let mut parts: Vec<IoSlice<'_>> = std::iter::once(staged).chain(found.slices()).map(IoSlice::new).collect();
+        let mut parts: Vec<IoSlice<'_>> =
+            std::iter::once(staged).chain(found.slices()).map(IoSlice::new).collect();
         let mut parts = &mut parts[..];
         // Of what is staged only the rest is there; what was read again is there whole.
         IoSlice::advance_slices(&mut parts, partial.sent_of_data());
@@ -307,8 +332,9 @@ impl Stream {
         let mut flags = (SendFlags::DONTWAIT | SendFlags::NOSIGNAL).bits();
         IoSlice::advance_slices(&mut parts, 0);
         let mut send = || {
-            while let Some((now, _)) =
-                parts.split_at_mut_checked(parts.len().min(PARTS_MAX)).filter(|(now, _)| !now.is_empty())
+            while let Some((now, _)) = parts
+                .split_at_mut_checked(parts.len().min(PARTS_MAX))
+                .filter(|(now, _)| !now.is_empty())
             {
                 if kept.is_frozen() {
                     return Ok(false);
@@ -341,7 +367,12 @@ impl Stream {
     }
 
     /// Sends all of the parts, one behind the other, and nothing of others between them. If it has to wait for that, it tells so first.
-    pub fn send_or(&self, parts: &mut [IoSlice<'_>], deadline: Instant, has_to_wait: impl FnOnce()) -> io::Result<()> {
+    pub fn send_or(
+        &self,
+        parts: &mut [IoSlice<'_>],
+        deadline: Instant,
+        has_to_wait: impl FnOnce(),
+    ) -> io::Result<()> {
         let (Some(descriptor), false) = (self.socket.descriptor(), self.is_encrypted()) else {
             has_to_wait();
             return self.send(&parts.iter().map(|part| &**part).collect::<Vec<_>>(), deadline);
@@ -350,11 +381,17 @@ impl Stream {
         let wire = match self.wire.try_lock() {
             Ok(wire) => {
                 IoSlice::advance_slices(&mut parts, 0);
-                while let Some((now, _)) =
-                    parts.split_at_checked(parts.len().min(PARTS_MAX)).filter(|(now, _)| !now.is_empty())
+                while let Some((now, _)) = parts
+                    .split_at_checked(parts.len().min(PARTS_MAX))
+                    .filter(|(now, _)| !now.is_empty())
                 {
                     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                    match rustix::net::sendmsg(descriptor, now, &mut SendAncillaryBuffer::default(), flags) {
+                    match rustix::net::sendmsg(
+                        descriptor,
+                        now,
+                        &mut SendAncillaryBuffer::default(),
+                        flags,
+                    ) {
                         Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
                         Err(Errno::INTR) => {}
                         Err(Errno::AGAIN) => break,
@@ -386,7 +423,8 @@ impl Stream {
     pub fn send(&self, parts: &[&[u8]], deadline: Instant) -> io::Result<()> {
         let mut wire = locked(&self.wire);
         let Some(tls) = self.tls.get() else {
-            let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            let mut slices: Vec<IoSlice<'_>> =
+                parts.iter().map(|part| IoSlice::new(part)).collect();
             return self.socket.write_before(&mut slices, deadline);
         };
         for piece in parts.iter().flat_map(|part| part.chunks(RECORDS)) {
@@ -474,7 +512,12 @@ pub(crate) struct Incoming {
 impl Incoming {
     pub fn new(stream: &Arc<Stream>) -> Self {
         // Memory that is not used stays a promise.
-        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD_MAX].into_boxed_slice(), ahead: 0..0, origin: 0 }
+        Self {
+            stream: Arc::clone(stream),
+            buffer: vec![0; AHEAD_MAX].into_boxed_slice(),
+            ahead: 0..0,
+            origin: 0,
+        }
     }
 
     /// What an engine before this one left: of the ring that begins at `origin`, `ahead` is still to be used.
@@ -517,7 +560,11 @@ impl Incoming {
     }
 
     /// Fills `into`. `None`: the other side has ended before the first byte.
-    pub fn read_exact(&mut self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<Option<()>> {
+    pub fn read_exact(
+        &mut self,
+        into: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> io::Result<Option<()>> {
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.read(rest, deadline)? {
@@ -546,7 +593,8 @@ impl Incoming {
         if let Some(kept) = self.stream.kept() {
             return kept.ring(self.ahead.clone());
         }
-        let there = if self.stream.is_encrypted() { None } else { self.buffer.get(self.ahead.clone()) };
+        let there =
+            if self.stream.is_encrypted() { None } else { self.buffer.get(self.ahead.clone()) };
         there.unwrap_or_default()
     }
 
@@ -557,7 +605,11 @@ impl Incoming {
             self.origin += self.ahead.start as u64;
             self.ahead = 0..length;
         }
-        Into::Ring { origin: self.origin, at: self.ahead.end, end: if length == 0 { most } else { RING_SIZE } }
+        Into::Ring {
+            origin: self.origin,
+            at: self.ahead.end,
+            end: if length == 0 { most } else { RING_SIZE },
+        }
     }
 
     /// Reads and forgets.
@@ -598,7 +650,10 @@ impl Incoming {
 
     /// Reads ahead; 0: the other side has ended.
     fn fill(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        let read = self.stream.socket.read_before(self.buffer.get_mut(..AHEAD).unwrap_or_default(), deadline)?;
+        let read = self
+            .stream
+            .socket
+            .read_before(self.buffer.get_mut(..AHEAD).unwrap_or_default(), deadline)?;
         self.ahead = 0..read;
         Ok(read)
     }
@@ -679,7 +734,11 @@ impl Incoming {
     }
 
     /// Gives TLS something to work on; `false`: the other side has ended.
-    fn feed(&mut self, tls: &Mutex<ServerConnection>, deadline: Option<Instant>) -> io::Result<bool> {
+    fn feed(
+        &mut self,
+        tls: &Mutex<ServerConnection>,
+        deadline: Option<Instant>,
+    ) -> io::Result<bool> {
         if self.ahead.is_empty() && self.fill(deadline)? == 0 {
             return Ok(false);
         }

@@ -91,7 +91,9 @@ impl Export for Memory {
             }
         }
         let mut found = Found::default();
-        found.push(Buffer::copy_of(&self.bytes.lock().unwrap()[offset as usize..][..length]).share());
+        found.push(
+            Buffer::copy_of(&self.bytes.lock().unwrap()[offset as usize..][..length]).share(),
+        );
         Ok(found)
     }
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
@@ -151,7 +153,8 @@ impl Export for Memory {
         let mut at = offset;
         while at < offset + length && ranges.len() < most {
             let next = ((at / PIECE + 1) * PIECE).min(offset + length);
-            ranges.push((next - at, bytes[at as usize..next as usize].iter().any(|byte| *byte != 0)));
+            ranges
+                .push((next - at, bytes[at as usize..next as usize].iter().any(|byte| *byte != 0)));
             at = next;
         }
         Ok(ranges)
@@ -174,7 +177,9 @@ impl Exports for Shelf {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         match self.0.get(name) {
             Some(export) => Ok(export.clone()),
-            None if name == "broken" => Err(NotOpened::Refused("export broken: no such file".to_owned())),
+            None if name == "broken" => {
+                Err(NotOpened::Refused("export broken: no such file".to_owned()))
+            }
             None => Err(NotOpened::Unknown),
         }
     }
@@ -220,8 +225,9 @@ impl World {
     fn of(limits: Arc<Limits>, tls: Option<TlsSource>) -> Self {
         let refusals: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&refusals);
-        let refused: TlsRefused =
-            Arc::new(move |from: &str, why: &str| told.lock().unwrap().push(format!("{from}: {why}")));
+        let refused: TlsRefused = Arc::new(move |from: &str, why: &str| {
+            told.lock().unwrap().push(format!("{from}: {why}"))
+        });
         let tls = tls.map(|source| (source, refused));
         let home = tempfile::tempdir().unwrap();
         let keeper = Arc::<Shelter>::default();
@@ -262,11 +268,21 @@ impl World {
         let began = Instant::now();
         let limits = &self.limits;
         let taken = || {
-            let places = [&limits.clients, &limits.workers].map(|places| places.taken.load(Ordering::SeqCst));
-            (self.server.shared.lock().len(), limits.strangers.lock().strangers.len(), limits.bytes.used(), places)
+            let places = [&limits.clients, &limits.workers]
+                .map(|places| places.taken.load(Ordering::SeqCst));
+            (
+                self.server.shared.lock().len(),
+                limits.strangers.lock().strangers.len(),
+                limits.bytes.used(),
+                places,
+            )
         };
         while taken() != (0, 0, 0, [0; 2]) {
-            assert!(began.elapsed() < Duration::from_secs(60), "somebody is still there: {:?}", taken());
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "somebody is still there: {:?}",
+                taken()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -369,7 +385,8 @@ impl<S: Read + Write> Client<S> {
         let cookie = self.number::<8>();
         let length = self.number::<4>() as usize;
         let data = self.bytes(length).unwrap();
-        let error = if kind >> 15 == 1 { u32::from_be_bytes(data[..4].try_into().unwrap()) } else { 0 };
+        let error =
+            if kind >> 15 == 1 { u32::from_be_bytes(data[..4].try_into().unwrap()) } else { 0 };
         (cookie, error, kind, data)
     }
 
@@ -421,8 +438,10 @@ fn what_is_told_of_an_export_is_right() {
     }
     assert_eq!(names, [b"\0\0\0\x02ro".to_vec(), b"\0\0\0\x03vol".to_vec()]);
     client.agree("vol");
-    let wanted: Vec<u8> = [info::NAME, info::DESCRIPTION].iter().flat_map(|kind| kind.to_be_bytes()).collect();
-    client.option(option::INFO, &Client::<UnixStream>::named("ro", &[&[0, 2], &wanted[..]].concat()));
+    let wanted: Vec<u8> =
+        [info::NAME, info::DESCRIPTION].iter().flat_map(|kind| kind.to_be_bytes()).collect();
+    client
+        .option(option::INFO, &Client::<UnixStream>::named("ro", &[&[0, 2], &wanted[..]].concat()));
     let mut told = BTreeMap::new();
     loop {
         match client.answer() {
@@ -432,7 +451,13 @@ fn what_is_told_of_an_export_is_right() {
             (kind, _) => break assert_eq!(kind, answer::ACK),
         }
     }
-    let flags = can::HAS_FLAGS | can::READ_ONLY | can::FLUSH | can::FUA | can::DF | can::MULTI_CONN | can::CACHE;
+    let flags = can::HAS_FLAGS
+        | can::READ_ONLY
+        | can::FLUSH
+        | can::FUA
+        | can::DF
+        | can::MULTI_CONN
+        | can::CACHE;
     assert_eq!(told[&info::EXPORT], [&SIZE.to_be_bytes()[..], &flags.to_be_bytes()].concat());
     assert_eq!(told[&info::NAME], b"ro");
     assert_eq!(told[&info::BLOCK_SIZE], [0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
@@ -470,7 +495,10 @@ fn options_that_are_refused_are_answered_and_the_next_is_taken() {
     let world = World::new();
     let mut client = world.connect();
     client.greet();
-    assert_eq!(client.go("nothing").unwrap_err(), (answer::UNKNOWN, "there is no export 'nothing'".to_owned()));
+    assert_eq!(
+        client.go("nothing").unwrap_err(),
+        (answer::UNKNOWN, "there is no export 'nothing'".to_owned())
+    );
     assert_eq!(client.go("broken").unwrap_err().1, "export broken: no such file");
     assert_eq!(client.ask(option::STARTTLS, b"").0, answer::POLICY);
     assert_eq!(client.ask(4, b"").0, answer::UNSUPPORTED);
@@ -480,7 +508,11 @@ fn options_that_are_refused_are_answered_and_the_next_is_taken() {
     assert_eq!(client.ask(option::GO, b"").0, answer::INVALID);
     assert_eq!(client.ask(option::GO, b"\xff\xff\xff\xff").0, answer::INVALID);
     assert_eq!(client.ask(option::GO, &vec![0; 100_000]).0, answer::TOO_BIG);
-    assert_eq!(client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0, answer::INVALID, "not structured");
+    assert_eq!(
+        client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0,
+        answer::INVALID,
+        "not structured"
+    );
     client.go("vol").unwrap();
     assert_eq!(client.read(0, 3), [0; 3]);
     drop(client);
@@ -505,7 +537,9 @@ fn requests_that_are_refused_leave_the_connection_as_it_was() {
     assert_eq!(client.write(0, &vec![1; (32 << 20) + 1], 0), Refused::NoSpace as u32);
     assert_eq!(client.write(0, b"flag", 1 << 9), Refused::Invalid as u32);
     assert_eq!(client.write(0, b"full", 0), Refused::NoSpace as u32);
-    for (kind, offset, length) in [(command::READ, SIZE, 1), (command::READ, 0, u32::MAX), (77, 0, 0)] {
+    for (kind, offset, length) in
+        [(command::READ, SIZE, 1), (command::READ, 0, u32::MAX), (77, 0, 0)]
+    {
         client.request(kind, 0, 8, offset, length);
         assert_eq!(client.simple(), (8, Refused::Invalid as u32));
     }
@@ -540,7 +574,10 @@ fn structured_replies_say_where_and_why() {
     let piece = (PIECE as u32).to_be_bytes();
     let (data, hole) = (0u32.to_be_bytes(), 3u32.to_be_bytes());
     client.request(command::BLOCK_STATUS, 0, 5, 0, 3 * PIECE as u32);
-    assert_eq!(client.reply().3, [&1u32.to_be_bytes()[..], &piece, &hole, &piece, &data, &piece, &hole].concat());
+    assert_eq!(
+        client.reply().3,
+        [&1u32.to_be_bytes()[..], &piece, &hole, &piece, &data, &piece, &hole].concat()
+    );
     client.request(command::BLOCK_STATUS, flag::REQ_ONE, 6, PIECE, 3);
     assert_eq!(client.reply().3, [&1u32.to_be_bytes()[..], &3u32.to_be_bytes(), &data].concat());
 }
@@ -580,7 +617,8 @@ fn requests_that_come_together() {
     let world = World::new();
     world.vol.several.0.store(true, Ordering::SeqCst);
     let mut client = world.client("vol", false);
-    let request = |kind, cookie, offset, length| Request { flags: 0, kind, cookie, offset, length }.bytes();
+    let request =
+        |kind, cookie, offset, length| Request { flags: 0, kind, cookie, offset, length }.bytes();
     let mut packet = Vec::new();
     for cookie in 0..40_u64 {
         packet.extend(match cookie % 8 {
@@ -632,7 +670,12 @@ fn many_connections_at_once() {
                     cookies.sort_unstable();
                     assert_eq!(cookies, (0..8).map(|part| (part, 0)).collect::<Vec<_>>());
                     if base + 256 * 1024 <= GATED {
-                        assert!(client.read(base, 256 * 1024).iter().all(|byte| *byte == number ^ round));
+                        assert!(
+                            client
+                                .read(base, 256 * 1024)
+                                .iter()
+                                .all(|byte| *byte == number ^ round)
+                        );
                     }
                 }
             });
@@ -707,7 +750,9 @@ fn stand_still(several: bool) {
         }),
         ("in a request", |world| {
             let mut client = world.client("vol", false);
-            client.send(&Request { flags: 0, kind: 1, cookie: 1, offset: 0, length: 9 }.bytes()[..20]);
+            client.send(
+                &Request { flags: 0, kind: 1, cookie: 1, offset: 0, length: 9 }.bytes()[..20],
+            );
             client
         }),
         ("in the bytes of a write", |world| {
@@ -726,7 +771,9 @@ fn stand_still(several: bool) {
             let mut client = world.client("vol", false);
             let mut packet = Vec::new();
             for cookie in 0..3 {
-                packet.extend(Request { flags: 0, kind: command::READ, cookie, offset: 0, length: 9 }.bytes());
+                packet.extend(
+                    Request { flags: 0, kind: command::READ, cookie, offset: 0, length: 9 }.bytes(),
+                );
             }
             client.send(&packet[..packet.len() - 5]);
             client
@@ -760,7 +807,11 @@ fn stand_still(several: bool) {
         }
     });
     world.is_empty_again();
-    assert_eq!(world.client("vol", false).read(0, 4), [0; 4], "nothing of a write that was not ended");
+    assert_eq!(
+        world.client("vol", false).read(0, 4),
+        [0; 4],
+        "nothing of a write that was not ended"
+    );
 }
 
 /// A client ends after each byte of a request, alone or behind others: it is gone at once, with all threads it had. What came whole before is
@@ -771,11 +822,15 @@ fn who_ends_in_the_middle_of_a_request_is_gone() {
         let world = World::new();
         world.vol.several.0.store(several, Ordering::SeqCst);
         let write = |cookie, offset, byte| {
-            let header = Request { flags: 0, kind: command::WRITE, cookie, offset, length: 64 }.bytes();
+            let header =
+                Request { flags: 0, kind: command::WRITE, cookie, offset, length: 64 }.bytes();
             [&header[..], &[byte; 64]].concat()
         };
-        let read = Request { flags: 0, kind: command::READ, cookie: 9, offset: 0, length: 64 }.bytes();
-        let cuts = |request: &[u8]| (1..request.len()).map(|cut| request[..cut].to_vec()).collect::<Vec<_>>();
+        let read =
+            Request { flags: 0, kind: command::READ, cookie: 9, offset: 0, length: 64 }.bytes();
+        let cuts = |request: &[u8]| {
+            (1..request.len()).map(|cut| request[..cut].to_vec()).collect::<Vec<_>>()
+        };
         let ends = [cuts(&write(1, 4096, 9)), cuts(&read)].concat();
         for (number, end) in ends.iter().enumerate() {
             let before = if number % 2 == 0 { Vec::new() } else { write(7, 0, 5) };
@@ -830,8 +885,11 @@ fn who_holds_everybodys_bytes_holds_nobody_up() {
 fn what_comes_out_of_order_is_refused_or_the_end() {
     let world = World::new();
     let read = Request { flags: 0, kind: command::READ, cookie: 7, offset: 0, length: 1 }.bytes();
-    let go = [b"IHAVEOPT\0\0\0\x07\0\0\0\x09".to_vec(), Client::<UnixStream>::named("vol", &[0, 0])].concat();
-    let first: [&[u8]; 5] = [&read, &go, b"\0\0\0\x04", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n"];
+    let go =
+        [b"IHAVEOPT\0\0\0\x07\0\0\0\x09".to_vec(), Client::<UnixStream>::named("vol", &[0, 0])]
+            .concat();
+    let first: [&[u8]; 5] =
+        [&read, &go, b"\0\0\0\x04", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n"];
     for bytes in first {
         let mut client = world.connect();
         client.bytes(18).unwrap();
@@ -842,7 +900,9 @@ fn what_comes_out_of_order_is_refused_or_the_end() {
     client.greet();
     client.send(&read);
     assert!(client.bytes(1).is_err(), "a request instead of an option");
-    for option in [option::GO, option::ABORT, option::LIST, option::STRUCTURED_REPLY, option::EXPORT_NAME] {
+    for option in
+        [option::GO, option::ABORT, option::LIST, option::STRUCTURED_REPLY, option::EXPORT_NAME]
+    {
         let mut client = world.client("vol", false);
         assert_eq!(client.write(5, b"before", 0), 0);
         client.option(option, &Client::<UnixStream>::named("vol", &[0, 0]));
@@ -1062,7 +1122,13 @@ fn why_tls_did_not_come_about_is_told() {
     };
     let session = ClientConnection::new(trusts_another, "localhost".try_into().unwrap()).unwrap();
     let mut client = Client { stream: StreamOwned::new(session, starts().stream) };
-    assert!(client.stream.write_all(b"IHAVEOPT").and_then(|()| client.stream.read_exact(&mut [0])).is_err());
+    assert!(
+        client
+            .stream
+            .write_all(b"IHAVEOPT")
+            .and_then(|()| client.stream.read_exact(&mut [0]))
+            .is_err()
+    );
     drop(client);
     world.is_empty_again();
     let mut client = starts();
@@ -1073,7 +1139,10 @@ fn why_tls_did_not_come_about_is_told() {
     world.is_empty_again();
     let told = world.refusals.lock().unwrap().clone();
     let [untrusted, strange, left] = &told[..] else { panic!("{told:?}") };
-    assert!(untrusted.starts_with("this host: ") && untrusted.contains("fatal alert"), "{untrusted}");
+    assert!(
+        untrusted.starts_with("this host: ") && untrusted.contains("fatal alert"),
+        "{untrusted}"
+    );
     assert!(strange.contains("corrupt message"), "{strange}");
     assert!(left.contains("ended the connection"), "{left}");
 }

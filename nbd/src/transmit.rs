@@ -28,7 +28,8 @@ use crate::{
     kept::{self, Kept, SlotNumber},
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{
-        REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk,
+        REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag,
+        simple_reply, status_chunk,
     },
     pump,
     stream::{Answer, Incoming, Stream},
@@ -126,13 +127,21 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
         command::BLOCK_STATUS if !terms.allocation => {
             return refuse(Refused::Invalid, "base:allocation was not agreed on");
         }
-        command::BLOCK_STATUS if request.length == 0 => return refuse(Refused::Invalid, "the status of nothing"),
-        command::BLOCK_STATUS => Task::Status { most: if has(flag::REQ_ONE) { 1 } else { RANGES_MAX } },
+        command::BLOCK_STATUS if request.length == 0 => {
+            return refuse(Refused::Invalid, "the status of nothing");
+        }
+        command::BLOCK_STATUS => {
+            Task::Status { most: if has(flag::REQ_ONE) { 1 } else { RANGES_MAX } }
+        }
         _ => return refuse(Refused::Invalid, "a request that this server does not know"),
     };
     let end = request.offset.checked_add(request.length.into());
     if end.is_none_or(|end| end > terms.size) {
-        let error = if matches!(task, Task::Write | Task::Zero { .. }) { Refused::NoSpace } else { Refused::Invalid };
+        let error = if matches!(task, Task::Write | Task::Zero { .. }) {
+            Refused::NoSpace
+        } else {
+            Refused::Invalid
+        };
         return refuse(error, "it reaches behind the end of the export");
     }
     if matches!(task, Task::Read | Task::Write) && request.length > PAYLOAD_MAX {
@@ -153,7 +162,9 @@ fn is_for_pumps(request: &Request) -> bool {
 }
 
 /// What an engine before this one had let in and not noted as done: slots, and the bytes that are changed.
-pub(crate) fn to_be_done_again(found: &kept::Found) -> impl Iterator<Item = (SlotNumber, u64, u64)> + use<'_> {
+pub(crate) fn to_be_done_again(
+    found: &kept::Found,
+) -> impl Iterator<Item = (SlotNumber, u64, u64)> + use<'_> {
     let changes = |kind| matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
     let open = |other: &&kept::Unanswered| other.done.is_none() && other.receiving.is_none();
     let all = found.unanswered.iter().filter(open).filter(move |other| changes(other.request.kind));
@@ -220,7 +231,12 @@ impl Connection {
         Self::new(stream, agreed, limits, place).work_with(incoming);
     }
 
-    fn new(stream: Arc<Stream>, agreed: Agreed, limits: Arc<Limits>, place: Box<dyn Send + Sync>) -> Arc<Self> {
+    fn new(
+        stream: Arc<Stream>,
+        agreed: Agreed,
+        limits: Arc<Limits>,
+        place: Box<dyn Send + Sync>,
+    ) -> Arc<Self> {
         let export = agreed.export;
         let terms = Terms {
             size: agreed.size,
@@ -281,7 +297,10 @@ impl Connection {
             // If it cannot be read any more, or is shorter, what the client has cannot be completed.
             let bytes = match partial.data {
                 0 => Found::default(),
-                length => self.export.read(request.offset, length).map_err(|_| io::ErrorKind::InvalidData)?,
+                length => self
+                    .export
+                    .read(request.offset, length)
+                    .map_err(|_| io::ErrorKind::InvalidData)?,
             };
             if bytes.len() != partial.data {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -314,7 +333,9 @@ impl Connection {
                         self.receive_rest(&mut incoming, &kept, slot, received)?;
                     }
                     payload = Buffer::try_unfilled(length);
-                    payload.iter_mut().for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
+                    payload
+                        .iter_mut()
+                        .for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
                 } else if let Some(skipped) = receiving {
                     self.skip(&mut incoming, length.saturating_sub(skipped))?;
                 }
@@ -329,7 +350,13 @@ impl Connection {
     }
 
     /// Receives what is missing of a payload, of which `received` bytes are in its place, or all that was received is ahead.
-    fn receive_rest(&self, incoming: &mut Incoming, kept: &Kept, slot: SlotNumber, received: usize) -> io::Result<()> {
+    fn receive_rest(
+        &self,
+        incoming: &mut Incoming,
+        kept: &Kept,
+        slot: SlotNumber,
+        received: usize,
+    ) -> io::Result<()> {
         let deadline = Some(Instant::now() + self.patience());
         let length = kept.payload(slot).len();
         let there = incoming.ahead().len().min(length - received);
@@ -394,11 +421,14 @@ impl Connection {
                 return if is_begun { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
             }
         };
-        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else { return Ok(None) };
+        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else {
+            return Ok(None);
+        };
         let is_write = request.kind == command::WRITE && length > 0;
         let wanted = (is_write && task == Ok(Task::Write)).then_some(length);
         let start = incoming.position();
-        let (slot, has_room) = kept.take(&header, start, wanted).ok_or(io::ErrorKind::OutOfMemory)?;
+        let (slot, has_room) =
+            kept.take(&header, start, wanted).ok_or(io::ErrorKind::OutOfMemory)?;
         incoming.used(REQUEST_HEADER);
         kept.parsed(start + REQUEST_HEADER as u64);
         let mut payload = None;
@@ -418,7 +448,12 @@ impl Connection {
     }
 
     /// A request has been carried out, or could not be. `false`: another engine goes on with the connection, does it again, and answers.
-    pub(crate) fn note_end(&self, slot: Option<SlotNumber>, inside: Option<Inside>, failure: Option<&Failure>) -> bool {
+    pub(crate) fn note_end(
+        &self,
+        slot: Option<SlotNumber>,
+        inside: Option<Inside>,
+        failure: Option<&Failure>,
+    ) -> bool {
         let Some(kept) = self.stream.kept() else { return true };
         kept.has_ended();
         if kept.is_frozen() {
@@ -443,7 +478,8 @@ impl Connection {
             if self.has_ended() {
                 break;
             }
-            let done = if may_pump && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead()) {
+            let done = if may_pump && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead())
+            {
                 let (turn, sent) = pump::run(self, incoming, self.watched.as_ref());
                 kept = turn;
                 sent
@@ -604,7 +640,9 @@ impl Connection {
         }
         let deadline = Some(Instant::now() + self.limits.patience.request);
         incoming.read_exact(rest, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else { return Ok(None) };
+        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else {
+            return Ok(None);
+        };
         let mut payload = None;
         if request.kind == command::WRITE && length > 0 {
             if task == Ok(Task::Write) {
@@ -645,7 +683,9 @@ impl Connection {
         let done = task.and_then(|task| {
             match task {
                 Task::Read if length == 0 => {}
-                Task::Read => found = self.export.read(offset, usize::try_from(length).unwrap_or(0))?,
+                Task::Read => {
+                    found = self.export.read(offset, usize::try_from(length).unwrap_or(0))?
+                }
                 Task::Write => {
                     if let Some(payload) = payload {
                         self.export.write(offset, payload.share())?;
@@ -654,7 +694,9 @@ impl Connection {
                 Task::Flush => self.export.flush()?,
                 Task::Trim => self.export.trim(offset, length.into())?,
                 Task::Zero { may_punch } => self.export.zero(offset, length.into(), may_punch)?,
-                Task::Status { most } => return self.export.status(offset, length.into(), most).map(Some),
+                Task::Status { most } => {
+                    return self.export.status(offset, length.into(), most).map(Some);
+                }
                 // Nothing is kept between the disks and the client.
                 Task::Cache | Task::Nothing => {}
             }
@@ -668,10 +710,14 @@ impl Connection {
         }
         let header = match done {
             Ok(Some(ranges)) => {
-                let ranges = ranges.iter().filter_map(|(length, data)| Some((u32::try_from(*length).ok()?, *data)));
+                let ranges = ranges
+                    .iter()
+                    .filter_map(|(length, data)| Some((u32::try_from(*length).ok()?, *data)));
                 status_chunk(cookie, ranges)
             }
-            Ok(None) if kind == command::READ && self.terms.structured => data_chunk(cookie, offset, found.len()),
+            Ok(None) if kind == command::READ && self.terms.structured => {
+                data_chunk(cookie, offset, found.len())
+            }
             Ok(None) => simple_reply(cookie, 0),
             Err(failure) => {
                 found = Found::default();
@@ -687,7 +733,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { size: 1 << 30, read_only: false, structured: true, allocation: true };
+    const TERMS: Terms =
+        Terms { size: 1 << 30, read_only: false, structured: true, allocation: true };
 
     fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
         Request { flags, kind, cookie: 0, offset, length }
@@ -707,8 +754,14 @@ mod tests {
             (command::CACHE, Refused::Invalid),
             (command::BLOCK_STATUS, Refused::Invalid),
         ] {
-            for (offset, length) in [(1 << 30, 1), ((1 << 30) - 1, 2), (u64::MAX, 1), (u64::MAX - 4095, 4096)] {
-                assert_eq!(refusal(request(kind, 0, offset, length), TERMS), error, "{kind} {offset} {length}");
+            for (offset, length) in
+                [(1 << 30, 1), ((1 << 30) - 1, 2), (u64::MAX, 1), (u64::MAX - 4095, 4096)]
+            {
+                assert_eq!(
+                    refusal(request(kind, 0, offset, length), TERMS),
+                    error,
+                    "{kind} {offset} {length}"
+                );
             }
             assert!(check(&request(kind, 0, (1 << 30) - 1, 1), TERMS).is_ok());
         }
@@ -716,7 +769,9 @@ mod tests {
 
     #[test]
     fn flags_belong_to_their_requests() {
-        for kind in [command::READ, command::WRITE, command::TRIM, command::FLUSH, command::CACHE, 99] {
+        for kind in
+            [command::READ, command::WRITE, command::TRIM, command::FLUSH, command::CACHE, 99]
+        {
             for bit in 5..16 {
                 assert_eq!(refusal(request(kind, 1 << bit, 0, 1), TERMS), Refused::Invalid);
             }
@@ -728,15 +783,24 @@ mod tests {
         assert_eq!(refusal(request(command::READ, flag::DF, 0, 1), simple), Refused::Invalid);
         assert_eq!(refusal(request(command::BLOCK_STATUS, 0, 0, 1), simple), Refused::Invalid);
         let both = flag::NO_HOLE | flag::FAST_ZERO | flag::FUA;
-        assert_eq!(check(&request(command::WRITE_ZEROES, both, 0, 1), TERMS), Ok(Task::Zero { may_punch: false }));
-        assert_eq!(check(&request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 1), TERMS), Ok(Task::Status { most: 1 }));
+        assert_eq!(
+            check(&request(command::WRITE_ZEROES, both, 0, 1), TERMS),
+            Ok(Task::Zero { may_punch: false })
+        );
+        assert_eq!(
+            check(&request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 1), TERMS),
+            Ok(Task::Status { most: 1 })
+        );
     }
 
     #[test]
     fn what_is_too_long_or_not_allowed_is_refused() {
         let wide = Terms { size: 1 << 40, ..TERMS };
         assert_eq!(refusal(request(command::READ, 0, 0, PAYLOAD_MAX + 1), wide), Refused::Invalid);
-        assert_eq!(refusal(request(command::READ, flag::DF, 0, PAYLOAD_MAX + 1), wide), Refused::Overflow);
+        assert_eq!(
+            refusal(request(command::READ, flag::DF, 0, PAYLOAD_MAX + 1), wide),
+            Refused::Overflow
+        );
         assert_eq!(refusal(request(command::WRITE, 0, 0, u32::MAX), wide), Refused::Invalid);
         assert!(check(&request(command::WRITE_ZEROES, 0, 0, u32::MAX), wide).is_ok());
         let read_only = Terms { read_only: true, ..TERMS };

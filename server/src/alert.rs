@@ -46,7 +46,9 @@ impl Alert {
     pub fn new(path: PathBuf, echo: bool) -> Self {
         let (lines, receiver) = sync_channel(WAITING_MAX);
         // Without a thread the lines are lost, and their senders are told nothing: there is no better place to say it.
-        let _ = thread::Builder::new().name("alert".into()).spawn(move || write(&path, echo, &receiver));
+        let _ = thread::Builder::new()
+            .name("alert".into())
+            .spawn(move || write(&path, echo, &receiver));
         Self { lines }
     }
 
@@ -59,7 +61,8 @@ impl Alert {
     pub fn line(&self, severity: Severity, about: &str, text: &str) {
         let text = text.replace('\n', " | ").replace('\r', "");
         let line = Line::Write(now(), Text { severity, about: about.to_owned(), text });
-        if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) = self.lines.try_send(line)
+        if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) =
+            self.lines.try_send(line)
             && let Line::Write(nanos, text) = line
         {
             eprint!("{}", written(nanos, &text));
@@ -129,7 +132,8 @@ pub fn rfc3339(nanos: i64) -> String {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (year + era * 400 + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
+    let (year, month) =
+        (year + era * 400 + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
         second / 3600,
@@ -161,7 +165,10 @@ mod tests {
         let text = std::fs::read_to_string(path).expect("a log");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].ends_with(" WARNING DATA: one | two") && lines[1].ends_with(" ALARM DATA: three"));
+        assert!(
+            lines[0].ends_with(" WARNING DATA: one | two")
+                && lines[1].ends_with(" ALARM DATA: three")
+        );
     }
 
     /// Who ends says what was gathered until then.
@@ -185,6 +192,9 @@ mod tests {
         assert!(lines[lines.len() - 2].ends_with(" ALARM DATA: disk D_0000 is offline"), "{text}");
         let last = lines.last().expect("one");
         assert!(last.contains(" WARNING DATA: 990 more like this in the last "), "{last}");
-        assert!(last.ends_with("the last one: repaired 4 KiB at offset 999 of disk D_0000 (/dev/sda)"), "{last}");
+        assert!(
+            last.ends_with("the last one: repaired 4 KiB at offset 999 of disk D_0000 (/dev/sda)"),
+            "{last}"
+        );
     }
 }

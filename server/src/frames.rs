@@ -11,8 +11,8 @@ use plinth_engine::admin::{AdminError, Code};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -54,7 +54,9 @@ pub struct Received<T> {
 /// A message that the other side would not take. Nothing of it was sent: the connection is as it was, and whoever wanted to answer with it
 /// says this instead, so that the other side is not left without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes are more than one message between two processes of plinth may hold, which is {limit}")]
+#[error(
+    "{bytes} bytes are more than one message between two processes of plinth may hold, which is {limit}"
+)]
 pub struct TooLong {
     bytes: usize,
     limit: usize,
@@ -99,13 +101,22 @@ impl Frames {
         stream.set_read_timeout(Some(GREETING))?;
         stream.set_write_timeout(Some(GREETING))?;
         let frames = Self { stream };
-        let ours = Hello { plinth: what.to_owned(), version: VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+        let ours = Hello {
+            plinth: what.to_owned(),
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         frames.send(&ours, &[], None)?;
         let theirs = frames.receive::<Hello>()?.ok_or(io::ErrorKind::UnexpectedEof)?.head;
         if theirs.plinth != ours.plinth || theirs.version != ours.version {
             return Err(bad(format!(
                 "the other side speaks {} {} (plinth {}), and this is {} {} (plinth {}); use the same version of plinth",
-                theirs.plinth, theirs.version, theirs.program, ours.plinth, ours.version, ours.program
+                theirs.plinth,
+                theirs.version,
+                theirs.program,
+                ours.plinth,
+                ours.version,
+                ours.program
             )));
         }
         frames.set_timeout(None)?;
@@ -150,7 +161,12 @@ impl Frames {
     ///
     /// # Errors
     /// If it is too long, or the other side is gone.
-    pub fn send<T: Serialize>(&self, head: &T, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub fn send<T: Serialize>(
+        &self,
+        head: &T,
+        body: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
         self.send_with(head, body, descriptor.as_slice())
     }
 
@@ -158,7 +174,12 @@ impl Frames {
     ///
     /// # Errors
     /// If it is too long, or the other side is gone.
-    pub fn send_with<T: Serialize>(&self, head: &T, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send_with<T: Serialize>(
+        &self,
+        head: &T,
+        body: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let head = serde_json::to_vec(head).map_err(io::Error::other)?;
         for (bytes, limit) in [(head.len(), HEAD_MAX), (body.len(), BODY_MAX)] {
             if bytes > limit {
@@ -225,7 +246,8 @@ impl Frames {
         }
         let head = self.exactly(head)?;
         let body = self.exactly(body)?;
-        let head = serde_json::from_slice(&head).map_err(|error| bad(format!("not a message: {error}")))?;
+        let head = serde_json::from_slice(&head)
+            .map_err(|error| bad(format!("not a message: {error}")))?;
         Ok(Some(Received { head, body, descriptors }))
     }
 
@@ -268,7 +290,8 @@ mod tests {
         let first: Received<(String, u32)> = other.receive().expect("received").expect("a message");
         assert_eq!((first.head.0.as_str(), first.head.1, first.body.len()), ("x", 5, 3 << 20));
         assert_eq!(first.descriptors.len(), 1);
-        let second: Received<(String, u32)> = other.receive().expect("received").expect("a message");
+        let second: Received<(String, u32)> =
+            other.receive().expect("received").expect("a message");
         assert_eq!((second.body.len(), second.descriptors.len()), (0, 2));
         drop(second);
         sender.join().expect("no panic");
@@ -279,12 +302,17 @@ mod tests {
     #[test]
     fn a_message_that_is_too_long_is_refused_before_any_of_it_is_sent() {
         let (one, other) = pair();
-        for (head, body) in [("x".repeat(HEAD_MAX), vec![]), ("x".to_owned(), vec![0; BODY_MAX + 1])] {
+        for (head, body) in
+            [("x".repeat(HEAD_MAX), vec![]), ("x".to_owned(), vec![0; BODY_MAX + 1])]
+        {
             let error = one.send(&head, &body, None).expect_err("too long");
             let refusal = TooLong::of(&error).expect("it says so").refusal();
             assert!(refusal.message.contains(&HEAD_MAX.to_string()), "{refusal}");
             one.send(&"next", &[], None).expect("sent");
-            assert_eq!(other.receive::<String>().expect("received").expect("a message").head, "next");
+            assert_eq!(
+                other.receive::<String>().expect("received").expect("a message").head,
+                "next"
+            );
         }
         assert_eq!(TooLong::of(&io::ErrorKind::UnexpectedEof.into()), None);
     }
@@ -301,7 +329,8 @@ mod tests {
 
     #[test]
     fn garbage_and_giant_lengths_are_refused() {
-        for noise in [&[0xFF; 8][..], &[4, 0, 0, 0, 0, 0, 0, 0, b'n', b'o', b'p', b'e'], &[1, 0, 0]] {
+        for noise in [&[0xFF; 8][..], &[4, 0, 0, 0, 0, 0, 0, 0, b'n', b'o', b'p', b'e'], &[1, 0, 0]]
+        {
             let (one, mut other) = UnixStream::pair().expect("a pair of sockets");
             one.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
             other.write_all(noise).expect("written");

@@ -42,7 +42,11 @@ fn read<T: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> usize {
     while let Ok(Some(received)) = frames.receive::<T>() {
         let text = serde_json::to_vec(&received.head).expect("what was read can be written");
         let again: T = serde_json::from_slice(&text).expect("what we write we read");
-        assert_eq!(format!("{:?}", received.head), format!("{again:?}"), "written and read, it is something else");
+        assert_eq!(
+            format!("{:?}", received.head),
+            format!("{again:?}"),
+            "written and read, it is something else"
+        );
         count += 1;
     }
     count
@@ -60,7 +64,8 @@ mod tests {
 
     fn message(kind: u8, head: &impl Serialize, body: &[u8]) -> Vec<u8> {
         let head = serde_json::to_vec(head).expect("it can be written");
-        let lengths = [head.len(), body.len()].map(|length| u32::try_from(length).expect("short").to_le_bytes());
+        let lengths = [head.len(), body.len()]
+            .map(|length| u32::try_from(length).expect("short").to_le_bytes());
         [&[kind][..], &lengths.concat(), &head, body].concat()
     }
 
@@ -122,13 +127,24 @@ mod tests {
             Answer::Done,
             Answer::Refused(refused),
             Answer::Status(status),
-            Answer::Rows { columns: vec!["name".into(), "n".into()], types: vec![None, Some("INTEGER".into())] },
-            Answer::Found { path: vec!["db".into()], file: info.clone(), missing: vec!["table".into()] },
+            Answer::Rows {
+                columns: vec!["name".into(), "n".into()],
+                types: vec![None, Some("INTEGER".into())],
+            },
+            Answer::Found {
+                path: vec!["db".into()],
+                file: info.clone(),
+                missing: vec!["table".into()],
+            },
             Answer::File(info),
         ];
         let asked = [
             control::Request::Sql("SELECT 1; SELECT 2".into()),
-            control::Request::Mount { group: "DATA".into(), directory: "/data".into(), options: "ro".into() },
+            control::Request::Mount {
+                group: "DATA".into(),
+                directory: "/data".into(),
+                options: "ro".into(),
+            },
             control::Request::Check { group: "DATA".into(), repair: true },
             control::Request::Shutdown { force: false },
         ];
@@ -143,7 +159,11 @@ mod tests {
             message(0, &Request::Write { node: 300, offset: 4096 }, &[7; 600]),
             message(1, &Answer::Part { rows: 3 }, &rows),
             message(3, &control::Answer::Part { rows: 3 }, &rows),
-            message(4, &serde_json::json!({ "plinth": "engine", "version": 2, "program": "0.1.0" }), &[]),
+            message(
+                4,
+                &serde_json::json!({ "plinth": "engine", "version": 2, "program": "0.1.0" }),
+                &[],
+            ),
             [&[5][..], &3_u64.to_le_bytes(), &rows].concat(),
         ];
         all.extend(requests.iter().map(|request| message(0, request, &[])));
@@ -160,11 +180,17 @@ mod tests {
             0 => message.truncate(at),
             1 => message.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << next(8)),
             2 => message.iter_mut().skip(at).take(next(12)).for_each(|byte| *byte = b'9'),
-            3 => drop(message.splice(at..at, vec![[b'[', b'{', b'"', 0xff, 0][next(5)]; next(300)])),
-            4 => drop(message.splice(
-                at..at,
-                [&b"18446744073709551616"[..], b"-9223372036854775809", b"1e999", b"null"][next(4)].to_vec(),
-            )),
+            3 => {
+                drop(message.splice(at..at, vec![[b'[', b'{', b'"', 0xff, 0][next(5)]; next(300)]))
+            }
+            4 => drop(
+                message.splice(
+                    at..at,
+                    [&b"18446744073709551616"[..], b"-9223372036854775809", b"1e999", b"null"]
+                        [next(4)]
+                    .to_vec(),
+                ),
+            ),
             5 => {
                 let again: Vec<u8> = message.iter().skip(at).copied().collect();
                 message.extend(again);
@@ -207,6 +233,9 @@ mod tests {
             }
             understood += messages(&message);
         }
-        assert!(understood > 1000, "nearly all was refused: this tries nothing but the first bytes");
+        assert!(
+            understood > 1000,
+            "nearly all was refused: this tries nothing but the first bytes"
+        );
     }
 }

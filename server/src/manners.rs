@@ -64,7 +64,8 @@ impl Record {
     /// Reads `/proc/thread-self/schedstat`: nanoseconds worked, nanoseconds waited, turns.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
-        let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
+        let mut numbers =
+            text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
         Some(Self { worked: numbers.next()?.ok()?, waited: numbers.next()?.ok()? })
     }
 
@@ -134,7 +135,8 @@ impl Turns {
             && since.elapsed() < TURN_MAX
             && do_others_work()
         {
-            taken = self.ended.wait_timeout(taken, PAUSE_MAX).unwrap_or_else(PoisonError::into_inner).0;
+            taken =
+                self.ended.wait_timeout(taken, PAUSE_MAX).unwrap_or_else(PoisonError::into_inner).0;
         }
         *taken = Some((me, Instant::now()));
     }
@@ -162,7 +164,8 @@ fn pause(worked: Duration, stage: Stage) -> Duration {
     // Asking for it reads files.
     static PROCESSORS: OnceLock<u32> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| {
-        thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+        thread::available_parallelism()
+            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
     });
     let now = Instant::now();
     let owed = lock(&ALL).take(worked, processors, now);
@@ -200,7 +203,9 @@ impl Watch {
         }
         let worked = worked();
         self.do_work = match (worked, elapsed) {
-            (Some(worked), Some(elapsed)) => worked.saturating_sub(self.worked) >= elapsed / self.part,
+            (Some(worked), Some(elapsed)) => {
+                worked.saturating_sub(self.worked) >= elapsed / self.part
+            }
             _ => true,
         };
         self.looked = Some(now);
@@ -220,7 +225,13 @@ static BACKGROUND: AtomicU64 = AtomicU64::new(0);
 /// ([`crate::process::step_back`]), and is counted as NICE.
 fn parse_user_ticks(text: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').next()?;
-    std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace().next()?.parse().ok()
+    std::str::from_utf8(line)
+        .ok()?
+        .strip_prefix("cpu ")?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn worked_by_host() -> Option<Duration> {
@@ -260,7 +271,11 @@ struct Manners {
 
 impl Manners {
     fn new() -> Self {
-        Self { told: File::open("/proc/thread-self/schedstat").ok(), looked: Instant::now(), last: Record::default() }
+        Self {
+            told: File::open("/proc/thread-self/schedstat").ok(),
+            looked: Instant::now(),
+            last: Record::default(),
+        }
     }
 
     /// Whether others want what this thread takes, and what it has worked since it was last asked; `None`: it is too early to say.
@@ -275,7 +290,10 @@ impl Manners {
         let now = Record::parse(&text[..length])?;
         let record = now.since(&self.last)?;
         self.last = now;
-        BACKGROUND.fetch_add(u64::try_from(record.worked.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        BACKGROUND.fetch_add(
+            u64::try_from(record.worked.as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         let is_wanted = (others == Others::Front && do_others_work(&FRONT, worked_in_front))
             || (record.is_kept_waiting() && do_others_work(&HOST, worked_by_host));
         Some((is_wanted, record.worked))
@@ -328,7 +346,11 @@ mod tests {
         assert_eq!(since(5_200, 9_000), None, "too early");
         assert_eq!(since(7_000, 900), Some(record(2_000, 200)));
         for (waited, is_kept) in [(700, false), (850, false), (900, true), (90_000, true)] {
-            assert_eq!(since(7_000, waited).map(|record| record.is_kept_waiting()), Some(is_kept), "{waited}");
+            assert_eq!(
+                since(7_000, waited).map(|record| record.is_kept_waiting()),
+                Some(is_kept),
+                "{waited}"
+            );
         }
     }
 
@@ -336,7 +358,8 @@ mod tests {
     #[test]
     fn others_work_for_a_part_of_the_time() {
         let (mut watch, began, ms) = (Watch::new(5), Instant::now(), Duration::from_millis);
-        let mut at = |time, worked: Option<u64>| watch.do_others_work(began + ms(time), || worked.map(ms));
+        let mut at =
+            |time, worked: Option<u64>| watch.do_others_work(began + ms(time), || worked.map(ms));
         assert!(at(0, Some(7_000)), "nothing is known");
         assert!(at(99, Some(7_000)), "too early");
         assert!(!at(100, Some(7_019)));
@@ -352,7 +375,8 @@ mod tests {
     fn what_was_taken_is_slept() {
         let (began, ms) = (Instant::now() + 2 * SAVED_MAX, Duration::from_millis);
         let mut share = Share::new(16, ms(1000));
-        let mut take = |worked, processors, time| share.take(ms(worked), processors, began + ms(time));
+        let mut take =
+            |worked, processors, time| share.take(ms(worked), processors, began + ms(time));
         // What was saved up.
         assert_eq!(take(100, 2, 0), ms(0));
         assert_eq!(take(25, 2, 0), ms(0));
@@ -396,7 +420,10 @@ mod tests {
     fn the_kernel_is_understood() {
         assert_eq!(
             Record::parse(b"449480 56459 3\n"),
-            Some(Record { worked: Duration::from_nanos(449_480), waited: Duration::from_nanos(56_459) })
+            Some(Record {
+                worked: Duration::from_nanos(449_480),
+                waited: Duration::from_nanos(56_459)
+            })
         );
         for text in [&b""[..], b"12", b"x 1 2", b"1 -1 2", b"\xff"] {
             assert_eq!(Record::parse(text), None);

@@ -43,7 +43,8 @@ impl Peer {
 /// # Errors
 /// If the file cannot be opened or written.
 pub fn only_one(path: &Path) -> io::Result<Option<File>> {
-    let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o644).open(path)?;
+    let mut file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o644).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),

@@ -45,7 +45,14 @@ impl Refusal {
     #[must_use]
     pub fn new(state: &str, message: impl fmt::Display) -> Self {
         let detail = known_by_state(state).map(|(word, oracle)| detail(word, oracle));
-        Self { state: state.to_owned(), message: message.to_string(), hint: None, detail, at: None, code: None }
+        Self {
+            state: state.to_owned(),
+            message: message.to_string(),
+            hint: None,
+            detail,
+            at: None,
+            code: None,
+        }
     }
 
     /// A syntax error at character `at`, counted from 0.

@@ -6,7 +6,9 @@ fn field(file: &str, wanted: (usize, &str), told: usize) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(wanted.0) == Some(&wanted.1)).then(|| fields.get(told).map(ToString::to_string)).flatten()
+        (fields.get(wanted.0) == Some(&wanted.1))
+            .then(|| fields.get(told).map(ToString::to_string))
+            .flatten()
     })
 }
 
@@ -37,7 +39,8 @@ pub fn user(name: &str) -> Option<u32> {
 /// Whether a user is in a group, as the kernel will have it: by the group's list, or because it is the user's own.
 #[must_use]
 pub fn is_member(user: &str, group: &str) -> bool {
-    let listed = field("/etc/group", (0, group), 3).is_some_and(|list| list.split(',').any(|member| member == user));
+    let listed = field("/etc/group", (0, group), 3)
+        .is_some_and(|list| list.split(',').any(|member| member == user));
     let number = field("/etc/group", (0, group), 2);
     listed || (number.is_some() && field("/etc/passwd", (0, user), 3) == number)
 }

@@ -48,7 +48,8 @@ impl Source for Empty {
 }
 
 fn answer(query: &str, parameters: &[&str]) -> Result<Table, Refusal> {
-    let parameters: Vec<Value> = parameters.iter().map(|text| Value::Text((*text).to_owned())).collect();
+    let parameters: Vec<Value> =
+        parameters.iter().map(|text| Value::Text((*text).to_owned())).collect();
     query::run(&Empty, query, &parameters, &Cancel::default(), &mut Vec::new())
 }
 
@@ -454,7 +455,10 @@ fn what_drivers_ask_when_they_connect_is_answered() {
             None => found == expected,
         });
         if !is_right {
-            let found = found.map_or_else(|refusal| format!("{refusal:?}"), |found| found.chars().take(500).collect());
+            let found = found.map_or_else(
+                |refusal| format!("{refusal:?}"),
+                |found| found.chars().take(500).collect(),
+            );
             wrong.push(format!("{who}\n{query}\n--- expected\n{expected}\n--- found\n{found}"));
         }
     }
@@ -464,31 +468,45 @@ fn what_drivers_ask_when_they_connect_is_answered() {
 /// A truth is told as one, so that a driver does not take `f` for a text that is not empty.
 #[test]
 fn truths_and_functions_are_what_drivers_expect() {
-    let table = ask("SELECT typname, typbyval, typinput, typtype FROM pg_type WHERE typname = 'text'", &[]);
+    let table =
+        ask("SELECT typname, typbyval, typinput, typtype FROM pg_type WHERE typname = 'text'", &[]);
     let kinds: Vec<Type> = table.columns.iter().map(|column| column.kind).collect();
     assert_eq!(kinds, [Type::Text, Type::Truth, Type::Text, Type::Letter]);
     assert_eq!(shown(&table), "text f textin b");
-    let described = query::describe(&Empty, "SELECT attnotnull, attname FROM pg_attribute", &Cancel::default());
+    let described =
+        query::describe(&Empty, "SELECT attnotnull, attname FROM pg_attribute", &Cancel::default());
     let described = described.expect("described");
-    assert_eq!(described.columns.iter().map(|column| column.kind).collect::<Vec<_>>(), [Type::Truth, Type::Text]);
+    assert_eq!(
+        described.columns.iter().map(|column| column.kind).collect::<Vec<_>>(),
+        [Type::Truth, Type::Text]
+    );
 }
 
 /// Whatever a tool selects of a relation of the catalog, it is there: all relations, all columns.
 #[test]
 fn every_relation_can_be_read() {
-    let relations =
-        include_str!("../src/instance/psql/catalog/relations.txt").lines().filter(|line| !line.starts_with('#'));
+    let relations = include_str!("../src/instance/psql/catalog/relations.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     for relation in relations {
         let mut words = relation.split(' ').skip(1);
         let name = words.next().expect("a name");
-        let columns: Vec<String> =
-            words.map(|column| format!("\"{}\"", column.trim_end_matches(['#', '%', '?', '$', '!']))).collect();
-        let name = name
-            .strip_prefix("info_")
-            .map_or_else(|| format!("pg_catalog.{name}"), |name| format!("information_schema.{name}"));
+        let columns: Vec<String> = words
+            .map(|column| format!("\"{}\"", column.trim_end_matches(['#', '%', '?', '$', '!'])))
+            .collect();
+        let name = name.strip_prefix("info_").map_or_else(
+            || format!("pg_catalog.{name}"),
+            |name| format!("information_schema.{name}"),
+        );
         ask(&format!("SELECT {} FROM {name} LIMIT 3", columns.join(", ")), &[]);
     }
-    let views = ask("SELECT count(*) FROM information_schema.columns WHERE table_name NOT LIKE '%\\_stat'", &[]);
-    let columns: usize = views::all().filter(|view| !view.name.ends_with("_stat")).map(|view| view.columns.len()).sum();
+    let views = ask(
+        "SELECT count(*) FROM information_schema.columns WHERE table_name NOT LIKE '%\\_stat'",
+        &[],
+    );
+    let columns: usize = views::all()
+        .filter(|view| !view.name.ends_with("_stat"))
+        .map(|view| view.columns.len())
+        .sum();
     assert_eq!(shown(&views), columns.to_string());
 }

@@ -73,7 +73,18 @@ impl Instance {
 
     fn psql_as(prefix: &[&str], dir: &Path, statements: &str) -> Output {
         let mut words = prefix.to_vec();
-        words.extend(["psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", "-d", "plinth"]);
+        words.extend([
+            "psql",
+            "-X",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-v",
+            "VERBOSITY=verbose",
+            "-d",
+            "plinth",
+        ]);
         let (program, arguments) = words.split_first().expect("a program");
         Command::new(program)
             .args(arguments)
@@ -89,7 +100,11 @@ impl Instance {
     /// What a statement that works prints.
     fn ask(&self, statements: &str) -> String {
         let output = self.psql(statements);
-        assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{statements}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
@@ -104,7 +119,11 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // Engines outlive an instance; this ends them too.
-        let _ = Command::new(PLINTH).arg("--dir").arg(self.dir()).args(["shutdown", "--force"]).output();
+        let _ = Command::new(PLINTH)
+            .arg("--dir")
+            .arg(self.dir())
+            .args(["shutdown", "--force"])
+            .output();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -117,9 +136,15 @@ fn is_root() -> bool {
 #[test]
 fn psql_sees_disks_views_and_itself() {
     let instance = Instance::start(&[]);
-    assert_eq!(instance.ask("SELECT count(*) FROM V$ASM_DISK WHERE header_status = 'CANDIDATE'"), "3");
+    assert_eq!(
+        instance.ask("SELECT count(*) FROM V$ASM_DISK WHERE header_status = 'CANDIDATE'"),
+        "3"
+    );
     assert_eq!(instance.ask("select count(*)::int from v$asm_disk_stat"), "0");
-    assert_eq!(instance.ask("select os_mb from v$asm_disk where path like '%/b1' and group_number = 0"), "128");
+    assert_eq!(
+        instance.ask("select os_mb from v$asm_disk where path like '%/b1' and group_number = 0"),
+        "128"
+    );
     assert!(instance.ask("select version()").starts_with("PostgreSQL"));
     assert_eq!(instance.ask("select current_schema, current_database()"), "public|plinth");
     assert_eq!(instance.ask("select nvl(null, 'x'), mod(7, power(2, 2)) from dual"), "x|3");
@@ -137,11 +162,17 @@ fn psql_sees_disks_views_and_itself() {
 fn errors_have_a_place_a_code_and_a_hint() {
     let instance = Instance::start(&[]);
     let refusal = instance.refusal("CREATE DISKGROUP d NORML REDUNDANCY");
-    assert!(refusal.contains("42601") && refusal.contains("LINE 1:") && refusal.contains('^'), "{refusal}");
+    assert!(
+        refusal.contains("42601") && refusal.contains("LINE 1:") && refusal.contains('^'),
+        "{refusal}"
+    );
     let refusal = instance.refusal("select cout(*) from v$asm_disk");
     assert!(refusal.contains("42883") && refusal.contains('^'), "{refusal}");
     let refusal = instance.refusal("select * from v$asm_dsk");
-    assert!(refusal.contains("42P01") && refusal.contains("v$asm_disk,") && refusal.contains('^'), "{refusal}");
+    assert!(
+        refusal.contains("42P01") && refusal.contains("v$asm_disk,") && refusal.contains('^'),
+        "{refusal}"
+    );
     let refusal = instance.refusal("CREATE DISKGROUP d EXTERNAL REDUNDANCY DISK '/dev/null'");
     assert!(refusal.contains("58P01") && refusal.contains("ORA-15014"), "{refusal}");
     assert!(refusal.contains("ALTER SYSTEM SET asm_diskstring"), "{refusal}");
@@ -149,7 +180,9 @@ fn errors_have_a_place_a_code_and_a_hint() {
     assert!(refusal.contains("ORA-15001"), "{refusal}");
     let refusal = instance.refusal("begin; alter system set asm_diskstring = '/x'");
     assert!(refusal.contains("25001"), "{refusal}");
-    for forbidden in ["insert into v$asm_disk(name) values ('x')", "pragma user_version", "attach 'x' as y"] {
+    for forbidden in
+        ["insert into v$asm_disk(name) values ('x')", "pragma user_version", "attach 'x' as y"]
+    {
         instance.refusal(forbidden);
     }
     for hidden in ["select load_extension('x')", "select * from sqlite_master"] {
@@ -168,7 +201,8 @@ fn statements_end_when_their_client_wants_it() {
         .spawn()
         .expect("psql");
     thread::sleep(Duration::from_millis(500));
-    let interrupted = Command::new("kill").args(["-INT", &psql.id().to_string()]).status().expect("kill");
+    let interrupted =
+        Command::new("kill").args(["-INT", &psql.id().to_string()]).status().expect("kill");
     assert!(interrupted.success());
     let mut said = String::new();
     psql.stderr.take().expect("a pipe").read_to_string(&mut said).expect("what psql says");
@@ -188,7 +222,12 @@ fn others_look_only_if_they_may() {
     assert!(!Instance::psql_as(&nobody, &closed.dir(), "select 1").status.success());
     let open = Instance::start(&["--look-all"]);
     let output = Instance::psql_as(&nobody, &open.dir(), "select count(*) from v$asm_disk");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "3", "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        "3",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let output = Instance::psql_as(&nobody, &open.dir(), "alter system set asm_diskstring = '/x'");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("42501") && said.contains("HINT"), "{said}");
@@ -212,7 +251,8 @@ fn strangers_do_no_harm() {
         packet
     };
     let hello = startup(b"\0\x03\0\0user\0x\0\0");
-    let noise: Vec<u8> = (0..5000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
+    let noise: Vec<u8> =
+        (0..5000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
     let mut messages: Vec<Vec<u8>> =
         vec![noise.clone(), vec![0xFF; 8], vec![0; 4000], startup(b"\0\x02\0\0"), startup(b"")];
     for tail in [
@@ -255,14 +295,22 @@ fn strangers_do_no_harm() {
     drop(flood);
     let began = Instant::now();
     while !instance.psql("select 1").status.success() {
-        assert!(began.elapsed() < Duration::from_secs(30), "the flood is over and nobody is let in");
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "the flood is over and nobody is let in"
+        );
     }
 }
 
 #[test]
 fn one_instance_serves_a_directory_and_the_next_takes_it_over() {
     let mut instance = Instance::start(&[]);
-    let second = Command::new(PLINTH).arg("--dir").arg(instance.dir()).arg("serve").output().expect("plinth");
+    let second = Command::new(PLINTH)
+        .arg("--dir")
+        .arg(instance.dir())
+        .arg("serve")
+        .output()
+        .expect("plinth");
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(!second.status.success() && said.contains("another instance"), "{said}");
     assert_eq!(instance.ask("select 1"), "1");
@@ -278,7 +326,12 @@ fn one_instance_serves_a_directory_and_the_next_takes_it_over() {
 fn the_command_line_prints_tables_and_json() {
     let instance = Instance::start(&[]);
     let plinth = |arguments: &[&str]| {
-        Command::new(PLINTH).arg("--dir").arg(instance.dir()).args(arguments).output().expect("plinth")
+        Command::new(PLINTH)
+            .arg("--dir")
+            .arg(instance.dir())
+            .args(arguments)
+            .output()
+            .expect("plinth")
     };
     let listed = plinth(&["lsdsk", "--json", "--candidate"]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
@@ -286,12 +339,18 @@ fn the_command_line_prints_tables_and_json() {
     let listed = plinth(&["lsdsk", "-k", "*/b1"]);
     assert!(String::from_utf8_lossy(&listed.stdout).starts_with("Total_MB"));
     let result = plinth(&["sql", "-c", "select 1 as one; select oops"]);
-    let (out, said) = (String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
-    assert!(!result.status.success() && out.contains("(1 row)") && said.contains("LINE 1:"), "{out}{said}");
+    let (out, said) =
+        (String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
+    assert!(
+        !result.status.success() && out.contains("(1 row)") && said.contains("LINE 1:"),
+        "{out}{said}"
+    );
     let disk = instance.home.path().join("disks/a1");
     fs::write(&disk, vec![0xA5; 1 << 20]).expect("noise");
     let disk = disk.to_str().expect("a path");
-    for place in [&[][..], &["header"], &["membership"], &["block", "512K"], &["block", "99999999999"]] {
+    for place in
+        [&[][..], &["header"], &["membership"], &["block", "512K"], &["block", "99999999999"]]
+    {
         let mut arguments = vec!["dump", disk];
         arguments.extend(place);
         assert!(plinth(&arguments).status.success(), "{arguments:?}");
@@ -313,13 +372,23 @@ fn a_group_outlives_its_engine_and_its_instance() {
     ));
     let state = "select group_number, name, state from v$asm_diskgroup";
     assert_eq!(instance.ask(state), "1|DATA|MOUNTED");
-    let refusal = instance.refusal(&format!("CREATE DISKGROUP fra EXTERNAL REDUNDANCY DISK '{}'", b.display()));
+    let refusal = instance
+        .refusal(&format!("CREATE DISKGROUP fra EXTERNAL REDUNDANCY DISK '{}'", b.display()));
     assert!(refusal.contains("ORA-15033"), "{refusal}");
     let local = instance.home.path().join("local");
     fs::write(&local, vec![7; 3 << 20]).expect("a file");
     let plinth = |arguments: &[&str]| {
-        let output = Command::new(PLINTH).arg("--dir").arg(instance.dir()).args(arguments).output().expect("plinth");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(PLINTH)
+            .arg("--dir")
+            .arg(instance.dir())
+            .args(arguments)
+            .output()
+            .expect("plinth");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     plinth(&["cp", local.to_str().expect("a path"), "+data/file"]);
@@ -331,7 +400,11 @@ fn a_group_outlives_its_engine_and_its_instance() {
     assert!(Command::new("kill").args(["-9", first.trim()]).status().expect("kill").success());
     let began = Instant::now();
     while pid() == first || instance.ask(state) != "1|DATA|MOUNTED" {
-        assert!(began.elapsed() < Duration::from_secs(60), "the engine is not started again: {}", instance.log());
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "the engine is not started again: {}",
+            instance.log()
+        );
         thread::sleep(Duration::from_millis(10));
     }
     let back = instance.home.path().join("back");

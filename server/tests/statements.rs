@@ -40,20 +40,29 @@ struct Memory;
 static ENGINE: LazyLock<Mutex<Connection>> = LazyLock::new(|| {
     let engine = Connection::open_in_memory().expect("a database");
     for view in views::all() {
-        let columns: Vec<String> =
-            view.columns.iter().map(|(name, kind)| format!("{name} {}", kind.declaration())).collect();
-        engine.execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", "))).expect("a table");
+        let columns: Vec<String> = view
+            .columns
+            .iter()
+            .map(|(name, kind)| format!("{name} {}", kind.declaration()))
+            .collect();
+        engine
+            .execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", ")))
+            .expect("a table");
         let marks = vec!["?"; columns.len()].join(", ");
         for number in 0..3_i64 {
             let value = |(column, kind): &(&str, views::Type)| match kind {
                 views::Type::Integer | views::Type::Truth => Sql::Integer(number * 256),
                 views::Type::Real => Sql::Real(number as f64 / 3.0),
-                views::Type::Text if column.ends_with("date") => Sql::Text(format!("2026-03-0{} 10:00:00", number + 1)),
+                views::Type::Text if column.ends_with("date") => {
+                    Sql::Text(format!("2026-03-0{} 10:00:00", number + 1))
+                }
                 views::Type::Text if number < 2 => Sql::Text(format!("DATA_000{number}")),
                 views::Type::Text | views::Type::Letter => Sql::Null,
             };
             let row = params_from_iter(view.columns.iter().map(value));
-            engine.execute(&format!("INSERT INTO {} VALUES ({marks})", view.name), row).expect("a row");
+            engine
+                .execute(&format!("INSERT INTO {} VALUES ({marks})", view.name), row)
+                .expect("a row");
         }
     }
     Mutex::new(engine)
@@ -71,11 +80,14 @@ impl Source for Memory {
         part: &mut dyn FnMut(usize, Vec<u8>) -> Result<(), AdminError>,
     ) -> Result<(), AdminError> {
         let engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut statement = engine.prepare(sql).unwrap_or_else(|error| panic!("an engine is asked {sql}: {error}"));
+        let mut statement =
+            engine.prepare(sql).unwrap_or_else(|error| panic!("an engine is asked {sql}: {error}"));
         let width = statement.column_count();
         let mut rows = statement.query([]).expect("a statement without parameters");
         let (mut count, mut bytes) = (0, Vec::new());
-        while let Some(row) = rows.next().unwrap_or_else(|error| panic!("an engine is asked {sql}: {error}")) {
+        while let Some(row) =
+            rows.next().unwrap_or_else(|error| panic!("an engine is asked {sql}: {error}"))
+        {
             encode_count(width, &mut bytes);
             for at in 0..width {
                 encode_value(row.get_ref(at).expect("a value").into(), &mut bytes);
@@ -310,7 +322,8 @@ fn text(dice: &mut Dice, scripts: &[String]) -> String {
         }
         return String::from_utf8_lossy(&bytes).into_owned();
     }
-    let mut words: Vec<String> = valid.split_inclusive([' ', '(', ')', ',']).map(str::to_owned).collect();
+    let mut words: Vec<String> =
+        valid.split_inclusive([' ', '(', ')', ',']).map(str::to_owned).collect();
     for _ in 0..dice.below(4) + 1 {
         let at = dice.below(words.len());
         match dice.below(6) {
@@ -340,7 +353,10 @@ fn tried(text: &str, seed: u64) {
         let length = owned.chars().count();
         let within = |refusal: plinth_server::refusal::Refusal| {
             assert!(refusal.at.is_none_or(|at| at <= length), "{refusal:?} in {owned:?}");
-            assert!(refusal.state.len() == 5 && refusal.state != "XX000", "{refusal:?} in {owned:?}");
+            assert!(
+                refusal.state.len() == 5 && refusal.state != "XX000",
+                "{refusal:?} in {owned:?}"
+            );
         };
         match sql::parse(&owned) {
             Err(refusal) => within(refusal),
@@ -352,7 +368,9 @@ fn tried(text: &str, seed: u64) {
                     if let Err(refusal) = query::describe(&Memory, &query.value, &given) {
                         within(refusal);
                     }
-                    if let Err(refusal) = query::run(&Memory, &query.value, &parameters, &given, &mut Vec::new()) {
+                    if let Err(refusal) =
+                        query::run(&Memory, &query.value, &parameters, &given, &mut Vec::new())
+                    {
                         within(refusal);
                     }
                 }
@@ -371,7 +389,8 @@ fn tried(text: &str, seed: u64) {
 
 fn scripts() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/scripts");
-    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths.iter().filter_map(|path| fs::read_to_string(path).ok()).collect()
 }
@@ -394,8 +413,9 @@ fn no_statement_crashes_or_hangs() {
 /// What is large or deep is refused, or done, and does not take the stack, the memory or the day.
 #[test]
 fn what_is_too_much_is_refused() {
-    let nested =
-        |open: &str, close: &str, count: usize| format!("SELECT {}1{}", open.repeat(count), close.repeat(count));
+    let nested = |open: &str, close: &str, count: usize| {
+        format!("SELECT {}1{}", open.repeat(count), close.repeat(count))
+    };
     for (number, text) in [
         nested("(", ")", 100_000),
         nested("(SELECT ", ")", 30_000),

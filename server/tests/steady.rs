@@ -98,7 +98,9 @@ fn mounted(dir: &Path) -> (Arc<Group>, Session, u64) {
     let group = block_on(Group::mount(world, "STEADY", false)).expect("mounted");
     let session = Session::new(Arc::clone(&group), None);
     let caller = Caller { uid: 0, gid: 0 };
-    let node = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller)).expect("a file").node;
+    let node = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller))
+        .expect("a file")
+        .node;
     for offset in (0..SIZE).step_by(1 << 20) {
         block_on(session.write(node, offset, &vec![7; 1 << 20], false)).expect("written");
     }
@@ -125,7 +127,8 @@ fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, 
                 return;
             }
             begun.set(number + 1);
-            let offset = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (SIZE / BLOCK as u64) * BLOCK as u64;
+            let offset =
+                number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (SIZE / BLOCK as u64) * BLOCK as u64;
             if writes {
                 session.write_from(node, offset, bytes.clone(), false).await.expect("written");
             } else {
@@ -147,7 +150,8 @@ fn reads_and_writes_need_neither_allocator_nor_lock() {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let parent = if target.is_dir() { target } else { std::env::temp_dir() };
-    let dir = tempfile::Builder::new().prefix("plinth-steady-").tempdir_in(parent).expect("directory");
+    let dir =
+        tempfile::Builder::new().prefix("plinth-steady-").tempdir_in(parent).expect("directory");
     let (group, session, node) = mounted(dir.path());
     assert!(calls() > 0 && lock::taken() > 0, "both are counted");
     for depth in [1, 32] {
@@ -158,7 +162,10 @@ fn reads_and_writes_need_neither_allocator_nor_lock() {
                 .take_while(|(calls, locks)| calls + locks > 0)
                 .collect();
             let what = if writes { "writes" } else { "reads" };
-            assert!(asked.len() < 20, "allocations and locks of {what} at depth {depth}: {asked:?}");
+            assert!(
+                asked.len() < 20,
+                "allocations and locks of {what} at depth {depth}: {asked:?}"
+            );
             eprintln!("{what} at depth {depth}: none, after {asked:?}");
         }
     }

@@ -21,7 +21,12 @@ const LOOK: Duration = Duration::from_millis(20);
 
 impl Story {
     /// Brings a group into a state, as far as that can be: with one mirror nothing returns.
-    pub async fn bring_about(&mut self, g: usize, state: State, numbers: &mut Numbers) -> Result<(), Failure> {
+    pub async fn bring_about(
+        &mut self,
+        g: usize,
+        state: State,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         if self.tenants[g].state() == state {
             return Ok(());
         }
@@ -51,7 +56,10 @@ impl Story {
                 self.work(20 + numbers.below(60)).await?;
                 self.down(g, End::Killed, AT_ONCE).await?;
                 let slow = Duration::from_millis(numbers.below(60));
-                self.tenants[g].disks.iter().for_each(|disk| disk.faults(|faults| faults.slow = slow));
+                self.tenants[g]
+                    .disks
+                    .iter()
+                    .for_each(|disk| disk.faults(|faults| faults.slow = slow));
                 self.up().await?;
             }
             State::Moving => self.move_slowly(g, numbers).await?,
@@ -69,7 +77,8 @@ impl Story {
     async fn move_slowly(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
         tenant.part_with_former();
-        let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(20) * tenant.shape.au_size;
+        let size =
+            (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(20) * tenant.shape.au_size;
         let groups = tenant.shape.data_groups();
         let failure_group = pick(numbers, &groups).clone();
         let new = tenant.new_disk(&failure_group, size);

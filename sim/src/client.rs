@@ -154,7 +154,8 @@ impl Client {
             }
         }
         while !Mood::is(&self.mood.pause) {
-            let rests = self.mood.done.load(Ordering::Relaxed) >= self.mood.allowed.load(Ordering::Relaxed);
+            let rests =
+                self.mood.done.load(Ordering::Relaxed) >= self.mood.allowed.load(Ordering::Relaxed);
             let looks = self.model().is_unverified() && (rests || before_a_look == 0);
             if looks && let Next::Leave = self.verify(session).await? {
                 return Ok(());
@@ -181,7 +182,8 @@ impl Client {
         let names = self.model().names().clone();
         let pick = |below: u64| usize::try_from(self.below(below)).expect("small");
         let chosen = (!names.0.is_empty()).then(|| {
-            let (name, (file, size)) = names.0.iter().nth(pick(names.0.len() as u64)).expect("there are so many");
+            let (name, (file, size)) =
+                names.0.iter().nth(pick(names.0.len() as u64)).expect("there are so many");
             (name.clone(), *file, *size)
         });
         let Some((name, file, size)) = chosen else { return self.create(session, &names).await };
@@ -194,7 +196,9 @@ impl Client {
             self.style.act(|limit| self.below(limit))
         };
         match act {
-            Act::Create if (names.0.len() as u64) < self.style.files() => self.create(session, &names).await,
+            Act::Create if (names.0.len() as u64) < self.style.files() => {
+                self.create(session, &names).await
+            }
             Act::Create | Act::Unlink => self.unlink(session, &names, &name).await,
             Act::Rename => self.rename(session, &names, &name).await,
             Act::Truncate => self.truncate(session, &names, &name).await,
@@ -247,7 +251,13 @@ impl Client {
     }
 
     /// A buffer for so many sectors, and how much of it was read.
-    async fn read_sectors(&self, session: &Session, name: &str, first: u64, count: u64) -> Result<(Vec<u8>, usize)> {
+    async fn read_sectors(
+        &self,
+        session: &Session,
+        name: &str,
+        first: u64,
+        count: u64,
+    ) -> Result<(Vec<u8>, usize)> {
         let mut bytes = vec![0xee; usize::try_from(count).expect("small") * SECTOR];
         let node = self.node(session, name).await?;
         let length = session.read(node, first * SECTOR as u64, &mut bytes).await?;
@@ -262,7 +272,9 @@ impl Client {
     fn is_sent_away(&self, error: &FileError) -> bool {
         match error {
             FileError::Dismounted => Mood::is(&self.mood.pause),
-            FileError::CatalogStopped(_) => Mood::is(&self.mood.pause) || Mood::is(&self.mood.lenient),
+            FileError::CatalogStopped(_) => {
+                Mood::is(&self.mood.pause) || Mood::is(&self.mood.lenient)
+            }
             FileError::Catalog(_) => Mood::is(&self.mood.lenient),
             _ => false,
         }
@@ -272,7 +284,10 @@ impl Client {
     fn is_excused(&self, error: &FileError) -> bool {
         let of_a_disk = matches!(
             error,
-            FileError::Disk(_) | FileError::Refused { .. } | FileError::ExtentLost { .. } | FileError::SnapshotTooOld
+            FileError::Disk(_)
+                | FileError::Refused { .. }
+                | FileError::ExtentLost { .. }
+                | FileError::SnapshotTooOld
         );
         let is_unkept = matches!(error, FileError::SizeKept(_)) && self.core.fails_midway();
         // Told at a file's next sync, whenever that is.
@@ -321,7 +336,11 @@ impl Client {
     }
 
     /// The same, for what changes something: where one was done it was done, whatever became of the other.
-    async fn ask_for_change<F>(&self, ask: impl Fn() -> F, done_already: fn(&FileError) -> bool) -> Result<()>
+    async fn ask_for_change<F>(
+        &self,
+        ask: impl Fn() -> F,
+        done_already: fn(&FileError) -> bool,
+    ) -> Result<()>
     where
         F: Future<Output = Result<()>>,
     {
@@ -332,7 +351,11 @@ impl Client {
             Ok(())
         };
         match self.ask(change, done_already).await {
-            Err(error) if done.load(Ordering::Relaxed) && self.is_excused(&error) && !self.is_sent_away(&error) => {
+            Err(error)
+                if done.load(Ordering::Relaxed)
+                    && self.is_excused(&error)
+                    && !self.is_sent_away(&error) =>
+            {
                 Ok(())
             }
             ended => ended,
@@ -346,8 +369,13 @@ impl Client {
         }
         // Its two names would be in each other's way when it is asked for twice.
         let is_striped = self.style.is_wild() && self.one_in(4) && !Mood::is(&self.mood.twice);
-        self.core
-            .tell(|| format!("client {}: create {name}{}", self.number, if is_striped { ", striped" } else { "" }));
+        self.core.tell(|| {
+            format!(
+                "client {}: create {name}{}",
+                self.number,
+                if is_striped { ", striped" } else { "" }
+            )
+        });
         let mut next = names.clone();
         let file = {
             let mut model = self.model();
@@ -361,14 +389,24 @@ impl Client {
         }
         let make = || async {
             let (directory, name) = self.place(session, &name).await?;
-            let made = session.create(directory, name.as_bytes(), NewFile::Regular, mode_of(file), CALLER).await?;
+            let made = session
+                .create(directory, name.as_bytes(), NewFile::Regular, mode_of(file), CALLER)
+                .await?;
             self.model().is_called(file, made.node);
             Ok(())
         };
-        self.end("create", self.ask_for_change(make, |error| matches!(error, FileError::Exists)).await)
+        self.end(
+            "create",
+            self.ask_for_change(make, |error| matches!(error, FileError::Exists)).await,
+        )
     }
 
-    async fn unlink(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    async fn unlink(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         self.core.tell(|| format!("client {}: unlink {name}", self.number));
         let mut next = names.clone();
         next.0.remove(name);
@@ -383,7 +421,8 @@ impl Client {
             self.core.sleep(Duration::from_micros(self.below(300))).await;
             removing.await
         };
-        let (read, removed) = futures::join!(self.read_while_it_goes(session, name, file, size), removing);
+        let (read, removed) =
+            futures::join!(self.read_while_it_goes(session, name, file, size), removing);
         read?;
         self.end("unlink", removed)
     }
@@ -406,27 +445,39 @@ impl Client {
         let Ok(node) = self.node(session, name).await else { return Ok(()) };
         for _ in 0..1 + self.below(4) {
             // It may be gone by now, or the disk.
-            let Ok(length) = session.read(node, first * SECTOR as u64, &mut bytes).await else { return Ok(()) };
+            let Ok(length) = session.read(node, first * SECTOR as u64, &mut bytes).await else {
+                return Ok(());
+            };
             let when = self.seen();
             let model = self.model();
             for (sector, number) in bytes[..length].chunks(SECTOR).zip(first..) {
                 if sector.iter().any(|byte| *byte != 0) {
                     let looked = model.read_beside(file, number, sector, when);
-                    looked.map_err(|wrong| format!("{name} (#{file}) while it is removed: {wrong}"))?;
+                    looked.map_err(|wrong| {
+                        format!("{name} (#{file}) while it is removed: {wrong}")
+                    })?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn rename(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    async fn rename(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         let to = self.some_name();
         if !self.has_place(session, &to).await? {
             return Ok(Next::GoOn);
         }
         self.core.tell(|| format!("client {}: rename {name} to {to}", self.number));
         let mut next = names.clone();
-        let is_same = names.0.get(&to).is_some_and(|(onto, _)| names.0.get(name).is_some_and(|(file, _)| file == onto));
+        let is_same = names
+            .0
+            .get(&to)
+            .is_some_and(|(onto, _)| names.0.get(name).is_some_and(|(file, _)| file == onto));
         // Of two names of one file both stay.
         if let Some(entry) = next.0.remove(name).filter(|_| !is_same) {
             next.0.insert(to.clone(), entry);
@@ -435,16 +486,30 @@ impl Client {
         }
         self.model().begin(Some(next), None);
         let rename = || self.move_name(session, name, &to, RenameMode::Replace);
-        self.end("rename", self.ask_for_change(rename, |error| matches!(error, FileError::NotFound)).await)
+        self.end(
+            "rename",
+            self.ask_for_change(rename, |error| matches!(error, FileError::NotFound)).await,
+        )
     }
 
-    async fn move_name(&self, session: &Session, from: &str, to: &str, mode: RenameMode) -> Result<()> {
+    async fn move_name(
+        &self,
+        session: &Session,
+        from: &str,
+        to: &str,
+        mode: RenameMode,
+    ) -> Result<()> {
         let (from, name) = self.place(session, from).await?;
         let (onto, as_name) = self.place(session, to).await?;
         session.rename((from, name.as_bytes()), (onto, as_name.as_bytes()), mode).await
     }
 
-    async fn truncate(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    async fn truncate(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
         let limit = if self.one_in(2) { old / SECTOR as u64 + 1 } else { self.style.sectors() };
@@ -454,12 +519,16 @@ impl Client {
         next.resize(file, size);
         {
             let mut model = self.model();
-            let gone = (sectors..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
+            let gone =
+                (sectors..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
             model.begin(Some(next), Some((file, gone)));
         }
         let cut = || async {
             let node = self.node(session, name).await?;
-            session.change(node, Changes { size: Some(size), ..Changes::default() }).await.map(|_| ())
+            session
+                .change(node, Changes { size: Some(size), ..Changes::default() })
+                .await
+                .map(|_| ())
         };
         self.end("truncate", self.ask_for_change(cut, |_| false).await)
     }
@@ -473,17 +542,31 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let first = self.below(size / SECTOR as u64 + 1);
         let count = 1 + self.below(600);
-        self.core.tell(|| format!("client {}: punch {count} sectors of {name} at {first}", self.number));
+        self.core
+            .tell(|| format!("client {}: punch {count} sectors of {name} at {first}", self.number));
         let gone = (first..first + count).map(|sector| (sector, zeros())).collect();
         self.model().begin(None, Some((file, gone)));
         let punch = || async {
             let node = self.node(session, name).await?;
-            session.allocate(node, first * SECTOR as u64, count * SECTOR as u64, Allocate::PunchHole, false).await
+            session
+                .allocate(
+                    node,
+                    first * SECTOR as u64,
+                    count * SECTOR as u64,
+                    Allocate::PunchHole,
+                    false,
+                )
+                .await
         };
         self.end("punch", self.ask_for_change(punch, |_| false).await)
     }
 
-    async fn reserve(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    async fn reserve(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
         let size = old.max(self.below(self.style.sectors()) * SECTOR as u64);
@@ -492,20 +575,31 @@ impl Client {
         self.model().begin(Some(next), None);
         let reserve = || async {
             let node = self.node(session, name).await?;
-            session.allocate(node, 0, size.max(1), Allocate::Reserve { keep_size: size == 0 }, false).await
+            session
+                .allocate(node, 0, size.max(1), Allocate::Reserve { keep_size: size == 0 }, false)
+                .await
         };
         self.end("reserve", self.ask_for_change(reserve, |_| false).await)
     }
 
     /// Appends to the file as to a log, and makes it durable.
-    async fn append(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    async fn append(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         let Some((file, size)) = names.0.get(name).copied() else { return Ok(Next::GoOn) };
         if size / SECTOR as u64 >= self.style.sectors() {
             return Ok(Next::GoOn);
         }
         let next = self.write(session, names, name, size, 1 + self.below(32)).await?;
         let syncs = self.style != Style::Lazy && self.one_in(2);
-        if matches!(next, Next::GoOn) && syncs { self.sync(session, name, file).await } else { Ok(next) }
+        if matches!(next, Next::GoOn) && syncs {
+            self.sync(session, name, file).await
+        } else {
+            Ok(next)
+        }
     }
 
     async fn write(
@@ -523,11 +617,15 @@ impl Client {
         let end = (first + count) * SECTOR as u64;
         let tag = lock(&self.numbers).draw();
         // Now and then not in whole sectors: what is around stays, so it must be known.
-        let (offset, cut) = (first * SECTOR as u64, self.one_in(5) && self.model().is_certain(file, first));
+        let (offset, cut) =
+            (first * SECTOR as u64, self.one_in(5) && self.model().is_certain(file, first));
         let skip = if cut { usize::try_from(self.below(SECTOR as u64)).expect("small") } else { 0 };
         self.core.tell(|| {
             let odd = if cut { " oddly" } else { "" };
-            format!("client {}: write {count} sectors of {name} (#{file}) at {first}{odd}: {tag:016x}", self.number)
+            format!(
+                "client {}: write {count} sectors of {name} (#{file}) at {first}{odd}: {tag:016x}",
+                self.number
+            )
         });
         let (bytes, sectors) = self.content(file, first..first + count, skip, tag);
         let grown = end > size;
@@ -539,7 +637,9 @@ impl Client {
             let node = self.node(session, name).await?;
             let at = offset + skip as u64;
             if durably {
-                session.write_durably(node, at, Source::Bytes((&bytes).into()), false, self.one_in(2)).await
+                session
+                    .write_durably(node, at, Source::Bytes((&bytes).into()), false, self.one_in(2))
+                    .await
             } else {
                 session.write(node, at, &bytes, false).await
             }
@@ -556,7 +656,11 @@ impl Client {
             model.lose(file, first..first + count, size.max(end));
             model.sync_failed(file);
         }
-        if failed && matches!(next, Next::GoOn) { self.look_again(session, name, first, count).await } else { Ok(next) }
+        if failed && matches!(next, Next::GoOn) {
+            self.look_again(session, name, first, count).await
+        } else {
+            Ok(next)
+        }
     }
 
     /// What the end of a write means, that may have made the file longer; with a sync of it, if it was to be durable.
@@ -568,7 +672,9 @@ impl Client {
         durably: bool,
     ) -> std::result::Result<Next, Failure> {
         // What was full may have been so for the sync alone.
-        let may_hold = |error: &&FileError| self.is_excused(error) || durably && matches!(error, FileError::NoSpace);
+        let may_hold = |error: &&FileError| {
+            self.is_excused(error) || durably && matches!(error, FileError::NoSpace)
+        };
         let Some(error) = ended.as_ref().err().filter(may_hold) else {
             return self.end("write", ended);
         };
@@ -593,7 +699,9 @@ impl Client {
         first: u64,
         count: u64,
     ) -> std::result::Result<Next, Failure> {
-        let Some((file, size)) = self.model().names().0.get(name).copied() else { return Ok(Next::GoOn) };
+        let Some((file, size)) = self.model().names().0.get(name).copied() else {
+            return Ok(Next::GoOn);
+        };
         for _ in 0..self.below(4) {
             if let Next::Leave = self.read(session, name, file, size, first, count, false).await? {
                 return Ok(Next::Leave);
@@ -603,7 +711,13 @@ impl Client {
     }
 
     /// What a write leaves in these sectors, but for the first `skip` bytes: as bytes, and sector by sector.
-    fn content(&self, file: FileId, range: Range<u64>, skip: usize, tag: u64) -> (Vec<u8>, Vec<(u64, Content)>) {
+    fn content(
+        &self,
+        file: FileId,
+        range: Range<u64>,
+        skip: usize,
+        tag: u64,
+    ) -> (Vec<u8>, Vec<(u64, Content)>) {
         let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("small") * SECTOR];
         for (number, content) in range.clone().zip(bytes.chunks_mut(SECTOR)) {
             let from = if number == range.start { skip } else { 0 };
@@ -633,8 +747,12 @@ impl Client {
             }
             at = range.end + self.below(3);
             let tag = lock(&self.numbers).draw();
-            self.core
-                .tell(|| format!("client {}: write sectors {range:?} of {name} (#{file}): {tag:016x}", self.number));
+            self.core.tell(|| {
+                format!(
+                    "client {}: write sectors {range:?} of {name} (#{file}): {tag:016x}",
+                    self.number
+                )
+            });
             let (bytes, sectors) = self.content(file, range.clone(), 0, tag);
             parts.push((range.start * SECTOR as u64, bytes));
             all.extend(sectors);
@@ -648,15 +766,18 @@ impl Client {
             Err(error) => return Err(format!("lookup of {name}: {error}")),
         };
         self.model().begin(None, Some((file, all)));
-        let writes = parts
-            .iter()
-            .map(|(offset, bytes)| self.ask_for_change(|| session.write(node, *offset, bytes, false), |_| false));
+        let writes = parts.iter().map(|(offset, bytes)| {
+            self.ask_for_change(|| session.write(node, *offset, bytes, false), |_| false)
+        });
         let mut seen = vec![0xee; usize::try_from(at.min(end) - first).expect("small") * SECTOR];
         let read = session.read(node, first * SECTOR as u64, &mut seen);
         let (written, read) = futures::join!(futures::future::join_all(writes), read);
         match read {
             Ok(length) if length != seen.len() => {
-                return Err(format!("read of {name} at {first} beside writes: {length} bytes, not {}", seen.len()));
+                return Err(format!(
+                    "read of {name} at {first} beside writes: {length} bytes, not {}",
+                    seen.len()
+                ));
             }
             Ok(_) => {
                 let when = self.seen();
@@ -672,7 +793,11 @@ impl Client {
         let written: Result<()> = written.into_iter().collect();
         let failed = written.as_ref().is_err_and(|error| self.is_excused(error));
         let next = self.end("writes at once", written)?;
-        if failed { self.look_again(session, name, first, at.min(end) - first).await } else { Ok(next) }
+        if failed {
+            self.look_again(session, name, first, at.min(end) - first).await
+        } else {
+            Ok(next)
+        }
     }
 
     /// What a read now may show.
@@ -686,8 +811,10 @@ impl Client {
 
     /// Whether a file is as large as the operation under way would leave it.
     async fn has_next_size(&self, session: &Session, name: &str) -> bool {
-        let wanted = self.model().next_names().and_then(|names| names.0.get(name).map(|(_, size)| *size));
-        wanted.is_some() && self.attributes(session, name).await.ok().map(|attributes| attributes.size) == wanted
+        let wanted =
+            self.model().next_names().and_then(|names| names.0.get(name).map(|(_, size)| *size));
+        wanted.is_some()
+            && self.attributes(session, name).await.ok().map(|attributes| attributes.size) == wanted
     }
 
     /// Some pages, then a sync.
@@ -708,7 +835,9 @@ impl Client {
             for _ in 0..1 + self.below(most) {
                 let at = self.below(size / SECTOR as u64) / 16 * 16;
                 let names = self.model().names().clone();
-                if let Next::Leave = self.write(session, &names, name, at * SECTOR as u64, 16).await? {
+                if let Next::Leave =
+                    self.write(session, &names, name, at * SECTOR as u64, 16).await?
+                {
                     return Ok(Next::Leave);
                 }
             }
@@ -719,7 +848,12 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    async fn sync(&self, session: &Session, name: &str, file: FileId) -> std::result::Result<Next, Failure> {
+    async fn sync(
+        &self,
+        session: &Session,
+        name: &str,
+        file: FileId,
+    ) -> std::result::Result<Next, Failure> {
         let turn = self.model().turn();
         let data_only = self.one_in(2);
         let sync = || async {
@@ -789,14 +923,17 @@ impl Client {
             return Err(format!("read of {name} at {first}: {length} bytes, not {expected}"));
         }
         if self.one_in(8)
-            && let Next::Leave = self.seek_holes(session, name, first * SECTOR as u64, &bytes[..length]).await?
+            && let Next::Leave =
+                self.seek_holes(session, name, first * SECTOR as u64, &bytes[..length]).await?
         {
             return Ok(Next::Leave);
         }
         let seen = if after_mount { Seen::AfterMount } else { self.seen() };
         let mut model = self.model();
         for (sector, number) in bytes[..length].chunks(SECTOR).zip(first..) {
-            model.read(file, number, sector, seen).map_err(|wrong| format!("{name} (#{file}): {wrong}"))?;
+            model
+                .read(file, number, sector, seen)
+                .map_err(|wrong| format!("{name} (#{file}): {wrong}"))?;
         }
         Ok(Next::GoOn)
     }
@@ -825,7 +962,8 @@ impl Client {
                 Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
                 Err(error) => return Err(format!("seek in {name}: {error}")),
             };
-            let inside = |at: u64| usize::try_from(at - from).expect("it lies behind").min(bytes.len());
+            let inside =
+                |at: u64| usize::try_from(at - from).expect("it lies behind").min(bytes.len());
             if bytes[inside(at)..inside(data)].iter().any(|byte| *byte != 0) {
                 return Err(format!(
                     "{name} has a hole from {at} to {data}, and bytes that are no zeros are read there"
@@ -833,7 +971,9 @@ impl Client {
             }
             match hole {
                 Some(hole) if hole > data && inside(hole) < bytes.len() => at = hole,
-                Some(hole) if hole <= data => return Err(format!("{name}: no data from {data} to {hole}")),
+                Some(hole) if hole <= data => {
+                    return Err(format!("{name}: no data from {data} to {hole}"));
+                }
                 _ => break,
             }
         }
@@ -903,10 +1043,13 @@ impl Client {
             let mut first = 0;
             while first < all {
                 let count = (all - first).min(VERIFY_SECTORS);
-                if Mood::is(&self.mood.restores) && self.is_lost(session, name, first, count).await {
+                if Mood::is(&self.mood.restores) && self.is_lost(session, name, first, count).await
+                {
                     lost.push((name, first, count));
                 }
-                if let Next::Leave = self.read(session, name, *file, *size, first, count, after_mount).await? {
+                if let Next::Leave =
+                    self.read(session, name, *file, *size, first, count, after_mount).await?
+                {
                     return Ok(Next::Leave);
                 }
                 first += count;
@@ -932,7 +1075,10 @@ impl Client {
 
     /// Whether something of these sectors is on no mirror any more.
     async fn is_lost(&self, session: &Session, name: &str, first: u64, count: u64) -> bool {
-        matches!(self.read_sectors(session, name, first, count).await, Err(FileError::ExtentLost { .. }))
+        matches!(
+            self.read_sectors(session, name, first, count).await,
+            Err(FileError::ExtentLost { .. })
+        )
     }
 
     /// A whole block of one of its files, and what it must be: nothing else has the same bytes.
@@ -943,11 +1089,13 @@ impl Client {
         });
         let is_known = |(_, file, block): &(&String, FileId, u64)| {
             (block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS).all(|number| {
-                model.is_certain(*file, number) && model.sector(*file, number).iter().any(|byte| *byte != 0)
+                model.is_certain(*file, number)
+                    && model.sector(*file, number).iter().any(|byte| *byte != 0)
             })
         };
         let known: Vec<_> = blocks.filter(is_known).collect();
-        let (name, file, block) = known.get(usize::try_from(self.below(known.len().max(1) as u64)).expect("small"))?;
+        let (name, file, block) =
+            known.get(usize::try_from(self.below(known.len().max(1) as u64)).expect("small"))?;
         let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
         let content = sectors.flat_map(|number| model.sector(*file, number).to_vec()).collect();
         Some(((*name).clone(), *block, content))
@@ -1004,10 +1152,14 @@ impl Client {
     ) -> std::result::Result<(), Failure> {
         for _ in 0..3 {
             if !self.is_lost(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS).await {
-                return Err(format!("block {block} of {name} is noise on every mirror, and can be read"));
+                return Err(format!(
+                    "block {block} of {name} is noise on every mirror, and can be read"
+                ));
             }
         }
-        Box::pin(self.restore(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS)).await.map(|_| ())
+        Box::pin(self.restore(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS))
+            .await
+            .map(|_| ())
     }
 
     /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not

@@ -70,7 +70,9 @@ pub fn allowed(fault: Fault) -> &'static [State] {
             &[Whole, Degraded, Recovering, Full, Moving]
         }
         // Not promised: a silent fault in a region that was active at a crash.
-        F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => &[Whole, Degraded, Full],
+        F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => {
+            &[Whole, Degraded, Full]
+        }
         F::LostPair => &[Whole],
         F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
         F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
@@ -123,7 +125,11 @@ impl Coverage {
 
     /// Branches that were never taken.
     pub fn branches_missing(&self) -> Vec<&'static str> {
-        Mark::ALL.iter().map(|mark| mark.name()).filter(|name| !self.branches.contains_key(name)).collect()
+        Mark::ALL
+            .iter()
+            .map(|mark| mark.name())
+            .filter(|name| !self.branches.contains_key(name))
+            .collect()
     }
 
     /// Pairs met.
@@ -147,7 +153,9 @@ impl Coverage {
 
     /// Pairs of the table that were never met.
     pub fn missing(&self) -> Vec<String> {
-        let all = Fault::ALL.iter().flat_map(|(fault, ..)| allowed(*fault).iter().map(move |state| (*fault, *state)));
+        let all = Fault::ALL
+            .iter()
+            .flat_map(|(fault, ..)| allowed(*fault).iter().map(move |state| (*fault, *state)));
         all.filter(|pair| !self.pairs.contains_key(pair))
             .map(|(fault, state)| format!("{} while {}", fault.name(), state.name()))
             .collect()
@@ -158,10 +166,16 @@ impl Coverage {
         let mut coverage = Self::default();
         for word in text.split_whitespace() {
             let mut parts = word.split(':');
-            let (Some(fault), Some(state), Some(count)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let (Some(fault), Some(state), Some(count)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
             if state == TAKEN {
                 let mark = Mark::ALL.iter().find(|mark| mark.name() == fault);
-                coverage.branches.extend(mark.zip(count.parse().ok()).map(|(mark, count)| (mark.name(), count)));
+                coverage
+                    .branches
+                    .extend(mark.zip(count.parse().ok()).map(|(mark, count)| (mark.name(), count)));
                 continue;
             }
             let fault = Fault::ALL.iter().find(|(_, name, _)| *name == fault);
@@ -176,8 +190,10 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs =
-            self.pairs.iter().map(|((fault, state), count)| format!("{}:{}:{count}", fault.name(), state.name()));
+        let pairs = self
+            .pairs
+            .iter()
+            .map(|((fault, state), count)| format!("{}:{}:{count}", fault.name(), state.name()));
         let branches = self.branches.iter().map(|(name, count)| format!("{name}:{TAKEN}:{count}"));
         f.write_str(&pairs.chain(branches).collect::<Vec<_>>().join(" "))
     }

@@ -137,7 +137,9 @@ impl Medium {
             offset.div_ceil(BLOCK)..(offset + length) / BLOCK
         };
         for block in blocks {
-            if let Some(known) = usize::try_from(block).ok().and_then(|block| self.lends.get_mut(block)) {
+            if let Some(known) =
+                usize::try_from(block).ok().and_then(|block| self.lends.get_mut(block))
+            {
                 *known = lends;
             }
         }
@@ -178,7 +180,14 @@ impl SimDisk {
         Self::with(core, label, size, sectors, Image::noisy(core.draw()), !core.one_in(3))
     }
 
-    fn with(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors, image: Image, discards: bool) -> Self {
+    fn with(
+        core: &Arc<Core>,
+        label: &str,
+        size: u64,
+        sectors: Sectors,
+        image: Image,
+        discards: bool,
+    ) -> Self {
         let medium = Medium {
             image,
             size,
@@ -195,7 +204,13 @@ impl SimDisk {
             open: BTreeSet::new(),
             holder: None,
         };
-        Self { core: Arc::clone(core), label: label.into(), sectors, discards, medium: Arc::new(Mutex::new(medium)) }
+        Self {
+            core: Arc::clone(core),
+            label: label.into(),
+            sectors,
+            discards,
+            medium: Arc::new(Mutex::new(medium)),
+        }
     }
 
     /// Another device with the same bytes.
@@ -243,7 +258,9 @@ impl SimDisk {
     pub fn lends(&self, places: &[Range<u64>]) -> usize {
         let medium = lock(&self.medium);
         let blocks = places.iter().flat_map(|place| place.start / BLOCK..place.end / BLOCK);
-        let is_lent = |block: &u64| usize::try_from(*block).is_ok_and(|block| medium.lends.get(block) == Some(&true));
+        let is_lent = |block: &u64| {
+            usize::try_from(*block).is_ok_and(|block| medium.lends.get(block) == Some(&true))
+        };
         if self.discards { blocks.filter(is_lent).count() } else { 0 }
     }
 
@@ -333,12 +350,17 @@ impl SimDisk {
         // Bytes of a file may be torn, too, and nobody promises anything else; records must not be believed.
         let mut records = BTreeSet::new();
         if let Some(header) = header_in(&medium.image, medium.size) {
-            let slots = header.record_areas().into_iter().flat_map(|area| area.slots().collect::<Vec<_>>());
+            let slots =
+                header.record_areas().into_iter().flat_map(|area| area.slots().collect::<Vec<_>>());
             let copies = header.layout.header_places().map(|place| (place, BLOCK_SIZE));
             let all = slots.chain(copies);
-            records = all.flat_map(|(place, length)| place / BLOCK..(place + length as u64) / BLOCK).collect();
+            records = all
+                .flat_map(|(place, length)| place / BLOCK..(place + length as u64) / BLOCK)
+                .collect();
         }
-        medium.image.cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || records.contains(&block));
+        medium
+            .image
+            .cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || records.contains(&block));
         medium.hung.clear();
         medium.loses = false;
         medium.holder = None;
@@ -400,21 +422,32 @@ impl SimDisk {
         match io {
             Io::Read { offset, mut buffer } => {
                 let astray = some_left(&mut medium.faults.misdirected_reads);
-                let offset = if astray { self.elsewhere(medium, offset, buffer.len() as u64) } else { offset };
+                let offset = if astray {
+                    self.elsewhere(medium, offset, buffer.len() as u64)
+                } else {
+                    offset
+                };
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
             Io::Write { offset, data, durably } => {
                 let length = data.len() as u64;
-                let is_meant = medium.faults.lost_where.as_ref().is_none_or(|place| place.contains(&offset));
+                let is_meant =
+                    medium.faults.lost_where.as_ref().is_none_or(|place| place.contains(&offset));
                 if is_meant && some_left(&mut medium.faults.lost_writes) {
                     medium.went_astray = true;
-                    self.core.tell(|| format!("  {}: a write of {length} bytes at {offset} is lost", self.label));
+                    self.core.tell(|| {
+                        format!("  {}: a write of {length} bytes at {offset} is lost", self.label)
+                    });
                 } else if some_left(&mut medium.faults.misdirected_writes) {
                     let astray = self.elsewhere(medium, offset, length);
                     medium.went_astray = true;
-                    self.core
-                        .tell(|| format!("  {}: a write of {length} bytes at {offset} goes to {astray}", self.label));
+                    self.core.tell(|| {
+                        format!(
+                            "  {}: a write of {length} bytes at {offset} goes to {astray}",
+                            self.label
+                        )
+                    });
                     medium.image.write(astray, &data);
                 } else {
                     medium.image.write(offset, &data);
@@ -474,7 +507,8 @@ impl SimDisk {
             Io::Write { offset, data, durably } => {
                 let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
                 if let Some(left) = faults.thin {
-                    let more: Vec<u64> = blocks.clone().filter(|block| !lent.contains(block)).collect();
+                    let more: Vec<u64> =
+                        blocks.clone().filter(|block| !lent.contains(block)).collect();
                     if more.len() as u64 > left {
                         return Some(io::Error::from_raw_os_error(libc::ENOSPC));
                     }
@@ -500,8 +534,11 @@ impl SimDisk {
 
     /// How long an I/O takes: mostly short, now and then long enough that others overtake it.
     fn time(&self, Medium { faults, sums, .. }: &mut Medium, io: &Io) -> Duration {
-        let is_data = |place: &u64| *place >= sums.end && !faults.not_held.iter().any(|range| range.contains(place));
-        let is_held = matches!(io, Io::Write { offset, .. } if is_data(offset)) && some_left(&mut faults.held_writes);
+        let is_data = |place: &u64| {
+            *place >= sums.end && !faults.not_held.iter().any(|range| range.contains(place))
+        };
+        let is_held = matches!(io, Io::Write { offset, .. } if is_data(offset))
+            && some_left(&mut faults.held_writes);
         let micros = match self.core.below(20) {
             // An array may take its time over it.
             0..8 if matches!(io, Io::Discard { .. }) => 1_000 + self.core.below(60_000),
@@ -509,7 +546,8 @@ impl SimDisk {
             1..4 => 100 + self.core.below(900),
             _ => 20 + self.core.below(80),
         };
-        let is_long = self.core.fails_midway() && matches!(io, Io::Flush) && self.core.one_in(FLUSHES_SLOW);
+        let is_long =
+            self.core.fails_midway() && matches!(io, Io::Flush) && self.core.one_in(FLUSHES_SLOW);
         let micros = if is_long { micros * 100 } else { micros };
         let micros = if is_held { HELD.0 + self.core.below(HELD.1 - HELD.0) } else { micros };
         let is_straggler = self.core.has_stragglers() && self.core.one_in(STRAGGLERS);
@@ -566,7 +604,9 @@ fn meet(one: &Io, other: &Io) -> bool {
 fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
     match io {
         Io::Read { .. } => Touch::Nothing,
-        Io::Write { offset, data, .. } if data.len() == BLOCK_SIZE && is_header(*offset, size) => Touch::Header,
+        Io::Write { offset, data, .. } if data.len() == BLOCK_SIZE && is_header(*offset, size) => {
+            Touch::Header
+        }
         Io::Write { offset, .. } if sums.contains(offset) => Touch::Sums,
         // Of less than an AU, where the checksums begin.
         Io::Discard { length, .. } if *length < sums.start => Touch::Hole,
@@ -623,7 +663,8 @@ impl Disk for OpenDisk {
         let time = self.disk.time(&mut medium, &io);
         let touch = touch(&io, medium.size, &medium.sums);
         // A disk may keep to what it was given before it was told to flush, or go on to what comes meanwhile.
-        let is_well = !medium.faults.gone && !medium.faults.hang && medium.faults.failing_flushes == 0;
+        let is_well =
+            !medium.faults.gone && !medium.faults.hang && medium.faults.failing_flushes == 0;
         let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);
         if done {
             medium.image.flush();

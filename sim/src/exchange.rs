@@ -27,16 +27,22 @@ impl Story {
     pub async fn exchange(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
         tenant.part_with_former();
-        let away: Vec<SimDisk> = tenant.disks.iter().filter(|disk| Self::is_gone(tenant, disk)).cloned().collect();
+        let away: Vec<SimDisk> =
+            tenant.disks.iter().filter(|disk| Self::is_gone(tenant, disk)).cloned().collect();
         if !away.is_empty() && numbers.below(2) == 0 {
             let old = pick(numbers, &away).clone();
             return self.replace(g, &old, numbers).await;
         }
-        let exchange = Exchange { drop: Self::leavers(tenant, numbers), add: Self::newcomers(tenant, numbers) };
+        let exchange = Exchange {
+            drop: Self::leavers(tenant, numbers),
+            add: Self::newcomers(tenant, numbers),
+        };
         let power = Self::power(numbers, 5);
         tenant.say(|| {
-            let coming = exchange.add.iter().map(|disk| disk.path.clone()).collect::<Vec<_>>().join(", ");
-            let going: Vec<String> = exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
+            let coming =
+                exchange.add.iter().map(|disk| disk.path.clone()).collect::<Vec<_>>().join(", ");
+            let going: Vec<String> =
+                exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
             format!("coming: {coming}; going: {}; power {power}", going.join(", "))
         });
         // What comes may be slow: then mirrors are on the way for long.
@@ -46,16 +52,27 @@ impl Story {
             place.expect("made above").faults(|faults| faults.slow = slow);
         }
         let group = Arc::clone(tenant.group());
-        self.tell_engine(g, async move { Box::pin(group.exchange(exchange, Some(power))).await }, numbers).await
+        self.tell_engine(
+            g,
+            async move { Box::pin(group.exchange(exchange, Some(power))).await },
+            numbers,
+        )
+        .await
     }
 
     /// Another device takes the place of a disk that is away. What cannot be done is refused, and changes nothing.
-    async fn replace(&mut self, g: usize, old: &SimDisk, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn replace(
+        &mut self,
+        g: usize,
+        old: &SimDisk,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
         let index = tenant.index_of(old);
         let (failure_group, size) = tenant.shape.disks[index].clone();
         // Now and then one that is too small.
-        let size = size + numbers.below(10) * tenant.shape.au_size - if numbers.below(8) == 0 { MIB } else { 0 };
+        let size = size + numbers.below(10) * tenant.shape.au_size
+            - if numbers.below(8) == 0 { MIB } else { 0 };
         let new = tenant.new_disk(&failure_group, size);
         let disk = tenant.name_of(old).to_owned();
         tenant.say(|| format!("{} takes the place of {}", new.path, old.label()));
@@ -87,7 +104,8 @@ impl Story {
         // One that survives what is wrong already.
         let to = *pick(numbers, &all[tenant.count_ill().min(2)..]);
         let power = Self::power(numbers, 4);
-        tenant.say(|| format!("from {} to {to} redundancy, power {power}", tenant.shape.redundancy));
+        tenant
+            .say(|| format!("from {} to {to} redundancy, power {power}", tenant.shape.redundancy));
         // Nobody can count on more from now on, whether it comes to that or not; what it came to is asked for later.
         tenant.shape.redundancy = tenant.shape.redundancy.min(to);
         if numbers.below(3) == 0 {
@@ -95,7 +113,12 @@ impl Story {
             pick(numbers, &tenant.disks).faults(|faults| faults.slow = slow);
         }
         let group = Arc::clone(tenant.group());
-        self.tell_engine(g, async move { Box::pin(group.convert(Conversion(to), Some(power))).await }, numbers).await
+        self.tell_engine(
+            g,
+            async move { Box::pin(group.convert(Conversion(to), Some(power))).await },
+            numbers,
+        )
+        .await
     }
 
     /// Mirrors become fewer where some have rotted: what goes may be what was good. Nobody writes meanwhile, for rot in a region that was active
@@ -105,7 +128,9 @@ impl Story {
         let tenant = &mut self.tenants[g];
         let fewer = [Redundancy::External, Redundancy::Normal];
         let to = *pick(numbers, &fewer[..tenant.shape.redundancy.mirrors() - 1]);
-        tenant.say(|| format!("from {} to {to} redundancy, of what has rotted", tenant.shape.redundancy));
+        tenant.say(|| {
+            format!("from {} to {to} redundancy, of what has rotted", tenant.shape.redundancy)
+        });
         tenant.shape.redundancy = to;
         let dies = numbers.below(2) == 0;
         if dies {
@@ -117,7 +142,10 @@ impl Story {
             self.core.sleep(Duration::from_millis(numbers.below(3000))).await;
             tenant.kill(AT_ONCE).await?;
             if !tenant.try_mount().await? {
-                return Err(format!("{}: not mounted after it was killed while mirrors were taken", tenant.name));
+                return Err(format!(
+                    "{}: not mounted after it was killed while mirrors were taken",
+                    tenant.name
+                ));
             }
         }
         tenant.until("the mirrors are taken", |tenant| tenant.state() != State::Moving).await?;
@@ -187,7 +215,8 @@ impl Story {
             let mut groups = tenant.shape.data_groups();
             groups.push(format!("N{}", numbers.below(3)));
             let failure_group = pick(numbers, &groups).clone();
-            let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(80) * tenant.shape.au_size;
+            let size = (48 * MIB).max(tenant.shape.au_size * 24)
+                + numbers.below(80) * tenant.shape.au_size;
             add.push(tenant.new_disk(&failure_group, size));
         }
         add

@@ -253,7 +253,8 @@ impl Core {
 
     /// Waits.
     pub fn sleep(self: &Arc<Self>, delay: Duration) -> Sleep {
-        let until = self.state().now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+        let until =
+            self.state().now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
         Sleep { core: Arc::clone(self), until, set: false }
     }
 
@@ -308,7 +309,9 @@ impl Core {
             Some(Fuse::Ios(left)) => burns_down(left),
             Some(Fuse::Changes(left)) => touch != Touch::Nothing && burns_down(left),
             Some(Fuse::Headers(left)) => touch == Touch::Header && burns_down(left),
-            Some(Fuse::Discards(left)) => matches!(touch, Touch::Hole | Touch::Discard) && burns_down(left),
+            Some(Fuse::Discards(left)) => {
+                matches!(touch, Touch::Hole | Touch::Discard) && burns_down(left)
+            }
             Some(Fuse::Holes(left)) => touch == Touch::Hole && burns_down(left),
             Some(Fuse::Sums(left)) => touch == Touch::Sums && burns_down(left),
             _ => false,
@@ -479,7 +482,9 @@ impl Fiber {
 /// If it is not called by synchronous code that was given to [`Core::spawn_code`].
 pub fn wait(mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
     loop {
-        let waker = WAKER.with_borrow(|waker| waker.clone()).expect("only synchronous code waits like this");
+        let waker = WAKER
+            .with_borrow(|waker| waker.clone())
+            .expect("only synchronous code waits like this");
         if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             return;
         }
@@ -541,7 +546,10 @@ impl Executor {
     ///
     /// # Errors
     /// If it never will.
-    pub fn run<T: Send + 'static>(&mut self, main: impl Future<Output = T> + Send + 'static) -> Result<T, Stuck> {
+    pub fn run<T: Send + 'static>(
+        &mut self,
+        main: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Stuck> {
         let result = Arc::new(Mutex::new(None));
         let place = Arc::clone(&result);
         self.core.spawn(OUTSIDE, Box::pin(async move { *lock(&place) = Some(main.await) }));
@@ -653,8 +661,12 @@ impl Executor {
                 what();
             }
             self.take_new();
-            let ids: Vec<TaskId> =
-                self.bodies.iter().filter(|(_, (owner, _))| *owner == process).map(|(id, _)| *id).collect();
+            let ids: Vec<TaskId> = self
+                .bodies
+                .iter()
+                .filter(|(_, (owner, _))| *owner == process)
+                .map(|(id, _)| *id)
+                .collect();
             let mut fibers = Vec::new();
             for id in ids {
                 match self.bodies.remove(&id) {

@@ -58,7 +58,10 @@ pub struct Total {
 /// What a worker prints for one history.
 pub fn line(seed: u64, outcome: &Outcome) -> String {
     let failure = outcome.failure.as_deref().unwrap_or("-").replace(['\n', '\t'], " ");
-    format!("{seed}\t{:016x}\t{}\t{}\t{failure}", outcome.hash, outcome.operations, outcome.coverage)
+    format!(
+        "{seed}\t{:016x}\t{}\t{}\t{failure}",
+        outcome.hash, outcome.operations, outcome.coverage
+    )
 }
 
 /// The work of a worker: the histories of some seeds.
@@ -195,7 +198,12 @@ pub fn history(seed: u64, bugs: &[Bug], recipe: Recipe) -> Option<String> {
 }
 
 /// Runs the histories of some seeds in a worker: how it ended, and what it printed.
-fn histories(first: u64, end: u64, recipe: Recipe, bugs: &[Bug]) -> std::io::Result<(ExitStatus, String)> {
+fn histories(
+    first: u64,
+    end: u64,
+    recipe: Recipe,
+    bugs: &[Bug],
+) -> std::io::Result<(ExitStatus, String)> {
     let (seeds, operations) = (format!("{first}..{end}"), recipe.operations.to_string());
     let mut words = vec!["--seeds", &seeds, "--operations", &operations];
     words.extend(recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));

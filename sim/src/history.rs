@@ -49,14 +49,19 @@ pub fn run(plan: &Plan, tell: bool) -> Outcome {
     limits::be_small(plan.has_small_limits);
     let mut executor = Executor::new(plan.seed, tell);
     let core = Arc::clone(executor.core());
-    core.set_behaviour(Behaviour { fails_midway: plan.fails_midway, has_stragglers: plan.has_stragglers });
+    core.set_behaviour(Behaviour {
+        fails_midway: plan.fails_midway,
+        has_stragglers: plan.has_stragglers,
+    });
     let counts = Arc::new(Counts::default());
     let story = Story::new(&core, plan, &counts);
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| executor.run(story.tell())));
     let failure = match ended {
         Ok(Ok(Ok(()))) => None,
         Ok(Ok(Err(failure))) => Some(failure),
-        Ok(Err(Stuck::Deadlock)) => Some("nothing can happen any more, and somebody still waits".to_owned()),
+        Ok(Err(Stuck::Deadlock)) => {
+            Some("nothing can happen any more, and somebody still waits".to_owned())
+        }
         Ok(Err(Stuck::Endless)) => Some("it goes on and on".to_owned()),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
@@ -118,9 +123,19 @@ const REST: Duration = Duration::from_secs(30);
 impl Story {
     fn new(core: &Arc<Core>, plan: &Plan, counts: &Arc<Counts>) -> Self {
         let host = Host::new(core);
-        let tenants =
-            plan.groups.iter().zip(NAMES).map(|(shape, name)| Tenant::new(core, &host, name, shape)).collect();
-        Self { core: Arc::clone(core), host, counts: Arc::clone(counts), plan: plan.clone(), tenants }
+        let tenants = plan
+            .groups
+            .iter()
+            .zip(NAMES)
+            .map(|(shape, name)| Tenant::new(core, &host, name, shape))
+            .collect();
+        Self {
+            core: Arc::clone(core),
+            host,
+            counts: Arc::clone(counts),
+            plan: plan.clone(),
+            tenants,
+        }
     }
 
     async fn tell(mut self) -> Result<(), Failure> {
@@ -197,7 +212,8 @@ impl Story {
             End::PowerCut => {
                 let core = Arc::clone(&self.core);
                 let processes: Vec<_> = self.tenants.iter().map(Tenant::process).collect();
-                let disks: Vec<_> = self.tenants.iter().flat_map(|tenant| tenant.disks.clone()).collect();
+                let disks: Vec<_> =
+                    self.tenants.iter().flat_map(|tenant| tenant.disks.clone()).collect();
                 let cut = move || {
                     processes.iter().for_each(|process| core.kill(*process));
                     disks.iter().for_each(SimDisk::cut_power);
@@ -245,7 +261,10 @@ impl Story {
         tenant.check_lent().await?;
         let fresh = self.core.tasks(tenant.process());
         if worked > fresh {
-            return Err(format!("{}: {worked} tasks were left of {fresh} after all work had ended", tenant.name));
+            return Err(format!(
+                "{}: {worked} tasks were left of {fresh} after all work had ended",
+                tenant.name
+            ));
         }
         tenant.dismount(false).await
     }

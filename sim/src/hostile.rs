@@ -3,7 +3,9 @@
 //! Whoever reads them gives an error or not, but does not crash, hang, or take more memory than there is.
 
 use crate::disk::SimDisk;
-use plinth_engine::{api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World};
+use plinth_engine::{
+    api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World,
+};
 use plinth_format::{
     BLOCK_SIZE, checksum, envelope,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
@@ -17,9 +19,13 @@ const FIELDS: u64 = 700;
 
 /// Changes something on a disk. What, in words.
 pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
-    let copies = disk.header().map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec());
+    let copies = disk
+        .header()
+        .map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec());
     let areas = areas(disk);
-    let one_of = |count: usize, numbers: &mut Numbers| usize::try_from(numbers.below(count as u64)).expect("small");
+    let one_of = |count: usize, numbers: &mut Numbers| {
+        usize::try_from(numbers.below(count as u64)).expect("small")
+    };
     let two = one_of(2, numbers);
     let copy = copies[one_of(copies.len(), numbers)];
     let area = areas[one_of(areas.len(), numbers)];
@@ -41,7 +47,8 @@ pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
     let sealed = !noise && numbers.below(6) > 0;
     if sealed {
         let stored = u32::from_le_bytes(record[envelope::LENGTH].try_into().expect("four bytes"));
-        let length = usize::try_from(stored).expect("64-bit").clamp(envelope::ENVELOPE_SIZE, record.len());
+        let length =
+            usize::try_from(stored).expect("64-bit").clamp(envelope::ENVELOPE_SIZE, record.len());
         record[envelope::CHECKSUM].fill(0);
         let sum = checksum::crc32c(&record[..length]);
         record[envelope::CHECKSUM].copy_from_slice(&sum.to_le_bytes());
@@ -131,7 +138,9 @@ pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
 /// Where the catalog lies on a disk, as the membership on it says.
 pub fn catalog_places(disk: &SimDisk) -> Vec<Range<u64>> {
     let Some((runs, au_size)) = catalog_on(disk) else { return Vec::new() };
-    let place = |run: &CatalogRun| u64::from(run.first) * au_size..u64::from(run.first + run.count) * au_size;
+    let place = |run: &CatalogRun| {
+        u64::from(run.first) * au_size..u64::from(run.first + run.count) * au_size
+    };
     runs.iter().map(place).collect()
 }
 
@@ -149,12 +158,19 @@ fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
     for place in memberships(disk) {
         disk.peek(place, &mut slot);
         let Ok((envelope, membership)) = Membership::decode(&slot, place) else { continue };
-        let Some(number) = membership.disks.iter().find(|known| known.id == envelope.disk).map(|known| known.number)
+        let Some(number) = membership
+            .disks
+            .iter()
+            .find(|known| known.id == envelope.disk)
+            .map(|known| known.number)
         else {
             continue;
         };
-        let runs: Vec<_> =
-            membership.catalog.iter().filter(|run| run.disk == number && run.file == CatalogFile::Database).collect();
+        let runs: Vec<_> = membership
+            .catalog
+            .iter()
+            .filter(|run| run.disk == number && run.file == CatalogFile::Database)
+            .collect();
         if runs.is_empty() {
             continue;
         }

@@ -74,7 +74,9 @@ fn range(text: &str) -> Option<(u64, u64)> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let jobs = arguments
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if let Some(ended) = arguments.planted.run(jobs, arguments.recipe()) {
         return ended;
     }
@@ -92,7 +94,8 @@ fn main() -> ExitCode {
 fn go(arguments: &Arguments) -> Result<bool, String> {
     let plan = match (&arguments.replay, arguments.seed) {
         (Some(path), _) => {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             Some(text.parse::<Plan>().map_err(|error| format!("{}: {error}", path.display()))?)
         }
         (None, seed) => seed.map(|seed| arguments.recipe().plan(seed)),
@@ -113,15 +116,19 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     }
     let (first, end, minutes) = match &arguments.seeds {
         Some(text) => {
-            let (first, end) = range(text).ok_or_else(|| format!("--seeds {text}: FIRST..END is meant"))?;
+            let (first, end) =
+                range(text).ok_or_else(|| format!("--seeds {text}: FIRST..END is meant"))?;
             (first, end, arguments.minutes)
         }
         None => {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            let since =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
             (since * 1000, u64::MAX, Some(arguments.minutes.unwrap_or(10.0)))
         }
     };
-    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let jobs = arguments
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let orders = Orders {
         recipe: arguments.recipe(),
         jobs,
@@ -137,7 +144,10 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     for (seed, failure) in total.failures.iter().take(SHRUNK_MAX) {
         println!("\nseed {seed}: {failure}");
         let kept = keep(arguments, &arguments.recipe().plan(*seed))?;
-        println!("its last events:\n{}", farm::last_events(&kept).map_err(|error| error.to_string())?);
+        println!(
+            "its last events:\n{}",
+            farm::last_events(&kept).map_err(|error| error.to_string())?
+        );
     }
     Ok(total.failures.is_empty())
 }
@@ -157,7 +167,8 @@ fn one(arguments: &Arguments, plan: &Plan) -> Result<bool, String> {
 
 fn tell(seed: u64, outcome: &Outcome) {
     let faults = outcome.coverage.by_fault();
-    let faults: Vec<String> = faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+    let faults: Vec<String> =
+        faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
     println!(
         "seed {seed}: {:016x}, {} operations, {} steps in {:.1} s of its time; {}",
         outcome.hash,
@@ -178,11 +189,19 @@ fn report(total: &Total) {
         total.coverage.faults() as f64 / histories
     );
     let missing = total.coverage.missing();
-    let rest = if missing.is_empty() { "none is missing".to_owned() } else { format!("never: {}", missing.join(", ")) };
+    let rest = if missing.is_empty() {
+        "none is missing".to_owned()
+    } else {
+        format!("never: {}", missing.join(", "))
+    };
     println!("{} pairs of fault and state were met; {rest}", total.coverage.count());
     let (taken, all) = total.coverage.branches();
     let missing = total.coverage.branches_missing();
-    let rest = if missing.is_empty() { "none is missing".to_owned() } else { format!("never: {}", missing.join(", ")) };
+    let rest = if missing.is_empty() {
+        "none is missing".to_owned()
+    } else {
+        format!("never: {}", missing.join(", "))
+    };
     println!("{taken} of {all} marked branches of the engine were taken; {rest}");
     for (seed, failure) in &total.failures {
         println!("FAILED seed {seed}: {failure}");

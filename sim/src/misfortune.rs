@@ -58,7 +58,11 @@ fn places(disk: &SimDisk, written: bool, most: u64, numbers: &mut Numbers) -> Ve
     let count = 1 + numbers.below(most);
     let place = |_| {
         let anywhere = used.is_empty() || numbers.below(2) == 0;
-        if anywhere { SYSTEM_BLOCKS + numbers.below(blocks - SYSTEM_BLOCKS) } else { *pick(numbers, &used) }
+        if anywhere {
+            SYSTEM_BLOCKS + numbers.below(blocks - SYSTEM_BLOCKS)
+        } else {
+            *pick(numbers, &used)
+        }
     };
     (0..count).map(place).collect()
 }
@@ -81,7 +85,13 @@ fn is_an_end(fault: Fault) -> bool {
     use Fault as F;
     matches!(
         fault,
-        F::EngineKilled | F::KilledAgain | F::PowerCut | F::PowerCutAgain | F::Subset | F::Halves | F::EndsOverwritten
+        F::EngineKilled
+            | F::KilledAgain
+            | F::PowerCut
+            | F::PowerCutAgain
+            | F::Subset
+            | F::Halves
+            | F::EndsOverwritten
     )
 }
 
@@ -107,10 +117,15 @@ impl Story {
             let numbers = &mut Numbers::new(step.draw ^ 0x0073_7461_7465);
             Box::pin(self.bring_about(g, state, numbers)).await?;
         }
-        if !allowed(step.fault).contains(&self.tenants[g].state()) || !self.is_affordable(step.fault, g) {
+        if !allowed(step.fault).contains(&self.tenants[g].state())
+            || !self.is_affordable(step.fault, g)
+        {
             if step.fault != Fault::Return || self.tenants[g].ill.is_empty() {
                 self.tenants[g].make_whole().await?;
-                if self.tenants[g].full && !allowed(step.fault).contains(&State::Full) && step.fault != Fault::Return {
+                if self.tenants[g].full
+                    && !allowed(step.fault).contains(&State::Full)
+                    && step.fault != Fault::Return
+                {
                     self.tenants[g].make_room().await?;
                 }
             }
@@ -124,10 +139,13 @@ impl Story {
         }
         Box::pin(self.misfortune_of(step.fault, g, numbers)).await?;
         let tenant = &self.tenants[g];
-        let quiet = tenant.group.is_some() && !tenant.silent && !tenant.mood.lenient.load(Ordering::Relaxed);
+        let quiet = tenant.group.is_some()
+            && !tenant.silent
+            && !tenant.mood.lenient.load(Ordering::Relaxed);
         // A check ends recovery and outlasts a resync: now and then the next fault comes first.
         let in_passing =
-            matches!(tenant.state(), State::Recovering | State::Returning | State::Moving) && numbers.below(2) == 0;
+            matches!(tenant.state(), State::Recovering | State::Returning | State::Moving)
+                && numbers.below(2) == 0;
         if quiet && !in_passing && tenant.has_noticed() { tenant.check().await } else { Ok(()) }
     }
 
@@ -135,12 +153,18 @@ impl Story {
         use Fault as F;
         let tenant = &self.tenants[step.group];
         match step.fault {
-            F::GroupFails | F::DiskFails | F::OperatorOffline | F::Return | F::OldImage | F::KilledInRepair => {
-                !tenant.is_external()
-            }
-            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors | F::LostPair => {
-                !tenant.is_external()
-            }
+            F::GroupFails
+            | F::DiskFails
+            | F::OperatorOffline
+            | F::Return
+            | F::OldImage
+            | F::KilledInRepair => !tenant.is_external(),
+            F::Rot
+            | F::LostWrite
+            | F::MisdirectedWrite
+            | F::MisdirectedRead
+            | F::StaleSectors
+            | F::LostPair => !tenant.is_external(),
             _ => true,
         }
     }
@@ -158,9 +182,12 @@ impl Story {
             F::OldImage | F::CloneShown | F::Shrunk | F::Blank => {
                 !lenient && (self.can_lose(g) || (tenant.is_external() && tenant.ill.is_empty()))
             }
-            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors | F::LostPair => {
-                !lenient && self.can_lose(g)
-            }
+            F::Rot
+            | F::LostWrite
+            | F::MisdirectedWrite
+            | F::MisdirectedRead
+            | F::StaleSectors
+            | F::LostPair => !lenient && self.can_lose(g),
             F::RedundancyConverted => !lenient && tenant.may_convert(),
             F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
             F::MetadataOverwritten => !lenient && tenant.undo.is_empty() && !tenant.beyond,
@@ -171,10 +198,16 @@ impl Story {
     /// Whether one more failure group may be ill.
     fn can_lose(&self, g: usize) -> bool {
         let tenant = &self.tenants[g];
-        tenant.count_ill() < tenant.budget() && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
+        tenant.count_ill() < tenant.budget()
+            && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
     }
 
-    pub async fn misfortune_of(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    pub async fn misfortune_of(
+        &mut self,
+        fault: Fault,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         let state = self.tenants[g].state();
         lock(&self.counts.coverage).met(fault, state);
         self.tenants[g].say(|| format!("{} while {}", fault.name(), state.name()));
@@ -246,7 +279,9 @@ impl Story {
                 self.tenants[g].mood.twice.store(false, Ordering::Relaxed);
                 Ok(())
             }
-            Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => self.lose(fault, g, numbers).await,
+            Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => {
+                self.lose(fault, g, numbers).await
+            }
             Fault::Return => {
                 self.tenants[g].heal_all().await;
                 let churns = numbers.below(2) == 0;
@@ -283,13 +318,17 @@ impl Story {
                 Ok(())
             }
             Fault::LatentSectors
-                if state == State::Whole && numbers.below(3) == 0 && !self.tenants[g].is_external() =>
+                if state == State::Whole
+                    && numbers.below(3) == 0
+                    && !self.tenants[g].is_external() =>
             {
                 self.sums_unreadable(g).await
             }
-            Fault::ReadFails | Fault::WriteFails | Fault::FlushFails | Fault::LatentSectors | Fault::ThinFull => {
-                self.hiccup(fault, g, numbers).await
-            }
+            Fault::ReadFails
+            | Fault::WriteFails
+            | Fault::FlushFails
+            | Fault::LatentSectors
+            | Fault::ThinFull => self.hiccup(fault, g, numbers).await,
             Fault::DiskSlow => {
                 let slow = Duration::from_millis(numbers.below(300));
                 let disk = pick(numbers, &self.tenants[g].disks);
@@ -302,16 +341,20 @@ impl Story {
                 self.work(80).await
             }
             Fault::Rot if numbers.below(2) == 0 => self.rot_everywhere(g, numbers).await,
-            Fault::Rot | Fault::LostWrite | Fault::MisdirectedWrite | Fault::MisdirectedRead | Fault::StaleSectors => {
-                self.silent(fault, g, numbers).await
-            }
+            Fault::Rot
+            | Fault::LostWrite
+            | Fault::MisdirectedWrite
+            | Fault::MisdirectedRead
+            | Fault::StaleSectors => self.silent(fault, g, numbers).await,
             Fault::LostPair => Box::pin(self.lose_pair(g, numbers)).await,
             Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => {
                 Box::pin(self.swap(fault, g, numbers)).await
             }
             Fault::NewPath => self.new_path(g, numbers).await,
             Fault::OperatorOffline => self.operator_offline(g, numbers).await,
-            Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => self.most_silent(g, numbers).await,
+            Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => {
+                self.most_silent(g, numbers).await
+            }
             Fault::EndsOverwritten => {
                 self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
                 self.tenants[g].overwrite_ends(numbers);
@@ -433,7 +476,10 @@ impl Story {
             one.0 == other.0 && one.1 == DiskState::Online && other.1 == DiskState::Offline
         };
         if well && before.iter().zip(&group.members()).any(lost) {
-            return Err(format!("{}: a disk was expelled because the engine had not run", tenant.name));
+            return Err(format!(
+                "{}: a disk was expelled because the engine had not run",
+                tenant.name
+            ));
         }
         Ok(())
     }
@@ -449,19 +495,28 @@ impl Story {
         let second = self.host.process();
         let (world, name) = (Arc::clone(&second) as Arc<dyn World>, tenant.name);
         let mounted =
-            inside(&self.core, second.process(), async move { Group::mount(world, name, false).await }).await?;
+            inside(
+                &self.core,
+                second.process(),
+                async move { Group::mount(world, name, false).await },
+            )
+            .await?;
         self.core.kill(second.process());
         if frozen {
             self.core.thaw(first);
         }
         match mounted {
             Some(Ok(_)) => Err(format!("{name}: two engines have mounted it")),
-            Some(Err(error)) if error.code == Code::HeldElsewhere || !tenant.ill.is_empty() => Ok(()),
+            Some(Err(error)) if error.code == Code::HeldElsewhere || !tenant.ill.is_empty() => {
+                Ok(())
+            }
             Some(Err(error)) if !tenant.undo.is_empty() => {
                 tenant.say(|| format!("the second engine: {}", words(&error)));
                 Ok(())
             }
-            Some(Err(error)) => Err(format!("{name}: a second engine is refused, but for: {}", words(&error))),
+            Some(Err(error)) => {
+                Err(format!("{name}: a second engine is refused, but for: {}", words(&error)))
+            }
             None => Err(format!("{name}: the second engine died by itself")),
         }
     }
@@ -510,7 +565,12 @@ impl Story {
     }
 
     /// Something small: an I/O fails, blocks go bad, lent space runs out.
-    async fn hiccup(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn hiccup(
+        &mut self,
+        fault: Fault,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         if matches!(fault, Fault::WriteFails | Fault::ThinFull) && numbers.below(2) == 0 {
             self.leave_none_to_spare(g, numbers).await?;
         }
@@ -535,7 +595,8 @@ impl Story {
         let disk = pick(numbers, &tenant.disks_of(&name)).clone();
         tenant.say(|| format!("{}: {}", disk.label(), fault.name()));
         // What it did not keep of the engine's own metadata may be noticed when it is well again.
-        tenant.overwritten |= matches!(fault, Fault::WriteFails | Fault::ThinFull | Fault::FlushFails);
+        tenant.overwritten |=
+            matches!(fault, Fault::WriteFails | Fault::ThinFull | Fault::FlushFails);
         let mut blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
         // Without a page of the last mirror of the catalog there is no mount, and nobody promises one.
         if let (false, Fault::LatentSectors, Some(pages)) = (spared, fault, hostile::pages(&disk)) {
@@ -545,7 +606,9 @@ impl Story {
             // Nor does another disk have the last of a page, in a place that has been lost before.
             for other in tenant.disks.iter().filter(|other| other.label() != disk.label()) {
                 let Some(pages) = hostile::pages(other) else { continue };
-                other.faults(|faults| faults.latent.retain(|block| !pages.contains(&(block * BLOCK))));
+                other.faults(|faults| {
+                    faults.latent.retain(|block| !pages.contains(&(block * BLOCK)))
+                });
             }
         }
         let thin = numbers.below(300);
@@ -555,7 +618,9 @@ impl Story {
         disk.faults(|faults| match fault {
             Fault::ReadFails => faults.failing_reads = failing,
             Fault::WriteFails if always => faults.worn.extend(blocks),
-            Fault::WriteFails => (faults.failing_writes, faults.failing_discards) = (failing, failing % 4),
+            Fault::WriteFails => {
+                (faults.failing_writes, faults.failing_discards) = (failing, failing % 4)
+            }
             Fault::FlushFails => faults.failing_flushes = 1,
             Fault::ThinFull => faults.thin = Some(thin),
             _ => faults.latent.extend(blocks),
@@ -598,14 +663,21 @@ impl Story {
         }
         let tenant = &self.tenants[g];
         if written == 0 && tenant.clients.iter().any(|client| client.some_block().is_some()) {
-            return Err(format!("{}: no checksum block that cannot be read is written again", tenant.name));
+            return Err(format!(
+                "{}: no checksum block that cannot be read is written again",
+                tenant.name
+            ));
         }
         Ok(())
     }
 
     /// Takes disks away, one of a failure group that has others, until none can be spared for some of the extents: what is
     /// on the others can still be written.
-    async fn leave_none_to_spare(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn leave_none_to_spare(
+        &mut self,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         while !self.tenants[g].is_external() && self.can_lose(g) {
             let mut groups = self.tenants[g].shape.data_groups();
             let tenant = &self.tenants[g];
@@ -639,7 +711,12 @@ impl Story {
     }
 
     /// Bytes change, or do not change, behind everybody's back, on one disk.
-    async fn silent(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn silent(
+        &mut self,
+        fault: Fault,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         if self.tenants[g].has_failed && self.tenants[g].state() == State::Whole {
             // One that was not spared when it failed goes now, if it goes.
             self.core.sleep(ERRORS_ARRIVE).await;
@@ -725,7 +802,12 @@ impl Story {
                 let mut bytes = [0; 4096];
                 image.read(place * BLOCK, &mut bytes);
                 if bytes[..] == content[..] {
-                    tenant.say(|| format!("{}: block {place}, block {block} of {name}, becomes noise", disk.label()));
+                    tenant.say(|| {
+                        format!(
+                            "{}: block {place}, block {block} of {name}, becomes noise",
+                            disk.label()
+                        )
+                    });
                     numbers.fill(&mut bytes);
                     disk.corrupt(place * BLOCK, &bytes);
                 }
@@ -733,8 +815,11 @@ impl Story {
         }
         tenant.mood.lenient.store(true, Ordering::Relaxed);
         let session = Session::new(Arc::clone(tenant.group()), None);
-        let lost = tenant.inside(async move { client.lose_and_restore(&session, &name, block).await }).await?;
-        lost.ok_or("the engine died by itself")?.map_err(|failure| format!("{}: {failure}", tenant.name))?;
+        let lost = tenant
+            .inside(async move { client.lose_and_restore(&session, &name, block).await })
+            .await?;
+        lost.ok_or("the engine died by itself")?
+            .map_err(|failure| format!("{}: {failure}", tenant.name))?;
         tenant.mood.lenient.store(false, Ordering::Relaxed);
         tenant.start_clients();
         Ok(())
@@ -769,7 +854,8 @@ impl Story {
                 disk.peek(place * BLOCK, &mut is);
                 if was[..] == old[..] && is[..] == new[..] {
                     pairs.extend(
-                        hostile::sums_of(disk, place * BLOCK).map(|sum| (disk.clone(), before, place * BLOCK, sum)),
+                        hostile::sums_of(disk, place * BLOCK)
+                            .map(|sum| (disk.clone(), before, place * BLOCK, sum)),
                     );
                 }
             }
@@ -785,7 +871,10 @@ impl Story {
         if is_lost {
             let (disk, before, place, sum) = pick(numbers, &pairs);
             tenant.say(|| {
-                format!("{}: block {block} of {name} at {place} is as it was, and its checksums", disk.label())
+                format!(
+                    "{}: block {block} of {name} at {place} is as it was, and its checksums",
+                    disk.label()
+                )
             });
             let (sums, mut bytes) = (sum / BLOCK * BLOCK, [0; 4096]);
             before.read(sums, &mut bytes);
@@ -794,7 +883,8 @@ impl Story {
             client.may_be(&name, block, &old);
             tenant.silent = true;
         }
-        let places: Vec<_> = pairs.iter().map(|(disk, _, place, _)| (disk.clone(), *place)).collect();
+        let places: Vec<_> =
+            pairs.iter().map(|(disk, _, place, _)| (disk.clone(), *place)).collect();
         self.up().await?;
         if !is_lost {
             return Ok(());
@@ -810,7 +900,10 @@ impl Story {
         let report = tenant.report(true).await?;
         let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
         if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
-            return Err(format!("{}: a pair was lost, and this stays: {}", tenant.name, other.text));
+            return Err(format!(
+                "{}: a pair was lost, and this stays: {}",
+                tenant.name, other.text
+            ));
         }
         let has = |(disk, place): &(SimDisk, u64)| {
             let mut bytes = vec![0; 4096];
@@ -820,7 +913,10 @@ impl Story {
         let found: Vec<_> = places.iter().map(has).collect();
         // What clients write is like nothing that was there before.
         if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {
-            return Err(format!("{}: of two right pairs one was copied over the other", tenant.name));
+            return Err(format!(
+                "{}: of two right pairs one was copied over the other",
+                tenant.name
+            ));
         }
         if !left.is_empty() {
             tenant.say(|| "it is disputed".to_owned());
@@ -845,11 +941,16 @@ impl Story {
             let all = Selection::FailureGroups(tenant.shape.data_groups());
             let ended = tenant.inside(async move { group.offline(all, None).await }).await?;
             if ended.ok_or("the engine died by itself")?.is_ok() {
-                return Err(format!("{}: all its disks were taken offline, which were {before:?}", tenant.name));
+                return Err(format!(
+                    "{}: all its disks were taken offline, which were {before:?}",
+                    tenant.name
+                ));
             }
         }
         let (group, names) = (Arc::clone(tenant.group()), vec![name.clone()]);
-        let ended = tenant.inside(async move { group.offline(Selection::FailureGroups(names), None).await }).await?;
+        let ended = tenant
+            .inside(async move { group.offline(Selection::FailureGroups(names), None).await })
+            .await?;
         match ended.ok_or("the engine died by itself")? {
             Ok(()) => {
                 tenant.ill.insert(name, Ill::Away);
@@ -875,9 +976,13 @@ impl Story {
         }
         let reader = self.host.stranger();
         let (world, name) = (Arc::clone(&reader) as Arc<dyn World>, tenant.name);
-        let looked = inside(&self.core, reader.process(), async move { hostile::look(world, name).await }).await?;
+        let looked =
+            inside(&self.core, reader.process(), async move { hostile::look(world, name).await })
+                .await?;
         self.core.kill(reader.process());
-        tenant.say(|| format!("a reader of all that: {}", looked.unwrap_or_else(|| "died".to_owned())));
+        tenant.say(|| {
+            format!("a reader of all that: {}", looked.unwrap_or_else(|| "died".to_owned()))
+        });
         self.core.sleep(Duration::from_secs(1)).await;
         for (disk, image) in tenant.disks.iter().zip(images) {
             disk.set_image(image);
@@ -887,7 +992,11 @@ impl Story {
 
     /// Somebody overwrites headers, stamps, memberships, activity logs, checksum blocks of a failure group that is well, or of all that
     /// are, while the engine serves. When it has looked, it may end in any way, and the group mounts.
-    async fn metadata_overwritten(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn metadata_overwritten(
+        &mut self,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         self.work(numbers.below(40)).await?;
         let tenant = &mut self.tenants[g];
         let mut groups = tenant.shape.failure_groups();
@@ -914,7 +1023,8 @@ impl Story {
             && numbers.below(2) == 0
         {
             tenant.silent = true;
-            let names: Vec<String> = tenant.disks_of(name).iter().map(|disk| tenant.name_of(disk).to_owned()).collect();
+            let names: Vec<String> =
+                tenant.disks_of(name).iter().map(|disk| tenant.name_of(disk).to_owned()).collect();
             for (on, offset, length) in group.known_checksum_blocks() {
                 let Some(index) = names.iter().position(|name| *name == on) else { continue };
                 let mut bytes = vec![0; length];
@@ -922,7 +1032,9 @@ impl Story {
                     numbers.fill(&mut bytes);
                 }
                 let disk = &tenant.disks_of(name)[index];
-                tenant.say(|| format!("{}: the checksum block at {offset} is overwritten", disk.label()));
+                tenant.say(|| {
+                    format!("{}: the checksum block at {offset} is overwritten", disk.label())
+                });
                 disk.corrupt(offset, &bytes);
             }
         }
@@ -957,7 +1069,8 @@ impl Story {
         tenant.full = false;
         let least = (48 * MIB).max(tenant.shape.au_size * 24);
         for (disk, (_, size)) in tenant.disks.iter().zip(&mut tenant.shape.disks) {
-            *size = disk.size() - numbers.below(2) * numbers.below((disk.size() - least) / MIB + 1) * MIB;
+            *size = disk.size()
+                - numbers.below(2) * numbers.below((disk.size() - least) / MIB + 1) * MIB;
         }
         tenant.create().await?;
         tenant.mount().await?;
@@ -972,7 +1085,10 @@ impl Story {
     /// A disk rots while clients pause and no region is active.
     pub async fn rot_at_rest(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.tenants[g].pause_clients().await?;
-        self.tenants[g].disks.iter().for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
+        self.tenants[g]
+            .disks
+            .iter()
+            .for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
         self.core.sleep(Duration::from_secs(20)).await;
         self.tenants[g].mood.pause.store(false, Ordering::Relaxed);
         // The engine may have given up a disk meanwhile, for errors that it had before: then what rots is nowhere else.
@@ -989,7 +1105,9 @@ impl Story {
         let group = Arc::clone(tenant.group());
         self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));
         let ended = tenant.inside(async move { group.check(true).await }).await?;
-        tenant.say(|| format!("the repair {}", if ended.is_some() { "came to its end" } else { "was killed" }));
+        tenant.say(|| {
+            format!("the repair {}", if ended.is_some() { "came to its end" } else { "was killed" })
+        });
         tenant.kill(AT_ONCE).await?;
         if !tenant.try_mount().await? {
             return Err(format!("{}: not mounted after a repair was killed", tenant.name));
@@ -1030,12 +1148,15 @@ impl Tenant {
             }
             for end in [0, disk.size().saturating_sub(MIB)] {
                 let from = if whole { 0 } else { numbers.below(MIB / 512) * 512 };
-                let length = if whole { MIB } else { (1 + numbers.below((MIB - from) / 512)) * 512 };
+                let length =
+                    if whole { MIB } else { (1 + numbers.below((MIB - from) / 512)) * 512 };
                 let mut bytes = vec![0; usize::try_from(length).expect("a MiB at most")];
                 if !zeros {
                     numbers.fill(&mut bytes);
                 }
-                self.say(|| format!("{}: {length} bytes at {} are overwritten", disk.label(), end + from));
+                self.say(|| {
+                    format!("{}: {length} bytes at {} are overwritten", disk.label(), end + from)
+                });
                 disk.corrupt(end + from, &bytes);
             }
         }
@@ -1070,7 +1191,8 @@ impl Tenant {
         let world = Arc::clone(&self.world) as Arc<dyn World>;
         self.core.fuse(self.process(), Some(moment));
         let name = self.name;
-        let _ = self.inside(async move { Group::mount(world, name, false).await.map(drop) }).await?;
+        let _ =
+            self.inside(async move { Group::mount(world, name, false).await.map(drop) }).await?;
         self.core.kill(self.process());
         Ok(())
     }

@@ -40,7 +40,9 @@ impl Content {
     /// The sectors of what is written at once.
     pub fn split(written: &[u8]) -> impl Iterator<Item = Self> {
         let written: Arc<[u8]> = written.into();
-        (0..written.len()).step_by(SECTOR).map(move |start| Self { written: Arc::clone(&written), start })
+        (0..written.len())
+            .step_by(SECTOR)
+            .map(move |start| Self { written: Arc::clone(&written), start })
     }
 
     /// The same up to `inside`, and zeros behind.
@@ -61,7 +63,8 @@ impl std::ops::Deref for Content {
 
 /// A sector of zeros.
 pub fn zeros() -> Content {
-    static ZEROS: LazyLock<Content> = LazyLock::new(|| Content { written: Arc::new([0; SECTOR]), start: 0 });
+    static ZEROS: LazyLock<Content> =
+        LazyLock::new(|| Content { written: Arc::new([0; SECTOR]), start: 0 });
     ZEROS.clone()
 }
 
@@ -122,8 +125,10 @@ impl Sector {
 
     /// Whether a read shows what was acknowledged last, and nothing else is possible: the short way of most reads.
     fn is_plain(&self, when: Seen, ended: Turn, bytes: &[u8]) -> bool {
-        let is_certain =
-            self.maybe.is_empty() && !self.lost && self.read.is_none() && (when == Seen::Now || self.is_since(ended));
+        let is_certain = self.maybe.is_empty()
+            && !self.lost
+            && self.read.is_none()
+            && (when == Seen::Now || self.is_since(ended));
         let last = self.states.last().filter(|_| is_certain && when != Seen::InDoubt);
         last.is_some_and(|(_, content)| content[..bytes.len()] == *bytes)
     }
@@ -244,8 +249,10 @@ impl Model {
 
     /// The sector as it is now, as far as that is known.
     pub fn sector(&self, file: FileId, number: u64) -> Content {
-        self.known(file, number)
-            .map_or_else(|| self.zeros.clone(), |sector| sector.states.last().expect("never empty").1.clone())
+        self.known(file, number).map_or_else(
+            || self.zeros.clone(),
+            |sector| sector.states.last().expect("never empty").1.clone(),
+        )
     }
 
     /// Whether one state of a sector is known to be what is there.
@@ -257,7 +264,9 @@ impl Model {
     pub fn begin(&mut self, names: Option<Names>, sectors: Option<(FileId, Vec<(u64, Content)>)>) {
         assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
         self.turn += 1;
-        let size_of = |file: &FileId| self.names().0.values().find(|(other, _)| other == file).map(|(_, size)| *size);
+        let size_of = |file: &FileId| {
+            self.names().0.values().find(|(other, _)| other == file).map(|(_, size)| *size)
+        };
         self.end = sectors.as_ref().and_then(|(file, _)| size_of(file)).unwrap_or(0);
         self.under_way = names;
         self.writing = sectors;
@@ -307,7 +316,11 @@ impl Model {
     }
 
     /// It was acknowledged, and has left this; but for some of the sectors, in which there is this or what was written beside it.
-    pub fn acknowledge_one_of(&mut self, sectors: Vec<(u64, Content)>, contested: Vec<(u64, Content)>) {
+    pub fn acknowledge_one_of(
+        &mut self,
+        sectors: Vec<(u64, Content)>,
+        contested: Vec<(u64, Content)>,
+    ) {
         let Some((file, _)) = self.writing.take() else { return };
         self.writing = Some((file, sectors));
         self.acknowledge();
@@ -334,7 +347,8 @@ impl Model {
             for (number, content) in sectors {
                 let sector = self.entry(file, number);
                 // What was to be behind the end of the file is zeros, if the file gets longer by something else.
-                let inside = usize::try_from(end.saturating_sub(number * SECTOR as u64)).unwrap_or(SECTOR);
+                let inside =
+                    usize::try_from(end.saturating_sub(number * SECTOR as u64)).unwrap_or(SECTOR);
                 if (1..SECTOR).contains(&inside) {
                     sector.maybe.push(content.cut_at(inside));
                 }
@@ -369,7 +383,8 @@ impl Model {
 
     /// Whether a file may be so long after a loss of power, with the names of a turn: as long as it was then, or before it grew to that.
     fn may_lag(&self, file: FileId, turn: Turn, size: u64) -> bool {
-        let before = self.lengths.get(&file).into_iter().flatten().rev().filter(|(since, _)| *since <= turn);
+        let before =
+            self.lengths.get(&file).into_iter().flatten().rev().filter(|(since, _)| *since <= turn);
         let mut longest = u64::MAX;
         before
             .map_while(|(_, length)| {
@@ -383,7 +398,8 @@ impl Model {
     /// Every file is as long as it is said to be, for good.
     fn settle_lengths(&mut self) {
         let turn = self.turn;
-        self.lengths = self.names().0.values().map(|(file, size)| (*file, vec![(turn, *size)])).collect();
+        self.lengths =
+            self.names().0.values().map(|(file, size)| (*file, vec![(turn, *size)])).collect();
     }
 
     /// What the operation under way would leave.
@@ -495,17 +511,23 @@ impl Model {
         let is_there = |turn: Turn, name: &String, (file, size): &(FileId, u64)| {
             let called = self.nodes.get(file);
             let is_so_long = |there: u64| there == *size || self.may_lag(*file, turn, there);
-            found
-                .get(name)
-                .is_some_and(|(node, there)| is_so_long(*there) && called.is_none_or(|called| called == node))
+            found.get(name).is_some_and(|(node, there)| {
+                is_so_long(*there) && called.is_none_or(|called| called == node)
+            })
         };
         let same = |turn: Turn, names: &Names| {
-            names.0.len() == found.len() && names.0.iter().all(|(name, file)| is_there(turn, name, file))
+            names.0.len() == found.len()
+                && names.0.iter().all(|(name, file)| is_there(turn, name, file))
         };
-        let Some((_, names)) = self.names.iter().rev().find(|(turn, names)| same(*turn, names)) else {
-            let known: Vec<String> =
-                self.names.iter().map(|(turn, names)| format!("  turn {turn}: {}", names.show())).collect();
-            let shown: Vec<String> = found.iter().map(|(name, (_, size))| format!("{name} {size}")).collect();
+        let Some((_, names)) = self.names.iter().rev().find(|(turn, names)| same(*turn, names))
+        else {
+            let known: Vec<String> = self
+                .names
+                .iter()
+                .map(|(turn, names)| format!("  turn {turn}: {}", names.show()))
+                .collect();
+            let shown: Vec<String> =
+                found.iter().map(|(name, (_, size))| format!("{name} {size}")).collect();
             return Err(format!("found {}; possible were\n{}", shown.join(", "), known.join("\n")));
         };
         let mut names = names.clone();
@@ -532,7 +554,9 @@ impl Model {
 
     /// A disk has lost the last write of a sector, with its checksum: readers see that write, or this.
     pub fn may_be(&mut self, file: FileId, number: u64, content: Content) {
-        if let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number)) {
+        if let Some(sector) =
+            self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number))
+        {
             sector.maybe.push(content);
         }
     }
@@ -555,9 +579,16 @@ impl Model {
     ///
     /// # Errors
     /// If it is none of the states that it may be in.
-    pub fn read(&mut self, file: FileId, number: u64, bytes: &[u8], when: Seen) -> Result<(), Wrong> {
+    pub fn read(
+        &mut self,
+        file: FileId,
+        number: u64,
+        bytes: &[u8],
+        when: Seen,
+    ) -> Result<(), Wrong> {
         let turn = self.turn;
-        let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number)) else {
+        let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number))
+        else {
             let is_right = self.zeros[..bytes.len()] == *bytes;
             return if is_right { Ok(()) } else { Err(wrong(number, bytes, &[&self.zeros])) };
         };
@@ -565,10 +596,13 @@ impl Model {
             return Ok(());
         }
         let possible = sector.possible(when, self.ended);
-        let found = possible.iter().find(|content| content[..bytes.len()] == *bytes).map(|found| Content::clone(found));
-        let Some(found) =
-            found.or_else(|| Content::split(bytes).next().filter(|_| sector.lost && bytes.len() == SECTOR))
-        else {
+        let found = possible
+            .iter()
+            .find(|content| content[..bytes.len()] == *bytes)
+            .map(|found| Content::clone(found));
+        let Some(found) = found.or_else(|| {
+            Content::split(bytes).next().filter(|_| sector.lost && bytes.len() == SECTOR)
+        }) else {
             return if sector.lost { Ok(()) } else { Err(wrong(number, bytes, &possible)) };
         };
         if when == Seen::AfterMount && !sector.is_since(self.ended) && sector.failed <= self.ended {
@@ -585,13 +619,25 @@ impl Model {
     ///
     /// # Errors
     /// If it is none of the states that it may be in, nor what is being written.
-    pub fn read_beside(&self, file: FileId, number: u64, bytes: &[u8], when: Seen) -> Result<(), Wrong> {
+    pub fn read_beside(
+        &self,
+        file: FileId,
+        number: u64,
+        bytes: &[u8],
+        when: Seen,
+    ) -> Result<(), Wrong> {
         let sector = self.known(file, number);
-        let mut possible = sector.map_or_else(|| vec![&self.zeros], |sector| sector.possible(when, self.ended));
+        let mut possible =
+            sector.map_or_else(|| vec![&self.zeros], |sector| sector.possible(when, self.ended));
         let writing = self.writing.iter().flat_map(|(_, sectors)| sectors);
-        possible.extend(writing.filter(|(written, _)| *written == number).map(|(_, content)| content));
+        possible
+            .extend(writing.filter(|(written, _)| *written == number).map(|(_, content)| content));
         let known = possible.iter().any(|content| content[..bytes.len()] == *bytes);
-        if known || sector.is_some_and(|sector| sector.lost) { Ok(()) } else { Err(wrong(number, bytes, &possible)) }
+        if known || sector.is_some_and(|sector| sector.lost) {
+            Ok(())
+        } else {
+            Err(wrong(number, bytes, &possible))
+        }
     }
 }
 
@@ -599,10 +645,20 @@ impl Names {
     /// The files whose names or sizes are not what they are there.
     fn changed_since(&self, before: &Self) -> Vec<FileId> {
         // A file may have several names.
-        let (mut one, mut other): (BTreeMap<_, Vec<_>>, BTreeMap<_, Vec<_>>) = (BTreeMap::new(), BTreeMap::new());
-        self.0.iter().for_each(|(name, (file, size))| one.entry(*file).or_default().push((name, size)));
-        before.0.iter().for_each(|(name, (file, size))| other.entry(*file).or_default().push((name, size)));
-        one.keys().chain(other.keys()).filter(|file| one.get(file) != other.get(file)).copied().collect()
+        let (mut one, mut other): (BTreeMap<_, Vec<_>>, BTreeMap<_, Vec<_>>) =
+            (BTreeMap::new(), BTreeMap::new());
+        self.0
+            .iter()
+            .for_each(|(name, (file, size))| one.entry(*file).or_default().push((name, size)));
+        before
+            .0
+            .iter()
+            .for_each(|(name, (file, size))| other.entry(*file).or_default().push((name, size)));
+        one.keys()
+            .chain(other.keys())
+            .filter(|file| one.get(file) != other.get(file))
+            .copied()
+            .collect()
     }
 
     /// A file, whatever its names, has another size.
@@ -616,7 +672,8 @@ impl Names {
     }
 
     pub fn show(&self) -> String {
-        let all: Vec<String> = self.0.iter().map(|(name, (file, size))| format!("{name} {size} (#{file})")).collect();
+        let all: Vec<String> =
+            self.0.iter().map(|(name, (file, size))| format!("{name} {size} (#{file})")).collect();
         all.join(", ")
     }
 }

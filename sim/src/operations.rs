@@ -42,7 +42,8 @@ impl Story {
     pub async fn scrub(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let tenant = &self.tenants[g];
         let power = *pick(numbers, &[ScrubPower::Auto, ScrubPower::High, ScrubPower::Max]);
-        let order = ScrubOrder { scope: Scope::All, repair: numbers.below(2) == 0, power, force: true };
+        let order =
+            ScrubOrder { scope: Scope::All, repair: numbers.below(2) == 0, power, force: true };
         tenant.say(|| format!("a scrub, {power:?}, repair {}", order.repair));
         let group = Arc::clone(tenant.group());
         self.tell_engine(g, async move { group.scrub(&order).await }, numbers).await

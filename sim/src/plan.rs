@@ -39,8 +39,13 @@ pub struct Shape {
 impl Shape {
     /// The failure groups that hold data.
     pub fn data_groups(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.disks.iter().map(|(name, _)| name).filter(|name| !name.starts_with('Q')).cloned().collect();
+        let mut names: Vec<String> = self
+            .disks
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| !name.starts_with('Q'))
+            .cloned()
+            .collect();
         names.sort();
         names.dedup();
         names
@@ -78,7 +83,8 @@ impl Shape {
             _ => (Redundancy::High, "A A B B C C D"),
         };
         let (logical, physical) = [(512, 512), (512, 4096), (4096, 4096)][index(numbers, 3)];
-        let au = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 64][index(numbers, 20)] * MIB;
+        let au = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 64][index(numbers, 20)]
+            * MIB;
         let least = (48 * MIB).max(au * 24);
         let even = numbers.below(2) == 0;
         let size = least + numbers.below(60) * MIB.max(au / 4);
@@ -214,7 +220,8 @@ faults! {
 
 impl Fault {
     /// What is drawn instead of another one, now and then: statements that move data, or read all of it.
-    pub const ORDERS: [Self; 4] = [Self::DisksResized, Self::Scrubbed, Self::Compacted, Self::MovementPaused];
+    pub const ORDERS: [Self; 4] =
+        [Self::DisksResized, Self::Scrubbed, Self::Compacted, Self::MovementPaused];
 
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1
@@ -227,7 +234,9 @@ impl Fault {
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
         let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
-        found.map(|(fault, ..)| *fault).ok_or_else(|| format!("there is no fault {name}; there are {}", names()))
+        found
+            .map(|(fault, ..)| *fault)
+            .ok_or_else(|| format!("there is no fault {name}; there are {}", names()))
     }
 
     fn drawn(numbers: &mut Numbers) -> Self {
@@ -304,28 +313,42 @@ impl Plan {
     pub fn of_seed(seed: u64, operations: u64) -> Self {
         let mut numbers = Numbers::new(seed ^ 0x706c_616e);
         let count = [1, 1, 1, 1, 1, 1, 2, 2, 2, 3][index(&mut numbers, 10)];
-        let groups: Vec<Shape> = (0..count).map(|_| Shape::drawn(&mut numbers, 4 / count as u64 + 1)).collect();
+        let groups: Vec<Shape> =
+            (0..count).map(|_| Shape::drawn(&mut numbers, 4 / count as u64 + 1)).collect();
         let faults = 4 + numbers.below(6);
         let share = operations / (faults + 1);
         let mut last = Fault::ClockJumps;
         let step = |_| {
             // What does not last is met by what follows at once.
             let at_once = match last {
-                Fault::Return | Fault::Full | Fault::DisksExchanged | Fault::RedundancyConverted => {
-                    numbers.below(4) > 0
-                }
+                Fault::Return
+                | Fault::Full
+                | Fault::DisksExchanged
+                | Fault::RedundancyConverted => numbers.below(4) > 0,
                 _ => numbers.below(3) == 0,
             };
             let after = if at_once { 0 } else { share / 2 + numbers.below(share.max(1)) };
             last = Fault::drawn(&mut numbers);
-            Step { fault: last, group: index(&mut numbers, count), draw: numbers.draw() >> 16, after, state: None }
+            Step {
+                fault: last,
+                group: index(&mut numbers, count),
+                draw: numbers.draw() >> 16,
+                after,
+                state: None,
+            }
         };
         let mut steps: Vec<Step> = (0..faults).map(step).collect();
         if numbers.below(6) == 0 {
             // Full from the beginning: each AU that is freed is taken at once.
             steps.insert(
                 0,
-                Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40, state: None },
+                Step {
+                    fault: Fault::Full,
+                    group: index(&mut numbers, count),
+                    draw: 0,
+                    after: 40,
+                    state: None,
+                },
             );
         }
         let mut plan = Self {
@@ -392,13 +415,18 @@ impl Plan {
             with(&|plan| {
                 plan.groups.remove(group);
                 plan.steps.retain(|step| step.group != group);
-                plan.steps.iter_mut().filter(|step| step.group > group).for_each(|step| step.group -= 1);
+                plan.steps
+                    .iter_mut()
+                    .filter(|step| step.group > group)
+                    .for_each(|step| step.group -= 1);
             });
         }
         for step in (0..self.steps.len()).rev() {
             with(&|plan| _ = plan.steps.remove(step));
         }
-        for (number, group) in self.groups.iter().enumerate().filter(|(_, group)| group.clients.len() > 1) {
+        for (number, group) in
+            self.groups.iter().enumerate().filter(|(_, group)| group.clients.len() > 1)
+        {
             for client in 0..group.clients.len() {
                 with(&|plan| _ = plan.groups[number].clients.remove(client));
             }
@@ -430,7 +458,11 @@ impl Plan {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = REDUNDANCY.iter().find(|(redundancy, _)| *redundancy == self.redundancy).expect("three").1;
+        let name = REDUNDANCY
+            .iter()
+            .find(|(redundancy, _)| *redundancy == self.redundancy)
+            .expect("three")
+            .1;
         let Sectors { logical, physical } = self.sectors;
         write!(f, "group {name} au {} sectors {logical}/{physical} disks", self.au_size / MIB)?;
         for (group, size) in &self.disks {
@@ -444,8 +476,11 @@ impl fmt::Display for Shape {
     }
 }
 
-const REDUNDANCY: [(Redundancy, &str); 3] =
-    [(Redundancy::External, "EXTERNAL"), (Redundancy::Normal, "NORMAL"), (Redundancy::High, "HIGH")];
+const REDUNDANCY: [(Redundancy, &str); 3] = [
+    (Redundancy::External, "EXTERNAL"),
+    (Redundancy::Normal, "NORMAL"),
+    (Redundancy::High, "HIGH"),
+];
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -509,13 +544,18 @@ impl FromStr for Plan {
                 ["fault", rest @ ..] => step(rest).map(|step| plan.steps.push(step)),
                 _ => None,
             };
-            read.ok_or_else(|| format!("line {}: {line:?} is not what a history is made of", number + 1))?;
+            read.ok_or_else(|| {
+                format!("line {}: {line:?} is not what a history is made of", number + 1)
+            })?;
         }
         if plan.groups.is_empty() {
             return Err("a history needs a group".to_owned());
         }
         if plan.steps.iter().any(|step| step.group >= plan.groups.len()) {
-            return Err(format!("a fault meets a group that is not there: there are {}", plan.groups.len()));
+            return Err(format!(
+                "a fault meets a group that is not there: there are {}",
+                plan.groups.len()
+            ));
         }
         Ok(plan)
     }
@@ -533,25 +573,35 @@ fn shape(words: &[&str]) -> Option<Shape> {
     };
     let client = |word: &&str| {
         let (style, number) = word.split_once(':')?;
-        let style = Style::ALL.into_iter().find(|known| format!("{known:?}").to_lowercase() == style)?;
+        let style =
+            Style::ALL.into_iter().find(|known| format!("{known:?}").to_lowercase() == style)?;
         Some((style, number.parse().ok()?))
     };
     let disks: Vec<(String, u64)> = rest[..clients_at].iter().map(disk).collect::<Option<_>>()?;
-    let clients: Vec<(Style, u64)> = rest[clients_at + 1..].iter().map(client).collect::<Option<_>>()?;
+    let clients: Vec<(Style, u64)> =
+        rest[clients_at + 1..].iter().map(client).collect::<Option<_>>()?;
     let au_size = au.parse::<u64>().ok()?.checked_mul(MIB)?;
     let good = !disks.is_empty() && !clients.is_empty() && au_size.is_power_of_two();
     good.then_some(Shape { redundancy, au_size, sectors, disks, clients })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
-    let [name, "group", group, "draw", draw, "after", after, rest @ ..] = words else { return None };
+    let [name, "group", group, "draw", draw, "after", after, rest @ ..] = words else {
+        return None;
+    };
     let fault = Fault::ALL.iter().find(|(_, known, _)| known == name)?.0;
     let state = match rest {
         [] => None,
         ["while", state] => Some(State::ALL.into_iter().find(|known| known.name() == *state)?),
         _ => return None,
     };
-    Some(Step { fault, group: group.parse().ok()?, draw: draw.parse().ok()?, after: after.parse().ok()?, state })
+    Some(Step {
+        fault,
+        group: group.parse().ok()?,
+        draw: draw.parse().ok()?,
+        after: after.parse().ok()?,
+        state,
+    })
 }
 
 #[cfg(test)]
@@ -572,7 +622,8 @@ mod tests {
             let plan = Recipe { operations: 600, fault: Some(Fault::LostPair) }.plan(seed);
             assert!(plan.steps.iter().any(|step| step.fault == Fault::LostPair), "{plan}");
             let is_met = |step: &Step| plan.groups[step.group].redundancy != Redundancy::External;
-            let is_mirrored = plan.groups.iter().any(|group| group.redundancy != Redundancy::External);
+            let is_mirrored =
+                plan.groups.iter().any(|group| group.redundancy != Redundancy::External);
             let aimed = plan.steps.iter().filter(|step| step.fault == Fault::LostPair);
             assert!(!is_mirrored || aimed.into_iter().any(is_met), "{plan}");
         }

@@ -160,9 +160,12 @@ impl Arguments {
             },
         };
         let hunts = hunt(&bugs, self.histories, jobs, recipe);
-        println!("| bug | what it is | histories needed | what was reported |\n| --- | --- | ---: | --- |");
+        println!(
+            "| bug | what it is | histories needed | what was reported |\n| --- | --- | ---: | --- |"
+        );
         hunts.iter().for_each(|hunt| println!("{}", hunt.row(self.histories)));
-        let found = hunts.iter().filter(|hunt| hunt.found.is_some() && hunt.innocent.is_none()).count();
+        let found =
+            hunts.iter().filter(|hunt| hunt.found.is_some() && hunt.innocent.is_none()).count();
         println!("\n{found} of {} found", hunts.len());
         Some(if found == hunts.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -235,7 +238,8 @@ fn hunt_alone(hunts: &Mutex<Vec<Hunt>>, most: u64, recipe: Recipe) {
             let mut hunts = lock(hunts);
             // Where least is under way: hunts side by side waste less than seeds of one.
             let open = hunts.iter_mut().enumerate().filter(|(_, hunt)| !hunt.is_over(most));
-            let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index)) else {
+            let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index))
+            else {
                 return;
             };
             hunt.next += 1;
@@ -252,7 +256,12 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
     loop {
         let left: Vec<(usize, Bug)> = {
             let hunts = lock(hunts);
-            hunts.iter().map(|hunt| hunt.bug).enumerate().filter(|(index, _)| hunts[*index].found.is_none()).collect()
+            hunts
+                .iter()
+                .map(|hunt| hunt.bug)
+                .enumerate()
+                .filter(|(index, _)| hunts[*index].found.is_none())
+                .collect()
         };
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if left.is_empty() || seed >= most {

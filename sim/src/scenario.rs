@@ -144,7 +144,8 @@ impl World {
     pub fn disks_of(mut self, size: u64, failure_groups: &[&str]) -> Self {
         for name in failure_groups {
             let path = format!("/disk{}", self.disks.len());
-            let disk = SimDisk::new(&self.core, &path, size, Sectors { logical: 512, physical: 4096 });
+            let disk =
+                SimDisk::new(&self.core, &path, size, Sectors { logical: 512, physical: 4096 });
             self.host.attach(&path, disk.clone());
             self.disks.push(disk);
             self.failure_groups.push((*name).to_owned());
@@ -162,7 +163,8 @@ impl World {
     /// As [`Self::group`].
     pub fn create_of_all(&mut self, redundancy: Redundancy) {
         let all: Vec<usize> = (0..self.disks.len()).collect();
-        self.create(redundancy, &all).unwrap_or_else(|error| self.fail_with("create", words(&error)));
+        self.create(redundancy, &all)
+            .unwrap_or_else(|error| self.fail_with("create", words(&error)));
         self.mount();
     }
 
@@ -172,7 +174,8 @@ impl World {
     /// The refusal.
     pub fn create(&mut self, redundancy: Redundancy, disks: &[usize]) -> Result<(), AdminError> {
         self.redundancy = redundancy;
-        let disks = disks.iter().map(|disk| (self.disks[*disk].label(), &self.failure_groups[*disk][..]));
+        let disks =
+            disks.iter().map(|disk| (self.disks[*disk].label(), &self.failure_groups[*disk][..]));
         let new = new_group(redundancy, MIB, disks);
         let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
         self.alive(async move { Group::create(&world, new).await })
@@ -189,13 +192,18 @@ impl World {
     fn drive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
         match self.executor.as_mut().expect("it lives as long as the world").run(task) {
             Ok(value) => value,
-            Err(Stuck::Deadlock) => self.fail_with("stuck", "nothing can happen any more, and somebody still waits"),
+            Err(Stuck::Deadlock) => {
+                self.fail_with("stuck", "nothing can happen any more, and somebody still waits")
+            }
             Err(Stuck::Endless) => self.fail_with("stuck", "it goes on and on"),
         }
     }
 
     /// Runs a task in the engine's process. `None`: the process died first.
-    fn inside<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    fn inside<T: Send + 'static>(
+        &mut self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = futures::channel::oneshot::channel();
         let task = async move {
             let _ = sender.send(task.await);
@@ -208,7 +216,9 @@ impl World {
                 futures::future::Either::Right(_) => None,
             }
         });
-        ended.unwrap_or_else(|| self.fail_with("an operation", format!("did not end within {PATIENCE:?}")))
+        ended.unwrap_or_else(|| {
+            self.fail_with("an operation", format!("did not end within {PATIENCE:?}"))
+        })
     }
 
     fn alive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
@@ -254,7 +264,9 @@ impl World {
             let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
             match self.alive(async move { Group::mount(world, "DATA", force).await }) {
                 // I/O of the one before is still in flight.
-                Err(error) if error.code == Code::HeldElsewhere => self.wait(Duration::from_millis(50)),
+                Err(error) if error.code == Code::HeldElsewhere => {
+                    self.wait(Duration::from_millis(50))
+                }
                 mounted => {
                     self.group = Some(mounted?);
                     return Ok(());
@@ -273,7 +285,9 @@ impl World {
     pub fn refused(&mut self, force: bool) -> String {
         match self.try_mount(force) {
             Ok(()) => self.fail_with("mount", "it mounts, and must not"),
-            Err(error) if error.hint.is_none() => self.fail_with("mount", format!("no remedy: {error}")),
+            Err(error) if error.hint.is_none() => {
+                self.fail_with("mount", format!("no remedy: {error}"))
+            }
             Err(error) => words(&error),
         }
     }
@@ -414,7 +428,9 @@ impl World {
     /// `OFFLINE DISKS IN FAILURE GROUP`.
     pub fn offline(&mut self, failure_group: &str) {
         let (group, names) = (self.mounted(), vec![failure_group.to_owned()]);
-        if let Err(error) = self.alive(async move { group.offline(Selection::FailureGroups(names), None).await }) {
+        if let Err(error) =
+            self.alive(async move { group.offline(Selection::FailureGroups(names), None).await })
+        {
             self.fail_with("offline", words(&error));
         }
     }
@@ -448,7 +464,9 @@ impl World {
 
     /// Until what was active at a crash is compared.
     pub fn recover(&mut self) {
-        self.until("the end of recovery", |world| world.operations().iter().all(|one| one.pass != "RECOVERY"));
+        self.until("the end of recovery", |world| {
+            world.operations().iter().all(|one| one.pass != "RECOVERY")
+        });
     }
 
     /// Whether the operator was told this since the last mount began.
@@ -489,8 +507,9 @@ impl World {
 
     pub fn create_file(&mut self, name: &str) {
         let (session, file) = (self.session(), name.to_owned());
-        let made =
-            self.alive(async move { session.create(ROOT, file.as_bytes(), NewFile::Regular, 0o644, CALLER).await });
+        let made = self.alive(async move {
+            session.create(ROOT, file.as_bytes(), NewFile::Regular, 0o644, CALLER).await
+        });
         self.done("create", name, made);
         self.files.insert(name.to_owned(), Content::default());
     }
@@ -505,11 +524,9 @@ impl World {
     /// The program's; what the range holds then is one or the other, and the file is not verified any more.
     pub fn try_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Result<(), FileError> {
         let data = bytes.to_vec();
-        let ended =
-            self.with_file(
-                name,
-                move |session, node| async move { session.write(node, offset as u64, &data, false).await },
-            );
+        let ended = self.with_file(name, move |session, node| async move {
+            session.write(node, offset as u64, &data, false).await
+        });
         if ended.is_err() {
             self.files.remove(name);
         } else if let Some(content) = self.files.get_mut(name) {
@@ -567,7 +584,12 @@ impl World {
 
     /// # Errors
     /// The program's.
-    pub fn try_read(&mut self, name: &str, offset: usize, length: usize) -> Result<Vec<u8>, FileError> {
+    pub fn try_read(
+        &mut self,
+        name: &str,
+        offset: usize,
+        length: usize,
+    ) -> Result<Vec<u8>, FileError> {
         self.with_file(name, move |session, node| async move {
             let mut bytes = vec![0xee; length];
             let count = session.read(node, offset as u64, &mut bytes).await?;
@@ -578,7 +600,9 @@ impl World {
 
     pub fn truncate(&mut self, name: &str, size: usize) {
         let changes = Changes { size: Some(size as u64), ..Changes::default() };
-        let cut = self.with_file(name, move |session, node| async move { session.change(node, changes).await });
+        let cut = self.with_file(name, move |session, node| async move {
+            session.change(node, changes).await
+        });
         self.done("truncate", name, cut);
         if let Some(content) = self.files.get_mut(name) {
             content.now.resize(size, 0);
@@ -612,7 +636,10 @@ impl World {
                 let found = self.read(&name, 0, expected.len() + 1);
                 if found != expected {
                     let at = found.iter().zip(&expected).position(|(one, other)| one != other);
-                    self.fail_with(&name, format!("differs from {at:?} on, of {} bytes", expected.len()));
+                    self.fail_with(
+                        &name,
+                        format!("differs from {at:?} on, of {} bytes", expected.len()),
+                    );
                 }
             }
         }
@@ -632,7 +659,8 @@ impl World {
 
     /// Everything is as it should be, on every disk that is ONLINE.
     pub fn check(&mut self) {
-        let problems: Vec<String> = self.report(false).problems.into_iter().map(|problem| problem.text).collect();
+        let problems: Vec<String> =
+            self.report(false).problems.into_iter().map(|problem| problem.text).collect();
         if !problems.is_empty() {
             self.fail_with("check", problems.join("; "));
         }

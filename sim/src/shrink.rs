@@ -7,7 +7,11 @@ use crate::plan::Plan;
 use std::time::{Duration, Instant};
 
 /// Shrinks `plan` until nothing can be left out or the time is over. `fails`: runs a plan, and says how it failed.
-pub fn shrink(plan: Plan, time: Duration, fails: impl Fn(&Plan) -> Option<String>) -> (Plan, Option<String>) {
+pub fn shrink(
+    plan: Plan,
+    time: Duration,
+    fails: impl Fn(&Plan) -> Option<String>,
+) -> (Plan, Option<String>) {
     let end = Instant::now() + time;
     let (mut best, mut failure) = (plan, None);
     'again: while Instant::now() < end {

@@ -28,7 +28,12 @@ const COPY_LOOK: Duration = Duration::from_millis(5);
 
 impl Story {
     /// A device is not what it was: an old image, one of two, shorter, somebody else's.
-    pub async fn swap(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    pub async fn swap(
+        &mut self,
+        fault: Fault,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         let name = self.victim(g, numbers).await;
         let disk = pick(numbers, &self.tenants[g].disks_of(&name)).clone();
         self.tenants[g].say(|| format!("{}: {}", disk.label(), fault.name()));
@@ -57,7 +62,8 @@ impl Story {
         }
         let tenant = &mut self.tenants[g];
         if live {
-            let is_away = |group: &Arc<Group>| tenant.standing(group, &disk) == Some(DiskState::Offline);
+            let is_away =
+                |group: &Arc<Group>| tenant.standing(group, &disk) == Some(DiskState::Offline);
             if !tenant.group.as_ref().is_some_and(is_away) {
                 // Nobody has asked it for anything, or it is no member any more.
                 disk.heal();
@@ -92,9 +98,13 @@ impl Story {
                 tenant.undo.push(Undo::Detach(clone_path.clone()));
                 if !live && numbers.below(2) == 0 {
                     // Copies of all, as an array's snapshot shows them.
-                    for other in tenant.disks.clone().iter().filter(|other| other.label() != disk.label()) {
+                    for other in
+                        tenant.disks.clone().iter().filter(|other| other.label() != disk.label())
+                    {
                         let path = format!("{}-clone", tenant.path_of(other));
-                        tenant.host.attach(&path, other.clone_as(&format!("{}-clone", other.label())));
+                        tenant
+                            .host
+                            .attach(&path, other.clone_as(&format!("{}-clone", other.label())));
                         tenant.undo.push(Undo::Detach(path.clone()));
                         copies.push(path);
                     }
@@ -122,7 +132,9 @@ impl Story {
                 copies.iter().for_each(|path| tenant.host.detach(path));
                 if fault == Fault::OldImage {
                     // It was taken for what it is: its true bytes do not come back.
-                    tenant.undo.retain(|undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()));
+                    tenant.undo.retain(
+                        |undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()),
+                    );
                 }
                 tenant.start_clients();
             }
@@ -132,7 +144,12 @@ impl Story {
             self.core.sleep(Duration::from_secs(2)).await;
             let tenant = &mut self.tenants[g];
             if !is_noted && tenant.is_member(&disk) && tenant.serves(tenant.group(), &disk) {
-                return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
+                return Err(format!(
+                    "{}: {} is taken back although it is {}",
+                    tenant.name,
+                    disk.label(),
+                    fault.name()
+                ));
             }
             if let Err(error) = asked {
                 tenant.say(|| format!("online: {}", words(&error)));
@@ -142,7 +159,12 @@ impl Story {
     }
 
     /// A disk that is away is back for a part of its resync, goes again, and is then shown as it was while it was away.
-    async fn back_in_between(&mut self, g: usize, disk: &SimDisk, numbers: &mut Numbers) -> Result<(), Failure> {
+    async fn back_in_between(
+        &mut self,
+        g: usize,
+        disk: &SimDisk,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         self.work(60).await?;
         let absent = disk.image();
         disk.heal();
@@ -152,7 +174,10 @@ impl Story {
             tenant.say(|| format!("online: {}", words(&error)));
         }
         let is_copying = |group: &Arc<Group>| {
-            group.operations().iter().any(|one| one.pass == "RESYNC" && one.state == "RUN" && one.so_far > 0)
+            group
+                .operations()
+                .iter()
+                .any(|one| one.pass == "RESYNC" && one.state == "RUN" && one.so_far > 0)
         };
         for _ in 0..COPY_LOOKS {
             if tenant.group.as_ref().is_none_or(is_copying) {
@@ -224,7 +249,12 @@ impl Story {
     }
 
     /// Mounts a group some of whose disks are out of sight, if it can be, and works with it for a while.
-    async fn mount_what_is_there(&mut self, g: usize, must: bool, operations: u64) -> Result<bool, Failure> {
+    async fn mount_what_is_there(
+        &mut self,
+        g: usize,
+        must: bool,
+        operations: u64,
+    ) -> Result<bool, Failure> {
         let tenant = &mut self.tenants[g];
         if tenant.beyond {
             tenant.mood.lenient.store(true, Ordering::Relaxed);
@@ -236,20 +266,31 @@ impl Story {
             return Ok(true);
         }
         if must {
-            return Err(format!("{}: not mounted although enough of its disks are there", tenant.name));
+            return Err(format!(
+                "{}: not mounted although enough of its disks are there",
+                tenant.name
+            ));
         }
         Ok(false)
     }
 
     /// Some disks are out of sight at a mount.
-    pub async fn subset(&mut self, g: usize, end: End, numbers: &mut Numbers) -> Result<(), Failure> {
+    pub async fn subset(
+        &mut self,
+        g: usize,
+        end: End,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
         tenant.part_with_former();
         // Disks that leave have no vote.
-        let moves =
-            |group: &Arc<Group>| group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE");
+        let moves = |group: &Arc<Group>| {
+            group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE")
+        };
         let is_still = !tenant.group.as_ref().is_some_and(moves);
-        let was_whole = matches!(tenant.state(), State::Whole | State::Full) && tenant.ill.is_empty() && is_still;
+        let was_whole = matches!(tenant.state(), State::Whole | State::Full)
+            && tenant.ill.is_empty()
+            && is_still;
         self.down(g, end, moment(numbers)).await?;
         let tenant = &self.tenants[g];
         let mut hidden: Vec<SimDisk> = tenant.disks.clone();
@@ -258,7 +299,8 @@ impl Story {
         let groups = tenant.shape.failure_groups();
         let only = (share == 1 || numbers.below(2) == 0).then(|| pick(numbers, &groups));
         hidden.retain(|disk| {
-            let is_of_it = only.is_none_or(|name| tenant.shape.disks[tenant.index_of(disk)].0 == *name);
+            let is_of_it =
+                only.is_none_or(|name| tenant.shape.disks[tenant.index_of(disk)].0 == *name);
             tenant.host.has(&tenant.path_of(disk)) && is_of_it && numbers.below(share) == 0
         });
         self.hide(g, &hidden);
@@ -266,8 +308,12 @@ impl Story {
         let voters = tenant.shape.failure_groups().len().min(5);
         let missing = tenant.ill.len();
         // Whichever they are, a majority votes, and each extent has a mirror in sight.
-        let enough = was_whole && !tenant.beyond && voters > 2 * missing.min(voters) && !tenant.is_external();
-        let mounted = self.mount_what_is_there(g, enough || (was_whole && hidden.is_empty()), 30).await?;
+        let enough = was_whole
+            && !tenant.beyond
+            && voters > 2 * missing.min(voters)
+            && !tenant.is_external();
+        let mounted =
+            self.mount_what_is_there(g, enough || (was_whole && hidden.is_empty()), 30).await?;
         if mounted && !self.tenants[g].beyond {
             // It stays so for a while.
             return self.up().await;
@@ -295,7 +341,9 @@ impl Story {
     /// Whether all is well, and one failure group alone is no half of the voters.
     pub fn has_quorum(&self, g: usize) -> bool {
         let tenant = &self.tenants[g];
-        let is_well = tenant.ill.is_empty() && tenant.undo.is_empty() && !tenant.mood.lenient.load(Ordering::Relaxed);
+        let is_well = tenant.ill.is_empty()
+            && tenant.undo.is_empty()
+            && !tenant.mood.lenient.load(Ordering::Relaxed);
         let is_still = tenant.state() == State::Whole;
         is_well && is_still && !tenant.is_external() && tenant.shape.failure_groups().len() > 2
     }
@@ -326,7 +374,10 @@ impl Story {
         let tenant = &mut self.tenants[g];
         let after = tenant.group().members();
         if before != after {
-            return Err(format!("{}: in force on failure group {stays} alone: {after:?}", tenant.name));
+            return Err(format!(
+                "{}: in force on failure group {stays} alone: {after:?}",
+                tenant.name
+            ));
         }
         tenant.make_whole().await
     }

@@ -20,7 +20,8 @@ pub enum Style {
 }
 
 impl Style {
-    pub const ALL: [Self; 6] = [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy, Self::Wild];
+    pub const ALL: [Self; 6] =
+        [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy, Self::Wild];
     /// Those that keep the disks' caches empty.
     pub const BUSY: [Self; 4] = [Self::Mixed, Self::Log, Self::Pages, Self::Small];
 

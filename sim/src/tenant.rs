@@ -134,13 +134,16 @@ impl Tenant {
             SimDisk::new(core, &format!("{name}-{number}"), *size, shape.sectors)
         };
         let disks: Vec<SimDisk> = shape.disks.iter().enumerate().map(device).collect();
-        let paths: Vec<String> = disks.iter().map(|disk| format!("/dev/{}", disk.label())).collect();
+        let paths: Vec<String> =
+            disks.iter().map(|disk| format!("/dev/{}", disk.label())).collect();
         for (disk, path) in disks.iter().zip(&paths) {
             host.attach(path, disk.clone());
         }
         let mood = Arc::new(Mood::default());
         let clients = shape.clients.iter().zip(0..);
-        let clients = clients.map(|(style, number)| Client::new((core, host), name, number, *style, &mood)).collect();
+        let clients = clients
+            .map(|(style, number)| Client::new((core, host), name, number, *style, &mood))
+            .collect();
         Self {
             core: Arc::clone(core),
             host: Arc::clone(host),
@@ -199,7 +202,8 @@ impl Tenant {
 
     /// Whether another redundancy loses nothing: a mirror that is taken may be the only good one where nobody has noticed yet.
     pub fn may_convert(&self) -> bool {
-        let is_strange = self.silent || self.lossy || self.forgetful || self.beyond || !self.undo.is_empty();
+        let is_strange =
+            self.silent || self.lossy || self.forgetful || self.beyond || !self.undo.is_empty();
         !is_strange && !self.ill.values().any(|ill| *ill == Ill::Doubtful)
     }
 
@@ -212,7 +216,9 @@ impl Tenant {
     pub fn count_ill(&self) -> usize {
         let mut ill: BTreeSet<&str> = self.ill.keys().map(String::as_str).collect();
         if let Some(group) = &self.group {
-            let is_away = |disk: &SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Online);
+            let is_away = |disk: &SimDisk| {
+                self.standing(group, disk).is_some_and(|state| state != DiskState::Online)
+            };
             let disks = self.disks.iter().zip(&self.shape.disks);
             ill.extend(disks.filter(|(disk, _)| is_away(disk)).map(|(_, (name, _))| name.as_str()));
         }
@@ -253,7 +259,8 @@ impl Tenant {
     pub fn new_disk(&mut self, failure_group: &str, size: u64) -> NewDisk {
         let number = self.devices;
         self.devices += 1;
-        let disk = SimDisk::new(&self.core, &format!("{}-{number}", self.name), size, self.shape.sectors);
+        let disk =
+            SimDisk::new(&self.core, &format!("{}-{number}", self.name), size, self.shape.sectors);
         let (path, name) = (format!("/dev/{}", disk.label()), format!("{}_X{number}", self.name));
         self.host.attach(&path, disk.clone());
         self.disks.push(disk);
@@ -300,7 +307,9 @@ impl Tenant {
             }
             self.undo.retain(|undo| match undo {
                 Undo::Detach(_) => true,
-                Undo::Image(of, _) | Undo::Size(of, _) | Undo::Attach(of) => of.label() != disk.label(),
+                Undo::Image(of, _) | Undo::Size(of, _) | Undo::Attach(of) => {
+                    of.label() != disk.label()
+                }
             });
         }
     }
@@ -309,7 +318,9 @@ impl Tenant {
     pub fn is_half(&self, failure_group: &str) -> bool {
         let voting = self.group().voting();
         let names = self.names.iter().zip(&self.shape.disks);
-        let of_it = names.filter(|(name, (group, _))| group == failure_group && voting.contains(name)).count();
+        let of_it = names
+            .filter(|(name, (group, _))| group == failure_group && voting.contains(name))
+            .count();
         2 * of_it >= voting.len()
     }
 
@@ -324,13 +335,17 @@ impl Tenant {
     pub fn state(&self) -> State {
         let Some(group) = &self.group else { return State::Degraded };
         let operations = group.operations();
-        let runs = |pass: &str| operations.iter().any(|operation| operation.pass == pass && operation.state == "RUN");
+        let runs = |pass: &str| {
+            operations.iter().any(|operation| operation.pass == pass && operation.state == "RUN")
+        };
         let members = group.members();
         if runs("RESYNC") || members.iter().any(|(_, state)| *state == DiskState::Syncing) {
             State::Returning
         } else if runs("RECOVERY") {
             State::Recovering
-        } else if !self.ill.is_empty() || members.iter().any(|(_, state)| *state != DiskState::Online) {
+        } else if !self.ill.is_empty()
+            || members.iter().any(|(_, state)| *state != DiskState::Online)
+        {
             State::Degraded
         } else if runs("REBALANCE") {
             State::Moving
@@ -345,7 +360,9 @@ impl Tenant {
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
         let serves = |disk: &SimDisk| self.serves(group, disk);
-        self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
+        self.ill
+            .iter()
+            .all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
     }
 
     /// Operations of its clients so far.
@@ -365,7 +382,8 @@ impl Tenant {
 
     /// Waits until every client has looked at everything since the mount.
     pub async fn until_looked(&self) -> Result<(), Failure> {
-        let looked = |tenant: &Self| tenant.clients.iter().all(|client| !client.model().is_unverified());
+        let looked =
+            |tenant: &Self| tenant.clients.iter().all(|client| !client.model().is_unverified());
         self.until("a look at everything", looked).await
     }
 
@@ -384,7 +402,10 @@ impl Tenant {
     fn explain(&self) -> Result<(), Failure> {
         let Some(group) = &self.group else { return Ok(()) };
         let mismatches = group.mismatches();
-        let is_strange = self.silent || self.lossy || self.forgetful || self.mood.lenient.load(Ordering::Relaxed);
+        let is_strange = self.silent
+            || self.lossy
+            || self.forgetful
+            || self.mood.lenient.load(Ordering::Relaxed);
         if is_strange || self.undo.iter().any(|undo| matches!(undo, Undo::Image(..))) {
             self.explained.store(mismatches, Ordering::Relaxed);
         }
@@ -394,18 +415,28 @@ impl Tenant {
         }
         self.rewritten.fetch_min(repaired, Ordering::Relaxed);
         if repaired > self.rewritten.load(Ordering::Relaxed) {
-            return Err(format!("{}: the engine has written its own metadata again, for no reason", self.name));
+            return Err(format!(
+                "{}: the engine has written its own metadata again, for no reason",
+                self.name
+            ));
         }
         // A disk that was dropped takes its count along.
         self.explained.fetch_min(mismatches, Ordering::Relaxed);
         match mismatches - self.explained.load(Ordering::Relaxed) {
             0 => Ok(()),
-            count => Err(format!("{}: {count} blocks do not match their checksum, for no reason", self.name)),
+            count => Err(format!(
+                "{}: {count} blocks do not match their checksum, for no reason",
+                self.name
+            )),
         }
     }
 
     /// Waits until something is so.
-    pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) -> Result<(), Failure> {
+    pub async fn until(
+        &self,
+        what: &str,
+        mut is_so: impl FnMut(&Self) -> bool,
+    ) -> Result<(), Failure> {
         let end = self.core.now() + PATIENCE;
         loop {
             self.failure()?;
@@ -460,8 +491,11 @@ impl Tenant {
         // Where two disks fail that cannot both be spared, writes wait for somebody to mend one.
         let is_lenient = self.mood.lenient.load(Ordering::Relaxed);
         let waited = self.heal_after(if is_lenient { MOUNT_WAIT } else { PATIENCE * 2 });
-        let paused =
-            self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await;
+        let paused = self
+            .until("the clients pause", |tenant| {
+                tenant.clients.iter().all(|client| client.is_idle())
+            })
+            .await;
         waited.store(false, Ordering::Relaxed);
         paused
     }
@@ -480,7 +514,9 @@ pub async fn inside<T: Send + 'static>(
     core.spawn(process, task);
     match futures::future::select(receiver, core.sleep(PATIENCE)).await {
         futures::future::Either::Left((result, _)) => Ok(result.ok()),
-        futures::future::Either::Right(_) => Err(format!("an operation did not end within {} s", PATIENCE.as_secs())),
+        futures::future::Either::Right(_) => {
+            Err(format!("an operation did not end within {} s", PATIENCE.as_secs()))
+        }
     }
 }
 

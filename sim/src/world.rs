@@ -189,7 +189,8 @@ impl World for ProcessWorld {
         }
         // Few, so that histories come to where there is no room.
         let new = || Arc::new(Words::new(words.min(16)));
-        let words = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
+        let words =
+            Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(Arc::new(Kept { words, host: Arc::clone(&self.host), process: self.process })))
     }
 

@@ -30,7 +30,11 @@ fn good(name: &str, plan: &Plan) {
 fn one_seed_is_one_history() {
     for seed in 0..6 {
         let (one, other) = (history(seed), history(seed));
-        assert_eq!((one.hash, one.steps, one.operations), (other.hash, other.steps, other.operations), "seed {seed}");
+        assert_eq!(
+            (one.hash, one.steps, one.operations),
+            (other.hash, other.steps, other.operations),
+            "seed {seed}"
+        );
     }
     assert_ne!(history(1).hash, history(2).hash);
 }
@@ -38,17 +42,22 @@ fn one_seed_is_one_history() {
 /// Histories nobody has seen before; the seed is in the failure.
 #[test]
 fn new_histories_end_well() {
-    let first = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let first = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
     println!("seeds {first}..{}", first + 20);
-    (first..first + 20).for_each(|seed| good(&format!("seed {seed}"), &Plan::of_seed(seed, OPERATIONS)));
+    (first..first + 20)
+        .for_each(|seed| good(&format!("seed {seed}"), &Plan::of_seed(seed, OPERATIONS)));
 }
 
 /// Histories that failed once, cut down: each file says what was wrong.
 #[test]
 fn what_failed_once_ends_well() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories");
-    let mut files: Vec<_> =
-        std::fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(&directory)
+        .expect("it is there")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     files.sort();
     assert!(!files.is_empty(), "no histories in {}", directory.display());
     for file in files {

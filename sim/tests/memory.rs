@@ -87,7 +87,10 @@ fn memory_returns_to_its_base() {
         }
         let (base, end) = (after[2], after[9]);
         println!("seed {seed}: {after:?}");
-        assert!(end <= base + 64 * 1024, "seed {seed}: {base} bytes after round 3, {end} after round 10: {after:?}");
+        assert!(
+            end <= base + 64 * 1024,
+            "seed {seed}: {base} bytes after round 3, {end} after round 10: {after:?}"
+        );
         world.ends_well();
     }
 }
@@ -136,7 +139,9 @@ fn is_survived(world: &mut World, what: &str) {
 /// Tells a story for each seed, and in the end which of them did not end well.
 fn survived(seeds: u64, story: impl Fn(u64)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let tell = |seed: &u64| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| story(*seed))).is_err();
+    let tell = |seed: &u64| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| story(*seed))).is_err()
+    };
     let failed: Vec<u64> = (0..seeds).filter(tell).collect();
     assert!(failed.is_empty(), "seeds {failed:?}");
 }
@@ -214,8 +219,11 @@ fn hostile_pages_are_an_error() {
         let pages = database.pages();
         let mut what = String::new();
         for _ in 0..1 + numbers.below(6) {
-            let (page, at) = (usize::try_from(numbers.below(pages)).expect("small"), numbers.below(4088));
-            let at = page * 4096 + usize::try_from(if numbers.below(2) == 0 { at % 120 } else { at }).expect("small");
+            let (page, at) =
+                (usize::try_from(numbers.below(pages)).expect("small"), numbers.below(4088));
+            let at = page * 4096
+                + usize::try_from(if numbers.below(2) == 0 { at % 120 } else { at })
+                    .expect("small");
             let value = hostile(&mut numbers).to_le_bytes()[0];
             database.bytes[at] = value;
             what += &format!(" {at}={value}");
@@ -230,14 +238,19 @@ fn hostile_pages_are_an_error() {
 fn hostile_rows_are_an_error() {
     let columns = [
         ("extent", "id file number d0 a0 d1 a1 d2 a2 written pending"),
-        ("file", "number kind mode links size durable_size blocks shared_extent slot mirrors target modified"),
+        (
+            "file",
+            "number kind mode links size durable_size blocks shared_extent slot mirrors target modified",
+        ),
         ("entry", "parent name node kind cookie"),
         ("counter", "value"),
         ("stale", "disk first count"),
         ("attribute", "value"),
     ];
-    let all: Vec<(&str, &str)> =
-        columns.iter().flat_map(|(table, names)| names.split(' ').map(move |name| (*table, name))).collect();
+    let all: Vec<(&str, &str)> = columns
+        .iter()
+        .flat_map(|(table, names)| names.split(' ').map(move |name| (*table, name)))
+        .collect();
     survived(rounds(2 * all.len() as u64), |seed| {
         let mut world = victim(seed);
         if seed % 2 == 0 {
@@ -254,7 +267,8 @@ fn hostile_rows_are_an_error() {
             2 => "'text'".to_owned(),
             _ => hostile(&mut numbers).cast_signed().to_string(),
         };
-        let which = ["1", "rowid = (SELECT max(rowid) FROM {})", "rowid = (SELECT min(rowid) FROM {})"];
+        let which =
+            ["1", "rowid = (SELECT max(rowid) FROM {})", "rowid = (SELECT min(rowid) FROM {})"];
         let which = which[usize::try_from(numbers.below(3)).expect("small")].replace("{}", table);
         let change = format!("UPDATE OR REPLACE {table} SET {column} = {value} WHERE {which}");
         let mut database = Database::of(&world);
@@ -282,7 +296,8 @@ struct Database {
 
 impl Database {
     fn of(world: &World) -> Self {
-        let (place, length) = world.catalog_place(0, CatalogFile::Database).expect("it has a mirror");
+        let (place, length) =
+            world.catalog_place(0, CatalogFile::Database).expect("it has a mirror");
         Self { place, bytes: world.peek(0, place, length) }
     }
 

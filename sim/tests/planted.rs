@@ -10,7 +10,10 @@ use std::{
 const HISTORIES: &str = "30";
 
 fn sim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sim")).args(arguments).output().expect("the simulator can be started")
+    Command::new(env!("CARGO_BIN_EXE_sim"))
+        .args(arguments)
+        .output()
+        .expect("the simulator can be started")
 }
 
 fn text(output: &Output) -> String {

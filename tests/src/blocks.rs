@@ -29,9 +29,11 @@ impl Blocks {
     #[must_use]
     pub fn new(path: PathBuf, seed: u64, count: u64) -> Self {
         let blocks = Self { path, seed, count };
-        let file = File::create(&blocks.path).unwrap_or_else(|error| panic!("{}: {error}", blocks.path.display()));
+        let file = File::create(&blocks.path)
+            .unwrap_or_else(|error| panic!("{}: {error}", blocks.path.display()));
         for start in (0..count).step_by(256) {
-            let chunk: Vec<u8> = (start..count.min(start + 256)).flat_map(|index| blocks.block(index)).collect();
+            let chunk: Vec<u8> =
+                (start..count.min(start + 256)).flat_map(|index| blocks.block(index)).collect();
             file.write_all_at(&chunk, start * BLOCK as u64).expect("write");
         }
         file.sync_all().expect("fsync");
@@ -47,7 +49,9 @@ impl Blocks {
         block.extend_from_slice(&index.to_le_bytes());
         let mut state = self.seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         while block.len() < BLOCK {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             block.extend_from_slice(&state.to_le_bytes());
         }
         block
@@ -74,8 +78,13 @@ impl Blocks {
         let skip = room.as_ptr().align_offset(BLOCK);
         for index in 0..self.count {
             let block = &mut room[skip..skip + BLOCK];
-            file.read_exact(block).unwrap_or_else(|error| panic!("{}, block {index}: {error}", self.path.display()));
-            assert!(*block == self.block(index)[..], "{}: block {index} reads wrong", self.path.display());
+            file.read_exact(block)
+                .unwrap_or_else(|error| panic!("{}, block {index}: {error}", self.path.display()));
+            assert!(
+                *block == self.block(index)[..],
+                "{}: block {index} reads wrong",
+                self.path.display()
+            );
         }
     }
 
@@ -85,7 +94,8 @@ impl Blocks {
     /// If the disk cannot be read.
     #[must_use]
     pub fn find(&self, disk: &Path) -> BTreeMap<u64, u64> {
-        let mut file = File::open(disk).unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
+        let mut file =
+            File::open(disk).unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
         let mut found = BTreeMap::new();
         let mut chunk = vec![0; 1 << 20];
         let mut offset = 0;
@@ -96,7 +106,8 @@ impl Blocks {
             if length < BLOCK {
                 break;
             }
-            for (place, block) in (offset..).step_by(BLOCK).zip(chunk[..length].chunks_exact(BLOCK)) {
+            for (place, block) in (offset..).step_by(BLOCK).zip(chunk[..length].chunks_exact(BLOCK))
+            {
                 if block.starts_with(b"PLTESTBK") && block[8..16] == self.seed.to_le_bytes() {
                     let index = u64::from_le_bytes(block[16..24].try_into().expect("8 bytes"));
                     if index < self.count && *block == self.block(index)[..] {
@@ -125,7 +136,10 @@ pub fn noise(disk: &Path, offset: u64, length: usize) {
 /// # Panics
 /// If it cannot.
 pub fn overwrite(disk: &Path, offset: u64, bytes: &[u8]) {
-    let file = OpenOptions::new().write(true).open(disk).unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
+    let file = OpenOptions::new()
+        .write(true)
+        .open(disk)
+        .unwrap_or_else(|error| panic!("{}: {error}", disk.display()));
     file.write_all_at(bytes, offset).expect("write to a disk");
     file.sync_all().expect("sync of a disk");
 }
@@ -137,7 +151,9 @@ pub fn overwrite(disk: &Path, offset: u64, bytes: &[u8]) {
 #[must_use]
 pub fn bytes(disk: &Path, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    File::open(disk).and_then(|file| file.read_exact_at(&mut bytes, offset)).expect("read from a disk");
+    File::open(disk)
+        .and_then(|file| file.read_exact_at(&mut bytes, offset))
+        .expect("read from a disk");
     bytes
 }
 

@@ -40,7 +40,10 @@ impl Finished {
     #[track_caller]
     pub fn refused(self) -> String {
         let said = format!("{}{}", self.err, self.out);
-        assert!(self.code.is_some_and(|code| code != 0 && code != 101), "expected a refusal: {self}");
+        assert!(
+            self.code.is_some_and(|code| code != 0 && code != 101),
+            "expected a refusal: {self}"
+        );
         assert!(!said.contains("panicked at"), "{self}");
         assert!(!said.trim().is_empty(), "failed without a word: {self}");
         said
@@ -49,7 +52,8 @@ impl Finished {
 
 impl fmt::Display for Finished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = self.code.map_or_else(|| "a signal or the patience".into(), |code| code.to_string());
+        let code =
+            self.code.map_or_else(|| "a signal or the patience".into(), |code| code.to_string());
         write!(f, "{}\nended with {code}\n{}{}", self.what, self.out, self.err)
     }
 }
@@ -62,10 +66,13 @@ pub fn finish(command: &mut Command) -> Finished {
 pub fn finish_within(command: &mut Command, patience: Duration) -> Finished {
     let what = format!("{command:?}");
     // A group of its own, so that all of a script can be killed.
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let command =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Finished { what, code: Some(127), out: String::new(), err: error.to_string() },
+        Err(error) => {
+            return Finished { what, code: Some(127), out: String::new(), err: error.to_string() };
+        }
     };
     let reader = |mut from: Box<dyn Read + Send>| {
         thread::spawn(move || {
@@ -90,12 +97,22 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Finished {
         signal_group(pid, rustix::process::Signal::KILL);
         if !ended(Duration::from_secs(10)) {
             // It waits in the kernel for a disk that hangs; it ends when the disk goes on.
-            return Finished { what, code: None, out: String::new(), err: "hangs in the kernel".into() };
+            return Finished {
+                what,
+                code: None,
+                out: String::new(),
+                err: "hangs in the kernel".into(),
+            };
         }
     }
     let status: Option<ExitStatus> = waiter.join().ok().and_then(Result::ok);
     let code = if in_time { status.and_then(|status| status.code()) } else { None };
-    Finished { what, code, out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() }
+    Finished {
+        what,
+        code,
+        out: out.join().unwrap_or_default(),
+        err: err.join().unwrap_or_default(),
+    }
 }
 
 fn signal_group(pid: u32, signal: rustix::process::Signal) {

@@ -81,7 +81,8 @@ pub fn by_repair(instance: &Instance, disks: &[PathBuf]) {
 
 /// `plinth check` on disks.
 pub fn check(instance: &Instance, repair: bool, disks: &[PathBuf]) -> crate::Finished {
-    let words = ["check", "--repair"].into_iter().take(if repair { 2 } else { 1 }).map(PathBuf::from);
+    let words =
+        ["check", "--repair"].into_iter().take(if repair { 2 } else { 1 }).map(PathBuf::from);
     instance.plinth(words.chain(disks.iter().cloned()))
 }
 
@@ -102,9 +103,15 @@ impl Story {
         let boot = host.boot();
         show(&recorder, &names, instance);
         let group = [size];
-        let sizes = vec![group.as_slice(); if between == Between::Movement { disks - 1 } else { disks }];
+        let sizes =
+            vec![group.as_slice(); if between == Between::Movement { disks - 1 } else { disks }];
         // The deadline of an I/O is longer than any hiccup of this machine.
-        instance.create_group("data", redundancy, &sizes, "'au_size' = '1M', 'disk_timeout' = '60'");
+        instance.create_group(
+            "data",
+            redundancy,
+            &sizes,
+            "'au_size' = '1M', 'disk_timeout' = '60'",
+        );
         let mount = instance.mount("DATA");
         loads.iter().for_each(|(load, _)| load.prepare(&mount));
         let from = recorder.length();
@@ -114,7 +121,9 @@ impl Story {
             Between::Stops => {
                 let killed = instance.engine("DATA");
                 instance.kill_engine("DATA");
-                wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != killed));
+                wait_for("another engine", || {
+                    instance.engine("DATA").is_some_and(|pid| Some(pid) != killed)
+                });
                 instance.mount_again("DATA");
             }
             Between::Absence => drop(instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001")),
@@ -147,7 +156,9 @@ impl Story {
                 instance
                     .sql(&format!("ALTER DISKGROUP data RESIZE ALL SIZE {size} REBALANCE WITH BALANCE, COMPACT WAIT"));
                 for redundancy in ["EXTERNAL", "NORMAL"] {
-                    instance.sql(&format!("ALTER DISKGROUP data CONVERT REDUNDANCY TO {redundancy} REBALANCE WAIT"));
+                    instance.sql(&format!(
+                        "ALTER DISKGROUP data CONVERT REDUNDANCY TO {redundancy} REBALANCE WAIT"
+                    ));
                 }
             }
         });
@@ -161,15 +172,26 @@ impl Story {
     pub fn sequel(&self, host: &Host, state: &State, work: &Recovery) -> Self {
         let instance = Instance::new();
         let names = &self.recording.names;
-        let recorder = Recorder::new(names.iter().cloned().zip(state.images.iter().cloned()).collect());
-        state.acknowledged.iter().enumerate().for_each(|(stream, number)| recorder.mark(stream, *number));
+        let recorder =
+            Recorder::new(names.iter().cloned().zip(state.images.iter().cloned()).collect());
+        state
+            .acknowledged
+            .iter()
+            .enumerate()
+            .for_each(|(stream, number)| recorder.mark(stream, *number));
         let from = recorder.length();
         let boot = if state.kept_power { self.boot.clone() } else { host.boot() };
         host.boot_is(&boot);
         show(&recorder, names, &instance);
         let disks: Vec<_> = names.iter().map(|name| instance.disk(name)).collect();
         work(&instance, &disks);
-        Self { recording: recorder.recording(), from, loads: Arc::clone(&self.loads), between: self.between, boot }
+        Self {
+            recording: recorder.recording(),
+            from,
+            loads: Arc::clone(&self.loads),
+            between: self.between,
+            boot,
+        }
     }
 
     /// `count` cuts of all that is of interest.
@@ -194,7 +216,8 @@ impl Story {
 /// Recorded disks, as the instance discovers them.
 fn show(recorder: &Recorder, names: &[String], instance: &Instance) {
     for name in names {
-        std::os::unix::fs::symlink(recorder.path(name), instance.disk(name)).expect("link to the disk");
+        std::os::unix::fs::symlink(recorder.path(name), instance.disk(name))
+            .expect("link to the disk");
     }
 }
 
@@ -203,14 +226,18 @@ fn run(recorder: &Recorder, mount: &Path, loads: &Loads, third: u64) {
     thread::scope(|scope| {
         for (stream, (load, count)) in loads.iter().enumerate() {
             let operations = count * third / 3 + 1..=count * (third + 1) / 3;
-            scope.spawn(move || load.run(mount, operations, &|number| recorder.mark(stream, number)));
+            scope.spawn(move || {
+                load.run(mount, operations, &|number| recorder.mark(stream, number))
+            });
         }
     });
 }
 
 /// Unmounts. A program that is being started somewhere else in this process has copies of all open files for a moment.
 fn let_go(instance: &Instance, mount: &Path) {
-    wait_for("the mount to be let go of", || instance.plinth(["umount".as_ref(), mount.as_os_str()]).code == Some(0));
+    wait_for("the mount to be let go of", || {
+        instance.plinth(["umount".as_ref(), mount.as_os_str()]).code == Some(0)
+    });
 }
 
 /// Where states are tried: an instance that outlives them, with its disks in memory.
@@ -228,7 +255,8 @@ impl<'a> Station<'a> {
 
     /// Recovers the group, looks at it, checks it, uses it and dismounts it.
     fn survive(&self, story: &Story, state: &State, recovery: &Recovery) {
-        let disks: Vec<_> = story.recording.names.iter().map(|name| self.instance.disk(name)).collect();
+        let disks: Vec<_> =
+            story.recording.names.iter().map(|name| self.instance.disk(name)).collect();
         for (disk, image) in disks.iter().zip(&state.images) {
             image.save(disk).expect("a disk in memory");
         }
@@ -250,7 +278,11 @@ impl<'a> Station<'a> {
             self.instance.wait_until_whole("DATA");
             verify();
         }
-        assert_eq!(self.instance.offline_disks("DATA"), 0.0, "a disk is offline that nobody took offline");
+        assert_eq!(
+            self.instance.offline_disks("DATA"),
+            0.0,
+            "a disk is offline that nobody took offline"
+        );
         if story.between == Between::Movement {
             let moving = "SELECT count(*) FROM v$asm_operation WHERE pass = 'REBALANCE' AND state IN ('RUN', 'WAIT')";
             wait_for("the end of the rebalance", || self.instance.number(moving) == 0.0);
@@ -258,14 +290,23 @@ impl<'a> Station<'a> {
         }
         self.instance.check("DATA");
         fs::write(mount.join("after"), [7; 100_000]).expect("the group can be written");
-        assert!(fs::read(mount.join("after")).is_ok_and(|read| read == [7; 100_000]), "the group can be read");
+        assert!(
+            fs::read(mount.join("after")).is_ok_and(|read| read == [7; 100_000]),
+            "the group can be read"
+        );
         let_go(&self.instance, &mount);
         self.instance.sql("ALTER DISKGROUP data DISMOUNT");
     }
 }
 
 /// Tries a state for every cut, several at a time, until `enough` of them failed. Tells which did.
-pub fn try_states(story: &Story, cuts: &[Cut], lie: Lie<'_>, recovery: &Recovery, enough: usize) -> Vec<Failure> {
+pub fn try_states(
+    story: &Story,
+    cuts: &[Cut],
+    lie: Lie<'_>,
+    recovery: &Recovery,
+    enough: usize,
+) -> Vec<Failure> {
     let began = Instant::now();
     let workers = thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     let failures = Mutex::new(Vec::new());
@@ -280,7 +321,9 @@ pub fn try_states(story: &Story, cuts: &[Cut], lie: Lie<'_>, recovery: &Recovery
                 let state = replay.state(*cut);
                 tried.fetch_add(1, Ordering::Relaxed);
                 let here = station.get_or_insert_with(|| Station::new(host));
-                if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| here.survive(story, &state, recovery))) {
+                if let Err(panic) =
+                    panic::catch_unwind(AssertUnwindSafe(|| here.survive(story, &state, recovery)))
+                {
                     let log = here.instance.alert_log();
                     let log: Vec<_> = log.lines().rev().take(12).collect();
                     let log = log.into_iter().rev().collect::<Vec<_>>().join("\n");
@@ -296,7 +339,12 @@ pub fn try_states(story: &Story, cuts: &[Cut], lie: Lie<'_>, recovery: &Recovery
     };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
     let failures = failures.into_inner().expect("lock");
-    println!("{} states in {:.1?}, {} not survived", tried.into_inner(), began.elapsed(), failures.len());
+    println!(
+        "{} states in {:.1?}, {} not survived",
+        tried.into_inner(),
+        began.elapsed(),
+        failures.len()
+    );
     failures
 }
 
@@ -308,13 +356,19 @@ pub fn try_states(story: &Story, cuts: &[Cut], lie: Lie<'_>, recovery: &Recovery
 pub fn must_be_survived(story: &Story, cuts: &[Cut], recovery: &Recovery) {
     let failures = try_states(story, cuts, crate::replay::HONEST, recovery, 5);
     let texts: Vec<_> = failures.iter().take(3).map(|failure| failure.text.as_str()).collect();
-    assert!(failures.is_empty(), "{} states were not survived\n{}", failures.len(), texts.join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{} states were not survived\n{}",
+        failures.len(),
+        texts.join("\n\n")
+    );
 }
 
 /// What a panic said.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".into())
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "a panic".into())
 }
 
 /// Keeps what is needed to look into a failure, if somebody wants it (`PLINTH_KEEP=DIR`).
@@ -323,7 +377,12 @@ fn keep(story: &Story, state: &State, text: &str) {
     let dir = PathBuf::from(dir).join(format!("state.{}.{}", state.cut.at, state.cut.seed));
     let keep = || {
         fs::create_dir_all(&dir)?;
-        story.recording.names.iter().zip(&state.images).try_for_each(|(name, image)| image.save(&dir.join(name)))?;
+        story
+            .recording
+            .names
+            .iter()
+            .zip(&state.images)
+            .try_for_each(|(name, image)| image.save(&dir.join(name)))?;
         fs::write(dir.join("recording"), story.recording.describe())?;
         fs::write(dir.join("why"), text)
     };
@@ -334,8 +393,11 @@ fn keep(story: &Story, state: &State, text: &str) {
 #[must_use]
 pub fn seed() -> u64 {
     let given = std::env::var("PLINTH_SEED").ok().and_then(|seed| seed.parse().ok());
-    let now =
-        || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos().into());
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.subsec_nanos().into())
+    };
     let seed = given.unwrap_or_else(now);
     println!("PLINTH_SEED={seed}");
     seed

@@ -44,11 +44,19 @@ impl FaultDisk {
                 .args(["--foreground", "--threads=16", "--filter=error", "-U"])
                 .arg(&socket)
                 .args(["file", &format!("file={}", data.display())])
-                .args(["error=EIO", "error-rate=100%", &format!("error-file={}", switch.display())]),
+                .args([
+                    "error=EIO",
+                    "error-rate=100%",
+                    &format!("error-file={}", switch.display()),
+                ]),
         );
         wait_for("nbdkit's socket", || socket.exists());
         let seen = mount.join("disk");
-        let front = quiet(Command::new("nbdfuse").arg(&seen).arg(format!("nbd+unix:///?socket={}", socket.display())));
+        let front = quiet(
+            Command::new("nbdfuse")
+                .arg(&seen)
+                .arg(format!("nbd+unix:///?socket={}", socket.display())),
+        );
         wait_for("nbdfuse's file", || seen.exists());
         std::os::unix::fs::symlink(&seen, link).expect("link to the disk");
         Self { path: link.to_owned(), data, switch, mount, server, front }
@@ -82,7 +90,8 @@ impl FaultDisk {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.server), signal);
+        let _ =
+            rustix::process::kill_process(rustix::process::Pid::from_child(&self.server), signal);
     }
 }
 
@@ -111,9 +120,13 @@ impl LoopDisk {
     #[must_use]
     pub fn new(file: &Path, size: u64, sector: u32) -> Self {
         crate::need_root();
-        fs::File::create(file).and_then(|file| file.set_len(size)).expect("file under a loop device");
+        fs::File::create(file)
+            .and_then(|file| file.set_len(size))
+            .expect("file under a loop device");
         let mut command = Command::new("losetup");
-        command.args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()]).arg(file);
+        command
+            .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()])
+            .arg(file);
         let device = command::finish(&mut command).ok();
         // Whoever had that device before may have made it read-only, and that stays.
         command::finish(Command::new("blockdev").args(["--setrw", device.trim()])).ok();

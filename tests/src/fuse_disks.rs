@@ -11,7 +11,9 @@
 use fuse_backend_rs::{
     abi::fuse_abi::{Attr, stat64},
     api::{
-        filesystem::{Context, Entry, FileSystem, FsOptions, OpenOptions, ZeroCopyReader, ZeroCopyWriter},
+        filesystem::{
+            Context, Entry, FileSystem, FsOptions, OpenOptions, ZeroCopyReader, ZeroCopyWriter,
+        },
         server::Server,
     },
     transport::{FuseBuf, FuseDevWriter, Reader},
@@ -68,9 +70,14 @@ impl Served {
     /// # Panics
     /// Without root, or /dev/fuse.
     pub fn start(name: &str, mount: &str, workers: usize, files: impl Files) -> Self {
-        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .expect("/dev/fuse can be opened");
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+        let device = rustix::fs::open(
+            "/dev/fuse",
+            OFlags::RDWR | OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .expect("/dev/fuse can be opened");
+        let options =
+            format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         let options = CString::new(options).expect("no zero byte");
         let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
         rustix::mount::mount(name, mount, format!("fuse.{name}"), flags, Some(options.as_c_str()))
@@ -100,8 +107,13 @@ fn serve<F: Files>(device: &OwnedFd, files: Kernel<F>) {
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
             _ => return,
         };
-        let Ok(reader) = Reader::<()>::from_fuse_buffer(FuseBuf::new(&mut request[..length])) else { return };
-        let Ok(writer) = FuseDevWriter::<()>::new(device.as_raw_fd(), &mut answer[..]) else { return };
+        let Ok(reader) = Reader::<()>::from_fuse_buffer(FuseBuf::new(&mut request[..length]))
+        else {
+            return;
+        };
+        let Ok(writer) = FuseDevWriter::<()>::new(device.as_raw_fd(), &mut answer[..]) else {
+            return;
+        };
         // A request that was taken back meanwhile cannot be answered, and need not be.
         let _ = server.handle_message(reader, writer.into(), None, None);
     }
@@ -130,7 +142,11 @@ impl<F: Files> FileSystem for Kernel<F> {
     type Handle = u64;
 
     fn init(&self, capable: FsOptions) -> io::Result<FsOptions> {
-        Ok(capable & (FsOptions::ASYNC_READ | FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::INIT_EXT))
+        Ok(capable
+            & (FsOptions::ASYNC_READ
+                | FsOptions::BIG_WRITES
+                | FsOptions::MAX_PAGES
+                | FsOptions::INIT_EXT))
     }
 
     fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
@@ -150,15 +166,31 @@ impl<F: Files> FileSystem for Kernel<F> {
         Ok((self.attributes(node), FOREVER))
     }
 
-    fn open(&self, _: &Context, _: u64, _: u32, _: u32) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
+    fn open(
+        &self,
+        _: &Context,
+        _: u64,
+        _: u32,
+        _: u32,
+    ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
         // SAFETY: any bits are a valid value of a type that is a `u32`; the library passes them on as they are.
-        let options =
-            unsafe { OpenOptions::from_bits_unchecked(OpenOptions::DIRECT_IO.bits() | PARALLEL_DIRECT_WRITES) };
+        let options = unsafe {
+            OpenOptions::from_bits_unchecked(OpenOptions::DIRECT_IO.bits() | PARALLEL_DIRECT_WRITES)
+        };
         Ok((None, options, None))
     }
 
-    fn release(&self, _: &Context, _: u64, _: u32, _: u64, _: bool, _: bool, _: Option<u64>) -> io::Result<()> {
+    fn release(
+        &self,
+        _: &Context,
+        _: u64,
+        _: u32,
+        _: u64,
+        _: bool,
+        _: bool,
+        _: Option<u64>,
+    ) -> io::Result<()> {
         Ok(())
     }
 
@@ -204,7 +236,15 @@ impl<F: Files> FileSystem for Kernel<F> {
         self.0.sync(node)
     }
 
-    fn fallocate(&self, _: &Context, node: u64, _: u64, mode: u32, offset: u64, length: u64) -> io::Result<()> {
+    fn fallocate(
+        &self,
+        _: &Context,
+        node: u64,
+        _: u64,
+        mode: u32,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<()> {
         if mode.cast_signed() != libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }

@@ -36,12 +36,18 @@ impl Host {
                 // SAFETY: the table of file descriptors stays shared.
                 unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }
                     .expect("mounts of one's own");
-                rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-                    .expect("mounts that nobody else sees");
-                let host =
-                    Self { boot: tempfile::NamedTempFile::new().expect("a file"), _here: std::marker::PhantomData };
+                rustix::mount::mount_change(
+                    "/",
+                    MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+                )
+                .expect("mounts that nobody else sees");
+                let host = Self {
+                    boot: tempfile::NamedTempFile::new().expect("a file"),
+                    _here: std::marker::PhantomData,
+                };
                 host.boot();
-                rustix::mount::mount_bind(host.boot.path(), "/proc/sys/kernel/random/boot_id").expect("a bind mount");
+                rustix::mount::mount_bind(host.boot.path(), "/proc/sys/kernel/random/boot_id")
+                    .expect("a bind mount");
                 work(&host)
             });
             host.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -97,7 +97,8 @@ impl Image {
 
     /// Makes zeros of it.
     pub fn discard(&mut self, offset: u64, length: u64) {
-        let length = usize::try_from(length.min(self.size.saturating_sub(offset))).expect("a part of a test's disk");
+        let length = usize::try_from(length.min(self.size.saturating_sub(offset)))
+            .expect("a part of a test's disk");
         for (number, within, range) in parts(offset, length) {
             if range.len() == CHUNK {
                 self.chunks.remove(&number);
@@ -147,7 +148,9 @@ mod tests {
         let mut image = Image::new(SIZE as u64);
         let mut seed = 1_u64;
         let mut random = |limit: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(seed >> 33).expect("31 bits") % limit
         };
         for round in 0..500 {

@@ -1,6 +1,9 @@
 //! An instance of its own for each test: directory, disks, `plinth serve`, mounts.
 
-use crate::{FaultDisk, Finished, LoopDisk, Manager, SlowDisk, binary, command, manager::Starter, need_root, wait_for};
+use crate::{
+    FaultDisk, Finished, LoopDisk, Manager, SlowDisk, binary, command, manager::Starter, need_root,
+    wait_for,
+};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -72,9 +75,13 @@ impl Instance {
         for folder in ["disks", "parts", "run", "mnt"] {
             fs::create_dir(home.path().join(folder)).expect("own directory");
         }
-        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let (faulty, loops, slow) = (Vec::new(), Vec::new(), Vec::new());
-        let mut instance = Self { home, program, environment, server: None, starter, faulty, loops, slow };
+        let mut instance =
+            Self { home, program, environment, server: None, starter, faulty, loops, slow };
         instance.start();
         instance
     }
@@ -93,7 +100,11 @@ impl Instance {
     /// If it does not come up.
     pub fn start_with(&mut self, arguments: &[&str]) {
         assert!(self.server.is_none(), "the instance runs already");
-        let log = fs::File::options().create(true).append(true).open(self.path("serve.log")).expect("log");
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("serve.log"))
+            .expect("log");
         let (mut command, _passed) = match &self.starter {
             Some(starter) => starter.command(&self.program),
             None => (Command::new(&self.program), Vec::new()),
@@ -258,7 +269,8 @@ impl Instance {
     #[track_caller]
     pub fn number(&self, select: &str) -> f64 {
         let rows = self.query(select);
-        let value = rows.first().and_then(|row| row.values().next()).expect("one row with one column");
+        let value =
+            rows.first().and_then(|row| row.values().next()).expect("one row with one column");
         as_number(value).unwrap_or_else(|| panic!("{select}: {value} is not a number"))
     }
 
@@ -269,7 +281,8 @@ impl Instance {
     #[track_caller]
     pub fn text(&self, select: &str) -> String {
         let rows = self.query(select);
-        let value = rows.first().and_then(|row| row.values().next()).expect("one row with one column");
+        let value =
+            rows.first().and_then(|row| row.values().next()).expect("one row with one column");
         value.as_str().map_or_else(|| value.to_string(), str::to_owned)
     }
 
@@ -293,7 +306,11 @@ impl Instance {
                     format!("'{}'", path.display())
                 })
                 .collect();
-            let failure_group = if redundancy == "EXTERNAL" { String::new() } else { format!(" FAILGROUP f{group}") };
+            let failure_group = if redundancy == "EXTERNAL" {
+                String::new()
+            } else {
+                format!(" FAILGROUP f{group}")
+            };
             statement += &format!("{failure_group} DISK {}", disks.join(", "));
         }
         if !attributes.is_empty() {
@@ -311,7 +328,11 @@ impl Instance {
         let point = self.path("mnt").join(group);
         fs::create_dir_all(&point).expect("mount point");
         self.plinth(["mount".as_ref(), group.as_ref(), point.as_os_str()]).ok();
-        assert!(is_mounted(&point), "`plinth mount` returned, but nothing is mounted on {}", point.display());
+        assert!(
+            is_mounted(&point),
+            "`plinth mount` returned, but nothing is mounted on {}",
+            point.display()
+        );
         point
     }
 
@@ -326,7 +347,8 @@ impl Instance {
         let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
         let outside = device(&self.path("mnt"));
         wait_for("the mount to be back", || {
-            rustix::fs::statvfs(&point).is_ok() && device(&point).is_some_and(|own| Some(own) != outside)
+            rustix::fs::statvfs(&point).is_ok()
+                && device(&point).is_some_and(|own| Some(own) != outside)
         });
         point
     }
@@ -350,7 +372,8 @@ impl Instance {
     /// The process id of the engine of a group, if one runs.
     #[must_use]
     pub fn engine(&self, group: &str) -> Option<i32> {
-        let pid = self.read(&format!("run/engine.{}.pid", group.to_uppercase())).trim().parse().ok()?;
+        let pid =
+            self.read(&format!("run/engine.{}.pid", group.to_uppercase())).trim().parse().ok()?;
         self.processes().contains(&pid).then_some(pid)
     }
 
@@ -400,7 +423,9 @@ impl Instance {
             let answer = self.plinth(["sql", "--json", "-c", "SELECT * FROM v$asm_operation"]);
             let busy = answer.code != Some(0)
                 || rows(&answer.out).iter().any(|row| {
-                    row.get("state").and_then(Value::as_str).is_some_and(|state| !["DONE", "ERRS"].contains(&state))
+                    row.get("state")
+                        .and_then(Value::as_str)
+                        .is_some_and(|state| !["DONE", "ERRS"].contains(&state))
                 });
             !busy && self.offline_disks(group) == 0.0
         });
@@ -448,8 +473,11 @@ impl Instance {
     /// If it shows nothing.
     #[track_caller]
     pub fn disk_row(&self, path: &Path) -> Row {
-        let rows = self.query(&format!("SELECT * FROM v$asm_disk WHERE path = '{}'", path.display()));
-        rows.into_iter().next().unwrap_or_else(|| panic!("v$asm_disk does not show {}", path.display()))
+        let rows =
+            self.query(&format!("SELECT * FROM v$asm_disk WHERE path = '{}'", path.display()));
+        rows.into_iter()
+            .next()
+            .unwrap_or_else(|| panic!("v$asm_disk does not show {}", path.display()))
     }
 
     /// All processes that work for this instance: `plinth` with its directory among the arguments or in
@@ -461,7 +489,8 @@ impl Instance {
             let words = |file: &str| fs::read(process.join(file)).unwrap_or_default();
             let arguments = String::from_utf8_lossy(&words("cmdline")).into_owned();
             arguments.split('\0').next().is_some_and(|program| program.ends_with("plinth"))
-                && (arguments.contains(&dir) || String::from_utf8_lossy(&words("environ")).contains(&dir))
+                && (arguments.contains(&dir)
+                    || String::from_utf8_lossy(&words("environ")).contains(&dir))
         };
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         all.filter_map(|entry| {
@@ -485,9 +514,13 @@ impl Drop for Instance {
         }
         if std::thread::panicking() {
             let engines = fs::read_dir(self.dir()).into_iter().flatten().flatten();
-            let engines = engines.map(|entry| format!("run/{}", entry.file_name().to_string_lossy()));
-            let engines = engines.filter(|name| name.starts_with("run/engine.") && name.ends_with(".log"));
-            for log in ["serve.log".to_owned(), "run/alert.log".to_owned()].into_iter().chain(engines) {
+            let engines =
+                engines.map(|entry| format!("run/{}", entry.file_name().to_string_lossy()));
+            let engines =
+                engines.filter(|name| name.starts_with("run/engine.") && name.ends_with(".log"));
+            for log in
+                ["serve.log".to_owned(), "run/alert.log".to_owned()].into_iter().chain(engines)
+            {
                 let text = self.read(&log);
                 let tail = text.lines().rev().take(40).collect::<Vec<_>>();
                 eprintln!("--- {log}\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
@@ -547,7 +580,8 @@ fn as_number(value: &Value) -> Option<f64> {
 /// The rows of a table printed as JSON: an array of objects.
 #[track_caller]
 fn rows(json: &str) -> Vec<Row> {
-    let value: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
+    let value: Value =
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
     let rows = value.as_array().unwrap_or_else(|| panic!("not a list of rows: {json}"));
     rows.iter()
         .map(|row| {

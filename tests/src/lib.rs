@@ -85,9 +85,9 @@ fn beside_this_test(program: &str) -> PathBuf {
 /// # Panics
 /// If it cannot be built.
 pub fn planted_binary() -> PathBuf {
-    let target = beside_this_test("plinth").ancestors().nth(2).expect("target/debug/plinth").join("planted");
-    let script =
-        r#"cd "$1" && cargo build -q --locked -p plinth-server --bin plinth --features planted --target-dir "$2""#;
+    let target =
+        beside_this_test("plinth").ancestors().nth(2).expect("target/debug/plinth").join("planted");
+    let script = r#"cd "$1" && cargo build -q --locked -p plinth-server --bin plinth --features planted --target-dir "$2""#;
     let build = shell(script).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).arg(&target);
     // On a busy machine it takes long.
     build.finish_within(std::time::Duration::from_secs(3600)).ok();

@@ -72,10 +72,15 @@ fn bytes(kind: u64, number: u64, least: usize, most: usize) -> Vec<u8> {
 
 /// Where a file has something else than what was written, or zeros where it may not be there yet.
 fn compare(what: &str, found: &[u8], written: &[u8], durable: usize) -> Result<(), Wrong> {
-    ensure(found.len() >= durable, || format!("{what}: {} bytes, and {durable} were durable", found.len()))?;
-    ensure(found.len() <= written.len(), || format!("{what}: {} bytes, {} were written", found.len(), written.len()))?;
+    ensure(found.len() >= durable, || {
+        format!("{what}: {} bytes, and {durable} were durable", found.len())
+    })?;
+    ensure(found.len() <= written.len(), || {
+        format!("{what}: {} bytes, {} were written", found.len(), written.len())
+    })?;
     let wrong = found.iter().zip(written).enumerate();
-    let wrong = wrong.filter(|(place, (found, written))| found != written && (*place < durable || **found != 0));
+    let wrong = wrong
+        .filter(|(place, (found, written))| found != written && (*place < durable || **found != 0));
     let wrong: Vec<_> = wrong.map(|(place, _)| place).collect();
     ensure(wrong.is_empty(), || {
         format!(
@@ -188,7 +193,11 @@ impl Load for Pages {
             Way::Direct => libc::O_DIRECT | libc::O_DSYNC,
             Way::Synchronous => libc::O_DSYNC,
         };
-        let file = OpenOptions::new().write(true).custom_flags(flags).open(dir.join(self.name())).expect("open");
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(dir.join(self.name()))
+            .expect("open");
         // Twice the room, to find an aligned part in it.
         let mut room = vec![0; 2 * PAGE];
         let skip = room.as_ptr().align_offset(4096);
@@ -257,11 +266,15 @@ impl Load for Renames {
 
     fn verify(&self, dir: &Path, acknowledged: u64, last: u64) -> Result<(), Wrong> {
         let found = read(&dir.join("state"))?;
-        let number = found.get(0..8).map_or(u64::MAX, |number| u64::from_le_bytes(number.try_into().expect("8 bytes")));
+        let number = found
+            .get(0..8)
+            .map_or(u64::MAX, |number| u64::from_le_bytes(number.try_into().expect("8 bytes")));
         ensure(number <= last && found == Self::state(number), || {
             format!("state: neither the old nor the new: {number}")
         })?;
-        ensure(number >= acknowledged, || format!("state: {number} is there, {acknowledged} was durable"))
+        ensure(number >= acknowledged, || {
+            format!("state: {number} is there, {acknowledged} was durable")
+        })
     }
 }
 
@@ -273,7 +286,12 @@ const KEPT: u64 = 6;
 impl Churn {
     /// Small ones that share an extent, and large ones that have their own.
     fn content(number: u64) -> Vec<u8> {
-        bytes(4, number, 1, [3_000, 40_000, 90_000, 400_000][usize::try_from(number % 4).expect("small")])
+        bytes(
+            4,
+            number,
+            1,
+            [3_000, 40_000, 90_000, 400_000][usize::try_from(number % 4).expect("small")],
+        )
     }
 }
 
@@ -301,19 +319,32 @@ impl Load for Churn {
         let mut there = Vec::new();
         for entry in fs::read_dir(&dir).map_err(|error| format!("churn: {error}"))? {
             let name = entry.map_err(|error| format!("churn: {error}"))?.file_name();
-            there.push(name.to_str().and_then(|name| name.parse().ok()).ok_or_else(|| format!("churn: {name:?}"))?);
+            there.push(
+                name.to_str()
+                    .and_then(|name| name.parse().ok())
+                    .ok_or_else(|| format!("churn: {name:?}"))?,
+            );
         }
         // The next operation may have removed one more.
         let gone = acknowledged.saturating_sub(KEPT);
         for number in gone + 2..=acknowledged {
-            ensure(there.contains(&number), || format!("churn: {number} is gone, {acknowledged} was durable"))?;
+            ensure(there.contains(&number), || {
+                format!("churn: {number} is gone, {acknowledged} was durable")
+            })?;
         }
         for number in there {
-            ensure(number > gone, || format!("churn: {number} was removed, {acknowledged} was durable"))?;
+            ensure(number > gone, || {
+                format!("churn: {number} was removed, {acknowledged} was durable")
+            })?;
             ensure(number <= last, || format!("churn: nobody made {number}"))?;
             let written = Self::content(number);
             let durable = if number <= acknowledged { written.len() } else { 0 };
-            compare(&format!("churn/{number}"), &read(&dir.join(number.to_string()))?, &written, durable)?;
+            compare(
+                &format!("churn/{number}"),
+                &read(&dir.join(number.to_string()))?,
+                &written,
+                durable,
+            )?;
         }
         Ok(())
     }
@@ -333,7 +364,11 @@ impl Sqlite {
         let connection = Connection::open(dir.join(format!("{}.db", self.journal)))?;
         connection.pragma_update(None, "journal_mode", self.journal)?;
         // With a rollback journal only EXTRA makes its removal durable, and with it the commit.
-        connection.pragma_update(None, "synchronous", if self.journal == "wal" { "full" } else { "extra" })?;
+        connection.pragma_update(
+            None,
+            "synchronous",
+            if self.journal == "wal" { "full" } else { "extra" },
+        )?;
         connection.pragma_update(None, "wal_autocheckpoint", 30)?;
         Ok(connection)
     }
@@ -346,16 +381,26 @@ impl Sqlite {
         let transaction = connection.transaction()?;
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         for row in number * ROWS..(number + 1) * ROWS {
-            transaction.execute("INSERT INTO rows VALUES (?1, ?2)", (signed(row), Self::row(row)))?;
+            transaction
+                .execute("INSERT INTO rows VALUES (?1, ?2)", (signed(row), Self::row(row)))?;
         }
-        transaction.execute("DELETE FROM rows WHERE n < ?1", [signed(number.saturating_sub(TRANSACTIONS) * ROWS)])?;
+        transaction.execute(
+            "DELETE FROM rows WHERE n < ?1",
+            [signed(number.saturating_sub(TRANSACTIONS) * ROWS)],
+        )?;
         transaction.execute("UPDATE last SET n = ?1", [signed(number)])?;
         transaction.commit()
     }
 
-    fn look(&self, dir: &Path, acknowledged: u64, last: u64) -> rusqlite::Result<Result<(), Wrong>> {
+    fn look(
+        &self,
+        dir: &Path,
+        acknowledged: u64,
+        last: u64,
+    ) -> rusqlite::Result<Result<(), Wrong>> {
         let connection = self.open(dir)?;
-        let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        let verdict: String =
+            connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
         let unsigned = |number: i64| u64::try_from(number).unwrap_or(u64::MAX);
         let committed = unsigned(connection.query_row("SELECT n FROM last", [], |row| row.get(0))?);
         let mut select = connection.prepare("SELECT n, filler FROM rows ORDER BY n")?;
@@ -369,7 +414,11 @@ impl Sqlite {
                     format!("transaction {committed} is the last, {acknowledged} was durable")
                 })
             })
-            .and_then(|()| ensure(rows.into_iter().eq(wanted), || format!("transaction {committed} is not whole"))))
+            .and_then(|()| {
+                ensure(rows.into_iter().eq(wanted), || {
+                    format!("transaction {committed} is not whole")
+                })
+            }))
     }
 }
 
@@ -392,7 +441,10 @@ impl Load for Sqlite {
     }
 
     fn verify(&self, dir: &Path, acknowledged: u64, last: u64) -> Result<(), Wrong> {
-        let wrong = |wrong: &dyn std::fmt::Display| format!("SQLite with {}: {wrong}", self.journal);
-        self.look(dir, acknowledged, last).map_err(|error| wrong(&error))?.map_err(|text| wrong(&text))
+        let wrong =
+            |wrong: &dyn std::fmt::Display| format!("SQLite with {}: {wrong}", self.journal);
+        self.look(dir, acknowledged, last)
+            .map_err(|error| wrong(&error))?
+            .map_err(|text| wrong(&text))
     }
 }

@@ -38,17 +38,27 @@ impl Manager {
                 let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
                 let mut control = RecvAncillaryBuffer::new(&mut space);
                 let mut slices = [IoSliceMut::new(&mut text)];
-                let Ok(received) = recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) else { return };
+                let Ok(received) =
+                    recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
+                else {
+                    return;
+                };
                 let descriptor = control.drain().find_map(|message| match message {
                     RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
                     _ => None,
                 });
                 let text = String::from_utf8_lossy(&text[..received.bytes]).into_owned();
-                let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or("stored").to_owned();
+                let name = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("FDNAME="))
+                    .unwrap_or("stored")
+                    .to_owned();
                 let Some(store) = ours.upgrade() else { return };
                 let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
                 match descriptor {
-                    Some(descriptor) if text.contains("FDSTORE=1") => drop(store.insert(name, descriptor)),
+                    Some(descriptor) if text.contains("FDSTORE=1") => {
+                        drop(store.insert(name, descriptor))
+                    }
                     _ if text.contains("FDSTOREREMOVE=1") => drop(store.remove(&name)),
                     _ => {}
                 }
@@ -91,8 +101,10 @@ impl Starter {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<_> = store.keys().cloned().collect();
         // Without "close on exec": the shell gets them, and moves them.
-        let kept: Vec<OwnedFd> = store.values().map(|kept| rustix::io::dup(kept).expect("a descriptor")).collect();
-        let moves: String = kept.iter().zip(3..).map(|(from, to)| format!(" {to}<&{}", from.as_raw_fd())).collect();
+        let kept: Vec<OwnedFd> =
+            store.values().map(|kept| rustix::io::dup(kept).expect("a descriptor")).collect();
+        let moves: String =
+            kept.iter().zip(3..).map(|(from, to)| format!(" {to}<&{}", from.as_raw_fd())).collect();
         let closes: String = kept
             .iter()
             .map(AsRawFd::as_raw_fd)

@@ -34,11 +34,15 @@ impl Authority {
     #[must_use]
     pub fn sign(&self, name: &str) -> (PathBuf, PathBuf) {
         let mut parameters =
-            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).expect("names");
+            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])
+                .expect("names");
         parameters.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate");
-        let (file, key_file) = (self.directory.join(format!("{name}.pem")), self.directory.join(format!("{name}.key")));
+        let (file, key_file) = (
+            self.directory.join(format!("{name}.pem")),
+            self.directory.join(format!("{name}.key")),
+        );
         // Moved into place, as what renews certificates does it.
         let beside = self.directory.join("beside");
         for (path, text) in [(&key_file, key.serialize_pem()), (&file, certificate.pem())] {
@@ -70,7 +74,14 @@ impl Instance {
     pub fn listen_with_tls(&mut self) -> u16 {
         let (certificate, key) = Authority::new(self, "root").sign("server");
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
-        let port = self.listen_with(&["--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key]);
+        let port = self.listen_with(&[
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-cert",
+            &certificate,
+            "--tls-key",
+            &key,
+        ]);
         self.sql(
             "CREATE USER boss WITH PASSWORD 'secret' ROLE ADMINISTER;
              CREATE USER night PASSWORD 'secret' OPERATE; CREATE USER viewer PASSWORD 'secret'",

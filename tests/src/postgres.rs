@@ -43,7 +43,8 @@ pub struct Running {
 }
 
 /// Finds the newest PostgreSQL's programs, wherever the distribution has them.
-const PROGRAMS: &str = r#"PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1):$PATH"; "#;
+const PROGRAMS: &str =
+    r#"PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1):$PATH"; "#;
 
 impl Postgres {
     /// Makes a cluster with page checksums in `mount`/`name` and starts it.
@@ -56,7 +57,11 @@ impl Postgres {
         fs::create_dir(&data).unwrap_or_else(|error| panic!("{}: {error}", data.display()));
         let cluster = Self::at(data);
         shell(r#"chown "$1" "$2"; chmod 700 "$2""#).arg(cluster.user).arg(&cluster.data).ok();
-        cluster.run(r#"initdb -D "$DATA" -A trust -U postgres --data-checksums --no-locale >/dev/null"#).ok();
+        cluster
+            .run(
+                r#"initdb -D "$DATA" -A trust -U postgres --data-checksums --no-locale >/dev/null"#,
+            )
+            .ok();
         let settings = "listen_addresses = ''\nshared_buffers = 64MB\nmax_wal_size = 256MB\n\
                         checkpoint_timeout = 30s\nmax_connections = 40\n";
         cluster.run(&format!("cat >> \"$DATA/postgresql.conf\" <<'END'\n{settings}END")).ok();
@@ -79,7 +84,8 @@ impl Postgres {
     fn at(data: PathBuf) -> Self {
         crate::need_root();
         let home = tempfile::Builder::new().prefix("plinth-pg.").tempdir().expect("directory");
-        let user = if shell("id postgres").finish().code == Some(0) { "postgres" } else { "nobody" };
+        let user =
+            if shell("id postgres").finish().code == Some(0) { "postgres" } else { "nobody" };
         shell(r#"chown "$1" "$2""#).arg(user).arg(home.path()).ok();
         Self { data, home, user }
     }
@@ -146,7 +152,11 @@ impl Postgres {
     ///
     /// # Panics
     /// If one fails.
-    pub fn session(&self, statements: impl Iterator<Item = String>, answered: &mut dyn FnMut(&str)) {
+    pub fn session(
+        &self,
+        statements: impl Iterator<Item = String>,
+        answered: &mut dyn FnMut(&str),
+    ) {
         let mut command = self.run("exec psql -X -qAt -v ON_ERROR_STOP=1").into_command();
         let mut psql = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql");
         let mut input = psql.stdin.take().expect("piped");
@@ -170,7 +180,10 @@ impl Postgres {
     /// If they cannot be made.
     #[track_caller]
     pub fn fill(&self, scale: u32) {
-        self.run(&format!("pgbench -iq -s {scale} 2>&1; psql -qc 'CREATE EXTENSION IF NOT EXISTS amcheck'")).ok();
+        self.run(&format!(
+            "pgbench -iq -s {scale} 2>&1; psql -qc 'CREATE EXTENSION IF NOT EXISTS amcheck'"
+        ))
+        .ok();
     }
 
     /// Starts pgbench and returns at once.
@@ -235,7 +248,8 @@ impl Running {
     #[track_caller]
     pub fn finish(mut self) -> Bench {
         let _ = self.child.wait();
-        let report = fs::read_to_string(self.home.join(format!("{}.report", self.stamp))).unwrap_or_default();
+        let report = fs::read_to_string(self.home.join(format!("{}.report", self.stamp)))
+            .unwrap_or_default();
         let after = |label: &str| -> Option<u64> {
             let line = report.lines().find(|line| line.starts_with(label))?;
             let rest = line[label.len()..].trim();
@@ -245,7 +259,9 @@ impl Running {
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{}.", self.stamp)))
+            .filter(|entry| {
+                entry.file_name().to_string_lossy().starts_with(&format!("{}.", self.stamp))
+            })
             .filter(|entry| !entry.file_name().to_string_lossy().ends_with(".report"))
             .flat_map(|entry| {
                 let text = fs::read_to_string(entry.path()).unwrap_or_default();
@@ -268,7 +284,8 @@ fn transaction(line: &str) -> Option<Transaction> {
     let mut fields = line.split(' ').map(|field| field.parse::<u64>().ok());
     let took = fields.nth(2)??;
     let (seconds, micros) = (fields.nth(1)??, fields.next()??);
-    let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let ended =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
     Some(Transaction { ended, took: Duration::from_micros(took) })
 }
 
@@ -291,13 +308,24 @@ impl Bench {
     pub fn longest_between(&self, from: SystemTime, until: SystemTime) -> Duration {
         let touches = |transaction: &&Transaction| {
             transaction.ended >= from
-                && transaction.ended.checked_sub(transaction.took).is_some_and(|began| began <= until)
+                && transaction
+                    .ended
+                    .checked_sub(transaction.took)
+                    .is_some_and(|began| began <= until)
         };
-        self.log.iter().filter(touches).map(|transaction| transaction.took).max().unwrap_or_default()
+        self.log
+            .iter()
+            .filter(touches)
+            .map(|transaction| transaction.took)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Prints how long transactions took at their longest: of all, and of those that met what happened between the moments of each kind.
-    pub fn tell_stalls<'a>(&self, moments: impl IntoIterator<Item = (&'a str, SystemTime, SystemTime)>) {
+    pub fn tell_stalls<'a>(
+        &self,
+        moments: impl IntoIterator<Item = (&'a str, SystemTime, SystemTime)>,
+    ) {
         let mut kinds = BTreeMap::<_, Vec<_>>::new();
         for (kind, from, until) in moments {
             kinds.entry(kind).or_default().push(self.longest_between(from, until));
@@ -306,27 +334,34 @@ impl Bench {
         for (kind, mut stalls) in kinds {
             stalls.sort_unstable();
             let (median, longest) = (stalls[stalls.len() / 2], stalls[stalls.len() - 1]);
-            println!("{kind}, {} times: longest transaction {longest:.0?}, in the median {median:.0?}", stalls.len());
+            println!(
+                "{kind}, {} times: longest transaction {longest:.0?}, in the median {median:.0?}",
+                stalls.len()
+            );
         }
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let _ = self.run(r#"pg_ctl -D "$DATA" -m immediate -w -t 10 stop"#).finish_within(Duration::from_secs(30));
+        let _ = self
+            .run(r#"pg_ctl -D "$DATA" -m immediate -w -t 10 stop"#)
+            .finish_within(Duration::from_secs(30));
         if std::thread::panicking() {
             let log = fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
             let tail: Vec<_> = log.lines().rev().take(15).collect();
             eprintln!("--- PostgreSQL\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
         // A cluster whose storage is gone does not stop in good order.
-        let _ =
-            shell(r#"for pid in $(pgrep -f -- "-k $1" || true); do kill -9 $pid; done"#).arg(self.home.path()).finish();
+        let _ = shell(r#"for pid in $(pgrep -f -- "-k $1" || true); do kill -9 $pid; done"#)
+            .arg(self.home.path())
+            .finish();
         if std::thread::panicking() {
             return;
         }
         wait_for("the cluster to end", || {
-            shell(r#"! pgrep -f -- "-k $1" >/dev/null"#).arg(self.home.path()).finish().code == Some(0)
+            shell(r#"! pgrep -f -- "-k $1" >/dev/null"#).arg(self.home.path()).finish().code
+                == Some(0)
         });
     }
 }

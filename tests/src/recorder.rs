@@ -65,7 +65,8 @@ impl Recorder {
     #[must_use]
     pub fn new(disks: Vec<(String, Image)>) -> Self {
         crate::need_root();
-        let home = tempfile::Builder::new().prefix("plinth-recorder.").tempdir().expect("a directory");
+        let home =
+            tempfile::Builder::new().prefix("plinth-recorder.").tempdir().expect("a directory");
         let mount = home.path().join("disks");
         fs::create_dir(&mount).expect("mount point");
         let mut command = Command::new(beside_this_test("plinth-recorder"));
@@ -75,7 +76,8 @@ impl Recorder {
             image.save(&path).expect("a disk's content");
             command.arg(format!("{name}={}", path.display()));
         }
-        let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("plinth-recorder");
+        let mut server =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("plinth-recorder");
         let life = server.stdin.take();
         let mut ready = String::new();
         let said = BufReader::new(server.stdout.take().expect("piped")).read_line(&mut ready);
@@ -95,7 +97,9 @@ impl Recorder {
     /// # Panics
     /// If the recorder is gone.
     pub fn mark(&self, stream: usize, number: u64) {
-        self.marks.write_all_at(format!("{stream} {number}").as_bytes(), 0).expect("the recorder lives");
+        self.marks
+            .write_all_at(format!("{stream} {number}").as_bytes(), 0)
+            .expect("the recorder lives");
     }
 
     /// How long the recording is by now.
@@ -143,7 +147,9 @@ impl Event {
                 match io {
                     Io::Flush => (1, [disk, began, 0, 0], &[]),
                     Io::Discard { offset, length } => (2, [disk, began, *offset, *length], &[]),
-                    Io::Write { offset, bytes } => (3, [disk, began, *offset, bytes.len() as u64], bytes),
+                    Io::Write { offset, bytes } => {
+                        (3, [disk, began, *offset, bytes.len() as u64], bytes)
+                    }
                 }
             }
         };
@@ -156,7 +162,9 @@ impl Event {
     fn take(log: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; 33];
         log.read_exact(&mut head)?;
-        let word = |index: usize| u64::from_le_bytes(head[1 + index * 8..][..8].try_into().expect("8 bytes"));
+        let word = |index: usize| {
+            u64::from_le_bytes(head[1 + index * 8..][..8].try_into().expect("8 bytes"))
+        };
         let size = |word: u64| usize::try_from(word).map_err(io::Error::other);
         let (disk, began, offset) = (size(word(0))?, size(word(1))?, word(2));
         let io = match head[0] {
@@ -202,7 +210,11 @@ mod tests {
     fn a_log_is_read_as_it_was_written() {
         let events = [
             Event::Mark { stream: 3, number: u64::MAX },
-            Event::Io { disk: 1, began: 7, io: Io::Write { offset: 1 << 40, bytes: vec![5; 700].into() } },
+            Event::Io {
+                disk: 1,
+                began: 7,
+                io: Io::Write { offset: 1 << 40, bytes: vec![5; 700].into() },
+            },
             Event::Io { disk: 0, began: 0, io: Io::Flush },
             Event::Io { disk: 2, began: 9, io: Io::Discard { offset: 4096, length: 1 << 33 } },
         ];

@@ -144,7 +144,12 @@ impl<'a> Replay<'a> {
                 self.apply(image, *write, torn.then_some(&mut random));
             }
             let what = if kept_power { "writes under way" } else { "unflushed writes" };
-            fate += &format!("{}: {} of {} {what}", self.recording.names[disk], kept.len(), cached.len());
+            fate += &format!(
+                "{}: {} of {} {what}",
+                self.recording.names[disk],
+                kept.len(),
+                cached.len()
+            );
             fate += &torn.map_or_else(String::new, |torn| format!(", event {} torn", kept[torn]));
             fate += "\n";
         }
@@ -178,14 +183,18 @@ impl<'a> Replay<'a> {
         const FAR: usize = 200;
         let later = self.at..self.recording.events.len().min(self.at + FAR);
         later.filter(move |number| match &self.recording.events[*number] {
-            Event::Io { disk: own, began, io } => *own == disk && *began <= self.at && !matches!(io, Io::Flush),
+            Event::Io { disk: own, began, io } => {
+                *own == disk && *began <= self.at && !matches!(io, Io::Flush)
+            }
             Event::Mark { .. } => false,
         })
     }
 
     fn apply(&self, image: &mut Image, event: usize, torn: Option<&mut Random>) {
         match (&self.recording.events[event], torn) {
-            (Event::Io { io: Io::Write { offset, bytes }, .. }, None) => image.write(*offset, bytes),
+            (Event::Io { io: Io::Write { offset, bytes }, .. }, None) => {
+                image.write(*offset, bytes)
+            }
             (Event::Io { io: Io::Write { offset, bytes }, .. }, Some(random)) => {
                 let sectors = bytes.len().div_ceil(SECTOR);
                 let edge = random.below(sectors + 1);
@@ -201,8 +210,12 @@ impl<'a> Replay<'a> {
                     }
                 }
             }
-            (Event::Io { io: Io::Discard { offset, length }, .. }, _) => image.discard(*offset, *length),
-            (Event::Io { io: Io::Flush, .. } | Event::Mark { .. }, _) => unreachable!("only writes are cached"),
+            (Event::Io { io: Io::Discard { offset, length }, .. }, _) => {
+                image.discard(*offset, *length)
+            }
+            (Event::Io { io: Io::Flush, .. } | Event::Mark { .. }, _) => {
+                unreachable!("only writes are cached")
+            }
         }
     }
 }
@@ -236,16 +249,19 @@ impl Recording {
     #[must_use]
     pub fn cuts(&self, from: usize, to: usize, count: usize, seed: u64) -> Vec<Cut> {
         assert!(from < to && to <= self.events.len(), "from {from} to {to}");
-        let certain =
-            |number: &usize| matches!(&self.events[*number], Event::Io { io: Io::Flush, .. } | Event::Mark { .. });
+        let certain = |number: &usize| {
+            matches!(&self.events[*number], Event::Io { io: Io::Flush, .. } | Event::Mark { .. })
+        };
         let edges: Vec<_> = (from..to).filter(certain).collect();
         let mut random = Random::new(seed);
         let mut cuts: Vec<_> = (0..count)
             .map(|number| {
                 // One from each part of the recording.
                 let share = |length: usize, random: &mut Random| {
-                    let (low, high) =
-                        (length * number / count, (length * (number + 1) / count).max(length * number / count + 1));
+                    let (low, high) = (
+                        length * number / count,
+                        (length * (number + 1) / count).max(length * number / count + 1),
+                    );
                     low + random.below(high - low)
                 };
                 let at = if number % 2 == 0 || edges.is_empty() {
@@ -276,11 +292,20 @@ mod tests {
     }
 
     fn recording(events: Vec<Event>) -> Recording {
-        Recording { names: vec!["a".into(), "b".into()], base: vec![Image::new(8192), Image::new(8192)], events }
+        Recording {
+            names: vec!["a".into(), "b".into()],
+            base: vec![Image::new(8192), Image::new(8192)],
+            events,
+        }
     }
 
     /// The first bytes of the four sectors in which the recording below writes, over many seeds.
-    fn outcomes(recording: &Recording, disk: usize, at: usize, lie: Lie<'_>) -> std::collections::BTreeSet<[u8; 4]> {
+    fn outcomes(
+        recording: &Recording,
+        disk: usize,
+        at: usize,
+        lie: Lie<'_>,
+    ) -> std::collections::BTreeSet<[u8; 4]> {
         let mut replay = Replay::new(recording, 1, lie);
         (0..500)
             .map(|seed| {
@@ -306,13 +331,24 @@ mod tests {
             write(0, 4, 0, 3), // 5: under way at 4
         ]);
         let before = outcomes(&recording, 0, 3, HONEST);
-        assert!(before.contains(&[0, 0, 0, 0]) && before.contains(&[1, 1, 2, 2]) && before.contains(&[0, 1, 0, 0]));
+        assert!(
+            before.contains(&[0, 0, 0, 0])
+                && before.contains(&[1, 1, 2, 2])
+                && before.contains(&[0, 1, 0, 0])
+        );
         let after = outcomes(&recording, 0, 4, HONEST);
         assert!(after.iter().all(|found| found[0] != 0 && found[1] != 0), "{after:?}");
-        assert!(after.contains(&[1, 1, 0, 0]) && after.contains(&[3, 3, 2, 2]) && after.contains(&[1, 3, 0, 0]));
+        assert!(
+            after.contains(&[1, 1, 0, 0])
+                && after.contains(&[3, 3, 2, 2])
+                && after.contains(&[1, 3, 0, 0])
+        );
         let other = outcomes(&recording, 1, 4, HONEST);
         assert!(other.contains(&[0, 0, 0, 0]) && other.contains(&[1, 1, 0, 0]));
-        assert!(outcomes(&recording, 0, 4, &|disk, event| disk == 0 && event == 3).contains(&[0, 0, 0, 0]));
+        assert!(
+            outcomes(&recording, 0, 4, &|disk, event| disk == 0 && event == 3)
+                .contains(&[0, 0, 0, 0])
+        );
         let mut replay = Replay::new(&recording, 1, HONEST);
         assert_eq!(replay.state(Cut { at: 4, seed: 0 }).acknowledged, [0]);
         assert_eq!(replay.state(Cut { at: 5, seed: 0 }).acknowledged, [7]);
@@ -321,7 +357,8 @@ mod tests {
     /// Cuts are spread over all of what they are chosen from, and follow from the seed.
     #[test]
     fn cuts_are_everywhere() {
-        let events = (0..100).map(|number| if number % 10 == 0 { flush(0, 0) } else { write(0, number, 0, 1) });
+        let events = (0..100)
+            .map(|number| if number % 10 == 0 { flush(0, 0) } else { write(0, number, 0, 1) });
         let recording = recording(events.collect());
         let cuts = recording.cuts(20, 100, 40, 5);
         assert_eq!(cuts, recording.cuts(20, 100, 40, 5));

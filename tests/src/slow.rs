@@ -52,10 +52,15 @@ impl SlowDisk {
     pub fn delay(&self, by: Duration) {
         let mut words = self.words.lock().expect("nobody panicked");
         let (input, output) = words.as_mut().expect("until it is dropped");
-        writeln!(input, "{}", by.as_micros()).and_then(|()| input.flush()).expect("the slow disk lives");
+        writeln!(input, "{}", by.as_micros())
+            .and_then(|()| input.flush())
+            .expect("the slow disk lives");
         let mut heard = String::new();
         let said = output.read_line(&mut heard);
-        assert!(said.is_ok() && heard.trim() == by.as_micros().to_string(), "the slow disk says {heard:?}");
+        assert!(
+            said.is_ok() && heard.trim() == by.as_micros().to_string(),
+            "the slow disk says {heard:?}"
+        );
     }
 }
 

@@ -7,10 +7,16 @@ use std::{
 };
 
 /// Calls `turn` with the number of each period whenever it is over, for as long as `lasts`; what takes longer than its period misses turns.
-pub fn in_turns<const N: usize>(lasts: Duration, periods: [Duration; N], mut turn: impl FnMut(usize)) {
+pub fn in_turns<const N: usize>(
+    lasts: Duration,
+    periods: [Duration; N],
+    mut turn: impl FnMut(usize),
+) {
     let began = Instant::now();
     let mut next = periods;
-    while let Some((which, at)) = next.into_iter().enumerate().min_by_key(|(_, at)| *at).filter(|(_, at)| *at < lasts) {
+    while let Some((which, at)) =
+        next.into_iter().enumerate().min_by_key(|(_, at)| *at).filter(|(_, at)| *at < lasts)
+    {
         thread::sleep((began + at).saturating_duration_since(Instant::now()));
         turn(which);
         while next[which] <= began.elapsed() {
@@ -59,7 +65,12 @@ impl Instance {
     ///
     /// # Panics
     /// If one is not replaced.
-    pub fn die_in_turns(&mut self, group: &str, lasts: Duration, [engine, instance]: [Duration; 2]) -> Vec<Death> {
+    pub fn die_in_turns(
+        &mut self,
+        group: &str,
+        lasts: Duration,
+        [engine, instance]: [Duration; 2],
+    ) -> Vec<Death> {
         let mut deaths = Vec::new();
         in_turns(lasts, [engine, instance], |which| {
             deaths.push(if which == 0 { self.replace_engine(group) } else { self.replace() });

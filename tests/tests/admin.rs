@@ -1,7 +1,8 @@
 //! What administrators do beside disks: look before they move something, scrub, give rights, make volumes, shut others out.
 
 use plinth_tests::{
-    Blocks, GIB, Instance, MIB, Postgres, bytes, header_places, noise, overwrite, scaled, shell, wait_for,
+    Blocks, GIB, Instance, MIB, Postgres, bytes, header_places, noise, overwrite, scaled, shell,
+    wait_for,
 };
 use std::{
     fs,
@@ -30,13 +31,15 @@ fn a_scrub_finds_and_mends_rot() {
     instance.quiesce("DATA");
     let disks = ["f0d0", "f1d0"].map(|name| instance.disk(name));
     let found: Vec<_> = disks.iter().map(|disk| file.find(disk)).collect();
-    let struck: Vec<_> = (0..3000).step_by(500).map(|index| (index, usize::from(index % 1000 == 0))).collect();
+    let struck: Vec<_> =
+        (0..3000).step_by(500).map(|index| (index, usize::from(index % 1000 == 0))).collect();
     for (index, disk) in &struck {
         noise(&disks[*disk], found[*disk][index], 4096);
     }
     let right = || {
-        let is_right =
-            |(index, disk): &&(u64, usize)| bytes(&disks[*disk], found[*disk][index], 4096) == file.block(*index);
+        let is_right = |(index, disk): &&(u64, usize)| {
+            bytes(&disks[*disk], found[*disk][index], 4096) == file.block(*index)
+        };
         struck.iter().filter(is_right).count()
     };
     let said = instance.refused("ALTER DISKGROUP data SCRUB POWER HIGH WAIT");
@@ -52,7 +55,10 @@ fn a_scrub_finds_and_mends_rot() {
     );
     assert!(instance.alert_log().contains("6 problems found, 0 repaired, 6 left"));
     let said = instance.plinth(["sql", "-c", "ALTER DISKGROUP data SCRUB REPAIR POWER MAX WAIT"]);
-    assert!(said.code == Some(0) && format!("{said}").contains("6 problems repaired, 0 left"), "{said}");
+    assert!(
+        said.code == Some(0) && format!("{said}").contains("6 problems repaired, 0 left"),
+        "{said}"
+    );
     assert_eq!(right(), struck.len());
     // Paced, in the background, and ended by whoever began it.
     instance.sql("ALTER DISKGROUP data SCRUB POWER LOW");
@@ -69,7 +75,8 @@ fn a_scrub_finds_and_mends_rot() {
 fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
     const BLOCKS: u64 = 12_288;
     let instance = Instance::new();
-    let folder = (0..4).fold(instance.path("deep"), |path, at| path.join(at.to_string().repeat(240)));
+    let folder =
+        (0..4).fold(instance.path("deep"), |path, at| path.join(at.to_string().repeat(240)));
     fs::create_dir_all(&folder).expect("a folder");
     let disks = ["one", "two"].map(|name| folder.join(name));
     for disk in &disks {
@@ -77,7 +84,9 @@ fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
     }
     instance.sql(&format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", folder.display()));
     let [one, two] = disks.each_ref().map(|disk| disk.display());
-    instance.sql(&format!("CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP a DISK '{one}' FAILGROUP b DISK '{two}'"));
+    instance.sql(&format!(
+        "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP a DISK '{one}' FAILGROUP b DISK '{two}'"
+    ));
     let mount = instance.mount("DATA");
     let file = Blocks::new(mount.join("file"), 1, BLOCKS);
     instance.quiesce("DATA");
@@ -87,13 +96,24 @@ fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
     }
     raw.sync_all().expect("synced");
     for repair in [false, true] {
-        let said = instance.plinth(if repair { vec!["check", "--repair", "DATA"] } else { vec!["check", "DATA"] });
+        let said = instance.plinth(if repair {
+            vec!["check", "--repair", "DATA"]
+        } else {
+            vec!["check", "DATA"]
+        });
         let text = said.to_string();
-        let verdict =
-            if repair { format!("{BLOCKS} problems, all repaired") } else { format!("{BLOCKS} problems; --repair") };
-        assert!(said.code == Some(if repair { 1 } else { 2 }) && text.contains(&verdict), "{text:.2000}");
+        let verdict = if repair {
+            format!("{BLOCKS} problems, all repaired")
+        } else {
+            format!("{BLOCKS} problems; --repair")
+        };
         assert!(
-            text.contains("and 11288 problems more") && text.contains("do not match their checksum"),
+            said.code == Some(if repair { 1 } else { 2 }) && text.contains(&verdict),
+            "{text:.2000}"
+        );
+        assert!(
+            text.contains("and 11288 problems more")
+                && text.contains("do not match their checksum"),
             "{text:.2000}"
         );
     }
@@ -154,7 +174,8 @@ fn volumes_and_owners_of_directories_are_in_a_backup() {
     std::os::unix::fs::chown(mount.join("pg"), Some(1234), Some(2345)).expect("an owner");
     fs::set_permissions(mount.join("pg"), fs::Permissions::from_mode(0o2750)).expect("a mode");
     instance.sql("ALTER DISKGROUP data ADD VOLUME v1 SIZE 16M STRIPE_WIDTH 64K STRIPE_COLUMNS 2");
-    instance.sql("ALTER DISKGROUP data MODIFY VOLUME v1 USAGE 'a file system' MOUNTPATH '/somewhere'");
+    instance
+        .sql("ALTER DISKGROUP data MODIFY VOLUME v1 USAGE 'a file system' MOUNTPATH '/somewhere'");
     instance.sql("ALTER DISKGROUP data DISABLE VOLUME v1");
     let volume = "SELECT size_mb || ' ' || stripe_width_k || ' ' || stripe_columns || ' ' || state || ' ' || usage || ' ' || mountpath
         FROM v$asm_volume WHERE volume_name = 'V1'";
@@ -194,8 +215,12 @@ fn a_scrub_reads_metadata_too() {
     // Unless the engine has looked before.
     if instance.number("SELECT SUM(metadata_repaired) FROM v$asm_disk") == 0.0 {
         let said = instance.plinth(["sql", "-c", "ALTER DISKGROUP data SCRUB POWER HIGH WAIT"]);
-        let is_told = said.to_string().contains("header copy") && said.to_string().contains("1 problem");
-        assert!(is_told || instance.number("SELECT SUM(metadata_repaired) FROM v$asm_disk") > 0.0, "{said}");
+        let is_told =
+            said.to_string().contains("header copy") && said.to_string().contains("1 problem");
+        assert!(
+            is_told || instance.number("SELECT SUM(metadata_repaired) FROM v$asm_disk") > 0.0,
+            "{said}"
+        );
     }
     instance.sql("ALTER DISKGROUP data SCRUB REPAIR POWER HIGH WAIT");
     assert_eq!(bytes(&disk, place, 8), b"PLINTHDK");
@@ -237,7 +262,9 @@ fn a_check_looks_at_what_it_is_told() {
     instance.sql("ALTER DISKGROUP data CHECK FILE '+DATA/other'");
     let said = instance.refused("ALTER DISKGROUP data CHECK FILE '+DATA/file', 'other'");
     assert!(said.contains("1 problem not repaired"), "{said}");
-    assert!(instance.refused("ALTER DISKGROUP data CHECK FILE 'none'").contains("has no file 'none'"));
+    assert!(
+        instance.refused("ALTER DISKGROUP data CHECK FILE 'none'").contains("has no file 'none'")
+    );
     assert!(
         instance.refused("ALTER DISKGROUP data CHECK DISK data_0000").contains("1 problem"),
         "its other mirror is read too"
@@ -257,9 +284,14 @@ fn permissions_are_seen_through_the_mount() {
     fs::write(&file, "secret").expect("written");
     shell("chmod 755 \"$1\"").arg(&mount).ok();
     shell("chmod 644 \"$1\"").arg(&file).ok();
-    let refused = instance.refused("ALTER DISKGROUP data SET OWNERSHIP OWNER='nobody' FOR FILE '+DATA/secret'");
+    let refused = instance
+        .refused("ALTER DISKGROUP data SET OWNERSHIP OWNER='nobody' FOR FILE '+DATA/secret'");
     assert!(refused.contains("has no user nobody"), "{refused}");
-    assert!(instance.refused("ALTER DISKGROUP data ADD USER 'no such user'").contains("this host has no user"));
+    assert!(
+        instance
+            .refused("ALTER DISKGROUP data ADD USER 'no such user'")
+            .contains("this host has no user")
+    );
     instance.sql("ALTER DISKGROUP data ADD USER 'nobody', 'daemon'");
     instance.sql("ALTER DISKGROUP data SET OWNERSHIP OWNER='nobody' FOR FILE '+DATA/secret'");
     instance.sql("ALTER DISKGROUP data SET PERMISSION OWNER=READ ONLY, GROUP=NONE, OTHER=NONE FOR FILE '+DATA/secret'");
@@ -284,7 +316,8 @@ fn permissions_are_seen_through_the_mount() {
     instance.sql("ALTER DISKGROUP data REPLACE USER 'daemon' WITH 'nobody'");
     assert_eq!(fs::metadata(&file).expect("it is there").uid(), nobody);
     // A user group is a group of the host, with the members that it has there.
-    let refused = instance.refused("ALTER DISKGROUP data ADD USERGROUP 'daemon' WITH MEMBER 'nobody'");
+    let refused =
+        instance.refused("ALTER DISKGROUP data ADD USERGROUP 'daemon' WITH MEMBER 'nobody'");
     assert!(refused.contains("usermod -aG daemon nobody"), "{refused}");
     instance.sql("ALTER DISKGROUP data ADD USER 'daemon'");
     instance.sql("ALTER DISKGROUP data ADD USERGROUP 'daemon' WITH MEMBER 'daemon'");
@@ -306,7 +339,8 @@ fn volumes_survive_a_kill() {
     let instance = Instance::new();
     group_of_two(&instance);
     let mount = instance.mount("DATA");
-    instance.sql("ALTER DISKGROUP data ADD VOLUME vol1 SIZE 50M STRIPE_WIDTH 128K STRIPE_COLUMNS 4");
+    instance
+        .sql("ALTER DISKGROUP data ADD VOLUME vol1 SIZE 50M STRIPE_WIDTH 128K STRIPE_COLUMNS 4");
     instance.sql("ALTER DISKGROUP data MODIFY VOLUME vol1 USAGE 'ext4' MOUNTPATH '/oracle'");
     instance.sql("ALTER DISKGROUP data DISABLE VOLUME ALL");
     let volume = mount.join(".volumes/VOL1");
@@ -326,11 +360,16 @@ fn volumes_survive_a_kill() {
     let row = "SELECT volume_name || ' ' || size_mb || ' ' || state || ' ' || usage || ' ' || mountpath || ' ' || redundancy \
                || ' ' || resize_unit_mb FROM v$asm_volume";
     assert_eq!(instance.text(row), "VOL1 50 DISABLED ext4 /oracle MIRROR 1");
-    let kind = "SELECT f.type FROM v$asm_file f JOIN v$asm_volume v ON v.file_number = f.file_number";
+    let kind =
+        "SELECT f.type FROM v$asm_file f JOIN v$asm_volume v ON v.file_number = f.file_number";
     assert_eq!(instance.text(kind), "ASMVOL");
     let refused = instance.refused("ALTER DISKGROUP data ADD VOLUME vol2 SIZE 5G");
     assert!(refused.contains("has no room for a volume of 5120 MiB"), "{refused}");
-    assert!(instance.refused("ALTER DISKGROUP data RESIZE VOLUME none SIZE 1G").contains("has no volume NONE"));
+    assert!(
+        instance
+            .refused("ALTER DISKGROUP data RESIZE VOLUME none SIZE 1G")
+            .contains("has no volume NONE")
+    );
     must_read();
     instance.sql("ALTER DISKGROUP data RESIZE VOLUME vol1 SIZE 60M");
     assert_eq!(instance.number("SELECT size_mb FROM v$asm_volume"), 60.0);
@@ -350,7 +389,9 @@ fn a_plan_is_shown() {
     let mount = instance.mount("DATA");
     let _blocks = Blocks::new(mount.join("file"), 1, 5000);
     let new = instance.add_disk("new", 256 * MIB).display().to_string();
-    let statement = format!("ALTER DISKGROUP data ADD FAILGROUP f2 DISK '{new}' NAME fresh DROP DISK data_0001");
+    let statement = format!(
+        "ALTER DISKGROUP data ADD FAILGROUP f2 DISK '{new}' NAME fresh DROP DISK data_0001"
+    );
     let rows = instance.query(&format!("EXPLAIN WORK SET STATEMENT_ID = 'swap' FOR {statement}"));
     let (total, steps) = rows.split_last().expect("a row at least");
     assert_eq!(total["pass"], "TOTAL");
@@ -359,8 +400,15 @@ fn a_plan_is_shown() {
     let all = steps.iter().all(|row| row["from_disk"] == "DATA_0001" && row["to_disk"] == "FRESH");
     assert!(all && steps[0]["why"] == "the disk it is on is dropped", "{rows:?}");
     assert!(total["est_minutes"].is_null(), "nothing was measured yet");
-    assert_eq!(instance.number("SELECT est_work FROM v$asm_estimate WHERE statement_id = 'swap'"), aus(total) as f64);
-    assert_eq!(instance.number("SELECT count(*) FROM v$asm_disk WHERE group_number = 1"), 2.0, "nothing is changed");
+    assert_eq!(
+        instance.number("SELECT est_work FROM v$asm_estimate WHERE statement_id = 'swap'"),
+        aus(total) as f64
+    );
+    assert_eq!(
+        instance.number("SELECT count(*) FROM v$asm_disk WHERE group_number = 1"),
+        2.0,
+        "nothing is changed"
+    );
     // The same over the wire: columns first, then the rows, as for a query.
     let psql = shell("psql -X -A -t -h \"$1\" -c \"$2\"")
         .arg(instance.dir())
@@ -370,7 +418,8 @@ fn a_plan_is_shown() {
     instance.sql(&format!("{statement} REBALANCE WAIT"));
     let refused = instance.refused("EXPLAIN WORK FOR ALTER DISKGROUP data DROP DISK fresh");
     assert!(refused.contains("failure groups"), "{refused}");
-    let rows = instance.query("EXPLAIN WORK FOR ALTER DISKGROUP data CONVERT REDUNDANCY TO EXTERNAL");
+    let rows =
+        instance.query("EXPLAIN WORK FOR ALTER DISKGROUP data CONVERT REDUNDANCY TO EXTERNAL");
     assert_eq!(rows.len(), 1, "taking mirrors moves nothing: {rows:?}");
     let why = rows[0]["why"].as_str().expect("words");
     assert!(why.contains("the last rebalance moved"), "{why}");
@@ -392,7 +441,8 @@ fn restricted_lets_no_directory_in() {
     let before = instance.engine("DATA");
     instance.kill_engine("DATA");
     wait_for("the next engine", || {
-        instance.engine("DATA").is_some_and(|engine| Some(engine) != before) && state() == "RESTRICTED"
+        instance.engine("DATA").is_some_and(|engine| Some(engine) != before)
+            && state() == "RESTRICTED"
     });
     assert_ne!(mount().code, Some(0));
     instance.sql("ALTER DISKGROUP data DISMOUNT");
@@ -411,7 +461,10 @@ fn a_group_that_cannot_be_mounted_is_dropped_by_force() {
     let drop = "DROP DISKGROUP data FORCE INCLUDING CONTENTS";
     assert!(instance.refused(drop).contains("cannot be mounted; DATA is"));
     let other = Instance::new();
-    other.sql(&format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", instance.path("disks").display()));
+    other.sql(&format!(
+        "ALTER SYSTEM SET asm_diskstring = '{}/*'",
+        instance.path("disks").display()
+    ));
     let held = other.refused(drop);
     assert!(held.contains("is held by another engine"), "{held}");
     instance.unmount(&mount);
@@ -423,7 +476,11 @@ fn a_group_that_cannot_be_mounted_is_dropped_by_force() {
     assert_eq!(instance.number("SELECT count(*) FROM v$asm_diskgroup"), 0.0);
     assert!(instance.refused(drop).contains("no disk of a disk group DATA is in sight"));
     fs::rename(instance.path("away"), instance.disk("f1d0")).expect("bring it back");
-    assert_eq!(instance.disk_row(&instance.disk("f1d0"))["header_status"], "MEMBER", "it was not in sight");
+    assert_eq!(
+        instance.disk_row(&instance.disk("f1d0"))["header_status"],
+        "MEMBER",
+        "it was not in sight"
+    );
     instance.sql(drop);
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
 }
@@ -434,7 +491,9 @@ fn attributes_are_shown_and_say_why_not() {
     let instance = Instance::new();
     group_of_two(&instance);
     let value = |name: &str| {
-        instance.text(&format!("SELECT value || ' ' || read_only FROM v$asm_attribute WHERE name = '{name}'"))
+        instance.text(&format!(
+            "SELECT value || ' ' || read_only FROM v$asm_attribute WHERE name = '{name}'"
+        ))
     };
     assert_eq!(value("phys_meta_replicated"), "true Y");
     assert_eq!(value("logical_sector_size"), "512 Y");
@@ -449,7 +508,8 @@ fn attributes_are_shown_and_say_why_not() {
         ("access_control.umask", "077", "each 0, 2 or 6"),
         ("nonsense", "1", "there is no attribute"),
     ] {
-        let refused = instance.refused(&format!("ALTER DISKGROUP data SET ATTRIBUTE '{name}' = '{value}'"));
+        let refused =
+            instance.refused(&format!("ALTER DISKGROUP data SET ATTRIBUTE '{name}' = '{value}'"));
         assert!(refused.contains(says), "{name}: {refused}");
     }
 }

@@ -10,7 +10,8 @@ use std::{
 const DISKS: [&str; 2] = ["f0d0", "f1d0"];
 
 fn store(path: &Path, byte: u8) {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("open");
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("open");
     file.write_all_at(&vec![byte; 300_000], 0).expect("write");
     file.sync_all().expect("sync");
 }
@@ -46,7 +47,11 @@ fn a_group_goes_on_with_its_own_disks_beside_copies_of_all() {
     instance.kill_engine("data");
     let point = instance.mount_again("data");
     assert!(holds(&point.join("table"), 2));
-    assert!(instance.alert_log().contains("copy.f0d0 is a copy of disk DATA_0000 and is not used: this host uses"));
+    assert!(
+        instance
+            .alert_log()
+            .contains("copy.f0d0 is a copy of disk DATA_0000 and is not used: this host uses")
+    );
     instance.plinth(["upgrade", "data"]).ok();
     assert!(holds(&point.join("table"), 2));
     // Both die, and the instance comes back.
@@ -89,22 +94,30 @@ fn copies_get_a_name_of_their_own() {
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     let refusal = instance.refused("ALTER DISKGROUP data MOUNT");
     for name in DISKS {
-        let pair =
-            format!("{} and {}", instance.disk(&format!("copy.{name}")).display(), instance.disk(name).display());
+        let pair = format!(
+            "{} and {}",
+            instance.disk(&format!("copy.{name}")).display(),
+            instance.disk(name).display()
+        );
         assert!(refusal.contains(&pair), "{refusal}");
     }
     assert!(refusal.contains("plinth renamedg"), "{refusal}");
 
     let plan = instance.path("plan");
     let words = |more: &[&str]| {
-        let mut words = vec!["renamedg".to_owned(), "dgname=data".to_owned(), "newdgname=copy".to_owned()];
+        let mut words =
+            vec!["renamedg".to_owned(), "dgname=data".to_owned(), "newdgname=copy".to_owned()];
         words.push(format!("config={}", plan.display()));
         words.extend(more.iter().map(|word| (*word).to_owned()));
         words
     };
     let string = format!("asm_diskstring={}", instance.disk("copy.*").display());
     let both = format!("asm_diskstring={}", instance.disk("*").display());
-    assert_eq!(instance.plinth(words(&[&both])).code, Some(1), "disks and copies are not told apart");
+    assert_eq!(
+        instance.plinth(words(&[&both])).code,
+        Some(1),
+        "disks and copies are not told apart"
+    );
     instance.plinth(words(&[&string, "check=true"])).ok();
     assert!(!plan.exists());
     instance.plinth(words(&[&string, "phase=one"])).ok();
@@ -116,7 +129,10 @@ fn copies_get_a_name_of_their_own() {
     assert!(fs::read(&copies[0]).expect("read") == before, "all, or none");
     fs::rename(&hidden, &copies[1]).expect("shown");
     let done = instance.plinth(words(&[&string, "phase=two", "verbose=true"]));
-    assert!(done.code == Some(0) && done.out.contains("2 disks are of disk group COPY now"), "{done:?}");
+    assert!(
+        done.code == Some(0) && done.out.contains("2 disks are of disk group COPY now"),
+        "{done:?}"
+    );
     assert!(!plan.exists());
 
     instance.sql("ALTER DISKGROUP data MOUNT");
@@ -150,7 +166,8 @@ fn a_disk_that_is_late_is_online_all_the_same() {
     fs::rename(&hidden, instance.disk("f1d0")).expect("shown");
     wait_for("the disk", || instance.alert_log().contains("all disks are in sight after"));
     let all_online = |instance: &Instance| {
-        let select = "SELECT COUNT(*) FROM v$asm_disk WHERE group_number > 0 AND mode_status = 'ONLINE'";
+        let select =
+            "SELECT COUNT(*) FROM v$asm_disk WHERE group_number > 0 AND mode_status = 'ONLINE'";
         wait_for("all disks to be ONLINE", || instance.number(select) == 3.0);
     };
     all_online(&instance);
@@ -158,7 +175,9 @@ fn a_disk_that_is_late_is_online_all_the_same() {
 
     instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'mount_wait' = '0'");
     stop(&mut instance);
-    wait_for("the mount", || instance.alert_log().contains("disk group mounted, 3 disks; offline: DATA_0001"));
+    wait_for("the mount", || {
+        instance.alert_log().contains("disk group mounted, 3 disks; offline: DATA_0001")
+    });
     fs::rename(&hidden, instance.disk("f1d0")).expect("shown");
     all_online(&instance);
     assert!(instance.alert_log().contains("is back: resync begins"));

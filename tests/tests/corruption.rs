@@ -1,6 +1,8 @@
 //! Bytes that change on their own: in files, in headers, in what votes.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, noise, overwrite, scaled, shell, wait_for};
+use plinth_tests::{
+    Blocks, GIB, Instance, MIB, bytes, header_places, noise, overwrite, scaled, shell, wait_for,
+};
 
 /// The sum of a counter of `v$asm_disk` over all disks.
 fn counted(instance: &Instance, column: &str) -> f64 {
@@ -15,7 +17,12 @@ fn noise_on_any_mirror_is_mended() {
     let instance = Instance::new();
     // Where one failure group is read more than the other, its disks would go offline before anybody has seen that the others have rotted, too.
     let attributes = "'au_size' = '1M', 'disk_checksum_limit' = '0'";
-    instance.create_group("data", "NORMAL", &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]], attributes);
+    instance.create_group(
+        "data",
+        "NORMAL",
+        &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]],
+        attributes,
+    );
     let mount = instance.mount("DATA");
     let file = Blocks::new(mount.join("file"), 1, scaled(3_000, 10_000));
     let small = Blocks::new(mount.join("small"), 2, 2);
@@ -25,7 +32,8 @@ fn noise_on_any_mirror_is_mended() {
     for blocks in [&file, &small] {
         let found: Vec<_> = disks.iter().map(|disk| blocks.find(disk)).collect();
         for index in 0..blocks.count() {
-            let mirrors: Vec<_> = (0..disks.len()).filter(|disk| found[*disk].contains_key(&index)).collect();
+            let mirrors: Vec<_> =
+                (0..disks.len()).filter(|disk| found[*disk].contains_key(&index)).collect();
             assert_eq!(mirrors.len(), 2, "block {index} has its mirrors on disks {mirrors:?}");
             let disk = mirrors[usize::try_from(index % 2).expect("0 or 1")];
             let place = found[disk][&index];
@@ -38,11 +46,16 @@ fn noise_on_any_mirror_is_mended() {
     small.must_read_right();
     wait_for("a view to count what was mended", || counted(&instance, "blocks_repaired") > before);
     let log = instance.alert_log();
-    assert!((0..4).any(|disk| log.contains(&format!("DATA_000{disk}"))), "the alert log names no disk:\n{log}");
+    assert!(
+        (0..4).any(|disk| log.contains(&format!("DATA_000{disk}"))),
+        "the alert log names no disk:\n{log}"
+    );
     let mended = || {
         struck
             .iter()
-            .filter(|(blocks, index, disk, place)| bytes(&disks[*disk], *place, 4096) == blocks.block(*index))
+            .filter(|(blocks, index, disk, place)| {
+                bytes(&disks[*disk], *place, 4096) == blocks.block(*index)
+            })
             .count()
     };
     wait_for("what was read to be mended", || mended() > 0);
@@ -72,7 +85,10 @@ fn any_header_copy_is_mended() {
         instance.sql("ALTER DISKGROUP data MOUNT");
         for name in ["f0d0", "f1d0"] {
             let disk = instance.disk(name);
-            assert!(bytes(&disk, header_places(&disk)[copy], 8) == b"PLINTHDK", "copy {copy} of {name} is not back");
+            assert!(
+                bytes(&disk, header_places(&disk)[copy], 8) == b"PLINTHDK",
+                "copy {copy} of {name} is not back"
+            );
         }
         assert_eq!(instance.offline_disks("DATA"), 0.0);
     }
@@ -92,7 +108,8 @@ fn metadata_overwritten_under_a_mounted_group_is_written_again() {
     let blocks = Blocks::new(mount.join("file"), 12, 200);
     let disks = ["f0d0", "f1d0"].map(|name| instance.disk(name));
     let dd = |from: &str, disk: usize, place: u64, length: u64| {
-        let command = "dd if=\"$1\" of=\"$2\" bs=4096 seek=\"$3\" count=\"$4\" conv=notrunc status=none";
+        let command =
+            "dd if=\"$1\" of=\"$2\" bs=4096 seek=\"$3\" count=\"$4\" conv=notrunc status=none";
         let (seek, count) = ((place / 4096).to_string(), (length / 4096).to_string());
         shell(command).arg(from).arg(&disks[disk]).arg(seek).arg(count).ok();
     };
@@ -100,14 +117,17 @@ fn metadata_overwritten_under_a_mounted_group_is_written_again() {
         let places = header_places(&disks[disk]);
         places.into_iter().all(|place| bytes(&disks[disk], place, 8) == b"PLINTHDK")
     };
-    let lines = || instance.alert_log().lines().filter(|line| line.contains("It is written again")).count();
+    let lines =
+        || instance.alert_log().lines().filter(|line| line.contains("It is written again")).count();
     for (round, [one, other]) in [[0, 1], [1, 0]].into_iter().enumerate() {
         let before = lines();
         header_places(&disks[one]).into_iter().for_each(|place| dd("/dev/zero", one, place, 4096));
         dd("/dev/zero", other, 4096, 8192);
         dd("/dev/urandom", other, 256 << 10, 768 << 10);
         dd("/dev/urandom", one, 64 << 10, 128 << 10);
-        wait_for("the engine to look", || lines() >= before + 2 && instance.plinth(["check", "DATA"]).code == Some(0));
+        wait_for("the engine to look", || {
+            lines() >= before + 2 && instance.plinth(["check", "DATA"]).code == Some(0)
+        });
         assert!(headers(one), "no header is back on {}", disks[one].display());
         instance.check("DATA");
         if round == 0 {
@@ -217,7 +237,8 @@ fn two_histories_are_not_mixed() {
     instance.sql("ALTER DISKGROUP data ONLINE ALL");
     instance.wait_until_whole("DATA");
     let mount = instance.mount("DATA");
-    let there: Vec<_> = std::fs::read_dir(&mount).expect("list").flatten().map(|entry| entry.file_name()).collect();
+    let there: Vec<_> =
+        std::fs::read_dir(&mount).expect("list").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(there, ["alone8"], "two histories in one group");
     drop(first);
     let survivor = second;
@@ -278,7 +299,11 @@ fn check_works_on_files_of_a_dismounted_group() {
     check(false).ok();
     let (index, place) = blocks.find(&disks[1]).into_iter().nth(77).expect("blocks on the disk");
     noise(&disks[1], place, 4096);
-    assert_eq!(check(false).code, Some(2), "a bad mirror was not reported, or was repaired unasked");
+    assert_eq!(
+        check(false).code,
+        Some(2),
+        "a bad mirror was not reported, or was repaired unasked"
+    );
     assert_ne!(bytes(&disks[1], place, 4096), blocks.block(index));
     for _ in 0..scaled(3, 20) {
         plinth_tests::shell(r#"timeout -s KILL 0.2 "$1" check --repair "$2" "$3""#)

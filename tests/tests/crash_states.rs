@@ -5,7 +5,9 @@
 
 use plinth_tests::{
     Host, Instance, MIB, Postgres,
-    crash::{Between, Loads, Story, by_mount, by_repair, check, must_be_survived, seed, try_states},
+    crash::{
+        Between, Loads, Story, by_mount, by_repair, check, must_be_survived, seed, try_states,
+    },
     loads::{self, Load, Wrong},
     planted_binary,
     recorder::Event,
@@ -27,7 +29,17 @@ fn small_loads(rounds: u64) -> Loads {
 const SMALL: u64 = 96 * MIB;
 
 fn story(redundancy: &str, disks: usize, rounds: u64, between: Between) -> Story {
-    Host::run(|host| Story::record(&Instance::new(), host, redundancy, disks, SMALL, &small_loads(rounds), between))
+    Host::run(|host| {
+        Story::record(
+            &Instance::new(),
+            host,
+            redundancy,
+            disks,
+            SMALL,
+            &small_loads(rounds),
+            between,
+        )
+    })
 }
 
 /// While SQLite and others write, while an engine recovers from a kill, while the group is dismounted or mounted.
@@ -135,7 +147,8 @@ fn a_flush_that_does_nothing_is_found() {
         let (before, after) = (acknowledged[number - 1], acknowledged[number]);
         let cuts: Vec<_> = (0..40).map(|_| Cut { at: after + 1, seed: random.number() }).collect();
         must_be_survived(&story, &cuts[..2], &by_mount);
-        let failures = try_states(&story, &cuts, &|_, event| (before..after).contains(&event), &by_mount, 1);
+        let failures =
+            try_states(&story, &cuts, &|_, event| (before..after).contains(&event), &by_mount, 1);
         assert!(!failures.is_empty(), "no flush from {before} to {after} was needed");
     }
 }
@@ -175,7 +188,13 @@ struct Commits(Mutex<Option<Postgres>>);
 
 impl Commits {
     fn with<T>(&self, work: impl FnOnce(&Postgres) -> T) -> T {
-        work(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().expect("the cluster runs"))
+        work(
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .expect("the cluster runs"),
+        )
     }
 }
 
@@ -199,7 +218,9 @@ impl Load for Commits {
                 n * 31 % 100
             )
         });
-        self.with(|postgres| postgres.session(statements, &mut |line| durable(line.parse().expect("a number"))));
+        self.with(|postgres| {
+            postgres.session(statements, &mut |line| durable(line.parse().expect("a number")))
+        });
     }
 
     fn finish(&self) {
@@ -215,7 +236,9 @@ impl Load for Commits {
         let facts: Vec<u64> = facts.split('|').filter_map(|fact| fact.parse().ok()).collect();
         let count = facts.first().copied().unwrap_or(u64::MAX);
         if facts != [count, 1, count, count, 0] || !(acknowledged..=last).contains(&count) {
-            return Err(format!("PostgreSQL: {facts:?}, and {acknowledged} commits were acknowledged"));
+            return Err(format!(
+                "PostgreSQL: {facts:?}, and {acknowledged} commits were acknowledged"
+            ));
         }
         postgres.amcheck();
         postgres.stop_and_verify_pages();
@@ -231,8 +254,9 @@ fn postgres_survives_a_loss_of_power() {
         (Box::new(Commits(Mutex::new(None))) as Box<dyn Load>, scaled(400, 1_000)),
         (Box::new(loads::Appends), 60),
     ]);
-    let story =
-        Host::run(|host| Story::record(&Instance::new(), host, "NORMAL", 2, 256 * MIB, &loads, Between::Nothing));
+    let story = Host::run(|host| {
+        Story::record(&Instance::new(), host, "NORMAL", 2, 256 * MIB, &loads, Between::Nothing)
+    });
     println!("{} events", story.recording.events.len());
     must_be_survived(&story, &story.cuts(scaled(5, 50), seed), &by_mount);
 }

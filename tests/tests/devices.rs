@@ -18,7 +18,10 @@ fn loop_devices_of_both_sector_sizes() {
             instance.add_loop_disk(disk, 256 * MIB, sector);
         }
         instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
-        assert_eq!(instance.number("SELECT logical_sector_size FROM v$asm_diskgroup"), f64::from(sector));
+        assert_eq!(
+            instance.number("SELECT logical_sector_size FROM v$asm_diskgroup"),
+            f64::from(sector)
+        );
         let mount = instance.mount("DATA");
         let blocks = Blocks::new(mount.join("file"), 1, 3_000);
         // Writes that begin and end anywhere.
@@ -31,7 +34,9 @@ fn loop_devices_of_both_sector_sizes() {
         instance.quiesce("DATA");
         blocks.must_read_right();
         let bytes = fs::read(mount.join("odd")).expect("read");
-        assert!(bytes[1..778].iter().all(|byte| *byte == 9) && bytes[0] == 0 && bytes[500_000] == 0);
+        assert!(
+            bytes[1..778].iter().all(|byte| *byte == 9) && bytes[0] == 0 && bytes[500_000] == 0
+        );
         instance.check("DATA");
     }
 }
@@ -46,7 +51,8 @@ fn a_disk_is_named_by_where_it_is_now() {
     }
     let size = &[256 * MIB][..];
     instance.create_group("data", "NORMAL", &[size, size, size], "");
-    let leads = |path: &str| fs::canonicalize(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let leads =
+        |path: &str| fs::canonicalize(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let places = || -> BTreeMap<String, PathBuf> {
         let rows = instance.query("SELECT name, path FROM v$asm_disk WHERE group_number = 1");
         let word = |row: &serde_json::Value| row.as_str().expect("text").to_owned();
@@ -54,7 +60,8 @@ fn a_disk_is_named_by_where_it_is_now() {
     };
     let before = places();
     assert_eq!(before.values().collect::<BTreeSet<_>>().len(), 3);
-    let rename = |from: &str, to: &str| fs::rename(instance.disk(from), instance.disk(to)).expect("rename");
+    let rename =
+        |from: &str, to: &str| fs::rename(instance.disk(from), instance.disk(to)).expect("rename");
     // As when devices get other names after a path failed: each link leads to another disk.
     rename("f0d0", "away");
     rename("f1d0", "f0d0");
@@ -70,9 +77,14 @@ fn a_disk_is_named_by_where_it_is_now() {
     assert_eq!(listed, before.values().cloned().collect());
     instance.sql("ALTER DISKGROUP data DROP DISK data_0001 REBALANCE WAIT");
     let log = instance.alert_log();
-    let line = log.lines().find(|line| line.contains("disk DATA_0001 (") && line.contains("is dropped"));
+    let line =
+        log.lines().find(|line| line.contains("disk DATA_0001 (") && line.contains("is dropped"));
     let line = line.unwrap_or_else(|| panic!("no line says that it is dropped:\n{log}"));
-    let path = line.split_once("DATA_0001 (").and_then(|(_, rest)| rest.split_once(')')).expect("a path").0;
+    let path = line
+        .split_once("DATA_0001 (")
+        .and_then(|(_, rest)| rest.split_once(')'))
+        .expect("a path")
+        .0;
     assert_eq!(leads(path), before["DATA_0001"], "the disk that may be pulled: {line}");
     instance.check("DATA");
 }
@@ -100,7 +112,9 @@ fn what_was_never_written_reads_as_zeros() {
     let instance = Instance::new();
     for disk in ["f0d0", "f1d0"] {
         let path = instance.add_disk(disk, 192 * MIB);
-        shell(r#"dd if=/dev/urandom of="$1" bs=1M count=192 conv=notrunc status=none"#).arg(path).ok();
+        shell(r#"dd if=/dev/urandom of="$1" bs=1M count=192 conv=notrunc status=none"#)
+            .arg(path)
+            .ok();
     }
     instance.create_group("data", "NORMAL", &[&[192 * MIB], &[192 * MIB]], "'au_size' = '1M'");
     let mount = instance.mount("DATA");
@@ -128,7 +142,9 @@ fn what_was_never_written_reads_as_zeros() {
     let mut punched = file("punched");
     punched.write_all(&vec![0xff; 6 << 20]).expect("write");
     punched.sync_all().expect("sync");
-    shell(r#"fallocate --punch-hole --offset 100000 --length 4000000 "$1""#).arg(mount.join("punched")).ok();
+    shell(r#"fallocate --punch-hole --offset 100000 --length 4000000 "$1""#)
+        .arg(mount.join("punched"))
+        .ok();
     zero(&mount.join("punched"), 100_000, 4_100_000);
     punched.write_all_at(b"y", 2_000_000).expect("write");
     zero(&mount.join("punched"), 100_000, 2_000_000);
@@ -143,7 +159,8 @@ fn what_was_never_written_reads_as_zeros() {
     for round in 0..3 {
         for number in 0..40 {
             let mut file = file(&format!("old.{round}.{number}"));
-            file.write_all(&vec![0xff; if number % 4 == 0 { 2 << 20 } else { 60_000 }]).expect("write");
+            file.write_all(&vec![0xff; if number % 4 == 0 { 2 << 20 } else { 60_000 }])
+                .expect("write");
         }
         for number in 0..40 {
             fs::remove_file(mount.join(format!("old.{round}.{number}"))).expect("remove");

@@ -36,7 +36,10 @@ fn examples(document: &str) -> Vec<Example> {
         let text: Vec<&str> = if is_sql {
             inside.collect()
         } else {
-            inside.filter_map(|text| text.strip_prefix("$ ")).filter(|text| !text.ends_with('&')).collect()
+            inside
+                .filter_map(|text| text.strip_prefix("$ "))
+                .filter(|text| !text.ends_with('&'))
+                .collect()
         };
         // Whatever a line is made of, if it fails the script ends.
         let text = if is_sql { text.join("\n") } else { text.join(" || exit 1\n") };
@@ -47,7 +50,8 @@ fn examples(document: &str) -> Vec<Example> {
 
 fn run(document: &str, home: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let examples = examples(&text);
     assert!(!examples.is_empty(), "{document} has no example that is run");
     assert!(
@@ -62,7 +66,11 @@ fn run(document: &str, home: &str) {
     for example in examples {
         let text = example.text.replace(home, own);
         let script = if example.is_sql { "plinth sql -c \"$1\"" } else { &text };
-        let said = shell(script).arg(&text).env("PLINTH_DIR", instance.dir()).env("PATH", &search).finish();
+        let said = shell(script)
+            .arg(&text)
+            .env("PLINTH_DIR", instance.dir())
+            .env("PATH", &search)
+            .finish();
         assert!(said.code == Some(0), "{document}, line {}:\n{text}\n{said}", example.line);
     }
 }

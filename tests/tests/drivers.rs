@@ -44,7 +44,8 @@ fn psycopg() {
 
 /// A driver for node: Debian's package, or what ./test had from npm.
 fn node(program: &str) {
-    let target: PathBuf = plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").into();
+    let target: PathBuf =
+        plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").into();
     let paths = format!("{}:/usr/share/nodejs", target.join("drivers/node_modules").display());
     suite(&format!(r#"NODE_PATH="{paths}" exec node "$1""#), program);
 }
@@ -82,8 +83,11 @@ fn tokio_postgres() {
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let mut local = tokio_postgres::Config::new();
         local.host_path(instance.dir()).user("root").dbname("plinth");
@@ -95,9 +99,16 @@ fn tokio_postgres() {
 
         let tls = MakeRustlsConnect::new(tls);
         let mut remote = tokio_postgres::Config::new();
-        remote.host("localhost").hostaddr([127, 0, 0, 1].into()).port(port).user("boss").password("secret");
+        remote
+            .host("localhost")
+            .hostaddr([127, 0, 0, 1].into())
+            .port(port)
+            .user("boss")
+            .password("secret");
         // The exchange is bound to the certificate: SCRAM-SHA-256-PLUS.
-        remote.ssl_mode(SslMode::Require).channel_binding(tokio_postgres::config::ChannelBinding::Require);
+        remote
+            .ssl_mode(SslMode::Require)
+            .channel_binding(tokio_postgres::config::ChannelBinding::Require);
         let (client, connection) = remote.connect(tls.clone()).await.expect("connected");
         let talking = tokio::spawn(connection);
         use_it(&client, async || client.cancel_token().cancel_query(tls.clone()).await).await;
@@ -136,15 +147,25 @@ where
         )
         .await
         .expect("a row");
-    assert_eq!((row.get::<_, Option<i64>>(0), row.get::<_, &str>(1), row.get::<_, f64>(2)), (None, "grün", 0.5));
-    assert!(row.get::<_, i64>(3) > 0 && row.get::<_, f64>(4) > 0.0 && row.get::<_, &str>(5) == "DATA_0001");
+    assert_eq!(
+        (row.get::<_, Option<i64>>(0), row.get::<_, &str>(1), row.get::<_, f64>(2)),
+        (None, "grün", 0.5)
+    );
+    assert!(
+        row.get::<_, i64>(3) > 0
+            && row.get::<_, f64>(4) > 0.0
+            && row.get::<_, &str>(5) == "DATA_0001"
+    );
 
     let error = client.query("SELECT * FROM v$asm_nothing", &[]).await.expect_err("refused");
     let error = error.as_db_error().expect("the server's");
     assert_eq!(error.code(), &SqlState::UNDEFINED_TABLE);
     assert_eq!(error.position(), Some(&tokio_postgres::error::ErrorPosition::Original(15)));
     assert!(error.detail().is_some_and(|detail| detail.contains("ORA-00942")), "{error:?}");
-    let error = client.batch_execute("SELECT 1; SELECT missing FROM v$asm_disk").await.expect_err("refused");
+    let error = client
+        .batch_execute("SELECT 1; SELECT missing FROM v$asm_disk")
+        .await
+        .expect_err("refused");
     assert_eq!(error.code(), Some(&SqlState::UNDEFINED_COLUMN));
 
     let (cancelled, ()) = tokio::join!(
@@ -156,6 +177,7 @@ where
     );
     assert_eq!(cancelled.expect_err("cancelled").code(), Some(&SqlState::QUERY_CANCELED));
     // A statement that changes something is cancelled, and what it began goes on.
-    let tag = client.simple_query("ALTER DISKGROUP data REBALANCE POWER 4 WAIT").await.expect("done");
+    let tag =
+        client.simple_query("ALTER DISKGROUP data REBALANCE POWER 4 WAIT").await.expect("done");
     assert!(matches!(tag.as_slice(), [SimpleQueryMessage::CommandComplete(0)]), "{tag:?}");
 }

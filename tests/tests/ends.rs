@@ -7,11 +7,17 @@ use std::path::{Path, PathBuf};
 /// What people type when they take a device for a free one. `$1` is the device.
 const TOOLS: [(&str, &str); 8] = [
     ("a GPT", r#"parted -s "$1" mklabel gpt"#),
-    ("a GPT with partitions", r#"printf ',64M,L\n,,S\n' | sfdisk --quiet --no-reread --label gpt "$1""#),
+    (
+        "a GPT with partitions",
+        r#"printf ',64M,L\n,,S\n' | sfdisk --quiet --no-reread --label gpt "$1""#,
+    ),
     ("an MBR", r#"parted -s "$1" mklabel msdos"#),
     ("swap", r#"mkswap --force "$1""#),
     ("a physical volume", r#"pvcreate --force --force --yes "$1""#),
-    ("a physical volume with two copies of metadata", r#"pvcreate --force --force --yes --metadatacopies 2 "$1""#),
+    (
+        "a physical volume with two copies of metadata",
+        r#"pvcreate --force --force --yes --metadatacopies 2 "$1""#,
+    ),
     ("wipefs", r#"wipefs --all --force "$1""#),
     (
         "zeros over both ends",
@@ -27,7 +33,8 @@ fn what_tools_write_on_all_disks_is_survived() {
     for sector in [512, 4096] {
         let mut instance = Instance::new();
         let size = 200 * MIB + 123 * 4096;
-        let disks: Vec<PathBuf> = ["f0d0", "f1d0"].map(|name| instance.add_loop_disk(name, size, sector)).into();
+        let disks: Vec<PathBuf> =
+            ["f0d0", "f1d0"].map(|name| instance.add_loop_disk(name, size, sector)).into();
         instance.create_group("data", "NORMAL", &[&[size], &[size]], "");
         let mount = instance.mount("DATA");
         let file = Blocks::new(mount.join("file"), 1, 10_000);
@@ -61,15 +68,21 @@ fn a_group_of_before_gets_a_second_area() {
     for (name, disk) in ["a.gz", "b.gz"].iter().zip(&disks) {
         shell(r#"gzip -dc "$1" >"$2""#).arg(fixtures.join(name)).arg(disk).ok();
     }
-    let dump = |disk: &Path| instance.plinth(["dump".as_ref(), disk.as_os_str(), "header".as_ref()]).ok();
+    let dump =
+        |disk: &Path| instance.plinth(["dump".as_ref(), disk.as_os_str(), "header".as_ref()]).ok();
     let areas = |disk: &Path, count: u32| {
-        dump(disk).lines().any(|line| line.split_whitespace().eq(["record", "areas", &count.to_string()]))
+        dump(disk)
+            .lines()
+            .any(|line| line.split_whitespace().eq(["record", "areas", &count.to_string()]))
     };
     assert!(disks.iter().all(|disk| areas(disk, 1)), "{}", dump(&disks[0]));
     instance.sql("ALTER DISKGROUP data MOUNT");
     let is_right = || {
         let mount = instance.mount("DATA");
-        shell(r#"cd "$1" && sha256sum --quiet --check "$2""#).arg(&mount).arg(fixtures.join("sha256sums")).ok();
+        shell(r#"cd "$1" && sha256sum --quiet --check "$2""#)
+            .arg(&mount)
+            .arg(fixtures.join("sha256sums"))
+            .ok();
         instance.unmount(&mount);
     };
     is_right();

@@ -74,7 +74,10 @@ fn nothing_is_noticed_by(instance: &Instance, fio: impl FnOnce() -> Finished + S
     println!("{}\n{kills} engines killed, disks failed and returned {times} times", said.out);
     let said = said.ok();
     assert!(said.contains("err= 0") && said.contains("WRITE:") && said.contains("READ:"), "{said}");
-    assert!(kills >= 2 && times >= 2, "{kills} engines killed, disks failed and returned {times} times");
+    assert!(
+        kills >= 2 && times >= 2,
+        "{kills} engines killed, disks failed and returned {times} times"
+    );
     instance.wait_until_whole("DATA");
     instance.check("DATA");
 }
@@ -95,7 +98,9 @@ fn fio_finds_what_it_wrote_on_the_mount() {
     let mount = instance.mount("DATA");
     let jobs = "--name=cached --ioengine=psync --fsync=64 --numjobs=2 \
                 --name=direct --ioengine=libaio --iodepth=8 --direct=1 --numjobs=2";
-    nothing_is_noticed_by(&instance, || run(&format!(r#"{FIO} --directory="$1" --runtime="$2" {jobs}"#), &mount));
+    nothing_is_noticed_by(&instance, || {
+        run(&format!(r#"{FIO} --directory="$1" --runtime="$2" {jobs}"#), &mount)
+    });
 }
 
 /// Over NBD. fio does not connect again when it is cut: its three connections are those that it began with.
@@ -104,7 +109,8 @@ fn fio_finds_what_it_wrote_over_nbd() {
     let instance = group();
     instance.plinth(["volcreate", "-G", "data", "-s", "160M", "vol1"]).ok();
     let uri = instance.plinth(["nbd", "vol1"]).ok();
-    let jobs = "--name=blocks --ioengine=nbd --iodepth=8 --fsync=64 --numjobs=3 --offset_increment=48M";
+    let jobs =
+        "--name=blocks --ioengine=nbd --iodepth=8 --fsync=64 --numjobs=3 --offset_increment=48M";
     let script = format!(r#"exec {FIO} --runtime=$2 {jobs} --uri="$1""#);
     nothing_is_noticed_by(&instance, || run(&script, uri.trim()));
 }

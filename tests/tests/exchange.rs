@@ -15,9 +15,11 @@ fn a_group_moves_to_other_disks_under_pgbench() {
     postgres.fill(scaled(3, 20));
     let bench = postgres.bench(8, scaled(24, 60));
     thread::sleep(Duration::from_secs(3));
-    let held = instance.number("SELECT sum(total_mb - free_mb) FROM v$asm_disk WHERE group_number = 1");
-    let new: Vec<String> =
-        ["n0", "n1", "n2", "n3"].map(|name| instance.add_disk(name, size).display().to_string()).into();
+    let held =
+        instance.number("SELECT sum(total_mb - free_mb) FROM v$asm_disk WHERE group_number = 1");
+    let new: Vec<String> = ["n0", "n1", "n2", "n3"]
+        .map(|name| instance.add_disk(name, size).display().to_string())
+        .into();
     let statement = format!(
         "ALTER DISKGROUP data ADD FAILGROUP n0 DISK '{}', '{}' FAILGROUP n1 DISK '{}', '{}'
          DROP DISKS IN FAILGROUP f0, f1 REBALANCE POWER 16 WAIT",
@@ -35,7 +37,10 @@ fn a_group_moves_to_other_disks_under_pgbench() {
     bench.must_not_have_noticed();
     let bytes = instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
     let held = held * MIB as f64;
-    assert!(bytes < held * 1.25, "{bytes} bytes were copied, of {held} that there were at the beginning");
+    assert!(
+        bytes < held * 1.25,
+        "{bytes} bytes were copied, of {held} that there were at the beginning"
+    );
     println!("{bytes} bytes copied; estimated {estimate} at most; least possible {least} AUs");
     postgres.verify();
     postgres.stop_and_verify_pages();
@@ -58,15 +63,21 @@ fn two_statements_are_one_movement() {
     let old = ["f0", "f1", "f2", "f3"];
     let new = ["n0", "n1", "n2", "n3"];
     new.iter().for_each(|name| _ = instance.add_disk(name, size));
-    let disk =
-        |group: &str| instance.disk(&if group.starts_with('f') { format!("{group}d0") } else { group.to_owned() });
+    let disk = |group: &str| {
+        instance.disk(&if group.starts_with('f') { format!("{group}d0") } else { group.to_owned() })
+    };
     let add = |groups: &[&str]| {
-        let disks = groups.iter().map(|group| format!(" FAILGROUP {group} DISK '{}'", disk(group).display()));
+        let disks = groups
+            .iter()
+            .map(|group| format!(" FAILGROUP {group} DISK '{}'", disk(group).display()));
         format!("ADD{}", disks.collect::<String>())
     };
     let drop = |groups: &[&str]| format!("DROP DISKS IN FAILGROUP {}", groups.join(", "));
-    let alter = |what: &str, how: &str| instance.sql(&format!("ALTER DISKGROUP data {what} REBALANCE {how}"));
-    let bytes = || instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
+    let alter = |what: &str, how: &str| {
+        instance.sql(&format!("ALTER DISKGROUP data {what} REBALANCE {how}"))
+    };
+    let bytes =
+        || instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
     let least = |come: &[&str], go: &[&str], id: &str| {
         let statement = format!("ALTER DISKGROUP data {} {}", add(come), drop(go));
         let [work, least, bytes] = explain(&instance, id, &statement);
@@ -91,9 +102,10 @@ fn two_statements_are_one_movement() {
         first + bytes()
     };
     // pgbench makes more to move meanwhile: of what one statement moves the bounds leave room for a fifth.
-    for (case, come, go, factor) in
-        [("four for four", &new[..], &old[..], 0.9..1.2), ("one for one", &new[..1], &old[..1], 1.4..1.8)]
-    {
+    for (case, come, go, factor) in [
+        ("four for four", &new[..], &old[..], 0.9..1.2),
+        ("one for one", &new[..1], &old[..1], 1.4..1.8),
+    ] {
         let one = together(come, go);
         let expected = least(go, come, &format!("{case}, back"));
         let both = merged(go, come);
@@ -103,7 +115,10 @@ fn two_statements_are_one_movement() {
             "{case}: one statement {one} bytes, two as one {both}, expected {expected}, apart {second}: {:.2} times as much",
             second / both
         );
-        assert!(one <= expected * 1.02 && both <= expected * 1.2, "{one} and {both} bytes of {expected}");
+        assert!(
+            one <= expected * 1.02 && both <= expected * 1.2,
+            "{one} and {both} bytes of {expected}"
+        );
         assert!(factor.contains(&(second / both)), "{second} bytes, and {both} at once");
     }
     bench.finish().must_not_have_noticed();
@@ -147,8 +162,11 @@ fn killed_during_a_rebalance() {
     let before = written();
     let (mut kills, mut movements) = (0, 0);
     let places = [(0, "f0", "n"), (3, "n", "f0")];
-    let moving =
-        || instance.number("SELECT count(*) FROM v$asm_operation WHERE pass = 'REBALANCE' AND state = 'RUN'") == 1.0;
+    let moving = || {
+        instance.number(
+            "SELECT count(*) FROM v$asm_operation WHERE pass = 'REBALANCE' AND state = 'RUN'",
+        ) == 1.0
+    };
     while kills < 30 {
         if !moving() {
             let (comes, into, goes) = places[movements % 2];
@@ -182,8 +200,10 @@ fn killed_during_a_rebalance() {
 fn written_to(disk: &std::path::Path) -> u64 {
     let device = std::fs::canonicalize(disk).expect("a link to a device");
     let name = device.file_name().expect("it has a name").to_string_lossy().into_owned();
-    let numbers = std::fs::read_to_string(format!("/sys/block/{name}/stat")).expect("the kernel counts");
-    let sectors: u64 = numbers.split_whitespace().nth(6).expect("sectors written").parse().expect("a number");
+    let numbers =
+        std::fs::read_to_string(format!("/sys/block/{name}/stat")).expect("the kernel counts");
+    let sectors: u64 =
+        numbers.split_whitespace().nth(6).expect("sectors written").parse().expect("a number");
     sectors * 512
 }
 
@@ -192,7 +212,9 @@ fn written_to(disk: &std::path::Path) -> u64 {
 #[test]
 fn the_redundancy_is_changed_under_pgbench() {
     let mut instance = Instance::new();
-    ["f0d0", "f1d0", "f2d0"].into_iter().for_each(|name| _ = instance.add_loop_disk(name, scaled(GIB, 3 * GIB), 4096));
+    ["f0d0", "f1d0", "f2d0"]
+        .into_iter()
+        .for_each(|name| _ = instance.add_loop_disk(name, scaled(GIB, 3 * GIB), 4096));
     instance.create_group("data", "NORMAL", &[&[0], &[0], &[0]], "");
     let mount = instance.mount("DATA");
     let postgres = Postgres::new(&mount, "pg");
@@ -201,14 +223,19 @@ fn the_redundancy_is_changed_under_pgbench() {
     thread::sleep(Duration::from_secs(2));
     let kind = || instance.text("SELECT type FROM v$asm_diskgroup");
     for (to, shown) in [("HIGH", "HIGH"), ("EXTERNAL", "EXTERN"), ("NORMAL", "NORMAL")] {
-        let statement = format!("ALTER DISKGROUP data CONVERT REDUNDANCY TO {to} REBALANCE POWER 16");
+        let statement =
+            format!("ALTER DISKGROUP data CONVERT REDUNDANCY TO {to} REBALANCE POWER 16");
         let [_, _, estimate] = explain(&instance, to, &statement);
         instance.sql(&format!("{statement} WAIT"));
-        let bytes = instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
+        let bytes =
+            instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
         println!("to {to}: {bytes} bytes copied; estimated {estimate} at most");
         // To take mirrors nothing is copied; the last few that make the disks even are.
         let least = if to == "EXTERNAL" { 0.0 } else { 100.0 * MIB as f64 };
-        assert!(bytes <= estimate * 1.25 + 40.0 * MIB as f64 && estimate >= least, "{bytes} of {estimate}");
+        assert!(
+            bytes <= estimate * 1.25 + 40.0 * MIB as f64 && estimate >= least,
+            "{bytes} of {estimate}"
+        );
         assert_eq!(kind(), shown);
     }
     bench.finish().must_not_have_noticed();
@@ -266,8 +293,10 @@ fn devices_grow_and_shrink() {
         devices.iter().for_each(|device| _ = shell(script).arg(device).arg(size.to_string()).ok());
     };
     let each = |what: &str| {
-        let of =
-            |least: &str| instance.number(&format!("SELECT {least}({what}) FROM v$asm_disk WHERE group_number = 1"));
+        let of = |least: &str| {
+            instance
+                .number(&format!("SELECT {least}({what}) FROM v$asm_disk WHERE group_number = 1"))
+        };
         assert_eq!(of("min"), of("max"));
         of("min")
     };
@@ -288,8 +317,11 @@ fn devices_grow_and_shrink() {
     instance.sql("ALTER DISKGROUP data RESIZE DISK data_0000 SIZE 400M, data_0001 SIZE 400M REBALANCE POWER 4");
     instance.kill_engine("DATA");
     instance.mount_again("DATA");
-    instance.sql("ALTER DISKGROUP data RESIZE DISKS IN FAILGROUP f2 SIZE 400M REBALANCE POWER 64 WAIT");
-    wait_for("all three", || instance.number("SELECT max(total_mb) FROM v$asm_disk WHERE group_number = 1") < 400.0);
+    instance
+        .sql("ALTER DISKGROUP data RESIZE DISKS IN FAILGROUP f2 SIZE 400M REBALANCE POWER 64 WAIT");
+    wait_for("all three", || {
+        instance.number("SELECT max(total_mb) FROM v$asm_disk WHERE group_number = 1") < 400.0
+    });
     instance.check("DATA");
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
@@ -309,7 +341,10 @@ fn a_rebalance_by_command() {
     let mount = instance.mount("DATA");
     let blocks = Blocks::new(mount.join("table"), 1, 20_000);
     let new = instance.add_disk("n0", 256 * MIB);
-    let statement = format!("ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' REBALANCE POWER 0 WAIT", new.display());
+    let statement = format!(
+        "ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' REBALANCE POWER 0 WAIT",
+        new.display()
+    );
     instance.sql(&statement);
     let state = || instance.text("SELECT state FROM v$asm_operation WHERE pass = 'REBALANCE'");
     assert_eq!(state(), "WAIT");
@@ -323,12 +358,19 @@ fn a_rebalance_by_command() {
     }
     // On a terminal, so that somebody could look at the bar.
     let on_terminal = |command: &str| {
-        let plinth = format!("PLINTH_DIR='{}' '{}' {command}", instance.dir().display(), instance.program().display());
+        let plinth = format!(
+            "PLINTH_DIR='{}' '{}' {command}",
+            instance.dir().display(),
+            instance.program().display()
+        );
         shell(r#"script -qec "$1" /dev/null"#).arg(plinth).ok()
     };
     on_terminal("rebal --power 64 -w data");
     assert_eq!(instance.number("SELECT count(*) FROM v$asm_operation"), 0.0);
-    assert!(instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'") > 30.0 * MIB as f64);
+    assert!(
+        instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'")
+            > 30.0 * MIB as f64
+    );
     let said = on_terminal(r"sql -c 'ALTER DISKGROUP data DROP DISK data_0003'");
     assert!(said.contains("ALTER DISKGROUP"), "{said}");
     assert_eq!(instance.disk_row(&new)["header_status"], "FORMER");
@@ -339,8 +381,9 @@ fn a_rebalance_by_command() {
 /// What a statement would move, and the least that is possible, in AUs; and the first in bytes, at most.
 fn explain(instance: &Instance, id: &str, statement: &str) -> [f64; 3] {
     instance.sql(&format!("EXPLAIN WORK SET STATEMENT_ID = '{id}' FOR {statement}"));
-    ["est_work", "least", "bytes"]
-        .map(|what| instance.number(&format!("SELECT {what} FROM v$asm_estimate WHERE statement_id = '{id}'")))
+    ["est_work", "least", "bytes"].map(|what| {
+        instance.number(&format!("SELECT {what} FROM v$asm_estimate WHERE statement_id = '{id}'"))
+    })
 }
 
 /// Whether the only group is there.
@@ -357,7 +400,10 @@ fn disks_are_renamed() {
     let blocks = Blocks::new(mount.join("table"), 1, 2_000);
     let name = |disk: &str| instance.disk_row(&instance.disk(disk))["name"].clone();
     instance.sql("ALTER DISKGROUP data RENAME DISK data_0000 TO shelf1, data_0001 TO data_0000");
-    assert_eq!((name("f0d0"), name("f1d0"), name("f2d0")), ("SHELF1".into(), "DATA_0000".into(), "DATA_0002".into()));
+    assert_eq!(
+        (name("f0d0"), name("f1d0"), name("f2d0")),
+        ("SHELF1".into(), "DATA_0000".into(), "DATA_0002".into())
+    );
     let refused = instance.refused("ALTER DISKGROUP data RENAME DISK data_0002 TO shelf1");
     assert!(refused.contains("would have two disks SHELF1"), "{refused}");
     instance.sql("ALTER DISKGROUP data OFFLINE DISK shelf1 DROP AFTER 2 H");

@@ -35,13 +35,21 @@ fn a_failure_group_vanishes(attributes: &str, take: impl Fn(&Instance, &str)) {
     instance.sql("ALTER DISKGROUP data ONLINE DISKS IN FAILGROUP f1");
     let bench = bench.finish();
     bench.must_not_have_noticed();
-    assert!(bench.slowest_ms < 10_000, "a transaction took {} ms:\n{}", bench.slowest_ms, bench.report);
+    assert!(
+        bench.slowest_ms < 10_000,
+        "a transaction took {} ms:\n{}",
+        bench.slowest_ms,
+        bench.report
+    );
     instance.wait_until_whole("DATA");
     postgres.verify();
     postgres.stop_and_verify_pages();
     instance.check("DATA");
     let log = instance.alert_log();
-    assert!(log.contains("DATA_0002") && log.contains("DATA_0003"), "the alert log does not name the disks:\n{log}");
+    assert!(
+        log.contains("DATA_0002") && log.contains("DATA_0003"),
+        "the alert log does not name the disks:\n{log}"
+    );
 }
 
 /// Every I/O of a failure group fails.
@@ -164,7 +172,10 @@ fn high_waits_when_two_failure_groups_go_at_once() {
     let writer = thread::spawn(move || Blocks::new(path, 7, 500));
     wait_for("the remedy in the alert log", || instance.alert_log().contains("FORCE"));
     thread::sleep(Duration::from_secs(2));
-    assert!(!writer.is_finished(), "a write was acknowledged that only one of three voters could have kept");
+    assert!(
+        !writer.is_finished(),
+        "a write was acknowledged that only one of three voters could have kept"
+    );
     before.must_read_right();
     for disk in ["f1d0", "f2d0"] {
         instance.faulty(disk).heal();
@@ -227,13 +238,17 @@ fn an_engine_whose_catalog_stops_is_replaced() {
     instance.faulty("f0d0").fail();
     assert!(fs::File::create(mount.join("new")).and_then(|file| file.sync_all()).is_err());
     wait_for("the end of the engine", || instance.engine("DATA") != Some(first));
-    let stops = || instance.alert_log().lines().filter(|line| line.contains("the catalog has stopped")).count();
+    let stops = || {
+        instance.alert_log().lines().filter(|line| line.contains("the catalog has stopped")).count()
+    };
     assert_eq!(stops(), 1, "{}", instance.alert_log());
     wait_for("the next try", || instance.alert_log().contains("cannot be mounted, tried again"));
     assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "BROKEN");
     assert!(instance.plinth(["lsdg"]).ok().contains("BROKEN"));
     instance.faulty("f0d0").heal();
-    wait_for("the group to be mounted", || instance.text("SELECT state FROM v$asm_diskgroup") == "MOUNTED");
+    wait_for("the group to be mounted", || {
+        instance.text("SELECT state FROM v$asm_diskgroup") == "MOUNTED"
+    });
     instance.mount_again("DATA");
     blocks.must_read_right();
     assert_eq!(stops(), 1, "{}", instance.alert_log());
@@ -252,16 +267,20 @@ fn files_without_all_their_mirrors_are_named() {
     fs::write(mount.join("db/small"), [7; 5000]).expect("a small file");
     let lowered = || {
         let rows = instance.query("SELECT redundancy_lowered FROM v$asm_file ORDER BY file_number");
-        rows.iter().map(|row| row["redundancy_lowered"].as_str().unwrap_or("").to_owned()).collect::<String>()
+        rows.iter()
+            .map(|row| row["redundancy_lowered"].as_str().unwrap_or("").to_owned())
+            .collect::<String>()
     };
-    let missing = || instance.query("SELECT name, mirrors_left FROM v$asm_missing_mirror ORDER BY name");
+    let missing =
+        || instance.query("SELECT name, mirrors_left FROM v$asm_missing_mirror ORDER BY name");
     assert_eq!((lowered().as_str(), missing().len()), ("NN", 0));
     assert_eq!(instance.plinth(["check", "DATA"]).code, Some(0));
     // Whatever they have on one disk, another one is left; the small one may be on two others.
     for disk in ["data_0000", "data_0001", "data_0002"] {
         instance.sql(&format!("ALTER DISKGROUP data OFFLINE DISK {disk}"));
         let named = missing();
-        let table = named.iter().find(|row| row["name"] == "/db/table").expect("it is on all disks");
+        let table =
+            named.iter().find(|row| row["name"] == "/db/table").expect("it is on all disks");
         assert_eq!(table["mirrors_left"], 1);
         assert!(lowered().starts_with('Y'));
         assert_eq!(lowered().matches('Y').count(), named.len());
@@ -285,13 +304,17 @@ fn files_without_all_their_mirrors_are_named() {
 fn a_member_that_is_read_only_keeps_no_group_away() {
     let mut instance = Instance::new();
     let size = 200 * MIB;
-    let disks: Vec<_> = ["f0d0", "f1d0", "f2d0"].map(|name| instance.add_loop_disk(name, size, 512)).into();
+    let disks: Vec<_> =
+        ["f0d0", "f1d0", "f2d0"].map(|name| instance.add_loop_disk(name, size, 512)).into();
     instance.create_group("data", "NORMAL", &[&[size], &[size], &[size]], "");
     let mount = instance.mount("DATA");
     let file = Blocks::new(mount.join("file"), 1, 2_000);
     instance.unmount(&mount);
     let writable = |disk: usize, how: &str| {
-        shell(r#"blockdev "$1" "$2""#).arg(how).arg(disks[disk].canonicalize().expect("a device")).ok()
+        shell(r#"blockdev "$1" "$2""#)
+            .arg(how)
+            .arg(disks[disk].canonicalize().expect("a device"))
+            .ok()
     };
     let dismounted = || instance.sql("ALTER DISKGROUP data DISMOUNT");
     dismounted();
@@ -311,7 +334,10 @@ fn a_member_that_is_read_only_keeps_no_group_away() {
     dismounted();
     [1, 2].into_iter().for_each(|disk| drop(writable(disk, "--setro")));
     let refused = instance.refused("ALTER DISKGROUP data MOUNT");
-    assert!(refused.contains("disk DATA_0001 is not used: ") && refused.contains("is read-only"), "{refused}");
+    assert!(
+        refused.contains("disk DATA_0001 is not used: ") && refused.contains("is read-only"),
+        "{refused}"
+    );
     instance.sql("ALTER DISKGROUP data MOUNT FORCE");
     instance.mount("DATA");
     file.must_read_right();

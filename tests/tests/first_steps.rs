@@ -9,8 +9,16 @@ use std::{fs, path::Path};
 fn a_group_is_made_mounted_and_used() {
     for io in ["uring", "threads"] {
         let instance = Instance::with_io(io);
-        instance.create_group("data", "NORMAL", &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]], "");
-        assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "MOUNTED");
+        instance.create_group(
+            "data",
+            "NORMAL",
+            &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]],
+            "",
+        );
+        assert_eq!(
+            instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"),
+            "MOUNTED"
+        );
         assert_eq!(instance.text("SELECT type FROM v$asm_diskgroup"), "NORMAL");
         let mount = instance.mount("DATA");
         shell(
@@ -21,7 +29,10 @@ fn a_group_is_made_mounted_and_used() {
         .ok();
         instance.unmount(&mount);
         instance.sql("ALTER DISKGROUP data DISMOUNT");
-        assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "DISMOUNTED");
+        assert_eq!(
+            instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"),
+            "DISMOUNTED"
+        );
         instance.sql("ALTER DISKGROUP data MOUNT");
         let mount = instance.mount("DATA");
         assert_eq!(fs::read_to_string(mount.join("soft")).expect("read"), "hello\n");
@@ -55,9 +66,12 @@ fn a_group_is_dropped() {
     // What an engine leaves for the next one, and what it printed, goes with the group.
     let left = || {
         let entries = fs::read_dir(instance.dir()).expect("the instance's directory");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        let names = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
         names
-            .filter(|name| name.contains("DATA") || name.starts_with("kept.") || name.starts_with("disks."))
+            .filter(|name| {
+                name.contains("DATA") || name.starts_with("kept.") || name.starts_with("disks.")
+            })
             .collect::<Vec<_>>()
     };
     assert!(!left().is_empty());
@@ -77,11 +91,18 @@ fn psql_lists_the_views() {
     let psql = |sql: &str| shell(r#"psql -X -h "$1" -c "$2""#).arg(instance.dir()).arg(sql).ok();
     let views = psql("\\dv");
     for view in ["diskgroup", "disk", "file", "alias", "operation", "attribute"] {
-        assert!(views.contains(&format!("v$asm_{view}")), "\\dv does not show v$asm_{view}:\n{views}");
+        assert!(
+            views.contains(&format!("v$asm_{view}")),
+            "\\dv does not show v$asm_{view}:\n{views}"
+        );
         psql(&format!("SELECT * FROM v$asm_{view}"));
     }
-    let disks = psql("SELECT name, failgroup, mode_status, header_status FROM v$asm_disk ORDER BY name");
-    assert!(disks.contains("DATA_0000") && disks.contains("ONLINE") && disks.contains("MEMBER"), "{disks}");
+    let disks =
+        psql("SELECT name, failgroup, mode_status, header_status FROM v$asm_disk ORDER BY name");
+    assert!(
+        disks.contains("DATA_0000") && disks.contains("ONLINE") && disks.contains("MEMBER"),
+        "{disks}"
+    );
     // Every way to write a join finds the same.
     for from in [
         "v$asm_disk d, v$asm_diskgroup g WHERE d.group_number = g.group_number",
@@ -93,7 +114,8 @@ fn psql_lists_the_views() {
     ] {
         assert_eq!(instance.text(&format!("SELECT count(*) FROM {from}")), "2", "{from}");
     }
-    let said = shell(r#"psql -X -h "$1" -c 'SELECT name FRM v$asm_disk'"#).arg(instance.dir()).finish();
+    let said =
+        shell(r#"psql -X -h "$1" -c 'SELECT name FRM v$asm_disk'"#).arg(instance.dir()).finish();
     assert!(said.err.contains("LINE 1:") && said.err.contains('^'), "no place in: {said}");
 }
 
@@ -108,7 +130,8 @@ fn the_command_line_shows_and_copies() {
     for command in ["lsdg", "lsdsk", "lsop"] {
         instance.plinth([command]).ok();
         let json = instance.plinth([command, "--json"]).ok();
-        serde_json::from_str::<serde_json::Value>(&json).unwrap_or_else(|error| panic!("{command}: {error}: {json}"));
+        serde_json::from_str::<serde_json::Value>(&json)
+            .unwrap_or_else(|error| panic!("{command}: {error}: {json}"));
     }
     assert!(instance.plinth(["lsdg"]).ok().contains("DATA"));
     assert!(instance.plinth(["ls", "+DATA/dir"]).ok().contains("file"));
@@ -121,7 +144,10 @@ fn the_command_line_shows_and_copies() {
     assert_eq!(fs::read_to_string(&local).expect("read"), "through the mount");
     fs::write(&local, "through the command line").expect("write");
     copy(&local, "+DATA/dir/second".as_ref());
-    assert_eq!(fs::read_to_string(mount.join("dir/second")).expect("read"), "through the command line");
+    assert_eq!(
+        fs::read_to_string(mount.join("dir/second")).expect("read"),
+        "through the command line"
+    );
     for disk in ["f0d0", "f1d0"] {
         let text = instance.plinth(["dump".as_ref(), instance.disk(disk).as_os_str()]).ok();
         assert!(text.contains("DATA") && text.contains("F0") | text.contains("F1"), "{text}");
@@ -156,8 +182,10 @@ fn a_shut_down_instance_comes_back() {
     let large = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 1500000) SELECT x, hex(zeroblob(30)) FROM r";
     shell(r#"psql -X -h "$1" -c "$2" -o /dev/null"#).arg(instance.dir()).arg(large).ok();
     instance.plinth(["shutdown"]).ok();
-    let next =
-        shell(r#"timeout 2 "$1" serve --dir "$2" 2>&1 || true"#).arg(plinth_tests::binary()).arg(instance.dir()).ok();
+    let next = shell(r#"timeout 2 "$1" serve --dir "$2" 2>&1 || true"#)
+        .arg(plinth_tests::binary())
+        .arg(instance.dir())
+        .ok();
     assert!(next.contains("ready"), "{next}");
     instance.stopped();
     instance.start();

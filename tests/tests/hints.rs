@@ -8,10 +8,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 /// What a text says is to be done: statements and commands, each up to where the sentence goes on.
 fn named(said: &str) -> Vec<String> {
-    let what = Regex::new(r"(?:ALTER (?:DISKGROUP|SYSTEM|USER)|DROP DISKGROUP|plinth (?:umount|nbd))\b[^;\n]*")
-        .expect("a pattern");
+    let what = Regex::new(
+        r"(?:ALTER (?:DISKGROUP|SYSTEM|USER)|DROP DISKGROUP|plinth (?:umount|nbd))\b[^;\n]*",
+    )
+    .expect("a pattern");
     let end = Regex::new(r": | (?:does|drops|goes|mounts|first|when)\b").expect("a pattern");
-    let one = |found: regex::Match<'_>| end.split(found.as_str()).next().unwrap_or_default().trim().to_owned();
+    let one = |found: regex::Match<'_>| {
+        end.split(found.as_str()).next().unwrap_or_default().trim().to_owned()
+    };
     // Behind the hint the statement itself is shown, and where in it the trouble is.
     let hint = said.split("\nLINE 1:").next().unwrap_or_default();
     what.find_iter(hint).map(one).collect()
@@ -96,9 +100,14 @@ fn what_is_in_the_way_is_taken_out_of_the_way() {
     follow(&instance, ended.last().expect("one"));
     assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
     let uri = instance.plinth(["nbd", "+DATA/file"]).ok().trim().to_owned();
-    let mut client =
-        shell(r#"exec qemu-io -r -f raw -c 'sleep 100000' "$1""#).arg(&uri).into_command().spawn().expect("a client");
-    wait_for("the client", || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE client_type = 'NBD'") == 1.0);
+    let mut client = shell(r#"exec qemu-io -r -f raw -c 'sleep 100000' "$1""#)
+        .arg(&uri)
+        .into_command()
+        .spawn()
+        .expect("a client");
+    wait_for("the client", || {
+        instance.number("SELECT COUNT(*) FROM v$asm_client WHERE client_type = 'NBD'") == 1.0
+    });
     let forced = hints(&instance, "ALTER DISKGROUP data DISMOUNT");
     follow(&instance, forced.last().expect("one"));
     let _ = client.kill();
@@ -116,12 +125,27 @@ fn disks_come_in_sight() {
     let outside = instance.path("outside");
     fs::create_dir(&outside).expect("mkdir");
     for name in ["one", "two"] {
-        fs::File::create(outside.join(name)).and_then(|file| file.set_len(64 * MIB)).expect("a disk");
+        fs::File::create(outside.join(name))
+            .and_then(|file| file.set_len(64 * MIB))
+            .expect("a disk");
     }
-    helps(&instance, &format!("CREATE DISKGROUP one EXTERNAL REDUNDANCY DISK '{}'", outside.join("one").display()));
-    helps(&instance, &format!("CREATE DISKGROUP two EXTERNAL REDUNDANCY DISK '{}'", outside.join("tw*").display()));
+    helps(
+        &instance,
+        &format!(
+            "CREATE DISKGROUP one EXTERNAL REDUNDANCY DISK '{}'",
+            outside.join("one").display()
+        ),
+    );
+    helps(
+        &instance,
+        &format!(
+            "CREATE DISKGROUP two EXTERNAL REDUNDANCY DISK '{}'",
+            outside.join("tw*").display()
+        ),
+    );
     // A string that hides what is mounted.
-    let named = hints(&instance, &format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", outside.display()));
+    let named =
+        hints(&instance, &format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", outside.display()));
     let [shows, dismount] = &named[..] else { panic!("{named:?}") };
     assert!(dismount.ends_with("DATA DISMOUNT"), "{dismount}");
     // It names one disk at a time.
@@ -165,7 +189,8 @@ fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
         let mount = instance.mount("DATA");
         shell(r#"head -c 200M /dev/urandom > "$1/file""#).arg(&mount).ok();
         let spare = instance.add_disk("spare", size * MIB);
-        let replace = format!("ALTER DISKGROUP data REPLACE DISK data_0001 WITH '{}'", spare.display());
+        let replace =
+            format!("ALTER DISKGROUP data REPLACE DISK data_0001 WITH '{}'", spare.display());
         if size < 256 {
             // It is too small for one.
             instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
@@ -177,7 +202,11 @@ fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
                 && instance.number("SELECT count(*) FROM v$asm_operation") == 0.0
         });
         let row = instance.disk_row(&spare);
-        assert_eq!((&row["failgroup"], &row["mode_status"]), (&"F0".into(), &"ONLINE".into()), "{row:?}");
+        assert_eq!(
+            (&row["failgroup"], &row["mode_status"]),
+            (&"F0".into(), &"ONLINE".into()),
+            "{row:?}"
+        );
         assert!(instance.number("SELECT count(*) FROM x$kffxp") > 50.0, "nothing was looked at");
         assert_eq!(on_one_shelf(&instance), 0.0, "extents with both mirrors in one failure group");
         instance.unmount(&mount);
@@ -193,7 +222,10 @@ fn a_disk_of_the_group_itself_is_known() {
     for force in ["", " FORCE"] {
         let said = instance.refused(&format!("{add}{force}"));
         assert!(said.contains("is disk DATA_0001 of disk group DATA itself"), "{said}");
-        assert!(!said.contains("drop that disk group") && !said.contains("drop disk group"), "{said}");
+        assert!(
+            !said.contains("drop that disk group") && !said.contains("drop disk group"),
+            "{said}"
+        );
     }
     instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
     let named = hints(&instance, &add);
@@ -234,16 +266,31 @@ fn checks_scrubs_and_roles() {
 const FOLLOWED: &[(&str, &str)] = &[
     ("ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
     ("ALTER DISKGROUP {group} MOUNT", "the same, of an engine that is not there"),
-    ("ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
+    (
+        "ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT",
+        "what_is_in_the_way_is_taken_out_of_the_way",
+    ),
     (
         "ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers",
         "the same statement, in what_is_in_the_way_is_taken_out_of_the_way",
     ),
-    ("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE", "what_is_in_the_way_is_taken_out_of_the_way"),
-    ("end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE", "what_is_in_the_way_is_taken_out_of_the_way"),
-    ("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", "what_is_in_the_way_is_taken_out_of_the_way"),
+    (
+        "end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE",
+        "what_is_in_the_way_is_taken_out_of_the_way",
+    ),
+    (
+        "end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE",
+        "what_is_in_the_way_is_taken_out_of_the_way",
+    ),
+    (
+        "DROP DISKGROUP {} INCLUDING CONTENTS drops them too",
+        "what_is_in_the_way_is_taken_out_of_the_way",
+    ),
     ("DROP DISKGROUP {group} INCLUDING CONTENTS", "what_is_in_the_way_is_taken_out_of_the_way"),
-    ("DROP DISKGROUP {name} INCLUDING CONTENTS", "the same statement, of an engine that is asked past the instance"),
+    (
+        "DROP DISKGROUP {name} INCLUDING CONTENTS",
+        "the same statement, of an engine that is asked past the instance",
+    ),
     ("plinth umount {}", "what_is_in_the_way_is_taken_out_of_the_way"),
     ("plinth nbd --stop {meant}", "what_is_in_the_way_is_taken_out_of_the_way"),
     ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "disks_come_in_sight"),
@@ -260,7 +307,10 @@ const FOLLOWED: &[(&str, &str)] = &[
         "ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}",
         "a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes",
     ),
-    ("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}", "a_disk_of_the_group_itself_is_known"),
+    (
+        "name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}",
+        "a_disk_of_the_group_itself_is_known",
+    ),
     (
         "if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}",
         "a line of the alert log only; an_old_image_does_not_come_back_by_itself, a story of the engine",
@@ -271,7 +321,10 @@ const FOLLOWED: &[(&str, &str)] = &[
         "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
         "the same statement, in a_scrub_finds_and_mends_rot of admin.rs",
     ),
-    ("wait for it, or ALTER DISKGROUP {} SCRUB STOP", "the same statement, in checks_scrubs_and_roles"),
+    (
+        "wait for it, or ALTER DISKGROUP {} SCRUB STOP",
+        "the same statement, in checks_scrubs_and_roles",
+    ),
     ("ALTER DISKGROUP {group} CHECK REPAIR", "checks_scrubs_and_roles"),
 ];
 
@@ -281,10 +334,13 @@ fn every_hint_that_names_a_statement_is_followed() {
     fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
         for entry in fs::read_dir(folder).expect("sources").flatten() {
             let path = entry.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            let name =
+                path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             if path.is_dir() && !["stories", "tests"].contains(&name.as_str()) {
                 sources(&path, found);
-            } else if name.ends_with(".rs") && !["tests.rs", "testing.rs", "stories.rs"].contains(&name.as_str()) {
+            } else if name.ends_with(".rs")
+                && !["tests.rs", "testing.rs", "stories.rs"].contains(&name.as_str())
+            {
                 found.push(path);
             }
         }
@@ -316,8 +372,11 @@ fn every_hint_that_names_a_statement_is_followed() {
     for file in files {
         let text = fs::read_to_string(&file).expect("a source");
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code: String =
-            text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect();
+        let code: String = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .map(|line| format!("{line}\n"))
+            .collect();
         for found in literal.captures_iter(&code) {
             let said = blank.replace_all(&found[1], " ").into_owned();
             if names.is_match(&said) && !is_line(&said) {
@@ -331,7 +390,8 @@ fn every_hint_that_names_a_statement_is_followed() {
         }
     }
     let known: BTreeSet<String> = FOLLOWED.iter().map(|(hint, _)| (*hint).to_owned()).collect();
-    let (new, gone): (Vec<_>, Vec<_>) = (seen.difference(&known).collect(), known.difference(&seen).collect());
+    let (new, gone): (Vec<_>, Vec<_>) =
+        (seen.difference(&known).collect(), known.difference(&seen).collect());
     assert!(
         new.is_empty() && gone.is_empty(),
         "hints that nobody follows: {new:#?}\nfollowed, and not there: {gone:#?}"

@@ -1,6 +1,8 @@
 //! Processes that are killed: ours, and the database's.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, Manager, Postgres, in_turns, scaled, shell, wait_for};
+use plinth_tests::{
+    Blocks, GIB, Instance, MIB, Manager, Postgres, in_turns, scaled, shell, wait_for,
+};
 use std::{
     collections::BTreeSet,
     fs,
@@ -42,10 +44,17 @@ fn recoveries(instance: &Instance) -> Vec<(u64, u64)> {
 /// Prints what the recoveries did; none may have compared as much as `limit` bytes.
 fn only_active_regions_were_compared(instance: &Instance, limit: u64) {
     let recoveries = recoveries(instance);
-    assert!(!recoveries.is_empty(), "the alert log does not speak of recoveries:\n{}", instance.alert_log());
+    assert!(
+        !recoveries.is_empty(),
+        "the alert log does not speak of recoveries:\n{}",
+        instance.alert_log()
+    );
     for (number, (compared, copied)) in recoveries.into_iter().enumerate() {
         println!("recovery {}: {compared} bytes compared, {copied} bytes copied", number + 1);
-        assert!(compared < limit && copied <= compared, "{compared} bytes compared, {copied} copied; limit {limit}");
+        assert!(
+            compared < limit && copied <= compared,
+            "{compared} bytes compared, {copied} copied; limit {limit}"
+        );
     }
 }
 
@@ -71,7 +80,9 @@ fn everything_is_killed_under_pgbench() {
                 let mut told = Vec::new();
                 while going.load(Ordering::Relaxed) {
                     let next = next.fetch_add(1, Ordering::Relaxed);
-                    if postgres.try_psql(&format!("INSERT INTO told VALUES ({next})")).code == Some(0) {
+                    if postgres.try_psql(&format!("INSERT INTO told VALUES ({next})")).code
+                        == Some(0)
+                    {
                         told.push(next);
                     }
                 }
@@ -87,7 +98,10 @@ fn everything_is_killed_under_pgbench() {
         let _ = bench.finish();
         instance.start();
         wait_for("the group to be mounted", || {
-            instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+            instance
+                .query("SELECT state FROM v$asm_diskgroup")
+                .iter()
+                .any(|row| row["state"] == "MOUNTED")
         });
         instance.mount_again("DATA");
         postgres.start();
@@ -141,18 +155,22 @@ fn pgbench_does_not_notice_upgrades() {
     let seconds = scaled(8, 60);
     let bench = postgres.bench(8, seconds);
     let mut moments = Vec::new();
-    in_turns(Duration::from_secs((seconds - 1).into()), [2000, 3000].map(Duration::from_millis), |which| {
-        let (engine, began) = (instance.engine("DATA"), SystemTime::now());
-        if which == 0 {
-            print!("{}", instance.plinth(["upgrade", "data"]).ok());
-            assert_ne!(instance.engine("DATA"), engine);
-            moments.push(("upgrade", began, SystemTime::now()));
-        } else {
-            // What transactions take when nothing happens, to compare with.
-            moments.push(("nothing", began, began + Duration::from_millis(300)));
-            thread::sleep(Duration::from_millis(300));
-        }
-    });
+    in_turns(
+        Duration::from_secs((seconds - 1).into()),
+        [2000, 3000].map(Duration::from_millis),
+        |which| {
+            let (engine, began) = (instance.engine("DATA"), SystemTime::now());
+            if which == 0 {
+                print!("{}", instance.plinth(["upgrade", "data"]).ok());
+                assert_ne!(instance.engine("DATA"), engine);
+                moments.push(("upgrade", began, SystemTime::now()));
+            } else {
+                // What transactions take when nothing happens, to compare with.
+                moments.push(("nothing", began, began + Duration::from_millis(300)));
+                thread::sleep(Duration::from_millis(300));
+            }
+        },
+    );
     let bench = bench.finish();
     bench.tell_stalls(moments);
     bench.must_not_have_noticed();
@@ -172,14 +190,17 @@ fn an_engine_is_replaced() {
     instance.quiesce("DATA");
     for round in 0..scaled(5, 30) {
         let killed = instance.engine("DATA");
-        let writer = shell(r#"exec dd if=/dev/urandom of="$1" bs=64k count=160 conv=fsync status=none"#);
+        let writer =
+            shell(r#"exec dd if=/dev/urandom of="$1" bs=64k count=160 conv=fsync status=none"#);
         let writer = writer.arg(mount.join("new"));
         thread::scope(|scope| {
             scope.spawn(|| writer.finish_within(Duration::from_secs(20)));
             thread::sleep(Duration::from_millis(200) + moment(round) / 3);
             instance.kill_engine("DATA");
         });
-        wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != killed));
+        wait_for("another engine", || {
+            instance.engine("DATA").is_some_and(|pid| Some(pid) != killed)
+        });
         instance.mount_again("DATA");
     }
     old.must_read_right();
@@ -206,7 +227,11 @@ fn an_instance_is_killed_and_another_adopts() {
     postgres.psql("CREATE TABLE grown AS SELECT generate_series(1, 200000) AS n");
     bench.finish().must_not_have_noticed();
     instance.start();
-    assert_eq!(instance.engine("DATA"), engine, "the new instance did not adopt the running engine");
+    assert_eq!(
+        instance.engine("DATA"),
+        engine,
+        "the new instance did not adopt the running engine"
+    );
     assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "MOUNTED");
     assert_eq!(instance.offline_disks("DATA"), 0.0);
     let shown = instance.number(
@@ -239,7 +264,9 @@ fn the_crash_bench_loses_nothing_while_engines_die() {
                 if wish.join("kill").exists() {
                     let killed = instance.engine("DATA");
                     instance.kill_engine("DATA");
-                    wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != killed));
+                    wait_for("another engine", || {
+                        instance.engine("DATA").is_some_and(|pid| Some(pid) != killed)
+                    });
                     instance.mount_again("DATA");
                     kills += 1;
                     fs::remove_file(wish.join("kill")).expect("remove");
@@ -263,7 +290,11 @@ fn the_crash_bench_loses_nothing_while_engines_die() {
 }
 
 /// Rounds of pgbench, the hook, `kill -9` of PostgreSQL, recovery, and a look at what was acknowledged.
-fn crash_bench(instance: &Instance, dir: &std::path::Path, wish: &std::path::Path) -> plinth_tests::Shell {
+fn crash_bench(
+    instance: &Instance,
+    dir: &std::path::Path,
+    wish: &std::path::Path,
+) -> plinth_tests::Shell {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/crash_loop.sh");
     let copy = instance.path("crash_loop.sh");
     fs::copy(script, &copy).expect("script");
@@ -306,9 +337,11 @@ fn renames_are_atomic_across_kills() {
             Ok(text) => text,
             Err(error) => format!("an error: {error}"),
         };
-        let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<u64> =
+            text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         assert!(
-            told == 0 || (numbers.len() == 4 && numbers.iter().all(|n| *n == numbers[0] && *n >= told)),
+            told == 0
+                || (numbers.len() == 4 && numbers.iter().all(|n| *n == numbers[0] && *n >= told)),
             "round {round}: {told} was renamed into place, {text:?} is there"
         );
     }

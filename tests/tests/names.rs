@@ -14,7 +14,11 @@ fn paths(instance: &Instance) -> Vec<String> {
         UNION ALL SELECT path || '/' || v.name, v.reference_index, v.system_created
         FROM a JOIN v$asm_alias v ON v.parent_index = a.i)
         SELECT path || ' ' || system AS found FROM a ORDER BY 1";
-    instance.query(sql).into_iter().map(|row| row["found"].as_str().expect("a text").to_owned()).collect()
+    instance
+        .query(sql)
+        .into_iter()
+        .map(|row| row["found"].as_str().expect("a text").to_owned())
+        .collect()
 }
 
 /// A copy to the group's name alone gets a name from the system, in directories that come with the first file and go with
@@ -39,12 +43,19 @@ fn system_names_and_aliases() {
     assert_eq!(incarnation.parse::<u64>().expect("a number") % 2, 1);
     let inside = |path: &str| mount.join(path.trim_start_matches("+DATA/"));
     assert_eq!(fs::read(inside(&path)).expect("read"), bytes);
-    assert_eq!(paths(&instance), ["+DATA/ASM Y".to_owned(), "+DATA/ASM/DATAFILE Y".to_owned(), format!("{path} Y")]);
-    assert_eq!(row("SELECT file_incarnation FROM v$asm_alias WHERE alias_directory = 'N'"), incarnation);
+    assert_eq!(
+        paths(&instance),
+        ["+DATA/ASM Y".to_owned(), "+DATA/ASM/DATAFILE Y".to_owned(), format!("{path} Y")]
+    );
+    assert_eq!(
+        row("SELECT file_incarnation FROM v$asm_alias WHERE alias_directory = 'N'"),
+        incarnation
+    );
 
     instance.sql("ALTER DISKGROUP data ADD DIRECTORY '+DATA/My', '+DATA/my/Sub'");
     let numbered = format!("+DATA.{number}.{incarnation}");
-    instance.sql(&format!("ALTER DISKGROUP data ADD ALIAS '+data/MY/sub/users.dbf' FOR '{numbered}'"));
+    instance
+        .sql(&format!("ALTER DISKGROUP data ADD ALIAS '+data/MY/sub/users.dbf' FOR '{numbered}'"));
     assert_eq!(fs::read(mount.join("My/Sub/users.dbf")).expect("read"), bytes);
     assert_eq!(fs::metadata(inside(&path)).expect("stat").nlink(), 2);
     for (statement, why) in [
@@ -116,7 +127,8 @@ fn files_are_as_their_templates_say() {
     let instance = Instance::new();
     instance.create_group("more", "NORMAL", &[&[512 * MIB], &[512 * MIB], &[512 * MIB]], "");
     let mount = instance.mount("MORE");
-    instance.sql("ALTER DISKGROUP more ADD TEMPLATE safe ATTRIBUTES (HIGH), striped ATTRIBUTES (FINE)");
+    instance
+        .sql("ALTER DISKGROUP more ADD TEMPLATE safe ATTRIBUTES (HIGH), striped ATTRIBUTES (FINE)");
     let source = instance.path("source");
     let bytes: Vec<u8> = (0..1_500_000_u32).map(|at| (at % 241) as u8).collect();
     fs::write(&source, &bytes).expect("write");
@@ -126,7 +138,13 @@ fn files_are_as_their_templates_say() {
         ("striped", "MIRROR FINE"),
         ("dumpset", "MIRROR COARSE"),
     ] {
-        instance.plinth(["cp".as_ref(), source.as_os_str(), format!("+MORE({template})/{template}.x").as_ref()]).ok();
+        instance
+            .plinth([
+                "cp".as_ref(),
+                source.as_os_str(),
+                format!("+MORE({template})/{template}.x").as_ref(),
+            ])
+            .ok();
         let path = mount.join(format!("{template}.x"));
         assert_eq!(fs::read(&path).expect("read"), bytes, "{template}");
         let file = fs::File::options().write(true).open(&path).expect("open");
@@ -196,12 +214,18 @@ fn names_in_any_case() {
         fs::write(mount.join(name), name).expect("write");
     }
     let said = instance.refused("ALTER DISKGROUP data DROP FILE '+DATA/Table'");
-    assert!(said.contains("ambiguous") && said.contains("table") && said.contains("TABLE"), "{said}");
+    assert!(
+        said.contains("ambiguous") && said.contains("table") && said.contains("TABLE"),
+        "{said}"
+    );
     let local = instance.path("local");
     instance.plinth(["cp".as_ref(), "+DATA/ALONE".as_ref(), local.as_os_str()]).ok();
     assert_eq!(fs::read_to_string(&local).expect("read"), "Alone");
     instance.sql("ALTER DISKGROUP data DROP FILE '+DATA/table', '+DATA/alone'");
-    let left: Vec<_> = fs::read_dir(&mount).expect("list").map(|entry| entry.expect("an entry").file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&mount)
+        .expect("list")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
     assert_eq!(left, [Path::new("TABLE").as_os_str()]);
 }
 
@@ -215,7 +239,9 @@ fn the_files_of_postgresql_have_types() {
     cluster.psql(
         "CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 200000); SELECT pg_switch_wal(); CHECKPOINT",
     );
-    let counted = |kind: &str| instance.number(&format!("SELECT COUNT(*) FROM v$asm_file WHERE type = '{kind}'"));
+    let counted = |kind: &str| {
+        instance.number(&format!("SELECT COUNT(*) FROM v$asm_file WHERE type = '{kind}'"))
+    };
     assert!(counted("DATAFILE") > 500.0);
     assert!(counted("ONLINELOG") >= 2.0);
     assert_eq!(counted("CONTROLFILE"), 1.0);
@@ -224,8 +250,11 @@ fn the_files_of_postgresql_have_types() {
         UNION ALL SELECT path || '/' || v.name, v.reference_index, v.file_number
         FROM a JOIN v$asm_alias v ON v.parent_index = a.i)
         SELECT path AS found FROM a JOIN v$asm_file f ON f.file_number = a.n WHERE f.type = 'OTHER'";
-    let unknown: Vec<String> =
-        instance.query(unknown).into_iter().map(|row| row["found"].as_str().expect("a text").to_owned()).collect();
+    let unknown: Vec<String> = instance
+        .query(unknown)
+        .into_iter()
+        .map(|row| row["found"].as_str().expect("a text").to_owned())
+        .collect();
     for place in ["pg/base/", "pg/global/", "pg/pg_wal/", "pg/pg_xact/", "pg/pg_multixact/"] {
         assert!(unknown.iter().all(|path| !path.starts_with(place)), "{unknown:?}");
     }

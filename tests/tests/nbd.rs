@@ -37,7 +37,10 @@ fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) {
 
 /// A port that nobody listens on.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
 }
 
 /// A volume and a file are copied in and out, mapped, trimmed and written by clients; the mount shows the same bytes.
@@ -57,7 +60,10 @@ fn clients_read_what_they_and_others_wrote() {
 
     fs::write(mount.join("disk.img"), vec![7; 1 << 20]).expect("write");
     shell(r#"truncate -s 16M "$1/disk.img""#).arg(&mount).ok();
-    let file = export(&instance, &["+data/DISK.IMG", "--socket", &instance.path("sock").display().to_string()]);
+    let file = export(
+        &instance,
+        &["+data/DISK.IMG", "--socket", &instance.path("sock").display().to_string()],
+    );
     let said = shell(
         r#"export U="$1"; nbdinfo "$U"; nbdinfo --size "$U"; nbdinfo --map --totals "$U"; nbdinfo --list "${U/disk.img/}"
            for c in write flush fua trim zero cache df multi-conn structured; do nbdinfo --can $c "$U" || echo "cannot $c"; done
@@ -67,14 +73,22 @@ fn clients_read_what_they_and_others_wrote() {
     .arg(&file)
     .ok();
     assert!(said.contains("16777216") && !said.contains("cannot"), "{said}");
-    assert_eq!(fs::read(mount.join("disk.img")).expect("read")[3 << 20..][..4097], [vec![9; 4096], vec![0]].concat());
+    assert_eq!(
+        fs::read(mount.join("disk.img")).expect("read")[3 << 20..][..4097],
+        [vec![9; 4096], vec![0]].concat()
+    );
     // What the mount writes a client sees, too.
-    shell(r#"printf hello | dd of="$1/disk.img" bs=1 seek=5000000 conv=notrunc status=none"#).arg(&mount).ok();
+    shell(r#"printf hello | dd of="$1/disk.img" bs=1 seek=5000000 conv=notrunc status=none"#)
+        .arg(&mount)
+        .ok();
     copy(&file, instance.path("back"));
     assert_eq!(&fs::read(instance.path("back")).expect("read")[5_000_000..][..5], b"hello");
 
     let listed = instance.plinth(["nbd"]).ok();
-    assert!(listed.contains("+DATA/.volumes/VOL1") && listed.contains("+DATA/disk.img"), "{listed}");
+    assert!(
+        listed.contains("+DATA/.volumes/VOL1") && listed.contains("+DATA/disk.img"),
+        "{listed}"
+    );
     let said = instance.refused("ALTER DISKGROUP data DROP VOLUME vol1");
     assert!(said.contains("nbd --stop"), "{said}");
     instance.plinth(["nbd", "--stop", "vol1"]).ok();
@@ -110,11 +124,16 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
     assert!(said.contains("--name"), "{said}");
     let other = export(&instance, &["+DATA/dir/a", "--name", "other"]);
     let read_only = export(&instance, &["+DATA/a", "--name", "look", "--read-only"]);
-    shell(r#"[ "$(nbdinfo --is read-only "$1" && echo yes)" = yes ]; ! nbdcopy /dev/null "$1""#).arg(&read_only).ok();
+    shell(r#"[ "$(nbdinfo --is read-only "$1" && echo yes)" = yes ]; ! nbdcopy /dev/null "$1""#)
+        .arg(&read_only)
+        .ok();
 
     instance.unmount(&mount);
-    let mut client =
-        shell(r#"exec qemu-io -f raw -c 'sleep 100000' "$1""#).arg(&uri).into_command().spawn().expect("a client");
+    let mut client = shell(r#"exec qemu-io -f raw -c 'sleep 100000' "$1""#)
+        .arg(&uri)
+        .into_command()
+        .spawn()
+        .expect("a client");
     let clients = || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'a'");
     wait_for("the client to be there", || clients() == 1.0);
     let refusals: [&dyn Fn() -> String; 3] = [
@@ -174,7 +193,8 @@ fn under_load_of(instance: &Instance) -> Vec<Load> {
         loads.push(Load { fio, stop });
     }
     wait_for("the clients", || {
-        instance.number("SELECT TOTAL(open_files) FROM v$asm_client WHERE client_type = 'NBD'") == 4.0
+        instance.number("SELECT TOTAL(open_files) FROM v$asm_client WHERE client_type = 'NBD'")
+            == 4.0
     });
     loads
 }
@@ -188,8 +208,14 @@ fn loaded(loads: Vec<Load>) {
         let status = fio.wait().expect("fio ends");
         let said = fs::read_to_string(&stop).expect("what fio said");
         println!("{said}");
-        assert!(alive.is_ok() && status.success() || said.contains("terminating on signal 2"), "{status}: {said}");
-        assert!(said.contains("err= 0") && said.contains("READ:") && said.contains("WRITE:"), "{status}: {said}");
+        assert!(
+            alive.is_ok() && status.success() || said.contains("terminating on signal 2"),
+            "{status}: {said}"
+        );
+        assert!(
+            said.contains("err= 0") && said.contains("READ:") && said.contains("WRITE:"),
+            "{status}: {said}"
+        );
     }
 }
 
@@ -245,8 +271,11 @@ fn clients_do_not_notice_engines_and_instances_that_die_in_turns() {
     group(&instance);
     let loads = under_load_of(&instance);
     wait_for("four clients in the store", || manager.stored().len() == 8);
-    let deaths =
-        instance.die_in_turns("DATA", Duration::from_secs(scaled(9, 300)), [3000, 2100].map(Duration::from_millis));
+    let deaths = instance.die_in_turns(
+        "DATA",
+        Duration::from_secs(scaled(9, 300)),
+        [3000, 2100].map(Duration::from_millis),
+    );
     assert!(deaths.len() > 4, "{deaths:?}");
     loaded(loads);
     wait_for("nobody in the store", || manager.stored().is_empty());
@@ -376,7 +405,9 @@ fn an_export_comes_when_its_address_does() {
         }
         let before = instance.engine("DATA");
         instance.kill_engine("DATA");
-        wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
+        wait_for("another engine", || {
+            instance.engine("DATA").is_some_and(|pid| Some(pid) != before)
+        });
     };
     let told = |text: &str| instance.alert_log().matches(text).count();
     take_away();
@@ -443,7 +474,10 @@ fn a_guest_boots_from_an_export() {
     assert!(said.code == Some(1) && said.out.as_bytes() == &TEXT[..TEXT.len() - 1], "{said}");
     copy(&uri, instance.path("back"));
     let back = fs::read(instance.path("back")).expect("read");
-    assert!(back[100_001 * 512..][..512] == back[100_000 * 512..][..512], "what the guest wrote is not there");
+    assert!(
+        back[100_001 * 512..][..512] == back[100_000 * 512..][..512],
+        "what the guest wrote is not there"
+    );
     instance.check("DATA");
 }
 
@@ -455,8 +489,13 @@ fn hostile(socket: &Path, agree: Option<&str>) -> Option<UnixStream> {
     let Some(name) = agree else { return Some(client) };
     let length = |length: usize| u32::try_from(length).expect("short").to_be_bytes();
     client.read_exact(&mut [0; 18]).ok()?;
-    let go =
-        [b"\0\0\0\x03IHAVEOPT\0\0\0\x07", &length(name.len() + 6)[..], &length(name.len()), name.as_bytes(), &[0, 0]];
+    let go = [
+        b"\0\0\0\x03IHAVEOPT\0\0\0\x07",
+        &length(name.len() + 6)[..],
+        &length(name.len()),
+        name.as_bytes(),
+        &[0, 0],
+    ];
     client.write_all(&go.concat()).ok()?;
     // Four answers: the export, its block sizes, and the end.
     for _ in 0..3 {
@@ -469,8 +508,13 @@ fn hostile(socket: &Path, agree: Option<&str>) -> Option<UnixStream> {
 }
 
 fn request(kind: u16, offset: u64, length: u32) -> Vec<u8> {
-    let parts: [&[u8]; 5] =
-        [b"\x25\x60\x95\x13\0\0", &kind.to_be_bytes(), &[7; 8], &offset.to_be_bytes(), &length.to_be_bytes()];
+    let parts: [&[u8]; 5] = [
+        b"\x25\x60\x95\x13\0\0",
+        &kind.to_be_bytes(),
+        &[7; 8],
+        &offset.to_be_bytes(),
+        &length.to_be_bytes(),
+    ];
     parts.concat()
 }
 
@@ -487,7 +531,8 @@ fn a_thousand_hostile_clients_harm_nobody() {
     let socket = instance.dir().join("nbd.DATA.sock");
     let engine = instance.engine("DATA").expect("an engine");
     let memory = || -> u64 {
-        let status = fs::read_to_string(format!("/proc/{engine}/status")).expect("the engine is there");
+        let status =
+            fs::read_to_string(format!("/proc/{engine}/status")).expect("the engine is there");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     };
@@ -549,7 +594,8 @@ fn clients_that_end_in_the_middle_of_a_request_are_gone() {
         let mut client = hostile(&socket, Some("VOL1")).expect("a client");
         client.write_all(&write[..cut]).expect("sent");
     }
-    let clients = || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'VOL1'");
+    let clients =
+        || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'VOL1'");
     wait_for("the clients to be gone", || clients() == 0.0);
     instance.plinth(["nbd", "--stop", "vol1"]).ok();
     instance.check("DATA");
@@ -563,7 +609,8 @@ fn a_volume_is_made_smaller_under_a_client() {
     group(&instance);
     instance.plinth(["volcreate", "-G", "data", "-s", "64M", "vol1"]).ok();
     let uri = export(&instance, &["vol1"]);
-    let mut client = hostile(&instance.dir().join("nbd.DATA.sock"), Some("VOL1")).expect("a client");
+    let mut client =
+        hostile(&instance.dir().join("nbd.DATA.sock"), Some("VOL1")).expect("a client");
     client.set_write_timeout(None).expect("no timeout");
     let write = |client: &mut UnixStream, offset: u64, byte: u8| -> u32 {
         client.write_all(&[request(1, offset, 4096), vec![byte; 4096]].concat()).expect("sent");

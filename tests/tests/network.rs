@@ -25,7 +25,8 @@ fn group() -> Instance {
 /// psql over the network, with what else the connection needs.
 fn psql(instance: &Instance, port: u16, user: &str, more: &str, sql: &str) -> Finished {
     let root = instance.path("root.pem");
-    let connection = format!("host=127.0.0.1 port={port} user={user} sslrootcert={} {more}", root.display());
+    let connection =
+        format!("host=127.0.0.1 port={port} user={user} sslrootcert={} {more}", root.display());
     shell(r#"exec psql -X -At -v ON_ERROR_STOP=1 "$1" -c "$2""#)
         .arg(connection)
         .arg(sql)
@@ -61,7 +62,12 @@ fn roles_are_kept() {
         (
             "night",
             &[moves, checks],
-            &[changes, makes, "ALTER USER night ROLE ADMINISTER", "ALTER DISKGROUP data CHECK REPAIR"],
+            &[
+                changes,
+                makes,
+                "ALTER USER night ROLE ADMINISTER",
+                "ALTER DISKGROUP data CHECK REPAIR",
+            ],
         ),
         ("boss", &[moves, checks, changes, makes, "DROP USER other"], &[]),
     ] {
@@ -69,7 +75,10 @@ fn roles_are_kept() {
             as_user(user, sql).ok();
         }
         for sql in refused {
-            says(&as_user(user, sql).refused(), &["may", "not administer", "ORA-01031", "ALTER USER"]);
+            says(
+                &as_user(user, sql).refused(),
+                &["may", "not administer", "ORA-01031", "ALTER USER"],
+            );
         }
     }
     as_user("night", "ALTER DISKGROUP data OFFLINE DISK data_0001").ok();
@@ -157,12 +166,18 @@ fn each_statement_is_refused_below_its_role() {
     let mut instance = group();
     let port = instance.listen_with_tls();
     let all: Vec<&str> = [LOOK, OPERATE, ADMINISTER].concat();
-    let script: String = all.iter().map(|statement| format!("{statement};\n\\echo @ :SQLSTATE\n")).collect();
+    let script: String =
+        all.iter().map(|statement| format!("{statement};\n\\echo @ :SQLSTATE\n")).collect();
     fs::write(instance.path("each"), script).expect("written");
-    for (user, allowed) in [("viewer", LOOK.len()), ("night", LOOK.len() + OPERATE.len()), ("boss", all.len())] {
+    for (user, allowed) in
+        [("viewer", LOOK.len()), ("night", LOOK.len() + OPERATE.len()), ("boss", all.len())]
+    {
         let root = instance.path("root.pem");
         let said = shell(r#"exec psql -X -At "$1" -f "$2" 2>/dev/null"#)
-            .arg(format!("host=127.0.0.1 port={port} user={user} sslrootcert={} {VERIFIED}", root.display()))
+            .arg(format!(
+                "host=127.0.0.1 port={port} user={user} sslrootcert={} {VERIFIED}",
+                root.display()
+            ))
             .arg(instance.path("each"))
             .env("PGPASSWORD", "secret")
             .ok();
@@ -208,12 +223,18 @@ fn users_and_the_door_are_remembered() {
 fn tls_is_the_only_way_in() {
     let mut instance = group();
     let port = instance.listen_with_tls();
-    says(&psql(&instance, port, "boss", "sslmode=disable", "SELECT 1").refused(), &["with TLS only"]);
+    says(
+        &psql(&instance, port, "boss", "sslmode=disable", "SELECT 1").refused(),
+        &["with TLS only"],
+    );
     psql(&instance, port, "boss", "sslmode=verify-full channel_binding=require", "SELECT 1").ok();
     psql(&instance, port, "boss", "sslmode=verify-full channel_binding=disable", "SELECT 1").ok();
     let other = Authority::new(&instance, "other");
     let more = format!("sslmode=verify-full sslrootcert={}", instance.path("other.pem").display());
-    says(&psql(&instance, port, "boss", &more, "SELECT 1").refused(), &["certificate verify failed"]);
+    says(
+        &psql(&instance, port, "boss", &more, "SELECT 1").refused(),
+        &["certificate verify failed"],
+    );
     // Renewed, by another authority.
     let _ = other.sign("server");
     psql(&instance, port, "boss", &more, "SELECT 1").ok();
@@ -227,10 +248,17 @@ fn tls_is_the_only_way_in() {
         let dir = instance.path("elsewhere");
         let mut script = String::from(r#"exec timeout 20 "$0" serve --dir "$1""#);
         arguments.iter().for_each(|argument| script.push_str(&format!(" {argument}")));
-        shell(&format!("exec bash -c '{script}' \"$1\" \"$2\"")).arg(instance.program()).arg(dir).finish().refused()
+        shell(&format!("exec bash -c '{script}' \"$1\" \"$2\""))
+            .arg(instance.program())
+            .arg(dir)
+            .finish()
+            .refused()
     };
     says(&refused(&["--listen", "0.0.0.0:0"]), &["loopback", "--tls-cert", "--insecure"]);
-    says(&refused(&["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"]), &["/nowhere"]);
+    says(
+        &refused(&["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"]),
+        &["/nowhere"],
+    );
     says(
         &refused(&["--listen", "nonsense"]),
         &["ADDR", "nonsense"].map(|word| if word == "ADDR" { "an address" } else { word }),
@@ -260,7 +288,8 @@ fn clients_can_be_asked_for_certificates() {
     ]);
     instance.sql("CREATE USER boss PASSWORD 'secret' ROLE ADMINISTER");
     says(&psql(&instance, port, "boss", VERIFIED, "SELECT 1").refused(), &["certificate required"]);
-    let with = format!("{VERIFIED} sslcert={} sslkey={}", of_client.display(), key_of_client.display());
+    let with =
+        format!("{VERIFIED} sslcert={} sslkey={}", of_client.display(), key_of_client.display());
     psql(&instance, port, "boss", &with, "SELECT 1").ok();
     let stranger = Authority::new(&instance, "stranger");
     let (foreign, foreign_key) = stranger.sign("foreign");
@@ -287,7 +316,14 @@ fn nobody_learns_which_names_there_are() {
         stream.write_all(&framed(b'p', &body)).expect("sent");
         let challenge = message(&mut stream).expect("a challenge");
         let text = String::from_utf8_lossy(&challenge.1).into_owned();
-        let nonce = text.split_once("r=").expect("a nonce").1.split(',').next().expect("a nonce").to_owned();
+        let nonce = text
+            .split_once("r=")
+            .expect("a nonce")
+            .1
+            .split(',')
+            .next()
+            .expect("a nonce")
+            .to_owned();
         let salt = text.split_once("s=").expect("a salt").1.to_owned();
         let last = format!("c=biws,r={nonce},p={}=", "A".repeat(43));
         stream.write_all(&framed(b'p', last.as_bytes())).expect("sent");
@@ -301,7 +337,10 @@ fn nobody_learns_which_names_there_are() {
     assert_eq!(first("nobody").1, unknown.1, "the salt of a name that nobody has changes");
     assert_ne!(known.1, unknown.1);
     let log = instance.alert_log();
-    says(&log, &["login of \"nobody\" from 127.0.0.1:", "login of \"boss\" from 127.0.0.1:", "failed"]);
+    says(
+        &log,
+        &["login of \"nobody\" from 127.0.0.1:", "login of \"boss\" from 127.0.0.1:", "failed"],
+    );
 }
 
 fn startup(user: &str) -> Vec<u8> {
@@ -338,16 +377,25 @@ fn tls_can_begin_at_once() {
     let mut stream = tls(&instance, port, &[b"postgresql"]);
     stream.write_all(&startup("boss")).expect("sent");
     let (kind, body) = message(&mut stream).expect("an offer");
-    assert!(kind == b'R' && String::from_utf8_lossy(&body).contains("SCRAM-SHA-256-PLUS"), "{body:?}");
+    assert!(
+        kind == b'R' && String::from_utf8_lossy(&body).contains("SCRAM-SHA-256-PLUS"),
+        "{body:?}"
+    );
     // Without the name, as from a browser that somebody has sent here.
     let mut stream = tls(&instance, port, &[]);
     let (kind, body) = message(&mut stream).expect("an error");
     assert!(kind == b'E' && String::from_utf8_lossy(&body).contains("ALPN"), "{body:?}");
 }
 
-fn tls(instance: &Instance, port: u16, protocols: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
+fn tls(
+    instance: &Instance,
+    port: u16,
+    protocols: &[&[u8]],
+) -> StreamOwned<ClientConnection, TcpStream> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(instance.path("root.pem")).expect("a certificate")).expect("an authority");
+    roots
+        .add(CertificateDer::from_pem_file(instance.path("root.pem")).expect("a certificate"))
+        .expect("an authority");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -367,10 +415,13 @@ fn tls(instance: &Instance, port: u16, protocols: &[&[u8]]) -> StreamOwned<Clien
 fn silent_strangers_keep_nobody_out() {
     let mut instance = group();
     let port = instance.listen_with_tls();
-    let silent: Vec<_> = (0..200).filter_map(|_| TcpStream::connect(("127.0.0.1", port)).ok()).collect();
+    let silent: Vec<_> =
+        (0..200).filter_map(|_| TcpStream::connect(("127.0.0.1", port)).ok()).collect();
     assert_eq!(instance.text("SELECT 1"), "1");
     shell(r#"exec psql -X -At -h "$1" -c 'SELECT 1'"#).arg(instance.dir()).ok();
-    wait_for("the strangers to be thrown out", || psql(&instance, port, "boss", VERIFIED, "SELECT 1").code == Some(0));
+    wait_for("the strangers to be thrown out", || {
+        psql(&instance, port, "boss", VERIFIED, "SELECT 1").code == Some(0)
+    });
     drop(silent);
 }
 
@@ -386,8 +437,10 @@ fn cancelled_statements_go_on_in_the_background() {
     instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'disk_timeout' = '3600'");
     instance.faulty("f1d0").hang();
     let root = instance.path("root.pem");
-    let connection = format!("host=127.0.0.1 port={port} user=boss {VERIFIED} sslrootcert={}", root.display());
-    let statement = format!("ALTER DISKGROUP data ADD FAILGROUP f1 DISK '{}' REBALANCE WAIT", extra.display());
+    let connection =
+        format!("host=127.0.0.1 port={port} user=boss {VERIFIED} sslrootcert={}", root.display());
+    let statement =
+        format!("ALTER DISKGROUP data ADD FAILGROUP f1 DISK '{}' REBALANCE WAIT", extra.display());
     // It is under way when the instance has a thread for it.
     let script = r#"psql -X -v ON_ERROR_STOP=1 "$1" -c "$2" & pid=$!
         until cat /proc/$3/task/*/comm 2>/dev/null | grep -qx statement; do sleep 0.05; done
@@ -403,7 +456,9 @@ fn cancelled_statements_go_on_in_the_background() {
     says(&said.err, &["cancelled on request", "ORA-01013", "goes on"]);
     wait_for("the disk to be added without its client", || {
         instance.disk_row(&extra)["mount_status"] == "CACHED"
-            && instance.number("SELECT count(*) FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')") == 0.0
+            && instance
+                .number("SELECT count(*) FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')")
+                == 0.0
     });
     instance.check("DATA");
 }
@@ -413,7 +468,8 @@ fn cancelled_statements_go_on_in_the_background() {
 fn long_queries_run_at_idle_priority() {
     let instance = group();
     let queries = || -> Vec<i32> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", instance.pid())).into_iter().flatten().flatten();
+        let tasks =
+            fs::read_dir(format!("/proc/{}/task", instance.pid())).into_iter().flatten().flatten();
         let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
         let policies = stats.filter_map(|stat| {
             let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
@@ -422,7 +478,8 @@ fn long_queries_run_at_idle_priority() {
         });
         policies.collect()
     };
-    let endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r";
+    let endless =
+        "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r";
     let mut psql = std::process::Command::new("psql")
         .args(["-X", "-h"])
         .arg(instance.dir())
@@ -445,7 +502,8 @@ fn random_bytes_hurt_nobody() {
     let mut instance = group();
     let port = instance.listen_with_tls();
     let memory = |instance: &Instance| -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", instance.pid())).expect("it runs");
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", instance.pid())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a size");
         line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
     };
@@ -461,12 +519,14 @@ fn random_bytes_hurt_nobody() {
                     seed += 4;
                     match worker {
                         0 => {
-                            let stream = UnixStream::connect(instance.dir().join(".s.PGSQL.5432")).expect("connected");
+                            let stream = UnixStream::connect(instance.dir().join(".s.PGSQL.5432"))
+                                .expect("connected");
                             let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
                             abuse(stream, seed, true);
                         }
                         1 => {
-                            let stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+                            let stream =
+                                TcpStream::connect(("127.0.0.1", port)).expect("connected");
                             let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
                             abuse(stream, seed, false);
                         }
@@ -477,7 +537,8 @@ fn random_bytes_hurt_nobody() {
                         }
                         _ => {
                             // A handshake that goes wrong in the middle.
-                            let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+                            let mut stream =
+                                TcpStream::connect(("127.0.0.1", port)).expect("connected");
                             let mut hello = vec![0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
                             hello.extend(random(usize::try_from(seed % 300).expect("small"), seed));
                             let _ = stream.write_all(&hello);
@@ -513,7 +574,10 @@ fn abuse(mut stream: impl Read + Write, seed: u64, inside: bool) {
         let body = &random[from..(from + length / (step + 1)).min(random.len())];
         let mut packet = match pick(from + 1, 4) {
             // Names of statements, numbers that are too large, and valid statements among it.
-            0 => framed(b'P', &[b"s\0SELECT $1::int FROM v$asm_disk\0", &body[..body.len().min(9)]].concat()),
+            0 => framed(
+                b'P',
+                &[b"s\0SELECT $1::int FROM v$asm_disk\0", &body[..body.len().min(9)]].concat(),
+            ),
             1 => framed(b'B', &[b"\0s\0", body].concat()),
             2 => framed(kind, body),
             _ => framed(b'Q', &[body, b"\0"].concat()),

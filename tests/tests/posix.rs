@@ -10,7 +10,14 @@ fn the_suites_for_posix_find_nothing() {
     instance.create_group("data", "NORMAL", &[&[2 * GIB], &[2 * GIB]], "");
     let mount = instance.mount("DATA");
     let tools = std::env::var_os("PLINTH_POSIX_TOOLS").map_or_else(
-        || plinth_tests::binary().parent().expect("target/debug").parent().expect("target").join("posix"),
+        || {
+            plinth_tests::binary()
+                .parent()
+                .expect("target/debug")
+                .parent()
+                .expect("target")
+                .join("posix")
+        },
         PathBuf::from,
     );
     let said = shell(r#"exec bash "$1" "$2" "$3" "$4""#)
@@ -34,8 +41,13 @@ fn mount_finds_the_helper() {
     std::fs::create_dir(&point).expect("mkdir");
     let helper = instance.path("bin");
     std::fs::create_dir(&helper).expect("mkdir");
-    std::os::unix::fs::symlink(plinth_tests::binary(), helper.join("mount.fuse.plinth")).expect("link");
-    shell(r#""$1/mount.fuse.plinth" DATA "$2" -o rw"#).arg(&helper).arg(&point).env("PLINTH_DIR", instance.dir()).ok();
+    std::os::unix::fs::symlink(plinth_tests::binary(), helper.join("mount.fuse.plinth"))
+        .expect("link");
+    shell(r#""$1/mount.fuse.plinth" DATA "$2" -o rw"#)
+        .arg(&helper)
+        .arg(&point)
+        .env("PLINTH_DIR", instance.dir())
+        .ok();
     std::fs::write(point.join("file"), "x").expect("write");
     shell(r#"umount "$1""#).arg(&point).ok();
 }
@@ -46,9 +58,12 @@ fn set_id_bits_go_when_a_file_is_changed() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     let mount = instance.mount("DATA");
-    for change in
-        ["fallocate -l 1M", "fallocate -p -l 4096", "truncate -s 5", "dd if=/dev/zero count=1 conv=notrunc of="]
-    {
+    for change in [
+        "fallocate -l 1M",
+        "fallocate -p -l 4096",
+        "truncate -s 5",
+        "dd if=/dev/zero count=1 conv=notrunc of=",
+    ] {
         shell(
             r#"cd "$1"; rm -f tool; printf 'echo hello' >tool; chown nobody tool; chmod 6755 tool
                separator=' '; case "$2" in *=) separator=;; esac

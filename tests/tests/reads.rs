@@ -68,7 +68,9 @@ impl Pair {
         instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
         let file = instance.mount("DATA").join("table");
         let table = File::create(&file).expect("a file");
-        (0..BLOCKS).for_each(|block| table.write_all_at(&content(block), block * BLOCK as u64).expect("written"));
+        (0..BLOCKS).for_each(|block| {
+            table.write_all_at(&content(block), block * BLOCK as u64).expect("written")
+        });
         table.sync_all().expect("synced");
         Self { instance, file }
     }
@@ -87,8 +89,11 @@ impl Pair {
                 AND i.disk_number = p.disk_number AND i.io_client = 'FILES' ORDER BY p.failgroup",
         );
         let of = |row: &Row| {
-            let number = |column: &str| row[column].as_u64().unwrap_or_else(|| panic!("{column} of {row:?}"));
-            let reasons = ["preferred_reads", "faster_reads", "equal_reads", "only_reads", "retry_reads"];
+            let number = |column: &str| {
+                row[column].as_u64().unwrap_or_else(|| panic!("{column} of {row:?}"))
+            };
+            let reasons =
+                ["preferred_reads", "faster_reads", "equal_reads", "only_reads", "retry_reads"];
             Counts {
                 reads: reasons.iter().map(|reason| number(reason)).sum(),
                 explorations: number("exploration_reads"),
@@ -129,13 +134,18 @@ impl Pair {
                 return;
             }
         }
-        panic!("{what}: {:#?}\n{:?}", seen.last(), self.instance.query("SELECT * FROM v$asm_read_policy"));
+        panic!(
+            "{what}: {:#?}\n{:?}",
+            seen.last(),
+            self.instance.query("SELECT * FROM v$asm_read_policy")
+        );
     }
 }
 
 /// Past the kernel's cache: every read is the engine's.
 fn read_until(path: &Path, program: u64, until: Instant) {
-    let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path).expect("the file");
+    let file =
+        File::options().read(true).custom_flags(libc::O_DIRECT).open(path).expect("the file");
     let mut room = vec![0; 2 * BLOCK];
     let start = room.as_ptr().align_offset(BLOCK);
     let room = &mut room[start..start + BLOCK];
@@ -161,7 +171,9 @@ fn percent(counts: [Counts; 2], disk: usize) -> u64 {
 fn a_slow_mirror_is_set_aside_until_it_is_fast_again() {
     let pair = Pair::new();
     pair.soon("both are read", |counts| (0..2).all(|disk| percent(counts, disk) >= 25));
-    for (slow, by) in scaled(vec![(0, 300), (1, 20_000)], vec![(0, 300), (1, 300), (0, 20_000), (1, 20_000)]) {
+    for (slow, by) in
+        scaled(vec![(0, 300), (1, 20_000)], vec![(0, 300), (1, 300), (0, 20_000), (1, 20_000)])
+    {
         pair.delay(slow, Duration::from_micros(by));
         let case = format!("{by} us more on disk {slow}");
         pair.soon(&format!("{case}: it is set aside"), |counts| {
@@ -171,7 +183,9 @@ fn a_slow_mirror_is_set_aside_until_it_is_fast_again() {
                 && (by < 16_384 || (1..=all(counts) / 50).contains(&counts[slow].long))
         });
         let estimate = |disk: usize| {
-            pair.instance.number(&format!("SELECT read_micro_16k FROM v$asm_read_policy WHERE failgroup = 'F{disk}'"))
+            pair.instance.number(&format!(
+                "SELECT read_micro_16k FROM v$asm_read_policy WHERE failgroup = 'F{disk}'"
+            ))
         };
         assert!(estimate(slow) > estimate(1 - slow), "{case}");
         pair.delay(slow, Duration::ZERO);
@@ -190,29 +204,44 @@ fn a_preferred_failure_group_is_read_and_no_other() {
     };
     let said = |pair: &Pair| {
         let columns = "string_agg(preferred_read, '' ORDER BY failgroup)";
-        ["v$asm_disk", "v$asm_disk_stat", "v$asm_read_policy"]
-            .map(|view| pair.instance.text(&format!("SELECT {columns} FROM {view} WHERE group_number > 0")))
+        ["v$asm_disk", "v$asm_disk_stat", "v$asm_read_policy"].map(|view| {
+            pair.instance.text(&format!("SELECT {columns} FROM {view} WHERE group_number > 0"))
+        })
     };
     let shown = |pair: &Pair| pair.instance.text("SHOW asm_preferred_read_failure_groups");
     let only = |pair: &Pair, disk: usize| {
         let counts = pair.window();
-        assert_eq!(counts[1 - disk], Counts { long: counts[1 - disk].long, ..Counts::default() }, "{counts:?}");
-        assert!(counts[disk].reads > 10 && counts[disk].preferred == counts[disk].reads, "{counts:?}");
+        assert_eq!(
+            counts[1 - disk],
+            Counts { long: counts[1 - disk].long, ..Counts::default() },
+            "{counts:?}"
+        );
+        assert!(
+            counts[disk].reads > 10 && counts[disk].preferred == counts[disk].reads,
+            "{counts:?}"
+        );
         assert_eq!((counts[disk].files, counts[disk].explorations), (counts[disk].reads, 0));
     };
     assert_eq!((said(&pair), shown(&pair)), (["UU"; 3].map(str::to_owned), String::new()));
     set(&pair, "'data.f0, other.site'");
-    assert_eq!((said(&pair), shown(&pair)), (["YN"; 3].map(str::to_owned), "DATA.F0, OTHER.SITE".to_owned()));
+    assert_eq!(
+        (said(&pair), shown(&pair)),
+        (["YN"; 3].map(str::to_owned), "DATA.F0, OTHER.SITE".to_owned())
+    );
     only(&pair, 0);
     pair.delay(0, Duration::from_millis(20));
     only(&pair, 0);
     set(&pair, "'DATA.F1'");
     only(&pair, 1);
     // What is wrong changes nothing.
-    for (list, why) in
-        [("'DATA.F9'", "no failure group F9"), ("'F0'", "'F0' is not GROUP.FAILGROUP"), ("data.f0", "quotes")]
-    {
-        let refused = pair.instance.refused(&format!("ALTER SYSTEM SET asm_preferred_read_failure_groups = {list}"));
+    for (list, why) in [
+        ("'DATA.F9'", "no failure group F9"),
+        ("'F0'", "'F0' is not GROUP.FAILGROUP"),
+        ("data.f0", "quotes"),
+    ] {
+        let refused = pair
+            .instance
+            .refused(&format!("ALTER SYSTEM SET asm_preferred_read_failure_groups = {list}"));
         assert!(refused.contains(why), "{refused}");
     }
     assert_eq!(shown(&pair), "DATA.F1");

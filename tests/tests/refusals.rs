@@ -41,9 +41,15 @@ fn a_syntax_error_points_at_its_place() {
         ("ALTER DISKGROUP data ONLINE DISKS IN FAILGROUP", ""),
         ("FROBNICATE", "FROBNICATE"),
     ] {
-        let said = shell(r#"psql -X -h "$1" -v ON_ERROR_STOP=1 -c "$2""#).arg(instance.dir()).arg(statement).finish();
+        let said = shell(r#"psql -X -h "$1" -v ON_ERROR_STOP=1 -c "$2""#)
+            .arg(instance.dir())
+            .arg(statement)
+            .finish();
         let said = said.refused();
-        assert!(said.contains("LINE 1:") && said.contains('^') && said.contains(word), "{statement}: {said}");
+        assert!(
+            said.contains("LINE 1:") && said.contains('^') && said.contains(word),
+            "{statement}: {said}"
+        );
     }
 }
 
@@ -114,7 +120,10 @@ fn disks_in_use_are_not_taken() {
     // A file that is the back of a loop device is whatever that device is.
     let back = instance.path("parts").join("mounted");
     std::os::unix::fs::symlink(&back, instance.disk("back")).expect("link");
-    says(&instance.refused(&format!("{} FORCE", create(&[&instance.disk("back")]))), &["back", "/dev/loop"]);
+    says(
+        &instance.refused(&format!("{} FORCE", create(&[&instance.disk("back")]))),
+        &["back", "/dev/loop"],
+    );
 
     let small = instance.add_disk("small", 3 * MIB);
     says(&instance.refused(&create(&[&small])), &["small", "MB"]);
@@ -160,19 +169,34 @@ fn shapes_that_cannot_be() {
     let (a, b) = (instance.add_disk("a", 256 * MIB), instance.add_disk("b", 256 * MIB));
     let (a, b) = (a.display(), b.display());
     for (statement, words) in [
-        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY FAILGROUP f DISK '{a}', '{b}'"), &["failure group", "2"][..]),
+        (
+            format!("CREATE DISKGROUP x NORMAL REDUNDANCY FAILGROUP f DISK '{a}', '{b}'"),
+            &["failure group", "2"][..],
+        ),
         (format!("CREATE DISKGROUP x HIGH REDUNDANCY DISK '{a}', '{b}'"), &["failure group", "3"]),
         (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}' NAME n, '{b}' NAME n"), &["N"]),
         (format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY FAILGROUP f DISK '{a}'"), &["failgroup"]),
-        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'au_size' = '3M'"), &["au_size"]),
-        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'nix' = '3'"), &["nix"]),
+        (
+            format!(
+                "CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'au_size' = '3M'"
+            ),
+            &["au_size"],
+        ),
+        (
+            format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'nix' = '3'"),
+            &["nix"],
+        ),
         (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}' SIZE 900G, '{b}'"), &["a"]),
     ] {
         says(&instance.refused(&statement), words);
     }
     instance.sql(&format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}'"));
     let c = instance.add_disk("c", 256 * MIB);
-    says(&instance.refused(&format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY DISK '{}'", c.display())), &["X"]);
+    says(
+        &instance
+            .refused(&format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY DISK '{}'", c.display())),
+        &["X"],
+    );
 }
 
 /// Who keeps a mount is named; where nobody is to be seen it is waited for a moment, as for a program that is just ending.
@@ -191,7 +215,10 @@ fn a_mount_in_use_is_not_unmounted() {
     drop(file);
     shell(r#"mount -t tmpfs none "$1""#).arg(&inner).ok();
     let refused = umount();
-    assert!(refused.code == Some(1) && refused.err.contains("cannot be seen from here"), "{refused}");
+    assert!(
+        refused.code == Some(1) && refused.err.contains("cannot be seen from here"),
+        "{refused}"
+    );
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(200));
@@ -244,11 +271,17 @@ fn strange_disks_are_recognised() {
     for place in header_places(&instance.disk("f1d0")) {
         overwrite(&instance.disk("f1d0"), place + 8, &2_u32.to_le_bytes());
     }
-    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 2"]);
+    says(
+        &instance.refused("ALTER DISKGROUP data MOUNT"),
+        &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 2"],
+    );
     for place in header_places(&instance.disk("f0d0")) {
         overwrite(&instance.disk("f0d0"), place + 8, &2_u32.to_le_bytes());
     }
-    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA", "f0d0", "format version 2", "use a newer"]);
+    says(
+        &instance.refused("ALTER DISKGROUP data MOUNT"),
+        &["DATA", "f0d0", "format version 2", "use a newer"],
+    );
     for name in ["f0d0", "f1d0"] {
         for place in header_places(&instance.disk(name)) {
             overwrite(&instance.disk(name), place + 8, &1_u32.to_le_bytes());
@@ -257,7 +290,11 @@ fn strange_disks_are_recognised() {
     restore();
 
     // Cut short.
-    fs::File::options().write(true).open(&disk).and_then(|file| file.set_len(100 * MIB)).expect("truncate");
+    fs::File::options()
+        .write(true)
+        .open(&disk)
+        .and_then(|file| file.set_len(100 * MIB))
+        .expect("truncate");
     mounts_without("a truncated disk");
     assert_eq!(fs::metadata(&disk).expect("stat").len(), 100 * MIB);
     restore();
@@ -320,9 +357,11 @@ fn a_refused_mount_is_refused_for_its_reason_each_time() {
     let instance = group();
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     fs::rename(instance.disk("f0d0"), instance.path("away")).expect("hide");
-    let said = shell(r#"for i in {1..200}; do echo 'ALTER DISKGROUP data MOUNT;'; done | psql -X -h "$1" 2>&1"#)
-        .arg(instance.dir())
-        .ok();
+    let said = shell(
+        r#"for i in {1..200}; do echo 'ALTER DISKGROUP data MOUNT;'; done | psql -X -h "$1" 2>&1"#,
+    )
+    .arg(instance.dir())
+    .ok();
     let reasons = said.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
     assert_eq!(reasons.len(), 200, "{said}");
     let other: Vec<_> = reasons.iter().filter(|reason| !reason.contains("1 of 2 voters")).collect();
@@ -372,13 +411,18 @@ fn a_client_that_talks_nonsense_disturbs_nobody() {
             [&8_u32.to_be_bytes()[..], &99_999_u32.to_be_bytes()[..], b"x"].concat(),
         ];
         for saying in sayings {
-            let mut client = UnixStream::connect(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mut client =
+                UnixStream::connect(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
             let _ = client.write_all(&saying);
             client.set_read_timeout(Some(Duration::from_millis(100))).expect("timeout");
             let _ = client.read(&mut [0; 64]);
             held.push(client);
         }
-        assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED", "after nonsense on {name}");
+        assert_eq!(
+            instance.text("SELECT state FROM v$asm_diskgroup"),
+            "MOUNTED",
+            "after nonsense on {name}"
+        );
     }
     assert!(!held.is_empty());
     drop(held);
@@ -389,7 +433,8 @@ fn a_client_that_talks_nonsense_disturbs_nobody() {
 /// A message on a socket between our own processes.
 fn say(client: &mut UnixStream, head: &serde_json::Value, body: &[u8]) {
     let head = head.to_string();
-    let lengths = [head.len(), body.len()].map(|length| u32::try_from(length).expect("short").to_le_bytes());
+    let lengths =
+        [head.len(), body.len()].map(|length| u32::try_from(length).expect("short").to_le_bytes());
     client
         .write_all(&[&lengths.concat(), head.as_bytes(), body].concat())
         .unwrap_or_else(|error| panic!("{head}: {error}"));
@@ -413,7 +458,9 @@ fn an_engine_survives_any_numbers() {
     let instance = group();
     let mount = instance.mount("DATA");
     let blocks = Blocks::new(mount.join("file"), 1, 500);
-    let node = fs::metadata(mount.join("file")).map(|file| std::os::unix::fs::MetadataExt::ino(&file)).expect("a file");
+    let node = fs::metadata(mount.join("file"))
+        .map(|file| std::os::unix::fs::MetadataExt::ino(&file))
+        .expect("a file");
     let engine = instance.engine("DATA");
     let numbers = [
         "0",
@@ -440,7 +487,10 @@ fn an_engine_survives_any_numbers() {
         (r#"{"Rebalance":{"power":#,"phases":null}}"#, &[]),
         (r#"{"Online":{"which":"All","power":#}}"#, &[]),
         (r#"{"Offline":{"which":{"Disks":["nosuch"]},"drop_after":#}}"#, &[]),
-        (r##"{"Volume":{"Add":{"name":"V#","size":#,"mirrors":null,"stripe_width":131072,"stripe_columns":8}}}"##, &[]),
+        (
+            r##"{"Volume":{"Add":{"name":"V#","size":#,"mirrors":null,"stripe_width":131072,"stripe_columns":8}}}"##,
+            &[],
+        ),
         (
             r##"{"Volume":{"Add":{"name":"W#","size":16777216,"mirrors":#,"stripe_width":131072,"stripe_columns":8}}}"##,
             &[],
@@ -459,7 +509,8 @@ fn an_engine_survives_any_numbers() {
         for number in numbers {
             let request = request.replace('@', &node.to_string()).replace('#', number);
             let Ok(request) = serde_json::from_str(&request) else { panic!("{request}") };
-            let mut client = UnixStream::connect(instance.dir().join("engine.DATA.sock")).expect("the engine listens");
+            let mut client = UnixStream::connect(instance.dir().join("engine.DATA.sock"))
+                .expect("the engine listens");
             client.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
             let greeting = hear(&mut client).expect("a greeting");
             say(&mut client, &greeting, &[]);
@@ -468,7 +519,12 @@ fn an_engine_survives_any_numbers() {
                 Some(_) => answered += 1,
                 None => ended += 1,
             }
-            assert_eq!(instance.engine("DATA"), engine, "after {request}:\n{}", instance.alert_log());
+            assert_eq!(
+                instance.engine("DATA"),
+                engine,
+                "after {request}:\n{}",
+                instance.alert_log()
+            );
         }
     }
     println!("{answered} answered, {ended} ended");
@@ -500,11 +556,13 @@ fn who_watched_an_engine_and_is_gone_holds_no_place() {
 #[test]
 fn hundreds_of_idle_clients_disturb_nobody() {
     let instance = group();
-    let startup = [&16_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"user\0x\0\0"].concat();
+    let startup =
+        [&16_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"user\0x\0\0"].concat();
     let socket = instance.dir().join(".s.PGSQL.5432");
     let mut held = Vec::new();
     for at in 0..250 {
-        let mut client = UnixStream::connect(&socket).unwrap_or_else(|error| panic!("client {at}: {error}"));
+        let mut client =
+            UnixStream::connect(&socket).unwrap_or_else(|error| panic!("client {at}: {error}"));
         client.write_all(&startup).expect("write");
         let mut first = [0];
         client.read_exact(&mut first).expect("read");
@@ -534,7 +592,8 @@ fn a_mount_point_must_be_an_empty_folder() {
     let full = instance.path("full");
     fs::create_dir(&full).expect("mkdir");
     fs::write(full.join("something"), "x").expect("write");
-    let mount = |point: &Path| instance.plinth(["mount".as_ref(), "DATA".as_ref(), point.as_os_str()]);
+    let mount =
+        |point: &Path| instance.plinth(["mount".as_ref(), "DATA".as_ref(), point.as_os_str()]);
     says(&mount(&full).refused(), &["full", "empty"]);
     says(&mount(&full.join("something")).refused(), &["something"]);
     says(&mount(&full.join("missing")).refused(), &["missing"]);
@@ -564,20 +623,33 @@ fn two_engines_on_the_same_disks() {
     // Who holds it is said, once.
     let refused = second.refused("ALTER DISKGROUP data MOUNT");
     let engine = instance.engine("DATA").expect("it runs");
-    says(&refused, &["DATA", &format!("process {engine}, the engine of DATA"), &instance.dir().display().to_string()]);
+    says(
+        &refused,
+        &[
+            "DATA",
+            &format!("process {engine}, the engine of DATA"),
+            &instance.dir().display().to_string(),
+        ],
+    );
     assert_eq!(refused.matches("is held by").count(), 1, "{refused}");
     says(&second.refused("ALTER DISKGROUP data MOUNT FORCE"), &["DATA"]);
-    let state = |instance: &Instance| instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'");
+    let state = |instance: &Instance| {
+        instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'")
+    };
     assert_eq!((state(&instance), state(&second)), ("MOUNTED".to_owned(), "ELSEWHERE".to_owned()));
     second.refused("DROP DISKGROUP data INCLUDING CONTENTS");
     second.refused(&format!("{} FORCE", create(&[&second.disk("f0d0")])));
-    let said = second.plinth(["check".as_ref(), "--repair".as_ref(), second.disk("f0d0").as_os_str()]);
+    let said =
+        second.plinth(["check".as_ref(), "--repair".as_ref(), second.disk("f0d0").as_os_str()]);
     assert_ne!(said.code, Some(0), "{said}");
     blocks.must_read_right();
     instance.check("DATA");
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
-    assert_eq!((state(&instance), state(&second)), ("DISMOUNTED".to_owned(), "DISMOUNTED".to_owned()));
+    assert_eq!(
+        (state(&instance), state(&second)),
+        ("DISMOUNTED".to_owned(), "DISMOUNTED".to_owned())
+    );
     // A second instance in the same directory is refused too.
     let same = instance.plinth(["serve"]).refused();
     says(&same, &["run"]);
@@ -592,7 +664,11 @@ fn a_disk_that_shrank_is_not_trusted() {
     let blocks = Blocks::new(mount.join("file"), 1, 2_000);
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
-    fs::File::options().write(true).open(instance.disk("f1d0")).and_then(|file| file.set_len(GIB / 2)).expect("cut");
+    fs::File::options()
+        .write(true)
+        .open(instance.disk("f1d0"))
+        .and_then(|file| file.set_len(GIB / 2))
+        .expect("cut");
     let answer = instance.plinth(["sql", "-c", "ALTER DISKGROUP data MOUNT"]);
     if answer.code != Some(0) {
         assert!(answer.refused().contains("FORCE"));

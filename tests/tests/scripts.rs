@@ -22,11 +22,19 @@ impl Story {
     /// A group with some files and directories, a free disk, and a user.
     fn new() -> Self {
         let instance = Instance::new();
-        instance.create_group("data", "NORMAL", &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]], "");
+        instance.create_group(
+            "data",
+            "NORMAL",
+            &[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]],
+            "",
+        );
         instance.add_disk("free", 128 * MIB);
         let mount = instance.mount("DATA");
-        let files =
-            BTreeMap::from([("DB/DATAFILE/users", 20 * MIB), ("DB/ONLINELOG/redo1", 5 * MIB), ("backup/set1", MIB)]);
+        let files = BTreeMap::from([
+            ("DB/DATAFILE/users", 20 * MIB),
+            ("DB/ONLINELOG/redo1", 5 * MIB),
+            ("backup/set1", MIB),
+        ]);
         for (path, size) in &files {
             let path = mount.join(path);
             fs::create_dir_all(path.parent().expect("a directory")).expect("made");
@@ -34,12 +42,14 @@ impl Story {
         }
         instance.unmount(&mount);
         instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'disk_repair_time' = '8h'");
-        instance.sql("ALTER DISKGROUP data REBALANCE WAIT; CREATE USER scott PASSWORD 'tiger' OPERATE");
+        instance
+            .sql("ALTER DISKGROUP data REBALANCE WAIT; CREATE USER scott PASSWORD 'tiger' OPERATE");
         Self { instance, files }
     }
 
     fn run(&self, text: &str) -> Result<Rows, tokio_postgres::Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let mut config = tokio_postgres::Config::new();
             config.host_path(self.instance.dir()).user("root").dbname("plinth");
@@ -49,9 +59,9 @@ impl Story {
             drop(client);
             talking.await.expect("no panic")?;
             let rows = messages.into_iter().filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => {
-                    Some((0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect())
-                }
+                SimpleQueryMessage::Row(row) => Some(
+                    (0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect(),
+                ),
                 _ => None,
             });
             Ok(rows.collect())
@@ -70,10 +80,14 @@ impl Story {
     fn check(&self, script: &str, rows: &Rows) {
         let column = |at: usize| rows.iter().map(|row| row[at].as_str()).collect::<Vec<_>>();
         let number = |row: usize, at: usize| -> f64 {
-            rows[row][at].parse().unwrap_or_else(|_| panic!("{script}: {} is no number", rows[row][at]))
+            rows[row][at]
+                .parse()
+                .unwrap_or_else(|_| panic!("{script}: {} is no number", rows[row][at]))
         };
         let (disks, group) = (self.disks(), self.group());
-        let of = |row: &Row, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", row[name]));
+        let of = |row: &Row, name: &str| {
+            row[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", row[name]))
+        };
         let text = |row: &Row, name: &str| row[name].as_str().unwrap_or_default().to_owned();
         let names: Vec<String> = disks.iter().map(|disk| text(disk, "name")).collect();
         match script {
@@ -83,33 +97,49 @@ impl Story {
                     let parts: Vec<&str> = path.split('/').collect();
                     for length in 1..=parts.len() {
                         let is_directory = if length < parts.len() { "Y" } else { "N" };
-                        expected.push((format!("+DATA/{}", parts[..length].join("/")), is_directory.into(), length));
+                        expected.push((
+                            format!("+DATA/{}", parts[..length].join("/")),
+                            is_directory.into(),
+                            length,
+                        ));
                     }
                 }
                 expected.sort();
                 expected.dedup();
-                let found: Vec<(String, String, usize)> =
-                    rows.iter().map(|row| (row[0].clone(), row[1].clone(), row[3].parse().expect("a level"))).collect();
+                let found: Vec<(String, String, usize)> = rows
+                    .iter()
+                    .map(|row| (row[0].clone(), row[1].clone(), row[3].parse().expect("a level")))
+                    .collect();
                 assert_eq!(found, expected);
             }
             "alias_sizes" => {
-                assert_eq!(column(0), ["+DATA/DB/DATAFILE/users", "+DATA/DB/ONLINELOG/redo1", "+DATA/backup/set1"]);
+                assert_eq!(
+                    column(0),
+                    ["+DATA/DB/DATAFILE/users", "+DATA/DB/ONLINELOG/redo1", "+DATA/backup/set1"]
+                );
                 assert_eq!(column(1), ["20,971,520", "5,242,880", "1,048,576"]);
             }
             "space_by_disk" => {
                 assert_eq!(rows.len(), 5, "{rows:?}");
-                let candidate = rows.iter().find(|row| row[0] == "[CANDIDATE]").expect("the free disk");
+                let candidate =
+                    rows.iter().find(|row| row[0] == "[CANDIDATE]").expect("the free disk");
                 assert!(
-                    candidate[1].ends_with("/free") && candidate[2] == "NULL" && candidate[6] == "0",
+                    candidate[1].ends_with("/free")
+                        && candidate[2] == "NULL"
+                        && candidate[6] == "0",
                     "{candidate:?}"
                 );
                 for disk in &disks {
-                    let row = rows.iter().find(|row| row[2] == text(disk, "name")).expect("each disk");
+                    let row =
+                        rows.iter().find(|row| row[2] == text(disk, "name")).expect("each disk");
                     assert_eq!((row[0].as_str(), &row[1]), ("DATA", &text(disk, "path")));
                     let (total, free) = (of(disk, "total_mb"), of(disk, "free_mb"));
                     assert_eq!(row[5].parse::<f64>().expect("a number"), total - free);
                     let percent: f64 = row[6].parse().expect("a number");
-                    assert!(percent > 0.0 && (percent - (1.0 - free / total) * 100.0).abs() < 0.006, "{row:?}");
+                    assert!(
+                        percent > 0.0 && (percent - (1.0 - free / total) * 100.0).abs() < 0.006,
+                        "{row:?}"
+                    );
                 }
             }
             "diskgroups" => {
@@ -119,17 +149,27 @@ impl Story {
                 );
                 let total = of(&group, "total_mb");
                 assert_eq!(number(0, 7), total - of(&group, "free_mb"));
-                let padded = if total < 1000.0 { format!("{total}") } else { format!("1,{:03}", total - 1000.0) };
+                let padded = if total < 1000.0 {
+                    format!("{total}")
+                } else {
+                    format!("1,{:03}", total - 1000.0)
+                };
                 assert_eq!(rows[0][9], format!("{padded:.>10}"));
             }
             "usable_space" => {
-                assert_eq!((rows[0][0].as_str(), number(0, 1), rows[0][6].as_str()), ("DATA", 2.0, "OK"));
+                assert_eq!(
+                    (rows[0][0].as_str(), number(0, 1), rows[0][6].as_str()),
+                    ("DATA", 2.0, "OK")
+                );
                 assert_eq!(number(0, 4), of(&group, "usable_file_mb"));
-                let computed = ((of(&group, "free_mb") - of(&group, "required_mirror_free_mb")) / 2.0).trunc();
+                let computed =
+                    ((of(&group, "free_mb") - of(&group, "required_mirror_free_mb")) / 2.0).trunc();
                 assert_eq!(number(0, 5), computed);
             }
             "failgroup_imbalance" => {
-                let used = |disk: &Row| (of(disk, "total_mb") - of(disk, "free_mb")) / of(disk, "total_mb");
+                let used = |disk: &Row| {
+                    (of(disk, "total_mb") - of(disk, "free_mb")) / of(disk, "total_mb")
+                };
                 let most = disks.iter().map(used).fold(0.0, f64::max);
                 let least = disks.iter().map(used).fold(1.0, f64::min);
                 assert!((number(0, 1) - 100.0 * (most - least) / most).abs() < 1e-6, "{rows:?}");
@@ -159,7 +199,10 @@ impl Story {
             }
             "operations" => {
                 assert!(rows.iter().all(|row| row[0] == "1" && row[2] != "DONE"), "{rows:?}");
-                assert_eq!(rows.len() as f64, self.instance.number("SELECT count(*) FROM v$asm_operation"));
+                assert_eq!(
+                    rows.len() as f64,
+                    self.instance.number("SELECT count(*) FROM v$asm_operation")
+                );
             }
             "attributes" => {
                 let expected = [
@@ -182,13 +225,20 @@ impl Story {
                 }
             }
             "disk_io" => {
-                assert_eq!(column(0), names.iter().map(|name| format!("DATA/{name}")).collect::<Vec<_>>());
-                assert!((0..4).all(|row| number(row, 1) > 0.0 && number(row, 2) == 0.0), "{rows:?}");
+                assert_eq!(
+                    column(0),
+                    names.iter().map(|name| format!("DATA/{name}")).collect::<Vec<_>>()
+                );
+                assert!(
+                    (0..4).all(|row| number(row, 1) > 0.0 && number(row, 2) == 0.0),
+                    "{rows:?}"
+                );
                 assert!(column(3).iter().all(|size| size.contains(' ')), "{rows:?}");
             }
             "password_file" => assert_eq!(*rows, [["SCOTT", "FALSE", "TRUE", "FALSE"]]),
             "templates" => {
-                let datafile = rows.iter().find(|row| row[2] == "DATAFILE").expect("the template DATAFILE");
+                let datafile =
+                    rows.iter().find(|row| row[2] == "DATAFILE").expect("the template DATAFILE");
                 assert_eq!((datafile[0].as_str(), datafile[5].as_str()), ("DATA", "Y"));
             }
             "clients" => assert!(rows.iter().all(|row| row[0] == "DATA"), "{rows:?}"),
@@ -205,7 +255,11 @@ impl Story {
                 assert_eq!(rows.len(), 4, "{rows:?}");
                 // Those of the other failure group.
                 for row in rows {
-                    let others = if number(0, 1).max(row[1].parse().expect("a number")) < 2.0 { "2,3" } else { "0,1" };
+                    let others = if number(0, 1).max(row[1].parse().expect("a number")) < 2.0 {
+                        "2,3"
+                    } else {
+                        "0,1"
+                    };
                     assert_eq!((row[2].as_str(), row[3].as_str()), ("2", others), "{rows:?}");
                 }
             }
@@ -224,7 +278,8 @@ fn scripts_of_dbas_run_unchanged() {
     let story = Story::new();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let mut count = 0;
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).expect("scripts").flatten().map(|entry| entry.path()).collect();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("scripts").flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -253,7 +308,10 @@ fn psql_has_its_comforts() {
     };
     for (command, words) in [
         ("\\dv", &["v$asm_disk", "v$pwfile_users", "view"][..]),
-        ("\\d v$asm_disk", &["total_mb", "bigint", "failgroup", "text", "read_time", "double precision"]),
+        (
+            "\\d v$asm_disk",
+            &["total_mb", "bigint", "failgroup", "text", "read_time", "double precision"],
+        ),
         ("\\d+ v$asm_file", &["creation_date"]),
         ("\\l", &["plinth", "UTF8"]),
         ("\\du", &["scott", "root", "Superuser"]),
@@ -263,7 +321,10 @@ fn psql_has_its_comforts() {
         ("\\df nothing", &["List of functions"]),
         ("\\timing", &["Timing is on"]),
         ("SELECT 5 / 2 half, 7 ROWS_, sysdate IS NOT NULL dated FROM dual", &["2.5"]),
-        ("SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'v$asm_d%'", &["v$asm_diskgroup"]),
+        (
+            "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'v$asm_d%'",
+            &["v$asm_diskgroup"],
+        ),
     ] {
         let said = psql(&[command]);
         for word in words {

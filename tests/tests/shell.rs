@@ -129,7 +129,8 @@ fn transcript(name: &str) -> PathBuf {
 /// The commands of a transcript.
 fn commands(name: &str) -> Vec<String> {
     let path = transcript(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let prompt = Regex::new(r"^ASMCMD \[[^\]]*\] > (.*)$").expect("a pattern");
     text.lines().filter_map(|line| prompt.captures(line).map(|found| found[1].to_owned())).collect()
 }
@@ -139,7 +140,12 @@ fn session(instance: &Instance, lines: &str, flags: &str) -> Finished {
     let input = instance.path("session");
     fs::write(&input, lines).expect("write");
     let script = format!("cd \"$3\"; exec \"$1\" -p --echo {flags} < \"$2\" 2>&1");
-    shell(&script).arg(binary()).arg(&input).arg(instance.path("")).env("PLINTH_DIR", instance.dir()).finish()
+    shell(&script)
+        .arg(binary())
+        .arg(&input)
+        .arg(instance.path(""))
+        .env("PLINTH_DIR", instance.dir())
+        .finish()
 }
 
 /// Plays a transcript on an instance with four free disks, in both ways.
@@ -153,8 +159,10 @@ fn play(name: &str) {
         fs::write(instance.path("system01.dbf"), vec![9; 70_000]).expect("write");
         let home = instance.path("");
         let home = home.to_str().expect("a path in words").trim_end_matches('/').to_owned();
-        let lines: String =
-            commands(&format!("{name}.txt")).iter().map(|line| line.replace("/TEST", &home) + "\n").collect();
+        let lines: String = commands(&format!("{name}.txt"))
+            .iter()
+            .map(|line| line.replace("/TEST", &home) + "\n")
+            .collect();
         let said = session(&instance, &lines, flags);
         assert!(said.code.is_some_and(|code| code < 2) && !said.out.contains("panicked"), "{said}");
         let found = steady(&said.out, &instance);
@@ -163,13 +171,25 @@ fn play(name: &str) {
             fs::write(&path, &found).expect("write");
             continue;
         }
-        let wanted = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        if let Some((line, (wanted, found))) =
-            wanted.lines().zip(found.lines()).enumerate().find(|(_, (wanted, found))| wanted != found)
+        let wanted =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        if let Some((line, (wanted, found))) = wanted
+            .lines()
+            .zip(found.lines())
+            .enumerate()
+            .find(|(_, (wanted, found))| wanted != found)
         {
-            panic!("{file}, line {}:\n  wanted {wanted}\n  found  {found}\n\n{}", line + 1, said.out);
+            panic!(
+                "{file}, line {}:\n  wanted {wanted}\n  found  {found}\n\n{}",
+                line + 1,
+                said.out
+            );
         }
-        assert_eq!(wanted.lines().count(), found.lines().count(), "{file} ends elsewhere:\n{found}");
+        assert_eq!(
+            wanted.lines().count(),
+            found.lines().count(),
+            "{file} ends elsewhere:\n{found}"
+        );
     }
 }
 
@@ -211,7 +231,8 @@ fn with_file(megabytes: usize) -> (Instance, PathBuf) {
     let mut bytes = vec![0; megabytes << 20];
     let mut state = 1_u64;
     for word in bytes.chunks_exact_mut(8) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         word.copy_from_slice(&state.to_le_bytes());
     }
     fs::write(&path, bytes).expect("write");
@@ -250,12 +271,15 @@ fn a_copy_out_goes_on_where_it_was() {
     let mut bytes = fs::read(&half).expect("read");
     let original = fs::read(&big).expect("read");
     let pieces = bytes.chunks(4 << 20).zip(original.chunks(4 << 20)).enumerate();
-    let written: Vec<usize> = pieces.filter_map(|(at, (copied, all))| (copied == all).then_some(at)).collect();
+    let written: Vec<usize> =
+        pieces.filter_map(|(at, (copied, all))| (copied == all).then_some(at)).collect();
     // The last of them is spoiled.
     let spoiled = *written.last().expect("a whole piece");
     bytes[(spoiled << 22) + 7] ^= 1;
     fs::write(&half, &bytes).expect("write");
-    let said = instance.plinth(["--json".as_ref(), "cp".as_ref(), "+DATA/BIG".as_ref(), to.as_os_str()]).ok();
+    let said = instance
+        .plinth(["--json".as_ref(), "cp".as_ref(), "+DATA/BIG".as_ref(), to.as_os_str()])
+        .ok();
     let kept = resumed(&said);
     assert_eq!(kept, (written.len() as u64 - 1) << 22, "written were {written:?}");
     assert!(fs::read(&to).expect("read") == original, "the copy differs");
@@ -269,8 +293,9 @@ fn a_copy_into_a_group_goes_on_where_it_was() {
     let (instance, big) = with_file(160);
     let old = instance.path("old");
     fs::write(&old, "the old bytes").expect("write");
-    let copy =
-        |from: &Path| instance.plinth(["--json".as_ref(), "cp".as_ref(), from.as_os_str(), "+DATA/copy".as_ref()]);
+    let copy = |from: &Path| {
+        instance.plinth(["--json".as_ref(), "cp".as_ref(), from.as_os_str(), "+DATA/copy".as_ref()])
+    };
     let back = instance.path("back");
     let bytes = || {
         instance.plinth(["cp".as_ref(), "+DATA/copy".as_ref(), back.as_os_str()]).ok();
@@ -280,12 +305,17 @@ fn a_copy_into_a_group_goes_on_where_it_was() {
         assert!(attempt < 20, "never interrupted in the middle");
         copy(&old).ok();
         let mut command = Command::new(binary());
-        command.env("PLINTH_DIR", instance.dir()).args(["cp".as_ref(), big.as_os_str(), "+DATA/copy".as_ref()]);
+        command.env("PLINTH_DIR", instance.dir()).args([
+            "cp".as_ref(),
+            big.as_os_str(),
+            "+DATA/copy".as_ref(),
+        ]);
         let mut child = command.stdout(Stdio::null()).spawn().expect("plinth cp");
         wait_for("a part of the copy", || {
             child.try_wait().expect("wait").is_some()
                 || instance.plinth(["ls", "-s", "+DATA"]).ok().lines().any(|line| {
-                    let size = line.split_whitespace().nth(2).and_then(|size| size.parse::<u64>().ok());
+                    let size =
+                        line.split_whitespace().nth(2).and_then(|size| size.parse::<u64>().ok());
                     line.ends_with(".part") && size.is_some_and(|size| size > 8 << 20)
                 })
         });
@@ -314,8 +344,9 @@ fn a_tree_is_copied_in_and_out() {
         let bytes: Vec<u8> = (0..*size).map(|byte: usize| (byte / 3 + at) as u8).collect();
         fs::write(folder.join(format!("file {at}")), bytes).expect("write");
     }
-    let copy =
-        |from: &Path, to: &Path| instance.plinth(["cp".as_ref(), "-r".as_ref(), from.as_os_str(), to.as_os_str()]).ok();
+    let copy = |from: &Path, to: &Path| {
+        instance.plinth(["cp".as_ref(), "-r".as_ref(), from.as_os_str(), to.as_os_str()]).ok()
+    };
     copy(&tree, "+data/".as_ref());
     copy("+DATA/TREE".as_ref(), "+data/second".as_ref());
     let back = instance.path("back");
@@ -333,8 +364,11 @@ fn scripts_for_asmcmd() {
     std::os::unix::fs::symlink(binary(), &link).expect("link");
     let run = |script: &str, dir: PathBuf| shell(script).arg(&link).env("PLINTH_DIR", dir).finish();
     assert_eq!(run("\"$1\" --nocp --privilege sysdba ls +", instance.dir()).ok(), "DATA/\n");
-    let said =
-        run("echo 'cd +data' | \"$1\" -p && \"$1\" --privilege sysasm lsdg --suppressheader", instance.dir()).ok();
+    let said = run(
+        "echo 'cd +data' | \"$1\" -p && \"$1\" --privilege sysasm lsdg --suppressheader",
+        instance.dir(),
+    )
+    .ok();
     assert!(said.contains("DATA/") && !said.contains("Total_MB"), "{said}");
     let said = run("\"$1\" < /dev/null", instance.path("elsewhere")).refused();
     assert!(said.contains("ASMCMD-8102") && said.contains("plinth serve"), "{said}");
@@ -353,7 +387,10 @@ fn names_that_differ_in_case_only() {
     assert_eq!(list("+data/db/Case").ok(), "+DATA/Db/Case\n");
     assert_eq!(list("+data/DB/case").ok(), "+DATA/Db/case\n");
     let said = list("+data/db/CASE").refused();
-    assert!(said.contains("may be") && said.contains("'Case'") && said.contains("'case'"), "{said}");
+    assert!(
+        said.contains("may be") && said.contains("'Case'") && said.contains("'case'"),
+        "{said}"
+    );
     assert_eq!(list("+data/db/C*").ok(), "+DATA/Db/Case\n+DATA/Db/case\n");
     let back = instance.path("back");
     instance.plinth(["cp".as_ref(), "+data/DB/case".as_ref(), back.as_os_str()]).ok();
@@ -428,7 +465,8 @@ fn every_command_speaks_as_the_server_understands() {
         dropdg -rf data
         mount --restrict data";
     let home = instance.path("");
-    let lines = lines.replace("/TEST", home.to_str().expect("a path in words").trim_end_matches('/'));
+    let lines =
+        lines.replace("/TEST", home.to_str().expect("a path in words").trim_end_matches('/'));
     let said = session(&instance, &lines, "");
     assert_eq!(said.out.matches("ASMCMD [+] > ").count(), lines.lines().count(), "{said}");
     for wrong in ["syntax error", "no such column", "ambiguous", "panicked", "\nUsage:"] {
@@ -449,8 +487,15 @@ struct Terminal {
 impl Terminal {
     fn new(instance: &Instance, arguments: &str) -> Self {
         let mut command = Command::new("script");
-        command.args(["-qec", &format!("stty rows 40 cols 200; {} {arguments}", binary().display()), "/dev/null"]);
-        command.env("PLINTH_DIR", instance.dir()).env("HOME", instance.path("")).env("TERM", "xterm");
+        command.args([
+            "-qec",
+            &format!("stty rows 40 cols 200; {} {arguments}", binary().display()),
+            "/dev/null",
+        ]);
+        command
+            .env("PLINTH_DIR", instance.dir())
+            .env("HOME", instance.path(""))
+            .env("TERM", "xterm");
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -473,7 +518,10 @@ impl Terminal {
 
     /// Types, and waits for an answer.
     fn step(&mut self, typed: &str, answer: &str) {
-        self.keys.write_all(typed.as_bytes()).and_then(|()| self.keys.flush()).expect("the terminal");
+        self.keys
+            .write_all(typed.as_bytes())
+            .and_then(|()| self.keys.flush())
+            .expect("the terminal");
         wait_for(answer, || {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let found = seen.get(self.from..).and_then(|new| new.find(answer));
@@ -618,10 +666,15 @@ fn what_is_not_there_is_refused() {
 fn without_an_instance_every_command_says_so() {
     let instance = Instance::new();
     let elsewhere = instance.path("elsewhere");
-    for script in ["\"$1\" lsdg", "echo lsdg | \"$1\"", "\"$1\" sql -c 'SELECT 1'", "\"$1\" shutdown"] {
+    for script in
+        ["\"$1\" lsdg", "echo lsdg | \"$1\"", "\"$1\" sql -c 'SELECT 1'", "\"$1\" shutdown"]
+    {
         let said = shell(script).arg(binary()).env("PLINTH_DIR", &elsewhere).finish().refused();
         let socket = elsewhere.join("control.sock");
-        let wanted = format!("ASMCMD-8102: no connection to the instance: {}: No such file", socket.display());
+        let wanted = format!(
+            "ASMCMD-8102: no connection to the instance: {}: No such file",
+            socket.display()
+        );
         assert!(said.starts_with(&wanted) && said.contains("plinth serve"), "{script}: {said}");
     }
 }
@@ -642,7 +695,8 @@ fn the_manual_and_the_completions_are_complete() {
         .map_while(|line| line.split_whitespace().next())
         .collect();
     assert!(commands.len() > 60, "{help}");
-    let completions: Vec<String> = ["bash", "zsh", "fish"].iter().map(|shell| run(&["completions", shell])).collect();
+    let completions: Vec<String> =
+        ["bash", "zsh", "fish"].iter().map(|shell| run(&["completions", shell])).collect();
     for command in commands {
         assert!(manual.contains(&format!(".SS {command}\n")), "plinth.1 has no {command}");
         assert!(run(&["help", command]).contains("Usage: "), "no help of {command}");
@@ -650,7 +704,12 @@ fn the_manual_and_the_completions_are_complete() {
             assert!(text.contains(command), "no completion of {command}");
         }
     }
-    assert!(!manual.lines().any(|line| line.starts_with('.') && !line.starts_with("..") && line.len() < 3), "{manual}");
+    assert!(
+        !manual
+            .lines()
+            .any(|line| line.starts_with('.') && !line.starts_with("..") && line.len() < 3),
+        "{manual}"
+    );
     shell("bash -n <<< \"$1\"").arg(&completions[0]).ok();
     // As bash itself would ask.
     let script = "source /dev/stdin <<< \"$1\"; COMP_WORDS=(plinth lsd); COMP_CWORD=1; _plinth plinth lsd plinth; echo ${COMPREPLY[@]}";
@@ -672,14 +731,20 @@ fn mount_points_are_meant_from_where_one_is() {
         let script = format!("cd \"$1\" && {script}");
         shell(&script).arg(&home).env("PLINTH_DIR", instance.dir()).env("PATH", &search).finish()
     };
-    for (mount, umount) in
-        [("./mnt", "mnt/"), ("inner/../mnt", "./link"), ("./link", "inner/../link"), ("mnt/", "../homes/mnt")]
-    {
+    for (mount, umount) in [
+        ("./mnt", "mnt/"),
+        ("inner/../mnt", "./link"),
+        ("./link", "inner/../link"),
+        ("mnt/", "../homes/mnt"),
+    ] {
         in_home(&format!("plinth mount data {mount} && mountpoint -q mnt")).ok();
         in_home(&format!("plinth umount {umount} && ! mountpoint -q mnt")).ok();
     }
     let refused = in_home("plinth mount data mnt");
-    assert!(refused.code == Some(1) && refused.err.contains("plinth mount data ./mnt"), "{refused}");
+    assert!(
+        refused.code == Some(1) && refused.err.contains("plinth mount data ./mnt"),
+        "{refused}"
+    );
     // A variable that is empty is none: no instance is where the default is, and that is said.
     let asked = shell("plinth lsdg").env("PLINTH_DIR", "").env("PATH", &search).finish();
     assert!(!asked.err.contains("a value is required") && asked.code != Some(2), "{asked}");
@@ -689,7 +754,9 @@ fn mount_points_are_meant_from_where_one_is() {
 #[test]
 fn statements_are_given_several_times() {
     let instance = Instance::new();
-    let all = instance.plinth(["sql", "-c", "SELECT 1 AS one", "-c", "SELECT 2 AS two; SELECT 3 AS three"]).ok();
+    let all = instance
+        .plinth(["sql", "-c", "SELECT 1 AS one", "-c", "SELECT 2 AS two; SELECT 3 AS three"])
+        .ok();
     assert!(["one", "two", "three"].iter().all(|name| all.contains(name)), "{all}");
     let some = instance.plinth([
         "sql",
@@ -700,7 +767,10 @@ fn statements_are_given_several_times() {
         "-c",
         "SELECT 3 AS three",
     ]);
-    assert!(some.code == Some(1) && some.out.contains("one") && !some.out.contains("three"), "{some}");
+    assert!(
+        some.code == Some(1) && some.out.contains("one") && !some.out.contains("three"),
+        "{some}"
+    );
 }
 
 /// A mount becomes read-only and writable again while it is used, by `plinth` and by `mount`, whose helper is called as `mount` calls it; an
@@ -711,7 +781,9 @@ fn a_mount_gets_other_options() {
     instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
     let mount = instance.mount("DATA");
     fs::write(mount.join("file"), "x").expect("written");
-    let told = |options: &str| instance.plinth(["mount", "-o", options, "DATA", mount.to_str().expect("words")]);
+    let told = |options: &str| {
+        instance.plinth(["mount", "-o", options, "DATA", mount.to_str().expect("words")])
+    };
     let is_writable = || fs::write(mount.join("file"), "y").is_ok();
     let helped = |options: &str| {
         let mut helper = Command::new(binary());
@@ -739,12 +811,16 @@ fn a_mount_gets_other_options() {
     assert!(is_writable());
     drop(open);
     let elsewhere = instance.plinth(["mount", "-o", "remount,ro", "DATA", "/tmp/"]);
-    assert!(elsewhere.code == Some(1) && elsewhere.err.contains("nothing is mounted on /tmp"), "{elsewhere}");
+    assert!(
+        elsewhere.code == Some(1) && elsewhere.err.contains("nothing is mounted on /tmp"),
+        "{elsewhere}"
+    );
     told("remount,ro").ok();
     instance.replace_engine("DATA");
     wait_for("the next engine", || fs::read(mount.join("file")).is_ok());
     assert!(!is_writable());
-    let printed = fs::read_to_string(instance.dir().join("engine.DATA.log")).expect("what engines printed");
+    let printed =
+        fs::read_to_string(instance.dir().join("engine.DATA.log")).expect("what engines printed");
     assert!(!printed.contains("NOTE"), "it is no second alert log: {printed}");
     instance.plinth(["shutdown"]).ok();
     instance.stopped();

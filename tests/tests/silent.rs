@@ -50,7 +50,9 @@ fn a_strangers_device_that_hangs_is_in_nobodys_way() {
     instance.faulty("stranger").heal();
     let path = instance.disk("stranger");
     wait_for("it is a disk again", || instance.disk_row(&path)["header_status"] == "CANDIDATE");
-    wait_for("the alert log says so", || instance.alert_log().contains(&format!("{} answers again", path.display())));
+    wait_for("the alert log says so", || {
+        instance.alert_log().contains(&format!("{} answers again", path.display()))
+    });
 }
 
 /// A disk of a group hangs under a writer, and the engine is killed before it has noticed, or after it did without that disk. What the dead
@@ -80,7 +82,9 @@ fn a_member_that_hangs_keeps_nothing_but_itself() {
         let engine = instance.engine("DATA");
         instance.kill_engine("DATA");
         let during = writer.join().expect("the writer gets no error");
-        wait_for("the next engine", || instance.engine("DATA").is_some_and(|next| Some(next) != engine));
+        wait_for("the next engine", || {
+            instance.engine("DATA").is_some_and(|next| Some(next) != engine)
+        });
         wait_for("it does without the disk", || instance.offline_disks("DATA") == 1.0);
         it_is_named(&instance, "f2d0");
         for blocks in [&before, &during] {
@@ -90,7 +94,8 @@ fn a_member_that_hangs_keeps_nothing_but_itself() {
         if noticed {
             // What hung under I/O is not taken by itself.
             wait_for("it can be taken", || {
-                instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE DISK data_0002"]).code == Some(0)
+                instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE DISK data_0002"]).code
+                    == Some(0)
             });
         }
         wait_for("it is back", || instance.offline_disks("DATA") == 0.0);
@@ -111,7 +116,11 @@ fn a_group_that_needs_a_disk_that_hangs_says_which() {
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     instance.faulty("f1d0").hang();
     let refused = instance.refused("ALTER DISKGROUP data MOUNT");
-    for says in ["missing: DATA_0001", &format!("{} does not answer", instance.disk("f1d0").display()), "hangs"] {
+    for says in [
+        "missing: DATA_0001",
+        &format!("{} does not answer", instance.disk("f1d0").display()),
+        "hangs",
+    ] {
         assert!(refused.contains(says), "{says} is missing: {refused}");
     }
     instance.faulty("f1d0").heal();
@@ -131,7 +140,10 @@ fn a_busy_host_takes_no_disk_offline() {
     let mut written = vec![Blocks::new(mount.join("before"), 1, 100)];
     // What the instance starts has its priority. Whoever computes beside it gets 28 times as much of a processor.
     for pid in instance.processes() {
-        let done = Command::new("renice").args(["-n", "15", "-p", &pid.to_string()]).output().expect("renice");
+        let done = Command::new("renice")
+            .args(["-n", "15", "-p", &pid.to_string()])
+            .output()
+            .expect("renice");
         assert!(done.status.success(), "{done:?}");
     }
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -140,7 +152,9 @@ fn a_busy_host_takes_no_disk_offline() {
         let engine = instance.engine("DATA");
         instance.kill_engine("DATA");
         written.push(Blocks::new(mount.join(format!("{round}")), round, 100));
-        wait_for("the next engine", || instance.engine("DATA").is_some_and(|next| Some(next) != engine));
+        wait_for("the next engine", || {
+            instance.engine("DATA").is_some_and(|next| Some(next) != engine)
+        });
     }
     written.iter().for_each(Blocks::must_read_right);
     let log = instance.alert_log();

@@ -64,13 +64,19 @@ fn a_small_file_grows_out_of_its_slot() {
         fs::write(mount.join(format!("small.{number}")), vec![number; 10_000]).expect("write");
     }
     for number in (0..20_u8).step_by(2) {
-        let mut file = fs::File::options().append(true).open(mount.join(format!("small.{number}"))).expect("open");
+        let mut file = fs::File::options()
+            .append(true)
+            .open(mount.join(format!("small.{number}")))
+            .expect("open");
         file.write_all(&vec![number; 300_000]).expect("grow");
         file.sync_all().expect("sync");
     }
     for number in 0..20_u8 {
         let length = if number % 2 == 0 { 310_000 } else { 10_000 };
-        assert_eq!(fs::read(mount.join(format!("small.{number}"))).expect("read"), vec![number; length]);
+        assert_eq!(
+            fs::read(mount.join(format!("small.{number}"))).expect("read"),
+            vec![number; length]
+        );
     }
     instance.check("DATA");
 }
@@ -84,14 +90,21 @@ fn uneven_disks_fill_evenly() {
     let mount = instance.mount("DATA");
     for number in 0..4_u64 {
         let _ = Blocks::new(mount.join(format!("file.{number}")), number, 38_400);
-        let rows = instance.query("SELECT name, failgroup, total_mb, free_mb FROM v$asm_disk ORDER BY name");
+        let rows = instance
+            .query("SELECT name, failgroup, total_mb, free_mb FROM v$asm_disk ORDER BY name");
         let full = |disk: usize| {
             let field = |name: &str| rows[disk][name].as_f64().expect("a number");
             100.0 * (field("total_mb") - field("free_mb")) / field("total_mb")
         };
         for (one, other) in [(0, 1), (2, 3)] {
             let apart = (full(one) - full(other)).abs();
-            assert!(apart <= 4.0, "after {} files: {:.1} % and {:.1} % full", number + 1, full(one), full(other));
+            assert!(
+                apart <= 4.0,
+                "after {} files: {:.1} % and {:.1} % full",
+                number + 1,
+                full(one),
+                full(other)
+            );
         }
     }
 }
@@ -102,7 +115,12 @@ fn uneven_disks_fill_evenly() {
 #[test]
 fn a_full_group_says_so_and_recovers() {
     let instance = Instance::new();
-    instance.create_group("data", "NORMAL", &[&[384 * MIB, 384 * MIB], &[384 * MIB, 384 * MIB]], "");
+    instance.create_group(
+        "data",
+        "NORMAL",
+        &[&[384 * MIB, 384 * MIB], &[384 * MIB, 384 * MIB]],
+        "",
+    );
     let mount = instance.mount("DATA");
     let postgres = Postgres::new(&mount, "pg");
     postgres.psql("CREATE TABLE t AS SELECT generate_series(1, 100000) AS n");
@@ -158,7 +176,8 @@ fn taken(disk: &Path) -> u64 {
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let step = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u8
     };
     (0..length).map(step).collect()
@@ -172,7 +191,10 @@ fn freed_space_goes_back_to_thin_disks() {
     instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
     let mount = instance.mount("DATA");
     let paths: Vec<_> = instance.query("SELECT path FROM v$asm_disk ORDER BY name");
-    let disks: Vec<_> = paths.iter().map(|row| Path::new(row["path"].as_str().expect("a path")).to_owned()).collect();
+    let disks: Vec<_> = paths
+        .iter()
+        .map(|row| Path::new(row["path"].as_str().expect("a path")).to_owned())
+        .collect();
     let now = || disks.iter().map(|disk| taken(disk)).collect::<Vec<_>>();
     let fell = |what: &str, before: &[u64], bytes: u64| {
         wait_for(what, || now().iter().zip(before).all(|(now, before)| now + bytes <= *before));
@@ -220,7 +242,10 @@ fn freed_space_goes_back_to_thin_disks() {
     let read = fs::read(&table).expect("read");
     for (number, piece) in read.chunks(1 << 20).enumerate() {
         let expected = &bytes[number << 20..(number + 1) << 20];
-        assert!(if number % 2 == 0 { piece.iter().all(|byte| *byte == 0) } else { piece == expected }, "MiB {number}");
+        assert!(
+            if number % 2 == 0 { piece.iter().all(|byte| *byte == 0) } else { piece == expected },
+            "MiB {number}"
+        );
     }
     for number in (1..1_000).step_by(2) {
         assert_eq!(fs::read(small(number)).expect("read"), noise(number.into(), 8192));
@@ -239,7 +264,8 @@ fn what_was_removed_is_room_at_once() {
         let path = mount.join("large");
         let file = fs::File::create(&path).expect("create");
         let flags = rustix::fs::FallocateFlags::empty();
-        rustix::fs::fallocate(&file, flags, 0, 30 * GIB).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        rustix::fs::fallocate(&file, flags, 0, 30 * GIB)
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
         drop(file);
         fs::remove_file(&path).expect("remove");
     }

@@ -19,10 +19,12 @@ fn moment(round: u32) -> Duration {
 /// Makes, links, renames and removes names, each of which says so if it is done twice or not at all.
 fn names(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
     let path = |name: &str| dir.join(format!("names {program} {name}"));
-    let (made, linked, renamed, directory) = (path("made"), path("linked"), path("renamed"), path("directory"));
+    let (made, linked, renamed, directory) =
+        (path("made"), path("linked"), path("renamed"), path("directory"));
     let mut rounds = 0;
     while going.load(Ordering::Relaxed) {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&made).expect("create");
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(&made).expect("create");
         file.write_all_at(&[program as u8; 6000], 0).expect("write");
         fs::hard_link(&made, &linked).expect("link");
         assert_eq!(file.metadata().expect("fstat").nlink(), 2);
@@ -30,7 +32,8 @@ fn names(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
         fs::remove_file(&linked).expect("unlink");
         std::os::unix::fs::symlink("somewhere", &linked).expect("symlink");
         fs::create_dir(&directory).expect("mkdir");
-        rustix::fs::setxattr(&renamed, "user.once", b"1", rustix::fs::XattrFlags::CREATE).expect("setxattr");
+        rustix::fs::setxattr(&renamed, "user.once", b"1", rustix::fs::XattrFlags::CREATE)
+            .expect("setxattr");
         rustix::fs::removexattr(&renamed, "user.once").expect("removexattr");
         fs::remove_dir(&directory).expect("rmdir");
         fs::remove_file(&linked).expect("unlink");
@@ -50,18 +53,23 @@ fn blocks(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
     const SIZE: usize = 8192;
     let path = dir.join(format!("blocks {program}"));
     let file = OpenOptions::new().write(true).create_new(true).open(&path).expect("create");
-    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).expect("open");
+    let direct =
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).expect("open");
     // Aligned memory for what is read past the cache.
     let mut room = vec![0; SIZE + 4096];
     let start = room.as_ptr().align_offset(4096);
     let mut rounds = 0_u64;
     while going.load(Ordering::Relaxed) {
         let at = rounds % 64 * SIZE as u64;
-        let bytes: Vec<u8> = (0..SIZE).map(|i| (rounds * 31 + i as u64 * 7 + program as u64) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..SIZE).map(|i| (rounds * 31 + i as u64 * 7 + program as u64) as u8).collect();
         file.write_all_at(&bytes, at).expect("write");
         file.sync_data().expect("sync");
         direct.read_exact_at(&mut room[start..start + SIZE], at).expect("read");
-        assert!(room[start..start + SIZE] == bytes, "block {at} of program {program} in round {rounds}");
+        assert!(
+            room[start..start + SIZE] == bytes,
+            "block {at} of program {program} in round {rounds}"
+        );
         rounds += 1;
     }
     rounds
@@ -77,7 +85,8 @@ fn under_load<T>(dir: &Path, story: impl FnOnce() -> T) -> T {
     }
     let going = AtomicBool::new(true);
     let unlinked = dir.join("unlinked");
-    let temporary = OpenOptions::new().read(true).write(true).create_new(true).open(&unlinked).expect("create");
+    let temporary =
+        OpenOptions::new().read(true).write(true).create_new(true).open(&unlinked).expect("create");
     temporary.write_all_at(b"before", 0).expect("write");
     fs::remove_file(&unlinked).expect("unlink");
     let (told, done) = thread::scope(|scope| {
@@ -89,7 +98,13 @@ fn under_load<T>(dir: &Path, story: impl FnOnce() -> T) -> T {
             .collect();
         let told = story();
         drop(until);
-        (told, programs.into_iter().map(|program| program.join().expect("a program")).collect::<Vec<_>>())
+        (
+            told,
+            programs
+                .into_iter()
+                .map(|program| program.join().expect("a program"))
+                .collect::<Vec<_>>(),
+        )
     });
     println!("rounds: {done:?}");
     assert!(done.iter().all(|rounds| *rounds > 0), "{done:?}");
@@ -122,14 +137,16 @@ fn another_engine(instance: &Instance, before: Option<i32>) {
 
 /// What is left when the programs have ended: only what they left, and nothing of it twice.
 fn nothing_is_left_behind(instance: &Instance, mount: &Path, files: usize) {
-    let mut names: Vec<_> = fs::read_dir(mount).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(mount).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
     names.sort();
     assert_eq!(names.len(), files, "{names:?}");
     let free = || instance.number("SELECT free_mb FROM v$asm_diskgroup");
     // A file from before the take-overs, and one without a name, are freed when the kernel lets them go.
     let before = free();
     let path = mount.join("large");
-    let large = OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("create");
+    let large =
+        OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("create");
     large.set_len(64 * MIB).expect("truncate");
     for at in 0..64 {
         large.write_all_at(&vec![1; MIB as usize], at * MIB).expect("write");
@@ -260,7 +277,10 @@ fn what_a_service_manager_keeps_outlives_everything() {
             instance.kill_engine("DATA");
             instance.start();
             wait_for("the group to be mounted", || {
-                instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+                instance
+                    .query("SELECT state FROM v$asm_diskgroup")
+                    .iter()
+                    .any(|row| row["state"] == "MOUNTED")
             });
         }
     });
@@ -279,7 +299,10 @@ fn engines_that_die_of_themselves_are_not_fed_for_ever() {
     let file = File::create(mount.join("file")).expect("create");
     for _ in 0..5 {
         wait_for("the group to be mounted", || {
-            instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+            instance
+                .query("SELECT state FROM v$asm_diskgroup")
+                .iter()
+                .any(|row| row["state"] == "MOUNTED")
         });
         let engine = instance.engine("DATA");
         instance.signal_engine("DATA", rustix::process::Signal::ABORT);
@@ -344,9 +367,11 @@ fn statements_wait_for_the_next_engine() {
     instance.mount_again("data");
     // Nobody takes from a program what the next engine would serve it.
     let mut file = File::create(point.join("held")).expect("create");
-    for refusal in [&(|| instance.refused("ALTER DISKGROUP data DISMOUNT")) as &dyn Fn() -> String, &|| {
-        instance.plinth(["shutdown"]).refused()
-    }] {
+    for refusal in
+        [&(|| instance.refused("ALTER DISKGROUP data DISMOUNT")) as &dyn Fn() -> String, &|| {
+            instance.plinth(["shutdown"]).refused()
+        }]
+    {
         let engine = instance.engine("data");
         instance.kill_engine("data");
         wait_for("its death", || instance.engine("data") != engine);

@@ -68,7 +68,10 @@ fn pass(session: &Session, node: u64, places: &[u64], depth: usize) -> Result<Pa
     let mut waits = waits.into_inner();
     waits.sort_unstable();
     let at = |part: usize| {
-        waits.get((waits.len() * part / 100).min(waits.len().saturating_sub(1))).copied().unwrap_or_default()
+        waits
+            .get((waits.len() * part / 100).min(waits.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
     };
     Ok(Pass { rate: waits.len() as f64 / elapsed.as_secs_f64(), median: at(50), p99: at(99) })
 }
@@ -98,7 +101,8 @@ fn run() -> Result<(), String> {
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"))?;
-        let number = value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"))?.max(1);
+        let number =
+            value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"))?.max(1);
         match word.as_str() {
             "-s" => gib = number,
             "-d" => depth = usize::try_from(number).unwrap_or(1),
@@ -113,9 +117,16 @@ fn run() -> Result<(), String> {
     group::create(&world, &disks, &[])?;
     let group = group::mount(&world)?;
     let session = Session::new(Arc::clone(&group), None);
-    let made = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, Caller { uid: 0, gid: 0 }));
+    let made =
+        block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, Caller { uid: 0, gid: 0 }));
     let node = made.map_err(|error| error.to_string())?.node;
-    let reserved = block_on(session.allocate(node, 0, gib << 30, Allocate::Reserve { keep_size: false }, false));
+    let reserved = block_on(session.allocate(
+        node,
+        0,
+        gib << 30,
+        Allocate::Reserve { keep_size: false },
+        false,
+    ));
     reserved.map_err(|error| error.to_string())?;
     let mut places: Vec<u64> = (0..(gib << 30) / AU).map(|au| au * AU).collect();
     eprintln!("{} AUs of {} MiB get their first piece", places.len(), AU >> 20);

@@ -32,7 +32,11 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            (values[middle - 1] + values[middle]) / 2.0
+        };
         Some(Self { low, median, high })
     }
 }
@@ -93,9 +97,18 @@ impl Figures {
     }
 
     /// Round by round, one thing made of two; of the rounds that both have.
-    pub fn pairs(&self, one: (&str, &str), other: (&str, &str), of: Of, make: fn(f64, f64) -> f64) -> Option<Spread> {
+    pub fn pairs(
+        &self,
+        one: (&str, &str),
+        other: (&str, &str),
+        of: Of,
+        make: fn(f64, f64) -> f64,
+    ) -> Option<Spread> {
         let (one, other) = (self.rounds(one.0, one.1)?, self.rounds(other.0, other.1)?);
-        Spread::of(one.iter().filter_map(|(round, measured)| Some(make(of(measured)?, of(other.get(round)?)?))))
+        Spread::of(
+            one.iter()
+                .filter_map(|(round, measured)| Some(make(of(measured)?, of(other.get(round)?)?))),
+        )
     }
 
     /// How many times as fast one is as another.
@@ -175,14 +188,23 @@ mod tests {
     #[test]
     fn the_median_of_an_even_number_lies_between_the_middle_two() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { low: 1.0, median: 2.0, high: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Some(Spread { low: 1.0, median: 2.5, high: 4.0 }));
+        assert_eq!(
+            Spread::of([4.0, 1.0, 2.0, 3.0]),
+            Some(Spread { low: 1.0, median: 2.5, high: 4.0 })
+        );
         assert_eq!(Spread::of([]), None);
     }
 
     /// The machine is half as fast in the second round, for both. The ratio of the medians would say 1.5 or 0.75.
     #[test]
     fn a_ratio_compares_what_ran_in_the_same_round() {
-        let figures = figures(&["c a 1 200 - -", "c b 1 100 - -", "c b 2 50 - -", "c a 2 100 - -", "c a 3 150 - -"]);
+        let figures = figures(&[
+            "c a 1 200 - -",
+            "c b 1 100 - -",
+            "c b 2 50 - -",
+            "c a 2 100 - -",
+            "c a 3 150 - -",
+        ]);
         let ratio = figures.ratio(("c", "a"), ("c", "b")).expect("two rounds in common");
         assert_eq!(ratio, Spread { low: 2.0, median: 2.0, high: 2.0 });
         assert_eq!(figures.median("c", "a", |round| Some(round.rate)), Some(150.0));
@@ -191,8 +213,14 @@ mod tests {
 
     #[test]
     fn the_better_peer_is_the_one_with_the_higher_median() {
-        let figures =
-            figures(&["c a 1 900 - -", "c a 2 10 - -", "c a 3 10 - -", "c b 1 20 - -", "c b 2 20 - -", "c b 3 20 - -"]);
+        let figures = figures(&[
+            "c a 1 900 - -",
+            "c a 2 10 - -",
+            "c a 3 10 - -",
+            "c b 1 20 - -",
+            "c b 2 20 - -",
+            "c b 3 20 - -",
+        ]);
         assert_eq!(figures.best("c", &["a", "b", "nobody"]), Some("b"));
         assert_eq!(figures.best("c", &["nobody"]), None);
     }
@@ -217,7 +245,11 @@ mod tests {
             let error = Figures::parse(&line.replace(' ', "\t")).expect_err(line);
             assert!(error.starts_with("line 1: ") && error.contains(named), "{error}");
         }
-        assert!(Figures::parse("c\ta\t1\t1\t-\t-\nc\ta\t1\t2\t-\t-").expect_err("twice").contains("line 2"));
+        assert!(
+            Figures::parse("c\ta\t1\t1\t-\t-\nc\ta\t1\t2\t-\t-")
+                .expect_err("twice")
+                .contains("line 2")
+        );
     }
 
     #[test]

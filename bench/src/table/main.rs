@@ -45,13 +45,21 @@ fn cases(text: &mut String, figures: &Figures) -> fmt::Result {
     Ok(())
 }
 
-fn rows(text: &mut String, figures: &Figures, case: &str, subjects: &[Subject], rate: &str, scale: f64) -> fmt::Result {
+fn rows(
+    text: &mut String,
+    figures: &Figures,
+    case: &str,
+    subjects: &[Subject],
+    rate: &str,
+    scale: f64,
+) -> fmt::Result {
     writeln!(text, "| | {rate} | of the reference | latency, us | CPU, us each |")?;
     writeln!(text, "| --- | ---: | ---: | ---: | ---: |")?;
     for subject in subjects {
         let median = |of| figures.median(case, subject.key, of);
         let Some(own) = median(|round| Some(round.rate)) else { continue };
-        let ratio = figures.ratio((case, subject.key), (case, subject.reference)).map(|ratio| ratio.median);
+        let ratio =
+            figures.ratio((case, subject.key), (case, subject.reference)).map(|ratio| ratio.median);
         writeln!(
             text,
             "| {} | {} | {} | {} | {} |",
@@ -151,7 +159,8 @@ mod tests {
                      read:1048576:4 nbdkit 1 500 40 8000\nread:1048576:4 nbdkit 2 1000 40 4000\n\
                      read:1048576:4 normal-nbd 1 650 - 6000\nread:1048576:4 normal-nbd 2 1250 - 3000\n\
                      syscalls:randread:8192:32 normal 1 0.25 - -";
-        let text = tables(&Figures::parse(&lines.replace(' ', "\t")).expect("lines"), 2).expect("text");
+        let text =
+            tables(&Figures::parse(&lines.replace(' ', "\t")).expect("lines"), 2).expect("text");
         for line in [
             "### 1 MiB sequential reads, 4 at a time",
             "| | MiB/s | of the reference | latency, us | CPU, us each |",

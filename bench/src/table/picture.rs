@@ -33,7 +33,11 @@ impl Panel {
 }
 
 /// The subject's median ratio in a case.
-fn bars(figures: &Figures, case: &str, subjects: &'static [Subject]) -> Vec<(&'static Subject, f64)> {
+fn bars(
+    figures: &Figures,
+    case: &str,
+    subjects: &'static [Subject],
+) -> Vec<(&'static Subject, f64)> {
     let ratio = |subject: &'static Subject| {
         let ratio = figures.ratio((case, subject.key), (case, subject.reference))?;
         Some((subject, ratio.median))
@@ -65,7 +69,8 @@ pub fn transaction(case: &str) -> Option<&'static str> {
 
 pub fn draw(figures: &Figures) -> Result<String, fmt::Error> {
     let panels = panels(figures);
-    let height: f64 = panels.chunks(COLUMNS).map(|row| row.iter().map(Panel::height).fold(0.0, f64::max)).sum();
+    let height: f64 =
+        panels.chunks(COLUMNS).map(|row| row.iter().map(Panel::height).fold(0.0, f64::max)).sum();
     let width = PANEL * COLUMNS as f64;
     let mut svg = String::new();
     writeln!(
@@ -73,7 +78,10 @@ pub fn draw(figures: &Figures) -> Result<String, fmt::Error> {
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {}" width="{width}" role="img">"#,
         height + 24.0
     )?;
-    writeln!(svg, "<title>Plinth's data path beside its peers: rates as multiples of the reference's</title>")?;
+    writeln!(
+        svg,
+        "<title>Plinth's data path beside its peers: rates as multiples of the reference's</title>"
+    )?;
     writeln!(svg, "<style>{STYLE}</style>")?;
     let mut top = 0.0;
     for row in panels.chunks(COLUMNS) {
@@ -118,11 +126,17 @@ fn panel_at(svg: &mut String, panel: &Panel, left: f64, top: f64) -> fmt::Result
             y + 2.0,
             long(*ratio)
         )?;
-        let behind = zero + long(ratio.max(if *ratio < 1.0 && long(1.0 - ratio) < 34.0 { 1.0 } else { 0.0 })) + 5.0;
+        let behind = zero
+            + long(ratio.max(if *ratio < 1.0 && long(1.0 - ratio) < 34.0 { 1.0 } else { 0.0 }))
+            + 5.0;
         writeln!(svg, r#"<text class="number" x="{behind:.1}" y="{base:.0}">{ratio:.2}</text>"#)?;
     }
     let (one, end) = (zero + long(1.0), top + HEAD + LINE * panel.bars.len() as f64);
-    writeln!(svg, r#"<line class="one" x1="{one:.1}" y1="{:.0}" x2="{one:.1}" y2="{end:.0}"/>"#, top + HEAD)?;
+    writeln!(
+        svg,
+        r#"<line class="one" x1="{one:.1}" y1="{:.0}" x2="{one:.1}" y2="{end:.0}"/>"#,
+        top + HEAD
+    )?;
     Ok(())
 }
 

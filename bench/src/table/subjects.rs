@@ -94,19 +94,40 @@ impl Comparison {
                 let best = figures.best(self.case, to)?;
                 let measured = figures.ratio(own, (self.case, best))?;
                 let (against, target) = (name(best).to_owned(), format!("at least {at_least:.2}"));
-                Some(Verdict { against, target, measured, unit: "", met: Some(measured.median >= at_least) })
+                Some(Verdict {
+                    against,
+                    target,
+                    measured,
+                    unit: "",
+                    met: Some(measured.median >= at_least),
+                })
             }
             Measure::Added { to, at_most } => {
                 let latency = |round: &Round| round.latency;
-                let measured = figures.pairs(own, (self.case, to), latency, |own, other| own - other)?;
-                let (against, target) = (name(to).to_owned(), format!("at most {at_most:.0} us more"));
-                Some(Verdict { against, target, measured, unit: " us", met: Some(measured.median <= at_most) })
+                let measured =
+                    figures.pairs(own, (self.case, to), latency, |own, other| own - other)?;
+                let (against, target) =
+                    (name(to).to_owned(), format!("at most {at_most:.0} us more"));
+                Some(Verdict {
+                    against,
+                    target,
+                    measured,
+                    unit: " us",
+                    met: Some(measured.median <= at_most),
+                })
             }
             Measure::Scaling { from, jobs } => {
                 let measured = figures.ratio(own, (from, self.subject))?;
                 let enough = jobs.min(processors);
-                let (against, target) = ("one job of its own".to_owned(), format!("{enough} cores"));
-                Some(Verdict { against, target, measured, unit: "", met: Some(measured.median >= enough as f64) })
+                let (against, target) =
+                    ("one job of its own".to_owned(), format!("{enough} cores"));
+                Some(Verdict {
+                    against,
+                    target,
+                    measured,
+                    unit: "",
+                    met: Some(measured.median >= enough as f64),
+                })
             }
             Measure::TheirScaling { from } => {
                 let measured = figures.ratio(own, (from, self.subject))?;
@@ -132,7 +153,12 @@ const fn ratio(
     Comparison { what, case, subject, measure: Measure::Ratio { to, at_least } }
 }
 
-const fn added(what: &'static str, case: &'static str, subject: &'static str, to: &'static str) -> Comparison {
+const fn added(
+    what: &'static str,
+    case: &'static str,
+    subject: &'static str,
+    to: &'static str,
+) -> Comparison {
     Comparison { what, case, subject, measure: Measure::Added { to, at_most: 15.0 } }
 }
 
@@ -150,10 +176,34 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
 pub const COMPARISONS: [Comparison; 35] = [
-    ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
-    ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
-    ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
-    ratio("Checksums compared: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["unchecked"], 0.95),
+    ratio(
+        "Library, NORMAL: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "normal",
+        &["raw-two"],
+        0.95,
+    ),
+    ratio(
+        "Library, NORMAL: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "normal",
+        &["raw-two"],
+        0.95,
+    ),
+    ratio(
+        "Checksums compared: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "normal",
+        &["unchecked"],
+        0.95,
+    ),
+    ratio(
+        "Checksums compared: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "normal",
+        &["unchecked"],
+        0.95,
+    ),
     ratio(
         "Library, NORMAL, bytes used: 8 KiB random reads, one at a time",
         "randread:8192:1",
@@ -182,17 +232,59 @@ pub const COMPARISONS: [Comparison; 35] = [
         &["unchecked-used"],
         0.95,
     ),
-    ratio("Library, NORMAL: 8 KiB random writes, one at a time", "randwrite:8192:1", "normal", &["raw-two"], 0.90),
-    ratio("Library, NORMAL: 8 KiB random writes, 32 at a time", "randwrite:8192:32", "normal", &["raw-two"], 0.90),
-    ratio("NBD, EXTERNAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "external-nbd", ONE_IMAGE, 1.3),
-    ratio("NBD, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal-nbd", ONE_IMAGE, 1.3),
-    ratio("NBD, NORMAL: 8 KiB random writes, 32 at a time", "randwrite:8192:32", "normal-nbd", &["quorum-nbd"], 2.0),
+    ratio(
+        "Library, NORMAL: 8 KiB random writes, one at a time",
+        "randwrite:8192:1",
+        "normal",
+        &["raw-two"],
+        0.90,
+    ),
+    ratio(
+        "Library, NORMAL: 8 KiB random writes, 32 at a time",
+        "randwrite:8192:32",
+        "normal",
+        &["raw-two"],
+        0.90,
+    ),
+    ratio(
+        "NBD, EXTERNAL: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "external-nbd",
+        ONE_IMAGE,
+        1.3,
+    ),
+    ratio(
+        "NBD, NORMAL: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "normal-nbd",
+        ONE_IMAGE,
+        1.3,
+    ),
+    ratio(
+        "NBD, NORMAL: 8 KiB random writes, 32 at a time",
+        "randwrite:8192:32",
+        "normal-nbd",
+        &["quorum-nbd"],
+        2.0,
+    ),
     ratio("NBD, EXTERNAL: 1 MiB reads", "read:1048576:4", "external-nbd", ONE_IMAGE, 1.2),
     ratio("NBD, NORMAL: 1 MiB reads", "read:1048576:4", "normal-nbd", ONE_IMAGE, 1.2),
     ratio("NBD, EXTERNAL: 1 MiB writes", "write:1048576:4", "external-nbd", ONE_IMAGE, 0.8),
     ratio("NBD, NORMAL: 1 MiB writes", "write:1048576:4", "normal-nbd", ONE_IMAGE, 0.8),
-    ratio("FUSE, EXTERNAL: 8 KiB random reads, one at a time", "randread:8192:1", "external-fuse", &["qemu-fuse"], 1.2),
-    ratio("FUSE, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal-fuse", &["qemu-fuse"], 1.2),
+    ratio(
+        "FUSE, EXTERNAL: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "external-fuse",
+        &["qemu-fuse"],
+        1.2,
+    ),
+    ratio(
+        "FUSE, NORMAL: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "normal-fuse",
+        &["qemu-fuse"],
+        1.2,
+    ),
     ratio(
         "FUSE, EXTERNAL: 8 KiB random writes, one at a time",
         "randwrite:8192:1",
@@ -200,7 +292,13 @@ pub const COMPARISONS: [Comparison; 35] = [
         &["qemu-fuse"],
         1.2,
     ),
-    ratio("FUSE, NORMAL: 8 KiB random writes, one at a time", "randwrite:8192:1", "normal-fuse", &["qemu-fuse"], 1.2),
+    ratio(
+        "FUSE, NORMAL: 8 KiB random writes, one at a time",
+        "randwrite:8192:1",
+        "normal-fuse",
+        &["qemu-fuse"],
+        1.2,
+    ),
     ratio(
         "FUSE, io_poll_time: 8 KiB random reads, one at a time",
         "randread:8192:1",
@@ -245,7 +343,8 @@ mod tests {
     #[test]
     fn every_comparison_is_of_subjects_that_exist() {
         for comparison in &COMPARISONS {
-            let known = |key: &str| SUBJECTS.iter().chain(&SYSTEMS).any(|subject| subject.key == key);
+            let known =
+                |key: &str| SUBJECTS.iter().chain(&SYSTEMS).any(|subject| subject.key == key);
             let others = match comparison.measure {
                 Measure::Ratio { to, .. } => to.to_vec(),
                 Measure::Added { to, .. } => vec![to],
@@ -275,18 +374,22 @@ mod tests {
     #[test]
     fn added_latency_is_a_difference_and_less_is_better() {
         let index = index_of("Library, NORMAL: 2 KiB synchronous writes");
-        let verdict = judged(index, &["sync:2048:1 normal 1 1 - 50", "sync:2048:1 raw-two 1 1 - 40"]);
+        let verdict =
+            judged(index, &["sync:2048:1 normal 1 1 - 50", "sync:2048:1 raw-two 1 1 - 40"]);
         let verdict = verdict.expect("measured");
         assert_eq!((verdict.measured.median, verdict.met), (10.0, Some(true)));
-        let verdict = judged(index, &["sync:2048:1 normal 1 1 - 60", "sync:2048:1 raw-two 1 1 - 40"]);
+        let verdict =
+            judged(index, &["sync:2048:1 normal 1 1 - 60", "sync:2048:1 raw-two 1 1 - 40"]);
         assert_eq!(verdict.expect("measured").met, Some(false));
     }
 
     #[test]
     fn eight_jobs_need_not_do_more_than_the_processors_allow() {
         let index = index_of("FUSE, NORMAL: 8 KiB random reads, 8 jobs");
-        let verdict =
-            judged(index, &["randread:8192:1:8 normal-fuse 1 20 - -", "randread:8192:1 normal-fuse 1 10 - -"]);
+        let verdict = judged(
+            index,
+            &["randread:8192:1:8 normal-fuse 1 20 - -", "randread:8192:1 normal-fuse 1 10 - -"],
+        );
         let verdict = verdict.expect("measured");
         assert_eq!((verdict.target.as_str(), verdict.met), ("2 cores", Some(true)));
     }

@@ -43,7 +43,8 @@ impl Findings {
 
     /// Adds another check's, in other words.
     pub fn append(&mut self, other: Self, words: impl Fn(Problem) -> Problem) {
-        (self.found, self.repaired) = (self.found() + other.found(), self.repaired() + other.repaired());
+        (self.found, self.repaired) =
+            (self.found() + other.found(), self.repaired() + other.repaired());
         other.kept.into_iter().for_each(|problem| self.keep(words(problem)));
     }
 
@@ -56,7 +57,11 @@ impl Findings {
     /// Of that, what was repaired.
     #[must_use]
     pub fn repaired(&self) -> u64 {
-        if self.found == 0 { self.kept.iter().filter(|problem| problem.repaired).count() as u64 } else { self.repaired }
+        if self.found == 0 {
+            self.kept.iter().filter(|problem| problem.repaired).count() as u64
+        } else {
+            self.repaired
+        }
     }
 
     /// And what is left.

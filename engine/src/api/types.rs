@@ -116,7 +116,8 @@ impl FileType {
             let live = matches!(directory(1)?.as_str(), "pg_wal" | "pg_xlog") && name.len() == 24;
             return Ok(Some(if live { Onlinelog } else { Archivelog }));
         }
-        let is_short_hex = (4..=15).contains(&name.len()) && is_all(&name, name.len(), |byte| byte.is_ascii_hexdigit());
+        let is_short_hex = (4..=15).contains(&name.len())
+            && is_all(&name, name.len(), |byte| byte.is_ascii_hexdigit());
         if is_relation(&name) || is_temporary_relation(&name) || is_short_hex {
             let parent = directory(1)?;
             let found = match parent.as_str() {
@@ -126,7 +127,11 @@ impl FileType {
                 _ => match directory(2)?.as_str() {
                     "base" => Some(Datafile),
                     "pg_multixact" => Some(Datafile),
-                    above if above.starts_with("pg_1") || above.starts_with("pg_9") || above.starts_with("pg_2") => {
+                    above
+                        if above.starts_with("pg_1")
+                            || above.starts_with("pg_9")
+                            || above.starts_with("pg_2") =>
+                    {
                         Some(Datafile)
                     }
                     _ => None,
@@ -144,7 +149,8 @@ impl FileType {
             return Ok(None);
         }
         let parent = directory(1)?;
-        let temporary = parent.starts_with("pgsql_tmp") || matches!(parent.as_str(), "#innodb_temp" | "pg_stat_tmp");
+        let temporary = parent.starts_with("pgsql_tmp")
+            || matches!(parent.as_str(), "#innodb_temp" | "pg_stat_tmp");
         Ok(temporary.then_some(Tempfile))
     }
 
@@ -172,7 +178,11 @@ impl FileType {
         // The long header of a segment of PostgreSQL's log: the magic, a flag, the sizes of segment and page.
         if short(0)? >> 8 & 0xfe == 0xd0 && short(2)? & 2 != 0 {
             let (segment, page) = (word(32)?, word(36)?);
-            if segment.is_power_of_two() && segment >= 1 << 20 && page.is_power_of_two() && page <= 1 << 16 {
+            if segment.is_power_of_two()
+                && segment >= 1 << 20
+                && page.is_power_of_two()
+                && page <= 1 << 16
+            {
                 return Some(Archivelog);
             }
         }
@@ -203,8 +213,10 @@ fn is_digits(text: &str) -> bool {
 
 /// `16384`, `16384.1`, `16384_fsm.1`: a relation's file in PostgreSQL.
 fn is_relation(name: &str) -> bool {
-    let (stem, segment) = name.split_once('.').map_or((name, "0"), |(stem, segment)| (stem, segment));
-    let number = ["_fsm", "_vm", "_init"].iter().find_map(|fork| stem.strip_suffix(fork)).unwrap_or(stem);
+    let (stem, segment) =
+        name.split_once('.').map_or((name, "0"), |(stem, segment)| (stem, segment));
+    let number =
+        ["_fsm", "_vm", "_init"].iter().find_map(|fork| stem.strip_suffix(fork)).unwrap_or(stem);
     is_digits(number) && is_digits(segment)
 }
 
@@ -216,7 +228,9 @@ fn is_temporary_relation(name: &str) -> bool {
 
 /// A name that ends in a dot and digits, and what is before them.
 fn numbered(name: &str) -> Option<&str> {
-    name.rsplit_once('.').filter(|(_, number)| number.len() >= 6 && is_digits(number)).map(|(stem, _)| stem)
+    name.rsplit_once('.')
+        .filter(|(_, number)| number.len() >= 6 && is_digits(number))
+        .map(|(stem, _)| stem)
 }
 
 /// What a name in lower case says by itself.
@@ -320,7 +334,8 @@ fn by_name(name: &str) -> Option<FileType> {
         return (stem.starts_with("spfile") || stem.starts_with("init")).then_some(Parameterfile);
     }
     if let Some(stem) = name.strip_suffix(".log") {
-        return (stem.starts_with("redo") && is_digits(stem.trim_start_matches("redo"))).then_some(Onlinelog);
+        return (stem.starts_with("redo") && is_digits(stem.trim_start_matches("redo")))
+            .then_some(Onlinelog);
     }
     if name.ends_with(".dat") && name.starts_with("dr") {
         return Some(Dataguardconfig);
@@ -343,7 +358,9 @@ mod tests {
     fn of(path: &str) -> Option<FileType> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().expect("a name");
-        let above = |level: usize| Ok::<_, ()>(parts.len().checked_sub(level).map(|at| parts[at].as_bytes().to_vec()));
+        let above = |level: usize| {
+            Ok::<_, ()>(parts.len().checked_sub(level).map(|at| parts[at].as_bytes().to_vec()))
+        };
         FileType::of_name(name.as_bytes(), above).expect("no error")
     }
 

@@ -53,7 +53,12 @@ impl Ahead {
 
     /// The pages to read when `number` is wanted and not in memory: that first, then others that are not there either, all
     /// below `end`. `cached` shows pages that are in memory.
-    pub(super) fn pages<'a>(&mut self, number: u32, end: u32, cached: impl Fn(u32) -> Option<&'a [u8]>) -> Vec<u32> {
+    pub(super) fn pages<'a>(
+        &mut self,
+        number: u32,
+        end: u32,
+        cached: impl Fn(u32) -> Option<&'a [u8]>,
+    ) -> Vec<u32> {
         let below = self.inner.iter().rev().find_map(|inner| {
             let children: Vec<u32> = children(cached(*inner)?, *inner).collect();
             let at = children.iter().position(|child| *child == number)?;
@@ -63,8 +68,10 @@ impl Ahead {
         let (count, next, mut wanted): (u32, Next, Vec<u32>);
         match below {
             Some((at, children)) => {
-                count = self.count(|next| next == Next::Page(number) || (at == 0 && next == Next::Inner));
-                let (now, later) = children[at + 1..].split_at((count as usize - 1).min(children.len() - at - 1));
+                count = self
+                    .count(|next| next == Next::Page(number) || (at == 0 && next == Next::Inner));
+                let (now, later) =
+                    children[at + 1..].split_at((count as usize - 1).min(children.len() - at - 1));
                 wanted = now.iter().copied().filter(is_missing).collect();
                 next = later.iter().copied().find(is_missing).map_or(Next::Inner, Next::Page);
             }
@@ -72,7 +79,8 @@ impl Ahead {
                 count = self.count(
                     |next| matches!(next, Next::Page(page) if (page..page.saturating_add(NEAR)).contains(&number)),
                 );
-                wanted = (number + 1..number.saturating_add(count)).take_while(is_missing).collect();
+                wanted =
+                    (number + 1..number.saturating_add(count)).take_while(is_missing).collect();
                 next = Next::Page(wanted.last().map_or(number, |last| *last) + 1);
             }
         }
@@ -86,7 +94,11 @@ impl Ahead {
 
     /// How many pages a walk gets that wants a page now; the walk is forgotten.
     fn count(&mut self, is_it: impl Fn(Next) -> bool) -> u32 {
-        let known = self.walks.iter().rposition(|(next, _)| is_it(*next)).and_then(|at| self.walks.remove(at));
+        let known = self
+            .walks
+            .iter()
+            .rposition(|(next, _)| is_it(*next))
+            .and_then(|at| self.walks.remove(at));
         known.map_or(1, |(_, count)| (count * 2).min(AHEAD_MAX))
     }
 }
@@ -104,8 +116,12 @@ fn is_inner(page: &[u8], number: u32) -> bool {
 /// The pages below an inner page, in order; whatever the bytes are.
 fn children(page: &[u8], number: u32) -> impl Iterator<Item = u32> + '_ {
     let header = header(number);
-    let short = |at: usize| page.get(at..at + 2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])));
-    let long = |at: usize| page.get(at..at + 4).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")));
+    let short = |at: usize| {
+        page.get(at..at + 2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+    };
+    let long = |at: usize| {
+        page.get(at..at + 4).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+    };
     let cells = if is_inner(page, number) { short(header + 3).unwrap_or(0) } else { 0 };
     let last = if cells > 0 { long(header + 8) } else { None };
     (0..cells).filter_map(move |cell| long(short(header + 12 + 2 * cell)?)).chain(last)
@@ -128,14 +144,19 @@ mod tests {
         page[8..12].copy_from_slice(&last.to_be_bytes());
         for (at, child) in cells.iter().enumerate() {
             let cell = 4000 - 8 * at;
-            page[12 + 2 * at..14 + 2 * at].copy_from_slice(&u16::try_from(cell).unwrap().to_be_bytes());
+            page[12 + 2 * at..14 + 2 * at]
+                .copy_from_slice(&u16::try_from(cell).unwrap().to_be_bytes());
             page[cell..cell + 4].copy_from_slice(&child.to_be_bytes());
         }
         page
     }
 
     /// Walks along pages, keeps what is read, and returns how often it had to wait.
-    fn walk(ahead: &mut Ahead, cached: &mut BTreeMap<u32, Vec<u8>>, pages: impl IntoIterator<Item = u32>) -> usize {
+    fn walk(
+        ahead: &mut Ahead,
+        cached: &mut BTreeMap<u32, Vec<u8>>,
+        pages: impl IntoIterator<Item = u32>,
+    ) -> usize {
         let mut waits = 0;
         for number in pages {
             if let Some(page) = cached.get(&number) {
@@ -155,12 +176,16 @@ mod tests {
     #[test]
     fn a_walk_follows_the_tree() {
         let leaves: Vec<Vec<u32>> = (0..4)
-            .map(|inner| (0..250).map(|at| 100 + (at * 7919 + inner * 13) % 1009 * 7 + inner).collect())
+            .map(|inner| {
+                (0..250).map(|at| 100 + (at * 7919 + inner * 13) % 1009 * 7 + inner).collect()
+            })
             .collect();
-        let mut cached: BTreeMap<u32, Vec<u8>> = (2..6).zip(leaves.iter().map(|leaves| over(leaves))).collect();
+        let mut cached: BTreeMap<u32, Vec<u8>> =
+            (2..6).zip(leaves.iter().map(|leaves| over(leaves))).collect();
         let mut ahead = Ahead::default();
-        let order =
-            (2..6).zip(&leaves).flat_map(|(inner, leaves)| std::iter::once(inner).chain(leaves.iter().copied()));
+        let order = (2..6)
+            .zip(&leaves)
+            .flat_map(|(inner, leaves)| std::iter::once(inner).chain(leaves.iter().copied()));
         // 1 + 2 + ... + 64 and then 64 at a time.
         let waits = walk(&mut ahead, &mut cached, order.collect::<Vec<_>>());
         assert!(waits <= 7 + 4 * 5, "{waits} waits for 1000 leaves");
@@ -182,7 +207,8 @@ mod tests {
         let mut ahead = Ahead::default();
         for at in 0..100 {
             ahead.saw(2, &cached[&2]);
-            let read = ahead.pages(leaves[at * 7919 % 250], END, |page| cached.get(&page).map(Vec::as_slice));
+            let read = ahead
+                .pages(leaves[at * 7919 % 250], END, |page| cached.get(&page).map(Vec::as_slice));
             assert_eq!(read.len(), 1);
             cached.insert(read[0], vec![13; 4096]);
         }
@@ -193,7 +219,9 @@ mod tests {
     fn strange_pages_are_harmless() {
         let mut state = 1_u64;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as u32
         };
         for round in 0..200 {

@@ -125,7 +125,8 @@ fn seconds_to_ticks(seconds: u64) -> u64 {
 }
 
 fn invalid(name: &str, value: &str, wanted: &str) -> AdminError {
-    AdminError::new(Code::Invalid, format!("attribute '{name}' cannot be '{value}'")).hint(format!("it is {wanted}"))
+    AdminError::new(Code::Invalid, format!("attribute '{name}' cannot be '{value}'"))
+        .hint(format!("it is {wanted}"))
 }
 
 /// `12h`, `30m`, `3.6h`: seconds.
@@ -144,14 +145,20 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
 }
 
 /// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in nanoseconds.
-fn time(name: &str, value: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<Option<Duration>, AdminError> {
+fn time(
+    name: &str,
+    value: &str,
+    range: RangeInclusive<f64>,
+    wanted: &str,
+) -> Result<Option<Duration>, AdminError> {
     let bad = || invalid(name, value, wanted);
     let text = value.trim().to_ascii_lowercase();
     if text == "none" {
         return Ok(None);
     }
     let units = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (unit, length) = units.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
+    let (unit, length) =
+        units.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
     let number: f64 = text[..text.len() - unit.len()].trim().parse().map_err(|_| bad())?;
     let nanoseconds = (number * length).round();
     if !range.contains(&nanoseconds) {
@@ -184,14 +191,24 @@ fn only(name: &str, value: &str, is: bool, because: &str) -> Result<(), AdminErr
     if boolean(name, value)? == is {
         return Ok(());
     }
-    Err(AdminError::new(Code::NotSupported, format!("attribute '{name}' cannot be '{value}': {because}")))
+    Err(AdminError::new(
+        Code::NotSupported,
+        format!("attribute '{name}' cannot be '{value}': {because}"),
+    ))
 }
 
 /// Three digits of 0, 2 and 6: as in ASM.
 fn umask(name: &str, value: &str) -> Result<u32, AdminError> {
-    let is_mask = value.len() == 3 && value.bytes().all(|digit| matches!(digit, b'0' | b'2' | b'6'));
+    let is_mask =
+        value.len() == 3 && value.bytes().all(|digit| matches!(digit, b'0' | b'2' | b'6'));
     let mask = u32::from_str_radix(value, 8).ok().filter(|_| is_mask);
-    mask.ok_or_else(|| invalid(name, value, "three digits, for owner, group and others, each 0, 2 or 6, such as 066"))
+    mask.ok_or_else(|| {
+        invalid(
+            name,
+            value,
+            "three digits, for owner, group and others, each 0, 2 or 6, such as 066",
+        )
+    })
 }
 
 impl Attributes {
@@ -208,7 +225,8 @@ impl Attributes {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), AdminError> {
         match name {
             "disk_timeout" => {
-                let seconds: u64 = value.parse().map_err(|_| invalid(name, value, "a number of seconds"))?;
+                let seconds: u64 =
+                    value.parse().map_err(|_| invalid(name, value, "a number of seconds"))?;
                 if !(1..=3600).contains(&seconds) {
                     return Err(invalid(name, value, "from 1 to 3600 seconds"));
                 }
@@ -219,7 +237,11 @@ impl Attributes {
             "disk_error_time" => {
                 let time = duration(name, value)?;
                 if !(1..=7 * 24 * 3600).contains(&time) {
-                    return Err(invalid(name, value, "a number with M (minutes) or H (hours), up to 168H"));
+                    return Err(invalid(
+                        name,
+                        value,
+                        "a number with M (minutes) or H (hours), up to 168H",
+                    ));
                 }
                 self.disk_error_time = time;
             }
@@ -234,11 +256,13 @@ impl Attributes {
                 self.latency_target = time(name, value, 50e3..=10e9, wanted)?;
             }
             "io_poll_time" => {
-                self.poll_time = time(name, value, 1e3..=1e6, "a time such as 50us, from 1us to 1ms, or none")?;
+                self.poll_time =
+                    time(name, value, 1e3..=1e6, "a time such as 50us, from 1us to 1ms, or none")?;
             }
             "auto_online.enabled" => self.auto_online = boolean(name, value)?,
             "mount_wait" => {
-                let seconds = value.parse().ok().filter(|seconds| *seconds <= u64::from(MOUNT_WAIT_MAX));
+                let seconds =
+                    value.parse().ok().filter(|seconds| *seconds <= u64::from(MOUNT_WAIT_MAX));
                 let wanted = "a number of seconds from 0 to 240";
                 self.mount_wait = seconds.ok_or_else(|| invalid(name, value, wanted))?;
             }
@@ -252,15 +276,23 @@ impl Attributes {
             "access_control.umask" => self.umask = umask(name, value)?,
             "scrub_async_limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=1024).contains(limit));
-                self.scrub_async_limit = limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1024"))?;
+                self.scrub_async_limit =
+                    limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1024"))?;
             }
             "scrub_reminder" => self.scrub_reminder = duration(name, value)?,
             "space_critical" => self.space_critical = percentage(name, value)?,
             "space_warning" => self.space_warning = percentage(name, value)?,
             "scrub_metadata.enabled" => self.scrub_metadata = boolean(name, value)?,
-            "content.check" => only(name, value, true, "whatever is copied is verified against its checksums")?,
+            "content.check" => {
+                only(name, value, true, "whatever is copied is verified against its checksums")?
+            }
             "content_hardcheck.enabled" => {
-                only(name, value, false, "HARD is about Oracle's blocks; every block here has a checksum")?;
+                only(
+                    name,
+                    value,
+                    false,
+                    "HARD is about Oracle's blocks; every block here has a checksum",
+                )?;
             }
             "preferred_read.enabled" => only(
                 name,
@@ -269,7 +301,8 @@ impl Attributes {
                 "there are no sites; ALTER SYSTEM SET asm_preferred_read_failure_groups prefers failure groups",
             )?,
             "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
-                let is_version = !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
+                let is_version =
+                    !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
                 if !is_version {
                     return Err(invalid(name, value, "a version such as 19.0"));
                 }
@@ -277,8 +310,11 @@ impl Attributes {
             _ if let Some(refusal) = refused::refusal(name) => return Err(refusal),
             _ => {
                 let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
-                return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
-                    .hint(format!("attributes are {}", known.join(", "))));
+                return Err(AdminError::new(
+                    Code::Invalid,
+                    format!("there is no attribute '{name}'"),
+                )
+                .hint(format!("attributes are {}", known.join(", "))));
             }
         }
         Ok(())
@@ -316,12 +352,19 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
     }
     let mut select = connection.prepare_cached("SELECT value FROM attribute WHERE name = ?1")?;
     let stored: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
-    let default = || SETTABLE.iter().find(|(known, _)| *known == name).map_or("", |(_, default)| *default).to_owned();
+    let default = || {
+        SETTABLE
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, default)| *default)
+            .to_owned()
+    };
     let current = stored.unwrap_or_else(default);
     if version(value) >= version(&current) {
         return Ok(());
     }
-    let text = format!("attribute '{name}' cannot be '{value}': it is {current}, and never goes back");
+    let text =
+        format!("attribute '{name}' cannot be '{value}': it is {current}, and never goes back");
     let hint = "a disk group that is to have less is made so, with an ATTRIBUTE clause";
     Err(FileError::Order(Box::new(AdminError::new(Code::Lowered, text).hint(hint))))
 }
@@ -332,7 +375,9 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
 /// What the catalog says.
 pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
     connection
-        .prepare_cached("INSERT OR REPLACE INTO attribute(name, value, read_only) VALUES (?1, ?2, 1)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO attribute(name, value, read_only) VALUES (?1, ?2, 1)",
+        )?
         .execute(params![name, value])?;
     Ok(())
 }
@@ -344,10 +389,14 @@ const REBALANCE: &str = "_rebalance";
 ///
 /// # Errors
 /// What the catalog says.
-pub fn store_rebalance(connection: &Connection, begun: Option<(u32, Phases)>) -> Result<(), FileError> {
+pub fn store_rebalance(
+    connection: &Connection,
+    begun: Option<(u32, Phases)>,
+) -> Result<(), FileError> {
     let text = |(power, phases): (u32, Phases)| {
         let balance = if phases.balance { "" } else { " unbalanced" };
-        let compact = phases.compact.map_or("", |compact| if compact { " compact" } else { " loose" });
+        let compact =
+            phases.compact.map_or("", |compact| if compact { " compact" } else { " loose" });
         format!("{power}{balance}{compact}")
     };
     keep(connection, REBALANCE, begun.map(text))
@@ -447,7 +496,9 @@ pub fn store_drop_after(
 ///
 /// # Errors
 /// What the catalog says.
-pub fn load_drop_after(connection: &Connection) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
+pub fn load_drop_after(
+    connection: &Connection,
+) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
     let mut found = BTreeMap::new();
     for (disk, value) in kept_of_disks(connection, DROP_AFTER)? {
         if let Some((seconds, since)) = value.split_once(' ')
@@ -460,8 +511,12 @@ pub fn load_drop_after(connection: &Connection) -> Result<BTreeMap<DiskNumber, D
 }
 
 /// What is kept under a name with a disk's number behind it.
-fn kept_of_disks(connection: &Connection, name: &str) -> Result<Vec<(DiskNumber, String)>, FileError> {
-    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
+fn kept_of_disks(
+    connection: &Connection,
+    name: &str,
+) -> Result<Vec<(DiskNumber, String)>, FileError> {
+    let mut select =
+        connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
     let mut rows = select.query(params![name.len() as i64, name])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -478,7 +533,12 @@ const GOAL: &str = "_resize_goal.";
 ///
 /// # Errors
 /// What the catalog says.
-pub fn store_goal(connection: &Connection, disk: DiskNumber, id: DiskId, goal: Option<u64>) -> Result<(), FileError> {
+pub fn store_goal(
+    connection: &Connection,
+    disk: DiskNumber,
+    id: DiskId,
+    goal: Option<u64>,
+) -> Result<(), FileError> {
     keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
 }
 
@@ -529,7 +589,9 @@ mod tests {
         let catalog = Connection::open_in_memory().expect("a database");
         catalog.execute_batch(include_str!("../catalog/schema.sql")).expect("the schema");
         let check = |value: &str| check_raised(&catalog, "compatible.asm", value).is_ok();
-        assert!(check("19.0") && check("19.1") && check("23") && !check("18.9.9.9.9") && !check("9.2"));
+        assert!(
+            check("19.0") && check("19.1") && check("23") && !check("18.9.9.9.9") && !check("9.2")
+        );
         store(&catalog, "compatible.asm", "12.2.0.1").expect("it is stored");
         assert!(check("12.2.0.1.0") && check("19.0") && !check("12.2") && !check("11.2.0.4"));
         assert!(check_raised(&catalog, "disk_timeout", "1").is_ok());
@@ -568,7 +630,9 @@ mod tests {
         assert_eq!(attributes.disk_repair_time, 12960);
         attributes.set("disk_repair_time", "30M").expect("minutes");
         assert_eq!(attributes.disk_repair_time, 1800);
-        for (value, target) in [("2ms", Some(2000)), ("500 US", Some(500)), ("1.5ms", Some(1500)), ("none", None)] {
+        for (value, target) in
+            [("2ms", Some(2000)), ("500 US", Some(500)), ("1.5ms", Some(1500)), ("none", None)]
+        {
             attributes.set("rebalance.latency_target", value).expect("a latency");
             assert_eq!(attributes.latency_target, target.map(Duration::from_micros), "{value}");
         }

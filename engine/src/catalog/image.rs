@@ -140,8 +140,11 @@ impl Image {
             let at = offset + done as u64;
             let start = to_usize(at % PAGE_SIZE as u64);
             let count = (PAGE_SIZE - start).min(length - done);
-            let number = u32::try_from(at / PAGE_SIZE as u64).expect("SQLite counts pages in 32 bits") + 1;
-            self.with_page(number, |page| into[done..done + count].copy_from_slice(&page[start..start + count]))?;
+            let number =
+                u32::try_from(at / PAGE_SIZE as u64).expect("SQLite counts pages in 32 bits") + 1;
+            self.with_page(number, |page| {
+                into[done..done + count].copy_from_slice(&page[start..start + count])
+            })?;
             done += count;
         }
         Ok(length)
@@ -160,7 +163,8 @@ impl Image {
         if found.first().is_none_or(|page| page.number != number) {
             let offset = u64::from(number - 1) * PAGE_SIZE as u64;
             let age = |bytes: &[u8]| page::written(bytes, number);
-            let bytes = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
+            let bytes =
+                self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
             let write = age(&bytes).unwrap_or(0);
             found.insert(0, Found { number, write, bytes: bytes.share() });
         }
@@ -183,8 +187,9 @@ impl Image {
     fn fetch(&self, wanted: &[(u32, u64)]) -> Vec<Found> {
         let file = CatalogFile::Database;
         let mirrors = self.store.mirrors(file);
-        let runs: Vec<&[(u32, u64)]> =
-            wanted.chunk_by(|one, next| one.0 + 1 == next.0 && (one.1 == 0) == (next.1 == 0)).collect();
+        let runs: Vec<&[(u32, u64)]> = wanted
+            .chunk_by(|one, next| one.0 + 1 == next.0 && (one.1 == 0) == (next.1 == 0))
+            .collect();
         let turn = self.turns.fetch_add(runs.len() as u64, Ordering::Relaxed) as usize;
         let mut reads = Vec::new();
         for (at, run) in runs.iter().enumerate() {
@@ -192,10 +197,13 @@ impl Image {
             let one = mirrors.get((turn + at) % mirrors.len().max(1)).into_iter();
             let from: Vec<&u8> = if write == 0 { mirrors.iter().collect() } else { one.collect() };
             let offset = u64::from(first - 1) * PAGE_SIZE as u64;
-            reads.extend(from.into_iter().map(|mirror| (at, (*mirror, offset, run.len() * PAGE_SIZE))));
+            reads.extend(
+                from.into_iter().map(|mirror| (at, (*mirror, offset, run.len() * PAGE_SIZE))),
+            );
         }
         let places: Vec<_> = reads.iter().map(|(_, place)| *place).collect();
-        let copies = self.store.read_many(file, &places).into_iter().map(|copy| copy.map(Buffer::share));
+        let copies =
+            self.store.read_many(file, &places).into_iter().map(|copy| copy.map(Buffer::share));
         let mut copies = reads.iter().map(|(run, _)| *run).zip(copies).peekable();
         let mut found = Vec::new();
         for (at, run) in runs.iter().enumerate() {
@@ -206,10 +214,17 @@ impl Image {
             let Some(of_run) = of_run.into_iter().collect::<Option<Vec<Slice>>>() else { continue };
             let Some((first, others)) = of_run.split_first() else { continue };
             for ((number, known), start) in run.iter().zip((0..).step_by(PAGE_SIZE)) {
-                let written = |copy: &Slice| page::written(&copy[start..start + PAGE_SIZE], *number);
+                let written =
+                    |copy: &Slice| page::written(&copy[start..start + PAGE_SIZE], *number);
                 let write = written(first).filter(|write| *known == 0 || known == write);
-                if let Some(write) = write.filter(|write| others.iter().all(|copy| written(copy) == Some(*write))) {
-                    found.push(Found { number: *number, write, bytes: first.part(start..start + PAGE_SIZE) });
+                if let Some(write) =
+                    write.filter(|write| others.iter().all(|copy| written(copy) == Some(*write)))
+                {
+                    found.push(Found {
+                        number: *number,
+                        write,
+                        bytes: first.part(start..start + PAGE_SIZE),
+                    });
                 }
             }
         }
@@ -218,7 +233,9 @@ impl Image {
 
     /// Writes whole pages of the database, into memory.
     pub(super) fn write_database(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        debug_assert!(offset.is_multiple_of(PAGE_SIZE as u64) && bytes.len().is_multiple_of(PAGE_SIZE));
+        debug_assert!(
+            offset.is_multiple_of(PAGE_SIZE as u64) && bytes.len().is_multiple_of(PAGE_SIZE)
+        );
         self.make_room(CatalogFile::Database, offset + bytes.len() as u64)?;
         let full = {
             let mut pages = self.pages.lock();
@@ -345,8 +362,12 @@ impl Image {
                 return;
             }
             let bytes = Buffer::copy_of(&right.concat()).share();
-            let repaired = repair && self.store.write_mirror(CatalogFile::Wal, mirror, offset, bytes).is_ok();
-            problems.push(Problem { text: format!("mirror {mirror} of the catalog's log {what}"), repaired });
+            let repaired =
+                repair && self.store.write_mirror(CatalogFile::Wal, mirror, offset, bytes).is_ok();
+            problems.push(Problem {
+                text: format!("mirror {mirror} of the catalog's log {what}"),
+                repaired,
+            });
         };
         for mirror in self.store.mirrors(CatalogFile::Wal) {
             for (at, run) in blocks.chunks(RUN_BYTES / BLOCK).enumerate() {
@@ -354,10 +375,20 @@ impl Image {
                 let offset = (first * BLOCK) as u64;
                 match self.store.read_mirror(CatalogFile::Wal, mirror, offset, run.len() * BLOCK) {
                     Ok(found) => {
-                        for (index, (block, found)) in run.iter().zip(found.chunks_exact(BLOCK)).enumerate() {
+                        for (index, (block, found)) in
+                            run.iter().zip(found.chunks_exact(BLOCK)).enumerate()
+                        {
                             if !dirty.contains(&(first + index)) && block[..] != *found {
-                                let what = format!("is not what was written at {}", offset + (index * BLOCK) as u64);
-                                wrong(mirror, offset + (index * BLOCK) as u64, &run[index..=index], what);
+                                let what = format!(
+                                    "is not what was written at {}",
+                                    offset + (index * BLOCK) as u64
+                                );
+                                wrong(
+                                    mirror,
+                                    offset + (index * BLOCK) as u64,
+                                    &run[index..=index],
+                                    what,
+                                );
                             }
                         }
                     }
@@ -365,7 +396,8 @@ impl Image {
                 }
             }
         }
-        if problems.iter().any(|problem| problem.repaired) && self.note(self.store.flush()).is_err() {
+        if problems.iter().any(|problem| problem.repaired) && self.note(self.store.flush()).is_err()
+        {
             problems.iter_mut().for_each(|problem| problem.repaired = false);
         }
         problems

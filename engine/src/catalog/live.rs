@@ -105,20 +105,22 @@ impl Live {
              DELETE FROM temp.live_move_wait;",
         )?;
         let group = &self.group;
-        connection.prepare_cached("INSERT INTO temp.live_group VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")?.execute(params![
-            group.number,
-            group.name,
-            group.logical_sector,
-            group.sector,
-            signed(group.au_size),
-            group.state,
-            group.redundancy,
-            signed(group.total),
-            signed(group.free),
-            signed(group.required_mirror_free),
-            group.usable,
-            group.offline_disks,
-        ])?;
+        connection
+            .prepare_cached("INSERT INTO temp.live_group VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")?
+            .execute(params![
+                group.number,
+                group.name,
+                group.logical_sector,
+                group.sector,
+                signed(group.au_size),
+                group.state,
+                group.redundancy,
+                signed(group.total),
+                signed(group.free),
+                signed(group.required_mirror_free),
+                group.usable,
+                group.offline_disks,
+            ])?;
         let values = ["?"; 34].join(",");
         let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
         for disk in &self.disks {
@@ -160,19 +162,22 @@ impl Live {
             ])?;
         }
         for operation in &self.operations {
-            connection.prepare_cached("INSERT INTO temp.live_operation VALUES (?,?,?,?,?,?,?,?)")?.execute(params![
-                operation.pass,
-                operation.state,
-                operation.power,
-                signed(operation.so_far),
-                signed(operation.work),
-                signed(operation.rate),
-                signed(operation.bytes),
-                operation.error,
-            ])?;
+            connection
+                .prepare_cached("INSERT INTO temp.live_operation VALUES (?,?,?,?,?,?,?,?)")?
+                .execute(params![
+                    operation.pass,
+                    operation.state,
+                    operation.power,
+                    signed(operation.so_far),
+                    signed(operation.work),
+                    signed(operation.rate),
+                    signed(operation.bytes),
+                    operation.error,
+                ])?;
         }
         for (micros, count) in &self.move_waits {
-            let mut insert = connection.prepare_cached("INSERT INTO temp.live_move_wait VALUES (?,?)")?;
+            let mut insert =
+                connection.prepare_cached("INSERT INTO temp.live_move_wait VALUES (?,?)")?;
             insert.execute(params![signed(*micros), signed(*count)])?;
         }
         self.stats.fill(connection)

@@ -196,23 +196,32 @@ fn fill<T>(
         return Ok(());
     }
     let marks = vec!["?"; width].join(",");
-    let mut insert = connection.prepare_cached(&format!("INSERT INTO temp.{table} VALUES ({marks})"))?;
+    let mut insert =
+        connection.prepare_cached(&format!("INSERT INTO temp.{table} VALUES ({marks})"))?;
     rows.iter().try_for_each(|one| row(&mut insert, one).map(drop))
 }
 
 impl LiveStats {
     /// Fills the temporary tables.
     pub(super) fn fill(&self, connection: &Connection) -> rusqlite::Result<()> {
-        for (table, times) in [("live_disk_time", &self.disk_times), ("live_file_time", &self.file_times)] {
+        for (table, times) in
+            [("live_disk_time", &self.disk_times), ("live_file_time", &self.file_times)]
+        {
             fill(connection, table, 5, times, |insert, time| {
-                insert.execute(params![signed(time.of), time.class, signed(time.below), signed(time.count), time.last])
+                insert.execute(params![
+                    signed(time.of),
+                    time.class,
+                    signed(time.below),
+                    signed(time.count),
+                    time.last
+                ])
             })?;
         }
         fill(connection, "live_disk_client", 12, &self.disk_clients, |insert, row| {
             let [reads, writes] = [row.reads, row.writes].map(|numbers| numbers.map(signed));
             insert.execute(params![
-                row.disk, row.client, reads[0], reads[1], reads[2], reads[3], reads[4], writes[0], writes[1],
-                writes[2], writes[3], writes[4],
+                row.disk, row.client, reads[0], reads[1], reads[2], reads[3], reads[4], writes[0],
+                writes[1], writes[2], writes[3], writes[4],
             ])
         })?;
         fill(connection, "live_read_policy", 11, &self.read_policy, |insert, row| {
@@ -307,7 +316,10 @@ mod tests {
     fn only_what_is_named_is_gathered() {
         assert_eq!(Wanted::by("SELECT path FROM v$asm_disk"), Wanted::default());
         let wanted = Wanted::by("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
-        assert_eq!(wanted, Wanted { file_times: true, file_counts: true, units: true, ..Wanted::default() });
+        assert_eq!(
+            wanted,
+            Wanted { file_times: true, file_counts: true, units: true, ..Wanted::default() }
+        );
         for (sql, wanted) in [
             ("SELECT type, count(*) FROM v$asm_file GROUP BY type", false),
             ("SELECT * FROM v$asm_file", true),

@@ -44,8 +44,10 @@ impl MemoryStore {
     /// `noise`: what the disks hold before; zeros if `None`. Capacities are bytes.
     #[must_use]
     pub fn new(mirrors: usize, database: u64, log: u64, noise: Option<u64>) -> Arc<Self> {
-        let image = |at: u64| noise.map_or_else(Image::zeroed, |seed| Image::noisy(seed.wrapping_add(at)));
-        let images = (0..mirrors as u64).map(|mirror| [image(mirror * 2), image(mirror * 2 + 1)]).collect();
+        let image =
+            |at: u64| noise.map_or_else(Image::zeroed, |seed| Image::noisy(seed.wrapping_add(at)));
+        let images =
+            (0..mirrors as u64).map(|mirror| [image(mirror * 2), image(mirror * 2 + 1)]).collect();
         let state = State {
             mirrors: images,
             capacity: [database, log],
@@ -180,13 +182,25 @@ impl MemoryStore {
     }
 
     fn check(&self, file: CatalogFile, offset: u64, length: usize) {
-        assert!(offset.is_multiple_of(4096) && length.is_multiple_of(4096), "misaligned: {length} bytes at {offset}");
+        assert!(
+            offset.is_multiple_of(4096) && length.is_multiple_of(4096),
+            "misaligned: {length} bytes at {offset}"
+        );
         let capacity = self.capacity(file);
-        assert!(offset + length as u64 <= capacity, "{length} bytes at {offset} of {file:?}, capacity {capacity}");
+        assert!(
+            offset + length as u64 <= capacity,
+            "{length} bytes at {offset} of {file:?}, capacity {capacity}"
+        );
     }
 
     fn power_failed(file: CatalogFile, doing: &'static str) -> StoreError {
-        StoreError::Failed { file: FileName(file), doing, offset: 0, length: 0, reason: "the power failed".into() }
+        StoreError::Failed {
+            file: FileName(file),
+            doing,
+            offset: 0,
+            length: 0,
+            reason: "the power failed".into(),
+        }
     }
 }
 
@@ -217,9 +231,17 @@ impl Store for MemoryStore {
         for mirror in &mirrors {
             copies.push((*mirror, self.read_mirror(file, *mirror, offset, length)?));
         }
-        let newest = copies.iter().filter_map(|(_, copy)| Some((age(copy)?, copy))).max_by_key(|(age, _)| *age);
+        let newest = copies
+            .iter()
+            .filter_map(|(_, copy)| Some((age(copy)?, copy)))
+            .max_by_key(|(age, _)| *age);
         let Some((_, newest)) = newest else {
-            return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
+            return Err(StoreError::NoGoodMirror {
+                file: FileName(file),
+                offset,
+                length,
+                tried: mirrors.len(),
+            });
         };
         let mut state = self.lock();
         for (mirror, copy) in &copies {
@@ -231,7 +253,13 @@ impl Store for MemoryStore {
         Ok(Buffer::copy_of(newest))
     }
 
-    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+    fn read_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        length: usize,
+    ) -> Result<Buffer, StoreError> {
         self.check(file, offset, length);
         if self.step(file, "reading")? {
             return Err(Self::power_failed(file, "reading"));
@@ -262,7 +290,13 @@ impl Store for MemoryStore {
         if last { Err(Self::power_failed(file, "writing")) } else { Ok(()) }
     }
 
-    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
+    fn write_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        data: Slice,
+    ) -> Result<(), StoreError> {
         self.check(file, offset, data.len());
         let last = self.step(file, "writing")?;
         let mut state = self.lock();

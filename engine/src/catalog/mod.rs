@@ -91,13 +91,19 @@ pub enum CatalogError {
     Store(#[from] StoreError),
     #[error("catalog: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    #[error("the catalog has schema version {found}, this engine knows up to {SCHEMA_VERSION}; use a newer engine")]
+    #[error(
+        "the catalog has schema version {found}, this engine knows up to {SCHEMA_VERSION}; use a newer engine"
+    )]
     Newer { found: i64 },
-    #[error("the catalog, of an earlier version, could not be brought to schema version {SCHEMA_VERSION}: {error}")]
+    #[error(
+        "the catalog, of an earlier version, could not be brought to schema version {SCHEMA_VERSION}: {error}"
+    )]
     Upgrade { error: String },
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
-    #[error("the catalog's log cannot be read to its end on any disk in sight, and may hold commits there")]
+    #[error(
+        "the catalog's log cannot be read to its end on any disk in sight, and may hold commits there"
+    )]
     LogHidden,
 }
 
@@ -138,7 +144,10 @@ impl Catalog {
     ///
     /// # Errors
     /// If the store cannot be written or is too small.
-    pub async fn create(world: &Arc<dyn World>, store: Arc<dyn Store>) -> Result<Arc<Self>, CatalogError> {
+    pub async fn create(
+        world: &Arc<dyn World>,
+        store: Arc<dyn Store>,
+    ) -> Result<Arc<Self>, CatalogError> {
         let outside = Arc::clone(world);
         on_thread(&outside, "catalog", move |world, opened| {
             Self::start(world, opened, || {
@@ -179,18 +188,23 @@ impl Catalog {
                 if let Some(expected) = recovery.pages
                     && expected != pages
                 {
-                    let text = format!("its log ends with {expected} pages, its first page says {pages}");
+                    let text =
+                        format!("its log ends with {expected} pages, its first page says {pages}");
                     return Err(CatalogError::Damaged(text));
                 }
                 let vfs = Vfs::register(Arc::new(Image::new(store, pages)), Arc::clone(world));
                 let link = Link::open(&vfs, false)?;
-                let number = |name| link.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+                let number = |name| {
+                    link.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+                };
                 if number("application_id")? != APPLICATION {
                     return Err(CatalogError::Damaged("its first page is not of a catalog".into()));
                 }
                 match number("user_version")? {
                     SCHEMA_VERSION => {}
-                    found if upgrade::is_earlier(found) => is_earlier.store(true, Ordering::Release),
+                    found if upgrade::is_earlier(found) => {
+                        is_earlier.store(true, Ordering::Release)
+                    }
                     found if found > SCHEMA_VERSION => return Err(CatalogError::Newer { found }),
                     found => return Err(CatalogError::Damaged(format!("schema version {found}"))),
                 }
@@ -241,11 +255,19 @@ impl Catalog {
             #[cfg(test)]
             gate: Arc::clone(&gate),
         });
-        for (count, queue, name, views) in
-            [(READERS, &catalog.reads, "catalog-read", false), (QUERIES, &catalog.queries, STATEMENTS, true)]
-        {
+        for (count, queue, name, views) in [
+            (READERS, &catalog.reads, "catalog-read", false),
+            (QUERIES, &catalog.queries, STATEMENTS, true),
+        ] {
             for _ in 0..count {
-                reader::start(world, name, Arc::clone(&vfs), Arc::clone(&gate), Arc::clone(queue), views);
+                reader::start(
+                    world,
+                    name,
+                    Arc::clone(&vfs),
+                    Arc::clone(&gate),
+                    Arc::clone(queue),
+                    views,
+                );
             }
         }
         drop(vfs);
@@ -344,7 +366,8 @@ impl Catalog {
             match done {
                 Ok(value) => {
                     let answer = move |end: Result<CommitNumber, FileError>| {
-                        let _ = sender.send(end.map(|number| (value, number)).map_err(|error| (error, None)));
+                        let _ = sender
+                            .send(end.map(|number| (value, number)).map_err(|error| (error, None)));
                     };
                     (true, Some(Box::new(answer)))
                 }
@@ -473,14 +496,21 @@ impl Catalog {
     ///
     /// # Errors
     /// If the catalog has stopped. What is wrong with the statement, or which limit it passed, is the last piece.
-    pub fn query(&self, sql: &str, live: Live, limits: QueryLimits) -> Result<rows::Receiver, AdminError> {
+    pub fn query(
+        &self,
+        sql: &str,
+        live: Live,
+        limits: QueryLimits,
+    ) -> Result<rows::Receiver, AdminError> {
         let (sender, receiver) = rows::pipe();
         let sql = sql.to_owned();
         let read: Read = Box::new(move |reader| match reader {
             Ok(reader) => reader.query(&sql, &live, limits, &sender),
             Err(error) => sender.refuse(AdminError::new(Code::Damaged, error)),
         });
-        self.queries.put(read).map_err(|_| AdminError::new(Code::NotMounted, self.progress.stopped()))?;
+        self.queries
+            .put(read)
+            .map_err(|_| AdminError::new(Code::NotMounted, self.progress.stopped()))?;
         Ok(receiver)
     }
 
@@ -505,7 +535,9 @@ impl Catalog {
     pub async fn compare_log(&self, repair: bool) -> Result<Vec<Problem>, FileError> {
         let vfs = Arc::clone(&self.vfs);
         // On the writer's thread, where nobody else writes it.
-        self.release(false, move |_| Ok(vfs.image().compare_log(repair))).await.map(|(problems, _)| problems)
+        self.release(false, move |_| Ok(vfs.image().compare_log(repair)))
+            .await
+            .map(|(problems, _)| problems)
     }
 
     /// Bytes of the log in use.
@@ -559,7 +591,9 @@ fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(rusqlite::Error::InvalidParameterName(format!("journal mode {mode}")));
     }
-    connection.execute_batch("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_spill=OFF;")
+    connection.execute_batch(
+        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_spill=OFF;",
+    )
 }
 
 fn checkpoint_all(connection: &Connection) -> rusqlite::Result<()> {
@@ -568,16 +602,23 @@ fn checkpoint_all(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Pages of the database, from its first page.
 pub(crate) fn database_pages(store: &dyn Store) -> Result<u32, CatalogError> {
-    let first = store.read(CatalogFile::Database, 0, PAGE_SIZE, &|bytes| page::written(bytes, 1))?;
-    let field = |at: usize| u32::from_be_bytes([first[at], first[at + 1], first[at + 2], first[at + 3]]);
+    let first =
+        store.read(CatalogFile::Database, 0, PAGE_SIZE, &|bytes| page::written(bytes, 1))?;
+    let field =
+        |at: usize| u32::from_be_bytes([first[at], first[at + 1], first[at + 2], first[at + 3]]);
     let page_size = usize::from(u16::from_be_bytes([first[16], first[17]]));
-    if first[..16] != *b"SQLite format 3\0" || page_size != PAGE_SIZE || usize::from(first[20]) != RESERVED {
+    if first[..16] != *b"SQLite format 3\0"
+        || page_size != PAGE_SIZE
+        || usize::from(first[20]) != RESERVED
+    {
         return Err(CatalogError::Damaged("its first page is not of a catalog".into()));
     }
     let pages = field(28);
     let capacity = store.capacity(CatalogFile::Database) / PAGE_SIZE as u64;
     if pages == 0 || u64::from(pages) > capacity || field(24) != field(92) {
-        return Err(CatalogError::Damaged(format!("its first page says {pages} pages, there is room for {capacity}")));
+        return Err(CatalogError::Damaged(format!(
+            "its first page says {pages} pages, there is room for {capacity}"
+        )));
     }
     Ok(pages)
 }

@@ -161,7 +161,9 @@ impl DiskStore {
             return;
         }
         let hangs = |disk: &DiskNumber| {
-            self.members.get(disk).is_some_and(|member| member.is_hung() && !planted::has(Bug::HungCatalogFreed))
+            self.members
+                .get(disk)
+                .is_some_and(|member| member.is_hung() && !planted::has(Bug::HungCatalogFreed))
         };
         let (stay, gone): (Vec<_>, Vec<_>) =
             std::mem::take(&mut retired.aus).into_iter().partition(|(disk, _)| hangs(disk));
@@ -185,17 +187,24 @@ impl DiskStore {
     }
 
     /// Where a range of a file lies on one mirror. `None` if the mirror does not have it all.
-    fn parts(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Option<Vec<Part>> {
+    fn parts(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        length: usize,
+    ) -> Option<Vec<Part>> {
         let membership = self.voters.current();
         let mut parts = Vec::new();
         let mut done = 0;
         while done < length {
             let at = offset + done as u64;
             let unit = u32::try_from(at / self.au_size).ok()?;
-            let run = membership
-                .catalog
-                .iter()
-                .find(|run| run.file == file && run.mirror == mirror && (run.at..run.at + run.count).contains(&unit))?;
+            let run = membership.catalog.iter().find(|run| {
+                run.file == file
+                    && run.mirror == mirror
+                    && (run.at..run.at + run.count).contains(&unit)
+            })?;
             let member = self.members.get(&run.disk)?;
             let inside = at - u64::from(run.at) * self.au_size;
             let rest = u64::from(run.count) * self.au_size - inside;
@@ -210,7 +219,13 @@ impl DiskStore {
         Some(parts)
     }
 
-    fn failed(file: CatalogFile, doing: &'static str, offset: u64, length: usize, reason: String) -> StoreError {
+    fn failed(
+        file: CatalogFile,
+        doing: &'static str,
+        offset: u64,
+        length: usize,
+        reason: String,
+    ) -> StoreError {
         StoreError::Failed { file: FileName(file), doing, offset, length, reason }
     }
 
@@ -219,10 +234,20 @@ impl DiskStore {
         self.flush_failed.load(Ordering::Relaxed)
     }
 
-    async fn read_parts(&self, parts: &[Part], length: usize) -> Result<Buffer, (Arc<Member>, Settled)> {
+    async fn read_parts(
+        &self,
+        parts: &[Part],
+        length: usize,
+    ) -> Result<Buffer, (Arc<Member>, Settled)> {
         let mut whole = Buffer::zeroed(length);
         for part in parts {
-            match part.member.start_read(part.offset, part.range.len()).of(IoClient::Catalog).settle().await {
+            match part
+                .member
+                .start_read(part.offset, part.range.len())
+                .of(IoClient::Catalog)
+                .settle()
+                .await
+            {
                 Settled::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
                 Settled::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
                 bad => return Err((Arc::clone(&part.member), bad)),
@@ -232,7 +257,13 @@ impl DiskStore {
     }
 
     /// Reads from every mirror, and expels those that are silent.
-    fn look(&self, file: CatalogFile, offset: u64, length: usize, age: &dyn Fn(&[u8]) -> Option<u64>) -> Looked {
+    fn look(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
+    ) -> Looked {
         let mirrors: Vec<_> = self
             .mirrors(file)
             .into_iter()
@@ -240,7 +271,13 @@ impl DiskStore {
             .collect();
         let reads = mirrors.iter().map(|(_, parts)| self.read_parts(parts, length));
         let copies = wait_for(&*self.world, futures::future::join_all(reads));
-        let mut looked = Looked { right: None, wrong: Vec::new(), silent: Vec::new(), tried: mirrors.len(), unread: 0 };
+        let mut looked = Looked {
+            right: None,
+            wrong: Vec::new(),
+            silent: Vec::new(),
+            tried: mirrors.len(),
+            unread: 0,
+        };
         let mut good: Vec<(u64, u8, Buffer)> = Vec::new();
         for ((mirror, _), copy) in mirrors.iter().zip(copies) {
             match copy {
@@ -251,7 +288,8 @@ impl DiskStore {
                 Err((member, settled @ Settled::Overdue)) => {
                     looked.unread += 1;
                     let reason = settled.reason();
-                    let expelled = wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
+                    let expelled =
+                        wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
                     looked.silent.extend(expelled.is_err().then_some(member));
                 }
                 Err(_) => {
@@ -261,21 +299,30 @@ impl DiskStore {
             }
         }
         let newest = good.iter().map(|(age, ..)| *age).max();
-        let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| Some(*age) == newest);
+        let (newer, older): (Vec<_>, Vec<_>) =
+            good.into_iter().partition(|(age, ..)| Some(*age) == newest);
         looked.wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
         looked.right = newer.into_iter().next().map(|(.., right)| right);
         looked
     }
 
     /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It is the caller's turn.
-    async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
+    async fn write_to(
+        &self,
+        file: CatalogFile,
+        mirrors: &[u8],
+        runs: &[(u64, Slice)],
+    ) -> Result<(), StoreError> {
         loop {
             // What a mirror has is nobody else's while something is written there.
-            let _reading = (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
+            let _reading =
+                (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
             let mut jobs = Vec::new();
             for mirror in mirrors {
                 for (offset, data) in runs {
-                    let Some(parts) = self.parts(file, *mirror, *offset, data.len()) else { continue };
+                    let Some(parts) = self.parts(file, *mirror, *offset, data.len()) else {
+                        continue;
+                    };
                     for part in parts {
                         jobs.push((*mirror, part.member, part.offset, data.part(part.range)));
                     }
@@ -324,11 +371,18 @@ impl DiskStore {
         for (disk, settled) in failures {
             let is_silent = matches!(settled, Settled::Overdue);
             loop {
-                if again && is_silent && self.members.get(disk).is_none_or(|member| !member.is_hung()) {
+                if again
+                    && is_silent
+                    && self.members.get(disk).is_none_or(|member| !member.is_hung())
+                {
                     // It has answered while another one was waited for.
                     break;
                 }
-                match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
+                match self
+                    .voters
+                    .expel(*disk, &format!("catalog: {}", settled.reason()), false)
+                    .await
+                {
                     Ok(()) => break,
                     Err(Refusal::Closing) => return Err(let_go()),
                     Err(_) if is_silent => {
@@ -341,7 +395,13 @@ impl DiskStore {
                         }
                     }
                     Err(refusal) => {
-                        return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
+                        return Err(Self::failed(
+                            file,
+                            doing,
+                            0,
+                            0,
+                            format!("{}; {refusal}", settled.reason()),
+                        ));
                     }
                 }
             }
@@ -356,7 +416,11 @@ impl DiskStore {
         self.flush_members(CatalogFile::Wal, &disks).await
     }
 
-    async fn flush_members(&self, file: CatalogFile, disks: &BTreeSet<DiskNumber>) -> Result<(), StoreError> {
+    async fn flush_members(
+        &self,
+        file: CatalogFile,
+        disks: &BTreeSet<DiskNumber>,
+    ) -> Result<(), StoreError> {
         loop {
             let members: Vec<_> = disks
                 .iter()
@@ -364,7 +428,8 @@ impl DiskStore {
                 .filter(|member| member.state() != DiskState::Offline)
                 .collect();
             let mut failures = BTreeMap::new();
-            let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
+            let flushes =
+                futures::future::join_all(members.iter().map(|member| member.flush())).await;
             for (member, settled) in members.iter().zip(flushes) {
                 if !settled.is_ok() {
                     failures.insert(member.number, settled);
@@ -381,7 +446,9 @@ impl DiskStore {
                 let unflushed = self.unflushed.lock();
                 let is_broken = |member: &Member| {
                     let before = unflushed.get(&member.number);
-                    before.is_some_and(|(losses, broken)| member.losses() == *losses && member.broken() > *broken)
+                    before.is_some_and(|(losses, broken)| {
+                        member.losses() == *losses && member.broken() > *broken
+                    })
                 };
                 members.iter().find(|member| is_broken(member)).map(|member| member.number)
             };
@@ -395,7 +462,13 @@ impl DiskStore {
                 Err(Refusal::Closing) => return Err(let_go()),
                 Err(refusal) => {
                     self.flush_failed.store(true, Ordering::Relaxed);
-                    return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}")));
+                    return Err(Self::failed(
+                        file,
+                        "flushing",
+                        0,
+                        0,
+                        format!("{reason}; {refusal}"),
+                    ));
                 }
             }
         }
@@ -435,9 +508,14 @@ impl Store for DiskStore {
     ) -> Result<Buffer, StoreError> {
         let _reading = self.begin_reading();
         loop {
-            let Looked { right, wrong, silent, tried, unread } = self.look(file, offset, length, age);
+            let Looked { right, wrong, silent, tried, unread } =
+                self.look(file, offset, length, age);
             if let Some(right) = right {
-                return Ok(if wrong.is_empty() { right } else { self.mend(file, &wrong, offset, age, right) });
+                return Ok(if wrong.is_empty() {
+                    right
+                } else {
+                    self.mend(file, &wrong, offset, age, right)
+                });
             }
             if silent.is_empty() || self.voters.is_closing() {
                 if file == CatalogFile::Database && tried > 0 && unread == 0 {
@@ -446,7 +524,12 @@ impl Store for DiskStore {
                 if self.voters.is_closing() {
                     return Err(let_go());
                 }
-                return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried });
+                return Err(StoreError::NoGoodMirror {
+                    file: FileName(file),
+                    offset,
+                    length,
+                    tried,
+                });
             }
             // R2: where nothing else is left, wait until one that is silent has answered.
             wait_for(&*self.world, async {
@@ -457,11 +540,17 @@ impl Store for DiskStore {
         }
     }
 
-    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+    fn read_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        length: usize,
+    ) -> Result<Buffer, StoreError> {
         let _reading = self.begin_reading();
-        let parts = self
-            .parts(file, mirror, offset, length)
-            .ok_or_else(|| Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into()))?;
+        let parts = self.parts(file, mirror, offset, length).ok_or_else(|| {
+            Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into())
+        })?;
         wait_for(&*self.world, self.read_parts(&parts, length))
             .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
     }
@@ -486,7 +575,13 @@ impl Store for DiskStore {
         })
     }
 
-    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
+    fn write_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        data: Slice,
+    ) -> Result<(), StoreError> {
         wait_for(&*self.world, async {
             let _turn = self.turn.lock().await;
             match self.write_to(file, &[mirror], &[(offset, data)]).await {

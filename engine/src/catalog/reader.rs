@@ -83,7 +83,8 @@ impl Snapshot {
     /// Whether whoever reads must end.
     fn is_over(&self, world: &dyn World) -> bool {
         let deadline = self.deadline.load(Ordering::Relaxed);
-        self.too_old.load(Ordering::Relaxed) || (deadline != 0 && nanoseconds(world.monotonic()) > deadline)
+        self.too_old.load(Ordering::Relaxed)
+            || (deadline != 0 && nanoseconds(world.monotonic()) > deadline)
     }
 }
 
@@ -266,7 +267,9 @@ pub(super) fn start(
             let id = wait_for(&*world, gate.enter(who, &snapshot, &*world));
             let open = match &mut reader {
                 Some(reader) => Ok(reader),
-                None => Reader::open(&vfs, &world, &snapshot, views).map(|open| reader.insert(open)),
+                None => {
+                    Reader::open(&vfs, &world, &snapshot, views).map(|open| reader.insert(open))
+                }
             };
             read(open.map_err(FileError::from));
             gate.leave(id);
@@ -279,7 +282,12 @@ pub(super) fn start(
 }
 
 impl Reader {
-    fn open(vfs: &Arc<Vfs>, world: &Arc<dyn World>, snapshot: &Arc<Snapshot>, views: bool) -> rusqlite::Result<Self> {
+    fn open(
+        vfs: &Arc<Vfs>,
+        world: &Arc<dyn World>,
+        snapshot: &Arc<Snapshot>,
+        views: bool,
+    ) -> rusqlite::Result<Self> {
         let mut link = Link::open(vfs, false)?;
         let connection = &mut link.connection;
         super::configure(connection, 4 << 10)?;
@@ -295,9 +303,12 @@ impl Reader {
         if views {
             connection.execute_batch(super::VIEWS)?;
             let settable = attributes::SETTABLE.iter().map(|default| (default, false));
-            for ((name, value), fixed) in settable.chain(attributes::FIXED.iter().map(|value| (value, true))) {
+            for ((name, value), fixed) in
+                settable.chain(attributes::FIXED.iter().map(|value| (value, true)))
+            {
                 let row = rusqlite::params![name, value, fixed];
-                connection.execute("INSERT INTO temp.default_attribute VALUES (?1, ?2, ?3)", row)?;
+                connection
+                    .execute("INSERT INTO temp.default_attribute VALUES (?1, ?2, ?3)", row)?;
             }
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
             connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
@@ -308,7 +319,10 @@ impl Reader {
     }
 
     /// Runs `job` on one snapshot.
-    pub(super) fn read<T>(&self, job: impl FnOnce(&Connection) -> Result<T, FileError>) -> Result<T, FileError> {
+    pub(super) fn read<T>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
         let connection = &self.link.connection;
         connection.prepare_cached("BEGIN")?.execute([])?;
         let result = job(connection);
@@ -320,7 +334,9 @@ impl Reader {
             Err(FileError::Catalog(_)) if self.snapshot.too_old.load(Ordering::Relaxed) => {
                 Err(FileError::SnapshotTooOld)
             }
-            Err(FileError::Catalog(_)) if matches!(self.link.vfs().image().error(), Some(StoreError::Stopped(_))) => {
+            Err(FileError::Catalog(_))
+                if matches!(self.link.vfs().image().error(), Some(StoreError::Stopped(_))) =>
+            {
                 Err(FileError::Dismounted)
             }
             other => other,
@@ -328,13 +344,25 @@ impl Reader {
     }
 
     /// Runs a statement of somebody's, and sends what it gives.
-    pub(super) fn query(&mut self, sql: &str, live: &Live, limits: QueryLimits, out: &rows::Sender) {
+    pub(super) fn query(
+        &mut self,
+        sql: &str,
+        live: &Live,
+        limits: QueryLimits,
+        out: &rows::Sender,
+    ) {
         if let Err(error) = self.send_rows(sql, live, limits, out) {
             out.refuse(error);
         }
     }
 
-    fn send_rows(&mut self, sql: &str, live: &Live, limits: QueryLimits, out: &rows::Sender) -> Result<(), AdminError> {
+    fn send_rows(
+        &mut self,
+        sql: &str,
+        live: &Live,
+        limits: QueryLimits,
+        out: &rows::Sender,
+    ) -> Result<(), AdminError> {
         live.fill(&self.link.connection).map_err(|error| self.refusal(&error, limits))?;
         let until = nanoseconds(self.world.monotonic().saturating_add(limits.time_max)).max(1);
         self.snapshot.deadline.store(until, Ordering::Relaxed);
@@ -364,8 +392,9 @@ impl Reader {
                 "snapshot too old: more was changed while this was read than the catalog's log of {} MiB holds",
                 LOG_MAX >> 20
             );
-            return AdminError::new(Code::Busy, text)
-                .hint("run it again when fewer files are made and removed, or ask for less at once");
+            return AdminError::new(Code::Busy, text).hint(
+                "run it again when fewer files are made and removed, or ask for less at once",
+            );
         }
         let text = format!("the query took longer than {} s", limits.time_max.as_secs());
         AdminError::new(Code::Invalid, text).hint("ask for less at once")
@@ -391,10 +420,16 @@ impl Reader {
                     .hint("queries can only SELECT, from the v$asm_ views and their tables")
             }
             rusqlite::Error::SqliteFailure(code, _)
-                if matches!(code.code, rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::DatabaseCorrupt) =>
+                if matches!(
+                    code.code,
+                    rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::DatabaseCorrupt
+                ) =>
             {
                 let reason = self.link.vfs().image().error().map(|error| format!(": {error}"));
-                AdminError::new(Code::Damaged, format!("the catalog cannot be read{}", reason.unwrap_or_default()))
+                AdminError::new(
+                    Code::Damaged,
+                    format!("the catalog cannot be read{}", reason.unwrap_or_default()),
+                )
             }
             other => AdminError::new(Code::Invalid, other),
         }
@@ -419,10 +454,17 @@ impl From<rusqlite::Error> for Stop {
     }
 }
 
-fn send(connection: &Connection, sql: &str, limits: QueryLimits, put: impl Fn(Piece) -> bool) -> Result<(), Stop> {
+fn send(
+    connection: &Connection,
+    sql: &str,
+    limits: QueryLimits,
+    put: impl Fn(Piece) -> bool,
+) -> Result<(), Stop> {
     let put = |piece| if put(piece) { Ok(()) } else { Err(Stop::Unread) };
     let mut statement = connection.prepare(sql)?;
-    let told = |column: rusqlite::Column<'_>| (column.name().to_owned(), column.decl_type().map(str::to_owned));
+    let told = |column: rusqlite::Column<'_>| {
+        (column.name().to_owned(), column.decl_type().map(str::to_owned))
+    };
     let (names, types): (Vec<String>, Vec<Option<String>>) = statement.columns().map(told).unzip();
     let width = names.len();
     put(Piece::Columns(names, types))?;
@@ -437,7 +479,9 @@ fn send(connection: &Connection, sql: &str, limits: QueryLimits, put: impl Fn(Pi
         total += 1;
         if total > limits.rows_max {
             let text = format!("the result is larger than {} rows", limits.rows_max);
-            return Err(Stop::Refused(AdminError::new(Code::Invalid, text).hint("add a WHERE or a LIMIT clause")));
+            return Err(Stop::Refused(
+                AdminError::new(Code::Invalid, text).hint("add a WHERE or a LIMIT clause"),
+            ));
         }
         if bytes.len() >= rows::PART {
             put(Piece::Part { rows, bytes: std::mem::take(&mut bytes) })?;
@@ -453,12 +497,12 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Read { table_name, .. } => {
             let name = table_name.to_ascii_lowercase();
-            let is_view = ["v$asm_", "v$event_", "x$kf"].iter().any(|start| name.starts_with(start));
+            let is_view =
+                ["v$asm_", "v$event_", "x$kf"].iter().any(|start| name.starts_with(start));
             name.is_empty() || is_view || READABLE.contains(&name.as_str())
         }
-        AuthAction::Function { function_name } => {
-            !["load_extension", "fts3_tokenizer"].contains(&function_name.to_ascii_lowercase().as_str())
-        }
+        AuthAction::Function { function_name } => !["load_extension", "fts3_tokenizer"]
+            .contains(&function_name.to_ascii_lowercase().as_str()),
         _ => false,
     };
     if allowed { Authorization::Allow } else { Authorization::Deny }

@@ -132,7 +132,10 @@ pub fn encode_row(row: &[Value], body: &mut Vec<u8>) {
 ///
 /// # Errors
 /// What `send` says first.
-pub fn in_parts<E>(rows: &[Vec<Value>], mut send: impl FnMut(usize, &[u8]) -> Result<(), E>) -> Result<(), E> {
+pub fn in_parts<E>(
+    rows: &[Vec<Value>],
+    mut send: impl FnMut(usize, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     let mut body = Vec::new();
     let mut count = 0;
     for row in rows {
@@ -350,8 +353,13 @@ mod tests {
 
     #[test]
     fn rows_come_back_and_noise_does_not() {
-        let row =
-            vec![Value::Null, Value::Integer(-5), Value::Real(0.5), Value::Text("é".into()), Value::Blob(vec![0, 255])];
+        let row = vec![
+            Value::Null,
+            Value::Integer(-5),
+            Value::Real(0.5),
+            Value::Text("é".into()),
+            Value::Blob(vec![0, 255]),
+        ];
         let mut body = Vec::new();
         encode_row(&row, &mut body);
         encode_row(&[], &mut body);

@@ -76,12 +76,21 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// If the mirror cannot be read or is not current.
-    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError>;
+    fn read_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        length: usize,
+    ) -> Result<Buffer, StoreError>;
 
     /// Reads places, each of one mirror, its offset and length, as they are, all at once. `None`: that could not be read;
     /// whoever needs it reads it by [`Store::read`].
     fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
-        places.iter().map(|(mirror, offset, length)| self.read_mirror(file, *mirror, *offset, *length).ok()).collect()
+        places
+            .iter()
+            .map(|(mirror, offset, length)| self.read_mirror(file, *mirror, *offset, *length).ok())
+            .collect()
     }
 
     /// Writes to every current mirror.
@@ -102,7 +111,13 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// As [`Store::write`]; a mirror that was struck meanwhile is no error.
-    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError>;
+    fn write_mirror(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        offset: u64,
+        data: Slice,
+    ) -> Result<(), StoreError>;
 
     /// Makes every write that has returned durable.
     ///

@@ -25,7 +25,8 @@ fn create(store: &Arc<MemoryStore>) -> Arc<Catalog> {
 }
 
 fn open(store: &Arc<MemoryStore>) -> Result<Arc<Catalog>, CatalogError> {
-    block_on(Catalog::open(&world(), Arc::clone(store) as Arc<dyn Store>, false)).map(|(catalog, _)| catalog)
+    block_on(Catalog::open(&world(), Arc::clone(store) as Arc<dyn Store>, false))
+        .map(|(catalog, _)| catalog)
 }
 
 type Job<T> = Box<dyn FnOnce(&Connection) -> Result<T, FileError> + Send>;
@@ -83,7 +84,10 @@ fn a_killed_process_loses_nothing_that_was_answered() {
         }
         store = store.reconnect();
         catalog = open(&store).unwrap();
-        assert_eq!(all(&catalog).unwrap(), (0..30).map(|name| (name, round * 100 + name)).collect());
+        assert_eq!(
+            all(&catalog).unwrap(),
+            (0..30).map(|name| (name, round * 100 + name)).collect()
+        );
     }
 }
 
@@ -123,7 +127,10 @@ fn a_failed_job_is_undone_alone() {
             Err(error) => assert!(name % 3 == 0 && matches!(error, FileError::NotEmpty)),
         }
     }
-    assert_eq!(all(&catalog).unwrap(), (0..40).filter(|name| name % 3 != 0).map(|name| (name, name)).collect());
+    assert_eq!(
+        all(&catalog).unwrap(),
+        (0..40).filter(|name| name % 3 != 0).map(|name| (name, name)).collect()
+    );
     assert!(last.0 <= begun.0 + 1, "jobs that wait together are committed together");
 }
 
@@ -137,7 +144,10 @@ fn what_changes_no_row_is_a_commit_all_the_same() {
     let before = store.operations();
     for (turn, durable) in (1..).zip([false, true, false]) {
         let number = nothing(durable);
-        assert_eq!((number.0, catalog.committed(), catalog.durable()), (whole.0 + turn, number, number));
+        assert_eq!(
+            (number.0, catalog.committed(), catalog.durable()),
+            (whole.0 + turn, number, number)
+        );
     }
     assert_eq!(store.operations(), before);
     // A job that failed is part of no commit.
@@ -227,10 +237,9 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
                 }
                 history.push(state);
                 let wants = numbers.below(6) == 0;
-                let result = block_on(
-                    catalog
-                        .write(wants, move |connection| changes.into_iter().try_for_each(|change| change(connection))),
-                );
+                let result = block_on(catalog.write(wants, move |connection| {
+                    changes.into_iter().try_for_each(|change| change(connection))
+                }));
                 if result.is_err() {
                     break;
                 }
@@ -252,11 +261,15 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
                 let _ = open(&store);
                 store = store.restart(seed + again + 1);
             }
-            catalog = open(&store).unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
+            catalog =
+                open(&store).unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
             let found = all(&catalog).unwrap();
             let at = (0..history.len()).rev().find(|at| history[*at] == found);
             let at = at.unwrap_or_else(|| panic!("seed {seed}, life {life}: not a prefix"));
-            assert!(at >= durable, "seed {seed}, life {life}: {at} of {answered}, durable were {durable}");
+            assert!(
+                at >= durable,
+                "seed {seed}, life {life}: {at} of {answered}, durable were {durable}"
+            );
             history.truncate(at + 1);
             assert!(block_on(catalog.verify()).unwrap().is_empty(), "seed {seed}, life {life}");
         }
@@ -291,7 +304,12 @@ fn a_bad_page_is_read_from_the_next_mirror() {
     let page = |number: u64| (number - 1) * 4096;
     let noise = [0x5a_u8; 512];
     for number in 1..20 {
-        store.corrupt(CatalogFile::Database, usize::try_from(number % 2).unwrap(), page(number) + 1024, &noise);
+        store.corrupt(
+            CatalogFile::Database,
+            usize::try_from(number % 2).unwrap(),
+            page(number) + 1024,
+            &noise,
+        );
     }
     let store = store.reconnect();
     let catalog = open(&store).unwrap();
@@ -300,15 +318,20 @@ fn a_bad_page_is_read_from_the_next_mirror() {
     block_on(catalog.close()).unwrap();
 
     for mirror in 0..2 {
-        (2..30).for_each(|number| store.corrupt(CatalogFile::Database, mirror, page(number) + 64, &noise));
+        (2..30).for_each(|number| {
+            store.corrupt(CatalogFile::Database, mirror, page(number) + 64, &noise)
+        });
     }
     let store = store.reconnect();
     match open(&store) {
         Ok(catalog) => {
             let error = all(&catalog).unwrap_err();
             assert!(matches!(error, FileError::Catalog(_)), "{error}");
-            let asked = catalog.query("SELECT * FROM attribute", Live::default(), QueryLimits::default());
-            assert!(block_on(asked.unwrap().collect()).unwrap_err().message.contains("no good mirror"));
+            let asked =
+                catalog.query("SELECT * FROM attribute", Live::default(), QueryLimits::default());
+            assert!(
+                block_on(asked.unwrap().collect()).unwrap_err().message.contains("no good mirror")
+            );
         }
         Err(error) => assert!(matches!(error, CatalogError::Sqlite(_)), "{error}"),
     }
@@ -354,11 +377,16 @@ fn recovery_cut_short_never_needs_the_mirror_it_copied_from() {
             let cut = open(&store).is_err();
             store = store.restart(seed);
             store.lose(1);
-            let catalog = open(&store).unwrap_or_else(|error| panic!("step {step}, seed {seed}: {error}"));
+            let catalog =
+                open(&store).unwrap_or_else(|error| panic!("step {step}, seed {seed}: {error}"));
             let found = all(&catalog).unwrap();
             let count = found.len() as u64;
             assert!(count == 40 || cut, "step {step}, seed {seed}: {count}");
-            assert_eq!(found, (0..count).map(|name| (name, name)).collect(), "step {step}, seed {seed}");
+            assert_eq!(
+                found,
+                (0..count).map(|name| (name, name)).collect(),
+                "step {step}, seed {seed}"
+            );
             assert!(block_on(catalog.verify()).unwrap().is_empty(), "step {step}, seed {seed}");
         }
     }
@@ -381,7 +409,9 @@ fn a_read_that_was_ended_is_done_again() {
     let catalog = create(&small_log());
     let times = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&times);
-    let read = move |connection: &Connection| read_slowly(connection, count.fetch_add(1, Ordering::SeqCst) < 2);
+    let read = move |connection: &Connection| {
+        read_slowly(connection, count.fetch_add(1, Ordering::SeqCst) < 2)
+    };
     assert_eq!(read_while_it_grows(&catalog, read).unwrap(), 1);
     assert_eq!(times.load(Ordering::SeqCst), 3);
 }
@@ -417,7 +447,10 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     drop(long);
     // Columns, and then a row: it went in when the log had been restarted.
     assert!(matches!(block_on(late.next()), Some(crate::catalog::rows::Piece::Columns(..))));
-    assert!(matches!(block_on(late.next()), Some(crate::catalog::rows::Piece::Part { rows: 1, .. })));
+    assert!(matches!(
+        block_on(late.next()),
+        Some(crate::catalog::rows::Piece::Part { rows: 1, .. })
+    ));
     assert!(position() < MIB / 2);
     assert_eq!(all(&catalog).unwrap().len(), 500);
 }
@@ -426,9 +459,9 @@ fn statements_wait_for_the_log_and_commits_do_not() {
 #[test]
 fn who_is_waited_for_does_not_give_way() {
     let world = TestWorld::new();
-    let catalog = block_on(Catalog::create(&(Arc::clone(&world) as Arc<dyn World>), small_log())).unwrap();
-    let endless =
-        "WITH RECURSIVE n(i) AS (SELECT count(*) FROM attribute UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let catalog =
+        block_on(Catalog::create(&(Arc::clone(&world) as Arc<dyn World>), small_log())).unwrap();
+    let endless = "WITH RECURSIVE n(i) AS (SELECT count(*) FROM attribute UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
     let statement = catalog.query(endless, Live::default(), QueryLimits::default()).unwrap();
     let wait = |stage, least| {
         for _ in 0..12_000 {
@@ -448,7 +481,9 @@ fn who_is_waited_for_does_not_give_way() {
         value += 1;
     }
     // Nobody else would tell it: the log does not grow here, and is not full.
-    while world.gave_way(Stage::IsWaitedFor) == 0 && catalog.vfs.image().log_position() < MIB / 4 * 3 {
+    while world.gave_way(Stage::IsWaitedFor) == 0
+        && catalog.vfs.image().log_position() < MIB / 4 * 3
+    {
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
     }
@@ -487,7 +522,9 @@ fn read_while_it_grows(
 fn read_slowly(connection: &Connection, for_ever: bool) -> Result<i64, FileError> {
     connection.query_row("SELECT count(*) FROM attribute", [], |row| row.get::<_, i64>(0))?;
     let last = if for_ever { "" } else { "LIMIT 1" };
-    let count = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {last}) SELECT max(i) FROM n");
+    let count = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {last}) SELECT max(i) FROM n"
+    );
     Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?)
 }
 
@@ -543,20 +580,28 @@ fn a_store_that_fails_stops_the_catalog() {
 fn a_later_schema_is_refused() {
     let store = store();
     let catalog = create(&store);
-    let later = |connection: &Connection| Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1)?);
+    let later = |connection: &Connection| {
+        Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1)?)
+    };
     block_on(catalog.write(true, later)).unwrap();
     block_on(catalog.close()).unwrap();
-    assert!(matches!(open(&store.reconnect()), Err(CatalogError::Newer { found }) if found == SCHEMA_VERSION + 1));
+    assert!(
+        matches!(open(&store.reconnect()), Err(CatalogError::Newer { found }) if found == SCHEMA_VERSION + 1)
+    );
 }
 
 /// A catalog of the first version, with files in it, made by what that version made.
 fn first_version(store: &Arc<MemoryStore>) {
     let catalog = create(store);
     let back = |connection: &Connection| {
-        let mut select = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
-        let tables = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+        let mut select =
+            connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+        let tables =
+            select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
         drop(select);
-        tables.iter().try_for_each(|table| connection.execute_batch(&format!("DROP TABLE {table}")))?;
+        tables
+            .iter()
+            .try_for_each(|table| connection.execute_batch(&format!("DROP TABLE {table}")))?;
         connection.execute_batch(include_str!("upgrade/schema_1.sql"))?;
         connection.execute_batch(
             "INSERT INTO file (number, generation, kind, mode, links, uid, gid, accessed, modified, changed, created)
@@ -610,11 +655,10 @@ fn an_earlier_schema_is_brought_up_to_date() {
         let catalog = open(&store).unwrap();
         block_on(catalog.make_indexes()).unwrap();
         assert_eq!(schema_of(&catalog), expected, "cut after {cut} operations");
-        let rows =
-            "SELECT (SELECT count(*) FROM file) || (SELECT system FROM entry) || (SELECT a0 || mirrors FROM extent)";
-        let found = block_on(
-            catalog.read(move |connection| Ok(connection.query_row(rows, [], |row| row.get::<_, String>(0))?)),
-        );
+        let rows = "SELECT (SELECT count(*) FROM file) || (SELECT system FROM entry) || (SELECT a0 || mirrors FROM extent)";
+        let found = block_on(catalog.read(move |connection| {
+            Ok(connection.query_row(rows, [], |row| row.get::<_, String>(0))?)
+        }));
         assert_eq!(found.unwrap(), "2070", "cut after {cut} operations");
         assert!(block_on(catalog.verify()).unwrap().is_empty());
         block_on(catalog.close()).unwrap();
@@ -663,14 +707,18 @@ fn a_catalog_shrinks_when_its_rows_are_gone() {
         assert_eq!(all(&catalog).unwrap().len() as u64, ROWS / 40);
         operations
     };
-    for cut in (0..operations).step_by(usize::try_from(operations / 12).unwrap().max(1)).chain([operations - 1]) {
+    for cut in (0..operations)
+        .step_by(usize::try_from(operations / 12).unwrap().max(1))
+        .chain([operations - 1])
+    {
         let store = store();
         let catalog = filled(&store);
         store.fail_after(cut, cut);
         let _ = empty(&catalog);
         drop(catalog);
         let store = store.restart(cut);
-        let catalog = open(&store).unwrap_or_else(|error| panic!("cut after {cut} operations: {error}"));
+        let catalog =
+            open(&store).unwrap_or_else(|error| panic!("cut after {cut} operations: {error}"));
         assert!(is_whole(&catalog), "cut after {cut} operations");
         empty(&catalog).unwrap();
         assert!(is_whole(&catalog), "cut after {cut} operations");
@@ -715,15 +763,19 @@ fn people_can_query_the_views() {
         ..LiveGroup::default()
     };
     let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
-    let operations = vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
+    let operations =
+        vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
     let live = Live { group, disks, operations, move_waits: vec![(2048, 3)], ..Live::default() };
-    let limited = |sql: &str, limits| block_on(catalog.query(sql, live.clone(), limits).unwrap().collect());
+    let limited =
+        |sql: &str, limits| block_on(catalog.query(sql, live.clone(), limits).unwrap().collect());
     let query = |sql: &str| limited(sql, QueryLimits::default());
     let text = |sql: &str| match query(sql).unwrap().rows.remove(0).remove(0) {
         crate::admin::Value::Text(text) => text,
         other => format!("{other:?}"),
     };
-    for view in ["diskgroup", "disk", "file", "alias", "operation", "attribute", "move_wait_histogram"] {
+    for view in
+        ["diskgroup", "disk", "file", "alias", "operation", "attribute", "move_wait_histogram"]
+    {
         assert!(!query(&format!("SELECT * FROM v$asm_{view}")).unwrap().rows.is_empty(), "{view}");
     }
     assert_eq!(text("SELECT usable_file_mb || compatibility FROM V$ASM_DISKGROUP"), "-519.0.0.0.0");
@@ -757,7 +809,8 @@ fn people_can_query_the_views() {
     }
     let error = query("SELECT * FRM v$asm_file").unwrap_err();
     assert!(error.message.contains("syntax error") && error.hint.unwrap().contains("byte"));
-    let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let forever =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
     let short = QueryLimits { time_max: Duration::from_millis(20), ..QueryLimits::default() };
     assert!(limited(forever, short).unwrap_err().message.contains("longer than"));
     let small = QueryLimits { rows_max: 0, ..QueryLimits::default() };
@@ -775,14 +828,18 @@ fn views_of_many_rows_are_read_in_order() {
     let scan = |sql: &str| {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
-        let scans: Vec<_> = steps.map(Result::unwrap).filter(|step| step.starts_with("SCAN ")).collect();
+        let scans: Vec<_> =
+            steps.map(Result::unwrap).filter(|step| step.starts_with("SCAN ")).collect();
         scans.join(", ")
     };
     let names = "SELECT name, file_number, parent_index, reference_index FROM v$asm_alias";
     assert_eq!(scan(names), "SCAN e");
     assert_eq!(scan("SELECT file_number, type, bytes FROM v$asm_file"), "SCAN f");
     assert_eq!(scan("SELECT type, sum(space) FROM v$asm_file GROUP BY type"), "SCAN f");
-    assert_eq!(scan("SELECT type, count(*) FROM file_types GROUP BY type"), "SCAN f USING INDEX file_type");
+    assert_eq!(
+        scan("SELECT type, count(*) FROM file_types GROUP BY type"),
+        "SCAN f USING INDEX file_type"
+    );
     assert_eq!(scan("SELECT count(*) FROM entries"), "SCAN entry USING COVERING INDEX entry_node");
 }
 
@@ -791,7 +848,8 @@ fn views_of_many_rows_are_read_in_order() {
 fn a_page_that_was_read_before_a_write_is_not_kept() {
     let store = MemoryStore::new(1, 4 * MIB, 4 * MIB, Some(7));
     let page = |byte: u8| vec![byte; plinth_format::page::PAGE_SIZE];
-    let image = |pages: u32| Arc::new(image::Image::new(Arc::clone(&store) as Arc<dyn Store>, pages));
+    let image =
+        |pages: u32| Arc::new(image::Image::new(Arc::clone(&store) as Arc<dyn Store>, pages));
     let write = move |image: &image::Image, byte: u8| {
         image.write_database(0, &page(byte)).unwrap();
         image.sync(CatalogFile::Database).unwrap();

@@ -122,7 +122,8 @@ impl Vfs {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("plinth-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).expect("no zero byte");
-        let shared = Arc::new(Shared { image, world, locks: Mutex::default(), index: Mutex::default() });
+        let shared =
+            Arc::new(Shared { image, world, locks: Mutex::default(), index: Mutex::default() });
         let vfs = Box::new(ffi::sqlite3_vfs {
             iVersion: 2,
             szOsFile: c_int::try_from(size_of::<File>()).expect("small"),
@@ -150,7 +151,11 @@ impl Vfs {
         let vfs = Box::into_raw(vfs);
         // SAFETY: `vfs` and all it points to live until `drop` unregisters it.
         let result = unsafe { ffi::sqlite3_vfs_register(vfs, 0) };
-        assert_eq!(result, ffi::SQLITE_OK, "SQLite refuses a VFS only if it has no memory to start");
+        assert_eq!(
+            result,
+            ffi::SQLITE_OK,
+            "SQLite refuses a VFS only if it has no memory to start"
+        );
         Arc::new(Self { vfs, name, shared })
     }
 
@@ -180,14 +185,21 @@ pub(super) struct Link {
 impl Link {
     /// `new`: the database is empty and is to have our page format.
     pub(super) fn open(vfs: &Arc<Vfs>, new: bool) -> rusqlite::Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags_and_vfs(DATABASE, flags, vfs.name.as_c_str())?;
         if new {
             let mut reserved = c_int::try_from(plinth_format::page::RESERVED).expect("16");
             // SAFETY: the connection is open, and `reserved` is the int this operation reads and writes.
             let result = unsafe {
                 let pointer = ptr::from_mut(&mut reserved).cast();
-                ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), FCNTL_RESERVE_BYTES, pointer)
+                ffi::sqlite3_file_control(
+                    connection.handle(),
+                    c"main".as_ptr(),
+                    FCNTL_RESERVE_BYTES,
+                    pointer,
+                )
             };
             if result != ffi::SQLITE_OK {
                 return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(result), None));
@@ -300,7 +312,11 @@ unsafe extern "C" fn open(
     })
 }
 
-unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, _sync: c_int) -> c_int {
+unsafe extern "C" fn delete(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    _sync: c_int,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_DELETE, || {
         // SAFETY: SQLite passes the VFS that was registered, and a C string.
         let (shared, name) = unsafe { (shared_of(vfs), text(name)) };
@@ -311,7 +327,12 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, _sy
     })
 }
 
-unsafe extern "C" fn access(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, _flags: c_int, out: *mut c_int) -> c_int {
+unsafe extern "C" fn access(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    _flags: c_int,
+    out: *mut c_int,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_ACCESS, || {
         // SAFETY: SQLite passes the VFS that was registered, a C string and a place for the answer.
         let (shared, name) = unsafe { (shared_of(vfs), text(name)) };
@@ -361,13 +382,21 @@ unsafe extern "C" fn dl_error(_vfs: *mut ffi::sqlite3_vfs, length: c_int, out: *
 
 type Symbol = unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *mut c_void, *const c_char);
 
-unsafe extern "C" fn dl_sym(_: *mut ffi::sqlite3_vfs, _: *mut c_void, _: *const c_char) -> Option<Symbol> {
+unsafe extern "C" fn dl_sym(
+    _: *mut ffi::sqlite3_vfs,
+    _: *mut c_void,
+    _: *const c_char,
+) -> Option<Symbol> {
     None
 }
 
 unsafe extern "C" fn dl_close(_vfs: *mut ffi::sqlite3_vfs, _library: *mut c_void) {}
 
-unsafe extern "C" fn randomness(vfs: *mut ffi::sqlite3_vfs, length: c_int, out: *mut c_char) -> c_int {
+unsafe extern "C" fn randomness(
+    vfs: *mut ffi::sqlite3_vfs,
+    length: c_int,
+    out: *mut c_char,
+) -> c_int {
     guarded(0, || {
         let count = usize::try_from(length).unwrap_or(0);
         let mut bytes = vec![0; count];
@@ -389,7 +418,10 @@ unsafe extern "C" fn sleep(vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c
     })
 }
 
-unsafe extern "C" fn current_time_ms(vfs: *mut ffi::sqlite3_vfs, out: *mut ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn current_time_ms(
+    vfs: *mut ffi::sqlite3_vfs,
+    out: *mut ffi::sqlite3_int64,
+) -> c_int {
     guarded(ffi::SQLITE_ERROR, || {
         // SAFETY: SQLite passes the VFS that was registered, and a place for the answer.
         unsafe { *out = shared_of(vfs).world.now() / 1_000_000 + JULIAN_1970_MS };
@@ -409,7 +441,11 @@ unsafe extern "C" fn current_time(vfs: *mut ffi::sqlite3_vfs, out: *mut f64) -> 
     result
 }
 
-unsafe extern "C" fn last_error(_vfs: *mut ffi::sqlite3_vfs, _length: c_int, _out: *mut c_char) -> c_int {
+unsafe extern "C" fn last_error(
+    _vfs: *mut ffi::sqlite3_vfs,
+    _length: c_int,
+    _out: *mut c_char,
+) -> c_int {
     0
 }
 
@@ -423,13 +459,19 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     })
 }
 
-unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, length: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut ffi::sqlite3_file,
+    into: *mut c_void,
+    length: c_int,
+    offset: i64,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_READ, || {
         let (Ok(length), Ok(offset)) = (usize::try_from(length), u64::try_from(offset)) else {
             return ffi::SQLITE_IOERR_READ;
         };
         // SAFETY: an open file of ours, and a buffer of `length` bytes of SQLite's.
-        let (inner, into) = unsafe { (inner_of(file), std::slice::from_raw_parts_mut(into.cast::<u8>(), length)) };
+        let (inner, into) =
+            unsafe { (inner_of(file), std::slice::from_raw_parts_mut(into.cast::<u8>(), length)) };
         let done = match &inner.role {
             Role::Database { .. } => match inner.shared.image.read_database(offset, into) {
                 Ok(done) => done,
@@ -437,7 +479,8 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, lengt
             },
             Role::Log => inner.shared.image.read_log(offset, into),
             Role::Memory(bytes) => {
-                let start = usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
+                let start =
+                    usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
                 let done = length.min(bytes.len() - start);
                 into[..done].copy_from_slice(&bytes[start..start + done]);
                 done
@@ -448,13 +491,19 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, lengt
     })
 }
 
-unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    length: c_int,
+    offset: i64,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_WRITE, || {
         let (Ok(length), Ok(offset)) = (usize::try_from(length), u64::try_from(offset)) else {
             return ffi::SQLITE_IOERR_WRITE;
         };
         // SAFETY: an open file of ours, and `length` bytes of SQLite's.
-        let (inner, from) = unsafe { (inner_of(file), std::slice::from_raw_parts(from.cast::<u8>(), length)) };
+        let (inner, from) =
+            unsafe { (inner_of(file), std::slice::from_raw_parts(from.cast::<u8>(), length)) };
         let page = plinth_format::page::PAGE_SIZE;
         let result = match &mut inner.role {
             Role::Database { .. } if length % page != 0 || offset % page as u64 != 0 => {
@@ -500,7 +549,10 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int 
     })
 }
 
-unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn file_size(
+    file: *mut ffi::sqlite3_file,
+    out: *mut ffi::sqlite3_int64,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_FSTAT, || {
         // SAFETY: an open file of ours.
         let inner = unsafe { inner_of(file) };
@@ -568,7 +620,9 @@ impl Inner {
     }
 
     fn shm_lock(&mut self, first: usize, count: usize, flags: c_int) -> c_int {
-        let Role::Database { shared, exclusive, .. } = &mut self.role else { return ffi::SQLITE_IOERR_SHMLOCK };
+        let Role::Database { shared, exclusive, .. } = &mut self.role else {
+            return ffi::SQLITE_IOERR_SHMLOCK;
+        };
         if first + count > WAL_LOCKS {
             return ffi::SQLITE_IOERR_SHMLOCK;
         }
@@ -639,7 +693,11 @@ unsafe extern "C" fn check_reserved(file: *mut ffi::sqlite3_file, out: *mut c_in
     })
 }
 
-unsafe extern "C" fn file_control(_file: *mut ffi::sqlite3_file, _operation: c_int, _argument: *mut c_void) -> c_int {
+unsafe extern "C" fn file_control(
+    _file: *mut ffi::sqlite3_file,
+    _operation: c_int,
+    _argument: *mut c_void,
+) -> c_int {
     ffi::SQLITE_NOTFOUND
 }
 
@@ -675,7 +733,12 @@ unsafe extern "C" fn shm_map(
     })
 }
 
-unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut ffi::sqlite3_file,
+    first: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_SHMLOCK, || {
         let (Ok(first), Ok(count)) = (usize::try_from(first), usize::try_from(count)) else {
             return ffi::SQLITE_IOERR_SHMLOCK;

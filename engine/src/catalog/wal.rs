@@ -101,7 +101,11 @@ fn scan(mut read: impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64) -> Sc
     Scanned { prefix, whole: !hidden }
 }
 
-fn prefix_of(read: &mut impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64, hidden: &mut bool) -> Option<Prefix> {
+fn prefix_of(
+    read: &mut impl FnMut(u64, usize) -> Option<Buffer>,
+    capacity: u64,
+    hidden: &mut bool,
+) -> Option<Prefix> {
     let mut bytes: Vec<u8> = Vec::new();
     // Makes `bytes` reach `end`; false if the mirror does not have them.
     let mut reach = |bytes: &mut Vec<u8>, end: usize| {
@@ -130,7 +134,8 @@ fn prefix_of(read: &mut impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64,
     let magic = be32(header, 0);
     let big_endian = magic & 1 == 1;
     let mut state = sum(big_endian, (0, 0), &header[..24]);
-    let sane = magic & !1 == MAGIC && be32(header, 4) == VERSION && be32(header, 8) as usize == PAGE_SIZE;
+    let sane =
+        magic & !1 == MAGIC && be32(header, 4) == VERSION && be32(header, 8) as usize == PAGE_SIZE;
     if !sane || state != (be32(header, 24), be32(header, 28)) {
         return None;
     }
@@ -251,10 +256,12 @@ impl Log {
 
 /// The case, and which mirror's log counts.
 fn choose(mirrors: &[Option<Log>], end: End) -> (Case, Option<usize>) {
-    let logs: Vec<(usize, Log)> = mirrors.iter().enumerate().filter_map(|(at, log)| Some((at, (*log)?))).collect();
+    let logs: Vec<(usize, Log)> =
+        mirrors.iter().enumerate().filter_map(|(at, log)| Some((at, (*log)?))).collect();
     let unsurpassed: Vec<_> =
         logs.iter().filter(|(_, log)| !logs.iter().any(|(_, other)| other.follows(log))).collect();
-    let one_header = |logs: &[&(usize, Log)]| logs.windows(2).all(|pair| pair[0].1.header == pair[1].1.header);
+    let one_header =
+        |logs: &[&(usize, Log)]| logs.windows(2).all(|pair| pair[0].1.header == pair[1].1.header);
     let relation = match (one_header(&logs.iter().collect::<Vec<_>>()), one_header(&unsurpassed)) {
         (true, _) => Relation::Same,
         (false, true) => Relation::Restarted,
@@ -282,15 +289,25 @@ pub fn recover(store: &dyn Store, force: bool) -> Result<Recovery, CatalogError>
     // A mirror that cannot be read has no log, or a shorter one; the others have it.
     let scanned: Vec<(u8, Scanned)> = mirrors
         .into_iter()
-        .map(|mirror| (mirror, scan(|offset, length| store.read_mirror(file, mirror, offset, length).ok(), capacity)))
+        .map(|mirror| {
+            (
+                mirror,
+                scan(
+                    |offset, length| store.read_mirror(file, mirror, offset, length).ok(),
+                    capacity,
+                ),
+            )
+        })
         .collect();
     let end = match (scanned.iter().any(|(_, log)| log.whole), force) {
         (true, _) => End::Seen,
         (false, false) => End::Hidden,
         (false, true) => End::Waived,
     };
-    let found: Vec<(u8, Option<Prefix>)> = scanned.into_iter().map(|(mirror, log)| (mirror, log.prefix)).collect();
-    let logs: Vec<Option<Log>> = found.iter().map(|(_, prefix)| prefix.as_ref().map(Prefix::log)).collect();
+    let found: Vec<(u8, Option<Prefix>)> =
+        scanned.into_iter().map(|(mirror, log)| (mirror, log.prefix)).collect();
+    let logs: Vec<Option<Log>> =
+        found.iter().map(|(_, prefix)| prefix.as_ref().map(Prefix::log)).collect();
     let (case, mut chosen) = choose(&logs, end);
     if planted::has(Bug::FirstLogBelieved) {
         chosen = logs.iter().position(Option::is_some);
@@ -353,7 +370,8 @@ fn replay(store: &dyn Store, log: &Prefix) -> Result<(), StoreError> {
     if store.capacity(CatalogFile::Database) < needed {
         store.grow(CatalogFile::Database, needed)?;
     }
-    let pages = latest.into_iter().map(|(number, at)| (number, log.bytes[at..at + PAGE_SIZE].to_vec()));
+    let pages =
+        latest.into_iter().map(|(number, at)| (number, log.bytes[at..at + PAGE_SIZE].to_vec()));
     write_pages(store, pages)
 }
 
@@ -406,14 +424,26 @@ mod tests {
     #[test]
     fn every_combination_of_logs_is_one_case() {
         let mut table = Table::read("log case");
-        let values =
-            [None, log(5, 1), log(5, 2), log(6, 1), log(6, 3), log(7, 1), log(0, 2), log(u32::MAX, 4), log(100, 1)];
+        let values = [
+            None,
+            log(5, 1),
+            log(5, 2),
+            log(6, 1),
+            log(6, 3),
+            log(7, 1),
+            log(0, 2),
+            log(u32::MAX, 4),
+            log(100, 1),
+        ];
         for count in 1..=3 {
             for mirrors in combinations(&values, count) {
                 // The facts, in other words than the code's.
-                let held: Vec<(u32, usize)> = mirrors.iter().flatten().map(|log| (log.salt(), log.frames)).collect();
-                let is_last = |salt: u32| !held.iter().any(|(other, _)| *other == salt.wrapping_add(1));
-                let mut last: Vec<u32> = held.iter().map(|(salt, _)| *salt).filter(|salt| is_last(*salt)).collect();
+                let held: Vec<(u32, usize)> =
+                    mirrors.iter().flatten().map(|log| (log.salt(), log.frames)).collect();
+                let is_last =
+                    |salt: u32| !held.iter().any(|(other, _)| *other == salt.wrapping_add(1));
+                let mut last: Vec<u32> =
+                    held.iter().map(|(salt, _)| *salt).filter(|salt| is_last(*salt)).collect();
                 last.sort_unstable();
                 last.dedup();
                 let relation = match last.len() {
@@ -428,11 +458,20 @@ mod tests {
                 };
                 let lengths_differ = held.windows(2).any(|pair| pair[0].1 != pair[1].1);
                 for end in [End::Seen, End::Hidden, End::Waived] {
-                    let row = table.case(&[fact(holders), fact(relation), fact(lengths_differ), fact(end)]);
+                    let row = table.case(&[
+                        fact(holders),
+                        fact(relation),
+                        fact(lengths_differ),
+                        fact(end),
+                    ]);
                     assert_eq!(case(choose(&mirrors, end).0), row, "{mirrors:?} {end:?}");
                 }
                 let (_, chosen) = choose(&mirrors, End::Seen);
-                let longest = held.iter().filter(|(salt, _)| last.contains(salt)).map(|(_, frames)| *frames).max();
+                let longest = held
+                    .iter()
+                    .filter(|(salt, _)| last.contains(salt))
+                    .map(|(_, frames)| *frames)
+                    .max();
                 let chosen = chosen.and_then(|index| mirrors[index]);
                 assert_eq!(chosen.map(|log| log.frames), longest, "{mirrors:?}");
                 assert!(chosen.is_none_or(|log| last.contains(&log.salt())), "{mirrors:?}");

@@ -57,7 +57,8 @@ use std::{
 /// Tells the one who asked how it ended.
 pub(super) type Answer = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
 /// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to answer.
-pub(super) type Job = Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<Answer>) + Send>;
+pub(super) type Job =
+    Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<Answer>) + Send>;
 
 /// What the writer is asked for.
 pub(super) enum Request {
@@ -263,7 +264,9 @@ impl Writer {
                     answer(Err(error()));
                 }
             }
-            Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
+            Request::DurablePoint(sender)
+            | Request::Checkpoint(sender)
+            | Request::Close(sender) => {
                 let _ = sender.send(Err(error()));
             }
             Request::Tidy => self.tidies = false,
@@ -312,7 +315,12 @@ impl Writer {
         let mut batch = vec![first];
         while batch.len() < JOBS_MAX.get() {
             match self.queue.try_take() {
-                Some(other @ (Request::Checkpoint(_) | Request::Close(_) | Request::Tidy | Request::Quiet)) => {
+                Some(
+                    other @ (Request::Checkpoint(_)
+                    | Request::Close(_)
+                    | Request::Tidy
+                    | Request::Quiet),
+                ) => {
                     self.queue.put_back(other);
                     break;
                 }
@@ -364,7 +372,9 @@ impl Writer {
             match request {
                 Request::Write { job, .. } => answers.extend(job(Err(self.progress.stopped())).1),
                 Request::Tidy | Request::Quiet => {}
-                Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
+                Request::DurablePoint(sender)
+                | Request::Checkpoint(sender)
+                | Request::Close(sender) => {
                     answers.push(Box::new(move |result| drop(sender.send(result))));
                 }
             }
@@ -380,7 +390,8 @@ impl Writer {
         answers: &mut Vec<Answer>,
     ) -> Result<CommitNumber, FileError> {
         if self.full != durable {
-            let level = if durable { "PRAGMA synchronous=FULL" } else { "PRAGMA synchronous=NORMAL" };
+            let level =
+                if durable { "PRAGMA synchronous=FULL" } else { "PRAGMA synchronous=NORMAL" };
             self.connection().execute_batch(level)?;
             self.full = durable;
         }
@@ -406,7 +417,9 @@ impl Writer {
             answers.extend(answer);
             if self.connection().is_autocommit() {
                 // SQLite gave the whole transaction up: jobs before this one are undone, their caches are not.
-                return Err(FileError::CatalogStopped("a transaction was rolled back by SQLite".into()));
+                return Err(FileError::CatalogStopped(
+                    "a transaction was rolled back by SQLite".into(),
+                ));
             }
             if done {
                 has_ended_well = true;
@@ -468,7 +481,9 @@ impl Writer {
 
     /// Makes room in the log and behind the database. Whether space is tight.
     fn make_room(&mut self) -> Result<bool, FileError> {
-        if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3 && !self.grow_log()? {
+        if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3
+            && !self.grow_log()?
+        {
             self.restart_log()?;
         }
         let image = Arc::clone(self.link.vfs().image());
@@ -486,7 +501,11 @@ impl Writer {
                 Err(error) => return Err(stopped(&error)),
             }
         }
-        let left = if pages < used + ahead { (pages - used.min(pages)) * PAGE_SIZE as u64 } else { u64::MAX };
+        let left = if pages < used + ahead {
+            (pages - used.min(pages)) * PAGE_SIZE as u64
+        } else {
+            u64::MAX
+        };
         self.progress.left.store(left, Ordering::Relaxed);
         if pages >= used + TIGHT_PAGES {
             return Ok(false);
@@ -520,7 +539,8 @@ impl Writer {
         if position > capacity / 2 {
             self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
             let is_late = position > capacity / 8 * 5;
-            self.gate.hurry(&*self.world, if is_late { Duration::ZERO } else { SNAPSHOT_AGE_MAX / 5 });
+            self.gate
+                .hurry(&*self.world, if is_late { Duration::ZERO } else { SNAPSHOT_AGE_MAX / 5 });
             if !self.gate.is_held() {
                 let queue = Arc::clone(&self.queue);
                 self.gate.hold(Arc::new(move || drop(queue.put(Request::Quiet))));
@@ -541,8 +561,10 @@ impl Writer {
     /// Whether everything is in the database now.
     fn checkpoint(&self, sql: &str) -> Result<bool, FileError> {
         let committed = self.progress.committed().0;
-        let (busy, frames, done): (i64, i64, i64) =
-            self.connection().prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let (busy, frames, done): (i64, i64, i64) = self
+            .connection()
+            .prepare_cached(sql)?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let whole = busy == 0 && frames == done;
         if whole && frames >= 0 {
             self.progress.set_durable(committed);
@@ -557,7 +579,11 @@ impl Writer {
         wait_for(&*self.world, self.gate.close(&*self.world, GRACE));
         let whole = self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
         self.gate.open();
-        if whole? { Ok(()) } else { Err(FileError::CatalogStopped("the log could not be restarted".into())) }
+        if whole? {
+            Ok(())
+        } else {
+            Err(FileError::CatalogStopped("the log could not be restarted".into()))
+        }
     }
 
     /// Asks itself for a step, behind what waits, when much of the database is free.
@@ -565,7 +591,8 @@ impl Writer {
         if self.tidies {
             return Ok(());
         }
-        let (free, used) = (self.number("PRAGMA freelist_count")?, self.number("PRAGMA page_count")?);
+        let (free, used) =
+            (self.number("PRAGMA freelist_count")?, self.number("PRAGMA page_count")?);
         // A catalog of an earlier version keeps its pages.
         let gaps = free >= GAPS_MIN && free >= used / 4 && self.number("PRAGMA auto_vacuum")? == 2;
         // Or it was cut short after its last step.
@@ -594,8 +621,9 @@ impl Writer {
         self.execute("BEGIN IMMEDIATE")?;
         {
             // Each step of the statement moves a page.
-            let mut statement =
-                self.connection().prepare_cached(&format!("PRAGMA incremental_vacuum({TIDY_PAGES})"))?;
+            let mut statement = self
+                .connection()
+                .prepare_cached(&format!("PRAGMA incremental_vacuum({TIDY_PAGES})"))?;
             let mut steps = statement.query([])?;
             while steps.next()?.is_some() {}
         }

@@ -55,8 +55,9 @@ impl Cell {
 impl Table {
     /// The table whose first column is called `name`.
     pub fn read(name: &str) -> Self {
-        let cells =
-            |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let cells = |line: &str| {
+            line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+        };
         let mut lines = TEXT.lines().skip_while(|line| !line.starts_with(&format!("| {name} |")));
         let mut columns = cells(lines.next().unwrap_or_else(|| panic!("no table of {name}")));
         let end = columns.iter().position(|column| column == "what is done").expect("what is done");
@@ -79,7 +80,8 @@ impl Table {
             self.values.entry(column.clone()).or_default().insert(value.clone());
         }
         let meets = |cells: &[Cell]| cells.iter().zip(facts).all(|(cell, value)| cell.meets(value));
-        let met: Vec<usize> = (0..self.rows.len()).filter(|row| meets(&self.rows[*row].1)).collect();
+        let met: Vec<usize> =
+            (0..self.rows.len()).filter(|row| meets(&self.rows[*row].1)).collect();
         let [row] = met[..] else {
             let cases: Vec<_> = met.iter().map(|row| &self.rows[*row].0).collect();
             panic!("{}: {facts:?} meets {cases:?}", self.name);
@@ -91,11 +93,19 @@ impl Table {
     /// Every row was met, and every value that a row names can come about.
     pub fn end(self) {
         for (index, (case, cells)) in self.rows.iter().enumerate() {
-            assert!(self.met.contains(&index), "{}: row {index}, {case}, is met by no combination", self.name);
+            assert!(
+                self.met.contains(&index),
+                "{}: row {index}, {case}, is met by no combination",
+                self.name
+            );
             for (column, cell) in self.columns.iter().zip(cells) {
                 for value in cell.named() {
                     let known = &self.values[column];
-                    assert!(known.contains(value), "{}: {case}: {column} is never {value}; it is {known:?}", self.name);
+                    assert!(
+                        known.contains(value),
+                        "{}: {case}: {column} is never {value}; it is {known:?}",
+                        self.name
+                    );
                 }
             }
         }
@@ -130,6 +140,10 @@ fn split(name: &str, separator: char) -> String {
 /// Every choice of one value from each of `count` equal lists.
 pub fn combinations<T: Clone>(values: &[T], count: usize) -> Vec<Vec<T>> {
     (0..count).fold(vec![Vec::new()], |all, _| {
-        all.iter().flat_map(|one| values.iter().map(|value| [&one[..], std::slice::from_ref(value)].concat())).collect()
+        all.iter()
+            .flat_map(|one| {
+                values.iter().map(|value| [&one[..], std::slice::from_ref(value)].concat())
+            })
+            .collect()
     })
 }

@@ -68,13 +68,16 @@ impl Upkeep {
         let part = if *scope == Scope::All { "" } else { " of a part" };
         let report = match checked {
             Ok(report) => report,
-            Err(error) => return self.tell(Severity::Warning, None, format!("check{part} ended: {error}")),
+            Err(error) => {
+                return self.tell(Severity::Warning, None, format!("check{part} ended: {error}"));
+            }
         };
         for problem in report.problems.iter().take(TOLD_MAX) {
             let done = if problem.repaired { " (repaired)" } else { "" };
             self.tell(Severity::Warning, None, format!("check: {}{done}", problem.text));
         }
-        let (found, repaired, left) = (report.problems.found(), report.problems.repaired(), report.problems.left());
+        let (found, repaired, left) =
+            (report.problems.found(), report.problems.repaired(), report.problems.left());
         let text = format!(
             "check{part} ended: {}, {} MiB; {} found, {repaired} repaired, {left} left",
             counted(report.extents_checked, "extent"),
@@ -84,7 +87,11 @@ impl Upkeep {
         if left == 0 {
             self.tell(Severity::Note, None, text);
         } else {
-            self.tell(Severity::Alarm, None, format!("{text}. ALTER DISKGROUP {} CHECK REPAIR", self.name));
+            self.tell(
+                Severity::Alarm,
+                None,
+                format!("{text}. ALTER DISKGROUP {} CHECK REPAIR", self.name),
+            );
         }
     }
 
@@ -108,7 +115,11 @@ impl Upkeep {
         let now = self.world.monotonic();
         operations.extend(self.rebalance.operation(now));
         for progress in self.resyncs.lock().values() {
-            operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
+            operations.push(progress.operation(
+                "RESYNC",
+                self.resync_power.load(Ordering::Relaxed),
+                now,
+            ));
         }
         operations.extend(self.scrub.operation(now));
         operations.extend(self.checks.operations(now));

@@ -57,7 +57,10 @@ impl Upkeep {
             let used = u64::from(space.used(member.number));
             let owned = owned.get(&member.number).copied().unwrap_or(0);
             if used != owned {
-                differences.push(format!("disk {}: {used} AUs are taken, {owned} are owned", member.name()));
+                differences.push(format!(
+                    "disk {}: {used} AUs are taken, {owned} are owned",
+                    member.name()
+                ));
             }
         }
         Ok(Some((before, differences)))

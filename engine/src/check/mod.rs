@@ -43,7 +43,9 @@ type Result<T> = std::result::Result<T, FileError>;
 /// The rules of a group with such AUs, and what is said of what breaks one.
 pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)> {
     let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
-    RULES.iter().map(move |(query, text)| (query.replace(":extent", &extent).replace(":slot", &slot), *text))
+    RULES.iter().map(move |(query, text)| {
+        (query.replace(":extent", &extent).replace(":slot", &slot), *text)
+    })
 }
 
 /// What is wrong with names and files: each query finds what breaks one rule. In units of 512 bytes `:extent` is the size of an extent, `:slot`
@@ -146,14 +148,23 @@ type Double = ((DiskNumber, u32), Owner, Owner);
 
 impl Upkeep {
     pub(crate) fn new(movement: Arc<Movement>) -> Arc<Self> {
-        Arc::new(Self { movement, scrub: Scrub::default(), checks: Checks::default(), reminders: Reminders::default() })
+        Arc::new(Self {
+            movement,
+            scrub: Scrub::default(),
+            checks: Checks::default(),
+            reminders: Reminders::default(),
+        })
     }
 
     /// A check of which the alert log hears nothing.
     ///
     /// # Errors
     /// If there is no such part, or the check itself cannot go on.
-    pub(crate) async fn check_quietly(&self, scope: &Scope, repair: bool) -> std::result::Result<Report, AdminError> {
+    pub(crate) async fn check_quietly(
+        &self,
+        scope: &Scope,
+        repair: bool,
+    ) -> std::result::Result<Report, AdminError> {
         let part = self.part(scope).await?;
         self.check_part(&part, repair).await.map_err(|error| match error {
             // It is asked again and again until then (`Catalog::read`).
@@ -179,8 +190,10 @@ impl Upkeep {
         if part.is_all() {
             self.check_membership(&mut report);
         }
-        let mut owners: Owners =
-            on_disks::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
+        let mut owners: Owners = on_disks::units(&self.voters.current())
+            .into_iter()
+            .map(|unit| (unit, Owner::Catalog))
+            .collect();
         let mut doubles = Vec::new();
         let mut from = 0;
         loop {
@@ -209,8 +222,10 @@ impl Upkeep {
         let mut from = Some(0);
         while let Some(offset) = from {
             let store = Arc::clone(&self.store);
-            let ((problems, next), _) =
-                self.catalog.release(false, move |_| Ok(store.compare_mirrors(offset, repair))).await?;
+            let ((problems, next), _) = self
+                .catalog
+                .release(false, move |_| Ok(store.compare_mirrors(offset, repair)))
+                .await?;
             report.problems.extend(problems);
             from = next;
         }
@@ -240,13 +255,20 @@ impl Upkeep {
                     }
                     Owner::Extent(id) => {
                         let alive = self.alive(vec![id]).await?;
-                        let owners = alive.iter().filter(|extent| extent.mirrors().contains(&Mirror { disk, au }));
-                        names.extend(owners.map(|extent| format!("extent {} of file {}", extent.number, extent.file)));
+                        let owners = alive
+                            .iter()
+                            .filter(|extent| extent.mirrors().contains(&Mirror { disk, au }));
+                        names.extend(owners.map(|extent| {
+                            format!("extent {} of file {}", extent.number, extent.file)
+                        }));
                     }
                 }
             }
             if let ([one, other], Some(member)) = (&names[..], self.members.get(&disk)) {
-                report.bad(format!("AU {au} of disk {} belongs to {one} and to {other}", member.name()));
+                report.bad(format!(
+                    "AU {au} of disk {} belongs to {one} and to {other}",
+                    member.name()
+                ));
             }
         }
         Ok(())
@@ -258,12 +280,15 @@ impl Upkeep {
                 .catalog
                 .read(move |connection| {
                     let mut select = connection.prepare(&format!("{query} LIMIT 100"))?;
-                    let rows = select.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+                    let rows = select
+                        .query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
                     Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
                 })
                 .await?;
             for (first, second) in found {
-                report.bad(text.replace("{0}", &first.to_string()).replace("{1}", &second.to_string()));
+                report.bad(
+                    text.replace("{0}", &first.to_string()).replace("{1}", &second.to_string()),
+                );
             }
         }
         Ok(())
@@ -278,21 +303,36 @@ impl Upkeep {
         let mut units = BTreeSet::new();
         for run in &membership.catalog {
             let Some(disk) = membership.disk(run.disk) else {
-                report.bad(format!("the catalog has a mirror on disk number {}, which is not in the group", run.disk));
+                report.bad(format!(
+                    "the catalog has a mirror on disk number {}, which is not in the group",
+                    run.disk
+                ));
                 continue;
             };
             if disk.state != DiskState::Online {
-                report.bad(format!("the catalog has a mirror on disk {}, which is not online", disk.name));
+                report.bad(format!(
+                    "the catalog has a mirror on disk {}, which is not online",
+                    disk.name
+                ));
             }
             for au in run.first..run.first.saturating_add(run.count) {
                 if !units.insert((run.disk, au)) {
-                    report.bad(format!("AU {au} of disk {} is given to the catalog twice", disk.name));
+                    report.bad(format!(
+                        "AU {au} of disk {} is given to the catalog twice",
+                        disk.name
+                    ));
                 }
             }
         }
     }
 
-    fn check_place(&self, extent: &Extent, owners: &mut Owners, doubles: &mut Vec<Double>, report: &mut Report) {
+    fn check_place(
+        &self,
+        extent: &Extent,
+        owners: &mut Owners,
+        doubles: &mut Vec<Double>,
+        report: &mut Report,
+    ) {
         let name = format!("extent {} of file {}", extent.number, extent.file);
         let mut groups = BTreeSet::new();
         let needed = self.redundancy();
@@ -300,8 +340,11 @@ impl Upkeep {
         // One that changes meanwhile says nothing: what is more becomes fewer after it, what is fewer more before it.
         let needed = needed.min(self.redundancy());
         // One whose file asks for more gets it, and keeps it, at once; but not while a conversion is under way.
-        let own =
-            if self.is_converting() { needed.mirrors() } else { mirrors_wanted(extent.own, &self.voters.current()) };
+        let own = if self.is_converting() {
+            needed.mirrors()
+        } else {
+            mirrors_wanted(extent.own, &self.voters.current())
+        };
         if extent.is_buried() {
             // It was deleted a moment ago, and disks may have left since.
             return;
@@ -309,20 +352,36 @@ impl Upkeep {
         if mirrors.is_empty() {
             report.bad(format!("{name} has no mirror"));
         } else if mirrors.len() < needed.mirrors() {
-            report.bad(format!("{name} has {} mirrors, in a group of {needed} redundancy", mirrors.len()));
+            report.bad(format!(
+                "{name} has {} mirrors, in a group of {needed} redundancy",
+                mirrors.len()
+            ));
         } else if mirrors.len() < own {
-            report.bad(format!("{name} has {} mirrors, and its file has HIGH redundancy", mirrors.len()));
+            report.bad(format!(
+                "{name} has {} mirrors, and its file has HIGH redundancy",
+                mirrors.len()
+            ));
         }
         for mirror in mirrors {
             let Some(member) = self.members.get(&mirror.disk) else {
-                report.bad(format!("{name} has a mirror on disk number {}, which is not in the group", mirror.disk));
+                report.bad(format!(
+                    "{name} has a mirror on disk number {}, which is not in the group",
+                    mirror.disk
+                ));
                 continue;
             };
             if !groups.insert(&member.failure_group) {
-                report.bad(format!("{name} has two mirrors in failure group {}", member.failure_group));
+                report.bad(format!(
+                    "{name} has two mirrors in failure group {}",
+                    member.failure_group
+                ));
             }
             if !member.layout().is_data(mirror.au) {
-                report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name()));
+                report.bad(format!(
+                    "{name} lies in AU {} of disk {}, which holds no data",
+                    mirror.au,
+                    member.name()
+                ));
             }
             let unit = (mirror.disk, mirror.au);
             if let Some(other) = owners.insert(unit, Owner::Extent(extent.id)) {

@@ -20,7 +20,9 @@ impl Upkeep {
     pub(crate) async fn part(&self, scope: &Scope) -> Result<Part, AdminError> {
         match scope {
             Scope::All => Ok(Part::All),
-            Scope::Disks(which) => Ok(Part::Disks(self.select(which)?.iter().map(|member| member.number).collect())),
+            Scope::Disks(which) => {
+                Ok(Part::Disks(self.select(which)?.iter().map(|member| member.number).collect()))
+            }
             Scope::Files(names) => {
                 let mut ids = BTreeSet::new();
                 for name in names {

@@ -5,7 +5,8 @@
 //! `scrub_reminder`.
 
 use crate::{
-    catalog::attributes, check::Upkeep, error::FileError, event::Severity, sync::lock::Mutex, world::Timestamp,
+    catalog::attributes, check::Upkeep, error::FileError, event::Severity, sync::lock::Mutex,
+    world::Timestamp,
 };
 
 /// How many percent the group must be below a limit until passing it is told again: a file more or less is no news.
@@ -119,12 +120,14 @@ impl Upkeep {
             }
         };
         let since = scrubbed.max(self.created);
-        let seconds = u64::try_from(self.world.now().saturating_sub(since)).unwrap_or(0) / 1_000_000_000;
+        let seconds =
+            u64::try_from(self.world.now().saturating_sub(since)).unwrap_or(0) / 1_000_000_000;
         let is_due = reminder > 0 && seconds >= reminder;
         if std::mem::replace(&mut self.reminders.0.lock().scrub, is_due) || !is_due {
             return Ok(());
         }
-        let how = if scrubbed > 0 { "was last scrubbed" } else { "was never scrubbed, and was made" };
+        let how =
+            if scrubbed > 0 { "was last scrubbed" } else { "was never scrubbed, and was made" };
         let text = format!(
             "disk group {} {how} {} days ago: what has rotted since is found only when it is read. ALTER DISKGROUP {} SCRUB REPAIR",
             self.name,
@@ -139,7 +142,10 @@ impl Upkeep {
     pub(crate) async fn note_all_scrubbed(&self) -> Result<(), FileError> {
         let now = self.world.now();
         self.reminders.0.lock().scrubbed = Some(now);
-        self.catalog.release(false, move |connection| attributes::store_scrubbed(connection, now)).await.map(drop)
+        self.catalog
+            .release(false, move |connection| attributes::store_scrubbed(connection, now))
+            .await
+            .map(drop)
     }
 }
 
@@ -160,6 +166,9 @@ mod tests {
         }
         assert_eq!(told, [85, 95, 100, 95, 85]);
         assert_eq!(Level::Fine.after(96, 90, 90), Level::Critical, "both at once");
-        assert_eq!((percent(0, 0), percent(1, 1000), percent(0, 1000), percent(9, 8)), (0, 99, 100, 0));
+        assert_eq!(
+            (percent(0, 0), percent(1, 1000), percent(0, 1000), percent(9, 8)),
+            (0, 99, 100, 0)
+        );
     }
 }

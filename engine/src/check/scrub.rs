@@ -142,7 +142,8 @@ impl Upkeep {
     /// If one is under way, or there is no such part.
     pub async fn scrub(self: &Arc<Self>, order: &ScrubOrder) -> Result<(), AdminError> {
         let part = self.part(&order.scope).await?;
-        let work = self.count_of(&part, 0).await.map_err(|error| AdminError::new(Code::Io, error))?;
+        let work =
+            self.count_of(&part, 0).await.map_err(|error| AdminError::new(Code::Io, error))?;
         {
             let mut state = self.scrub.lock();
             if state.is_running {
@@ -153,16 +154,24 @@ impl Upkeep {
             let mut progress = Progress::begin(self.world.monotonic());
             progress.work = work;
             let at_once = order.power.at_once(self.attributes().scrub_async_limit);
-            *state = State { is_running: true, at_once, progress: Some(progress), ..State::default() };
+            *state =
+                State { is_running: true, at_once, progress: Some(progress), ..State::default() };
         }
         let how = if order.repair { ", and mends what it can" } else { "" };
-        self.tell(Severity::Note, None, format!("scrub begins: it reads {}{how}", counted(work, "extent")));
+        self.tell(
+            Severity::Note,
+            None,
+            format!("scrub begins: it reads {}{how}", counted(work, "extent")),
+        );
         let (group, order) = (Arc::clone(self), order.clone());
         self.world.spawn(
             "scrub",
             Box::pin(async move {
                 let mut ended = group.scrub_part(&part, &order).await;
-                if ended.is_ok() && part.is_all() && (!group.is_scrub_over() || planted::has(Bug::StoppedScrubCounts)) {
+                if ended.is_ok()
+                    && part.is_all()
+                    && (!group.is_scrub_over() || planted::has(Bug::StoppedScrubCounts))
+                {
                     ended = group.note_all_scrubbed().await;
                 }
                 group.end_scrub(ended);
@@ -189,14 +198,20 @@ impl Upkeep {
         state.is_stopped
     }
 
-    async fn scrub_part(self: &Arc<Self>, part: &Part, order: &ScrubOrder) -> Result<(), FileError> {
+    async fn scrub_part(
+        self: &Arc<Self>,
+        part: &Part,
+        order: &ScrubOrder,
+    ) -> Result<(), FileError> {
         let mut rests = Rests::new(order.power);
         let at_once = self.scrub.lock().at_once.max(1);
         if part.is_all() && self.attributes().scrub_metadata {
             let mut report = Report::default();
             match self.check_metadata(order.repair, &mut report).await {
                 Ok(()) => {}
-                Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => return Err(error),
+                Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => {
+                    return Err(error);
+                }
                 Err(error) => report.bad(format!("metadata: {error}")),
             }
             self.note_scrubbed(&report, false);
@@ -212,8 +227,12 @@ impl Upkeep {
                 let _moving = self.pace.admit(&*self.world, || self.is_scrub_over()).await;
                 let began = self.world.monotonic();
                 let repair = order.repair;
-                let reads = some.iter().cloned().map(|extent| async move { self.scrub_extent(&extent, repair).await });
-                let bytes = future::join_all(reads).await.into_iter().sum::<Result<u64, FileError>>()?;
+                let reads = some
+                    .iter()
+                    .cloned()
+                    .map(|extent| async move { self.scrub_extent(&extent, repair).await });
+                let bytes =
+                    future::join_all(reads).await.into_iter().sum::<Result<u64, FileError>>()?;
                 let rest = rests.after(self.world.monotonic().saturating_sub(began), bytes);
                 self.rest(rest).await;
             }
@@ -233,9 +252,13 @@ impl Upkeep {
         let mut report = Report::default();
         match self.check_data(extent, repair, &mut report).await {
             Ok(()) => {}
-            Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => return Err(error),
+            Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => {
+                return Err(error);
+            }
             // A disk that fails meanwhile, for instance: it is dealt with, and the others are read.
-            Err(error) => report.bad(format!("extent {} of file {}: {error}", extent.number, extent.file)),
+            Err(error) => {
+                report.bad(format!("extent {} of file {}: {error}", extent.number, extent.file))
+            }
         }
         self.note_scrubbed(&report, true);
         Ok(report.bytes_read)
@@ -263,8 +286,9 @@ impl Upkeep {
 
     /// Waits while mirrors are made or move, unless `force`.
     async fn wait_for_moves(&self, force: bool) {
-        let moves =
-            |operation: &Operation| !matches!(&*operation.pass, "SCRUBBING" | CHECKING) && operation.state == "RUN";
+        let moves = |operation: &Operation| {
+            !matches!(&*operation.pass, "SCRUBBING" | CHECKING) && operation.state == "RUN"
+        };
         while !force && !self.is_scrub_over() && self.list_operations().iter().any(moves) {
             self.scrub.progress(|progress| progress.state = "WAIT");
             self.world.sleep(PAUSE).await;
@@ -285,7 +309,8 @@ impl Upkeep {
         let ended = if self.is_stopping() { Ok(()) } else { ended };
         let (text, left) = {
             let mut state = self.scrub.lock();
-            let (found, repaired) = (state.report.problems.found(), state.report.problems.repaired());
+            let (found, repaired) =
+                (state.report.problems.found(), state.report.problems.repaired());
             let (extents, bytes) = (state.report.extents_checked, state.report.bytes_read);
             let work = state.progress.as_ref().map_or(0, |progress| progress.work);
             let how = match &ended {

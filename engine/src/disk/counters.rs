@@ -51,7 +51,9 @@ impl Counters {
 
     fn sum<'a>(tallies: impl Iterator<Item = &'a Tally>) -> (u64, u64) {
         let load = |number: &AtomicU64| number.load(Relaxed);
-        tallies.fold((0, 0), |(count, bytes), tally| (count + load(&tally.count), bytes + load(&tally.bytes)))
+        tallies.fold((0, 0), |(count, bytes), tally| {
+            (count + load(&tally.count), bytes + load(&tally.bytes))
+        })
     }
 
     /// How long I/O of a class took that ended well.
@@ -106,8 +108,15 @@ pub enum IoClient {
 }
 
 impl IoClient {
-    pub const ALL: [Self; 7] =
-        [Self::Files, Self::Catalog, Self::Records, Self::Checksums, Self::Copies, Self::Checks, Self::Exploration];
+    pub const ALL: [Self; 7] = [
+        Self::Files,
+        Self::Catalog,
+        Self::Records,
+        Self::Checksums,
+        Self::Copies,
+        Self::Checks,
+        Self::Exploration,
+    ];
 }
 
 impl fmt::Display for IoClient {

@@ -67,8 +67,10 @@ impl Drop for Flight<'_> {
     /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
     fn drop(&mut self) {
         if self.has_flush && !self.has_ended {
-            let completion =
-                std::mem::replace(&mut self.completion, Completion::ready(Done { result: Ok(()), buffer: None }));
+            let completion = std::mem::replace(
+                &mut self.completion,
+                Completion::ready(Done { result: Ok(()), buffer: None }),
+            );
             self.member.leave_flush(completion);
         }
     }
@@ -211,7 +213,9 @@ impl Flight<'_> {
                     IoClass::Read => ("reading", &counters.read_errors, Trouble::ReadFailed),
                     IoClass::Write => ("writing", &counters.write_errors, Trouble::WriteFailed),
                     IoClass::Flush => ("flushing", &counters.write_errors, Trouble::FlushFailed),
-                    IoClass::Discard => ("discarding", &counters.write_errors, Trouble::DiscardFailed),
+                    IoClass::Discard => {
+                        ("discarding", &counters.write_errors, Trouble::DiscardFailed)
+                    }
                 };
                 if self.has_flush {
                     self.member.has_broken();
@@ -219,7 +223,11 @@ impl Flight<'_> {
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.tally().errors.fetch_add(1, Ordering::Relaxed);
                 if purpose == IoClass::Read {
-                    self.member.note_failed_read(self.client, (self.offset, self.length), self.is_again);
+                    self.member.note_failed_read(
+                        self.client,
+                        (self.offset, self.length),
+                        self.is_again,
+                    );
                 }
                 self.note(trouble, source.to_string());
                 Settled::Failed(DiskError {
@@ -258,7 +266,10 @@ impl Settled {
         match self {
             Self::Ok(_) => "no error".to_owned(),
             Self::Failed(error) => {
-                format!("{} {} bytes at {}: {}", error.doing, error.length, error.offset, error.source)
+                format!(
+                    "{} {} bytes at {}: {}",
+                    error.doing, error.length, error.offset, error.source
+                )
             }
             Self::Overdue => OVERDUE.to_owned(),
         }

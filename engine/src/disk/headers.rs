@@ -50,7 +50,8 @@ pub(crate) async fn replace_header(
 ) -> Result<(), String> {
     keep_to_areas(member, best).await;
     let mut sequence = best.sequence + 1;
-    let [old, new] = [best, &next].map(|header| header.middle_area.then(|| header.layout.middle_area()));
+    let [old, new] =
+        [best, &next].map(|header| header.middle_area.then(|| header.layout.middle_area()));
     let overlap = old.zip(new).is_some_and(|(old, new)| old != new && old.overlaps(&new));
     if overlap && !planted::has(Bug::OverlapInOneStep) {
         let without = DiskHeader { sequence, middle_area: false, ..best.clone() };
@@ -74,9 +75,14 @@ pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
 ///
 /// # Errors
 /// Why the disk did not take it. Then records go to the areas of both headers.
-pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u64]) -> Result<(), String> {
+pub(crate) async fn put_header(
+    member: &Member,
+    header: &DiskHeader,
+    places: &[u64],
+) -> Result<(), String> {
     let (wanted, before) = (header.record_areas(), member.areas());
-    let new: Vec<RecordArea> = wanted.iter().copied().filter(|area| !before.contains(area)).collect();
+    let new: Vec<RecordArea> =
+        wanted.iter().copied().filter(|area| !before.contains(area)).collect();
     let broken = member.broken();
     for area in &new {
         for (place, length) in area.slots() {
@@ -110,7 +116,8 @@ async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
         for (from, to, length) in copies {
             let _recording = member.record().await;
             let found = read(member, from, length).await?;
-            if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to)) {
+            if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to))
+            {
                 write(member, to, record).await?;
             }
         }
@@ -219,7 +226,9 @@ mod tests {
         world::World,
     };
     use futures::FutureExt;
-    use plinth_format::{DiskId, DiskNumber, GroupId, Layout, Redundancy, header::Status, layout::MIB};
+    use plinth_format::{
+        DiskId, DiskNumber, GroupId, Layout, Redundancy, header::Status, layout::MIB,
+    };
     use std::{pin::pin, sync::Arc};
 
     fn header() -> DiskHeader {
@@ -256,7 +265,10 @@ mod tests {
             if !has_middle_area {
                 member.set_areas(vec![FIRST_AREA]);
             }
-            assert!(block_on(member.start_write(8 * MIB, Buffer::zeroed(4096).share()).settle()).is_ok());
+            assert!(
+                block_on(member.start_write(8 * MIB, Buffer::zeroed(4096).share()).settle())
+                    .is_ok()
+            );
             disk.faults(|faults| faults.hang = true);
             let mut flush = pin!(member.flush());
             assert!(flush.as_mut().now_or_never().is_none());

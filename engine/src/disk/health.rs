@@ -62,11 +62,22 @@ impl fmt::Display for TooMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, attribute) = match self.failure {
             Failure::Read => ("reads failed", "disk_error_limit"),
-            Failure::Checksum => ("reads brought bytes that do not match their checksum", "disk_checksum_limit"),
+            Failure::Checksum => {
+                ("reads brought bytes that do not match their checksum", "disk_checksum_limit")
+            }
         };
         match self.time {
-            Some(time) => write!(f, "{} {what} within {} s (attribute {attribute})", self.count, time.as_secs()),
-            None => write!(f, "the last {} {what}, and none ended well (attribute {attribute})", self.count),
+            Some(time) => write!(
+                f,
+                "{} {what} within {} s (attribute {attribute})",
+                self.count,
+                time.as_secs()
+            ),
+            None => write!(
+                f,
+                "the last {} {what}, and none ended well (attribute {attribute})",
+                self.count
+            ),
         }
     }
 }
@@ -145,7 +156,9 @@ impl Health {
     /// A place can be read again, or nobody needs it any more.
     pub fn note_mended(&self, (offset, length): (u64, usize)) {
         let mut recent = self.recent.lock();
-        recent.unread.retain(|_, (at, bytes)| *at + *bytes as u64 <= offset || offset + length as u64 <= *at);
+        recent.unread.retain(|_, (at, bytes)| {
+            *at + *bytes as u64 <= offset || offset + length as u64 <= *at
+        });
     }
 
     /// Places where a read failed, and nothing was read or mended since.
@@ -191,7 +204,8 @@ impl Health {
             (Failure::Checksum, recent.checksums.since(begin), limits.checksums),
         ];
         let many = counts.into_iter().find(|(_, count, limit)| *limit > 0 && count >= limit);
-        let many = many.map(|(failure, count, _)| TooMany { failure, count, time: Some(limits.time) });
+        let many =
+            many.map(|(failure, count, _)| TooMany { failure, count, time: Some(limits.time) });
         many.or_else(|| {
             let count = usize::try_from(self.in_a_row.load(Relaxed)).unwrap_or(usize::MAX);
             let all_fail = limits.reads > 0 && count >= limits.reads.max(IN_A_ROW as usize);
@@ -208,7 +222,13 @@ mod tests {
     const AU: u64 = 1 << 20;
 
     fn fail(health: &Health, second: u64, client: IoClient) {
-        health.note_failed_read(Duration::from_secs(second), client, (second * 4096, 4096), AU, false);
+        health.note_failed_read(
+            Duration::from_secs(second),
+            client,
+            (second * 4096, 4096),
+            AU,
+            false,
+        );
     }
 
     #[test]
@@ -221,13 +241,18 @@ mod tests {
         assert_eq!(health.judge(Duration::from_secs(20), &LIMITS), None);
         fail(&health, 3605, IoClient::Files);
         health.note_read();
-        assert_eq!(health.judge(Duration::from_secs(3605), &LIMITS), None, "the first are too long ago");
+        assert_eq!(
+            health.judge(Duration::from_secs(3605), &LIMITS),
+            None,
+            "the first are too long ago"
+        );
         for second in 3606..3612 {
             fail(&health, second, IoClient::Files);
             fail(&health, second, IoClient::Files);
             health.note_read();
         }
-        let many = health.judge(Duration::from_secs(3612), &LIMITS).expect("7 + 13 within the hour");
+        let many =
+            health.judge(Duration::from_secs(3612), &LIMITS).expect("7 + 13 within the hour");
         assert_eq!((many.failure, many.time), (Failure::Read, Some(LIMITS.time)));
         assert_eq!(
             health.judge(Duration::from_secs(3612), &Limits { reads: 0, ..LIMITS }),
@@ -249,7 +274,9 @@ mod tests {
         }
         assert_eq!(health.judge(Duration::from_secs(100), &LIMITS), None);
         (100..120).for_each(|second| fail(&health, second, IoClient::Checks));
-        assert!(health.judge(Duration::from_secs(120), &LIMITS).is_some_and(|many| many.time.is_none()));
+        assert!(
+            health.judge(Duration::from_secs(120), &LIMITS).is_some_and(|many| many.time.is_none())
+        );
         assert!(health.is_unreadable());
         health.note_read();
         assert!(!health.is_unreadable() && health.has_unread());
@@ -274,7 +301,11 @@ mod tests {
         health.note_failed_read(now, IoClient::Checks, (3 * AU + 12288, 4096), AU, true);
         health.note_read();
         health.note_mended((3 * AU + 8192, 4096));
-        assert_eq!(health.unread(), [(3 * AU + 12288, 4096)], "the place that was found last, and it is another one");
+        assert_eq!(
+            health.unread(),
+            [(3 * AU + 12288, 4096)],
+            "the place that was found last, and it is another one"
+        );
         health.note_mended((3 * AU + 12288, 4096));
         assert!(!health.has_unread());
     }

@@ -83,14 +83,17 @@ async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
         if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
             && let Ok((_, membership)) = Membership::decode(&bytes, place)
         {
-            let sizes = membership.disks.iter().flat_map(|member| [Some(member.size), member.target]);
-            let layouts = sizes.flatten().filter_map(|size| Layout::new(size, membership.au_size).ok());
+            let sizes =
+                membership.disks.iter().flat_map(|member| [Some(member.size), member.target]);
+            let layouts =
+                sizes.flatten().filter_map(|size| Layout::new(size, membership.au_size).ok());
             let more: BTreeSet<u64> = layouts.flat_map(|layout| layout.header_places()).collect();
             let known: BTreeSet<u64> = places.iter().copied().collect();
             places.extend(more.difference(&known));
         }
     }
-    places.retain(|place| place.checked_add(BLOCK_SIZE as u64).is_some_and(|end| end <= disk.size()));
+    places
+        .retain(|place| place.checked_add(BLOCK_SIZE as u64).is_some_and(|end| end <= disk.size()));
     places
 }
 
@@ -109,7 +112,9 @@ pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
         if let Some(header) = read_copy(disk, places[index]).await {
             old.push(places[index]);
             let own = header.layout.header_places();
-            places.extend(own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+            places.extend(
+                own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>(),
+            );
         }
         index += 1;
     }
@@ -139,19 +144,37 @@ pub(crate) async fn await_header(disk: &dyn Disk) -> Option<Header> {
 /// [`sight`], however long it takes.
 pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
     let (stamps, memberships) = read_records(disk, &header).await;
-    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+    Sighting {
+        path: found.path.clone(),
+        identity: found.identity.clone(),
+        header,
+        stamps,
+        memberships,
+    }
 }
 
 /// Whether its beginning can be read, in time.
 async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
-    disk.size() < BLOCK_SIZE as u64 || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
+    disk.size() < BLOCK_SIZE as u64
+        || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
 }
 
 /// All that the mount decision wants to know of a disk whose header is valid.
-pub async fn sight(world: &dyn World, found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+pub async fn sight(
+    world: &dyn World,
+    found: &Found,
+    disk: &dyn Disk,
+    header: DiskHeader,
+) -> Sighting {
     let records = in_time(world, async { Some(read_records(disk, &header).await) }).await;
     let (stamps, memberships) = records.unwrap_or_default();
-    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+    Sighting {
+        path: found.path.clone(),
+        identity: found.identity.clone(),
+        header,
+        stamps,
+        memberships,
+    }
 }
 
 async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<Membership>) {
@@ -199,7 +222,10 @@ fn unknown(path: &str) -> Survey {
 }
 
 /// Looks at one match of the discovery string.
-pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
+pub(crate) async fn survey_one(
+    world: &Arc<dyn World>,
+    found: &Found,
+) -> (Survey, Option<DiskHeader>) {
     let mut survey = unknown(&found.path);
     let disk = match &found.disk {
         Ok(disk) => disk,
@@ -229,7 +255,8 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
         return (survey, Some(header));
     }
     if case == Case::Contested {
-        survey.remark = Some("its header copies are of several disks, and nothing says which it is".to_owned());
+        survey.remark =
+            Some("its header copies are of several disks, and nothing says which it is".to_owned());
         return (survey, None);
     }
     match header_trouble(&**world, &**disk).await {
@@ -239,7 +266,9 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
         }
         Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
         // What cannot be read is nobody else's for that.
-        None if !can_be_read(&**world, &**disk).await => survey.remark = Some("it cannot be read".to_owned()),
+        None if !can_be_read(&**world, &**disk).await => {
+            survey.remark = Some("it cannot be read".to_owned())
+        }
         None => match disk.occupant() {
             Some(occupant) => {
                 survey.header = HeaderStatus::Foreign;
@@ -256,18 +285,23 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
 /// # Errors
 /// If whoever looked has ended: what is not seen then may be there.
 pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminError> {
-    let examine = |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
-        Box::pin(async move { Some(survey_one(world, &found).await) })
-    };
+    let examine =
+        |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
+            Box::pin(async move { Some(survey_one(world, &found).await) })
+        };
     let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
     let failed = looked.failed.into_iter().map(|found| {
         let survey = match &found.disk {
-            Err(error) => Survey { remark: Some(format!("cannot be opened: {error}")), ..unknown(&found.path) },
+            Err(error) => Survey {
+                remark: Some(format!("cannot be opened: {error}")),
+                ..unknown(&found.path)
+            },
             Ok(_) => unknown(&found.path),
         };
         (found, (survey, None))
     });
-    let mut all: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
+    let mut all: Vec<_> =
+        looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
     all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
     let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
     for (one, what) in all {

@@ -27,7 +27,11 @@ pub(crate) struct InFlight {
 
 impl Default for InFlight {
     fn default() -> Self {
-        Self { queue: ArrayQueue::new(MOST), more: Mutex::default(), has_more: AtomicBool::new(false) }
+        Self {
+            queue: ArrayQueue::new(MOST),
+            more: Mutex::default(),
+            has_more: AtomicBool::new(false),
+        }
     }
 }
 
@@ -66,7 +70,11 @@ impl InFlight {
 
     /// Takes all out that have not ended.
     pub fn take_unended(&self) -> Vec<Expiry> {
-        self.take().into_iter().map(|(_, expiry)| expiry).filter(|expiry| !expiry.is_over()).collect()
+        self.take()
+            .into_iter()
+            .map(|(_, expiry)| expiry)
+            .filter(|expiry| !expiry.is_over())
+            .collect()
     }
 
     /// The tick in which the first of those began that have not ended.

@@ -114,9 +114,12 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     let mut is_over = false;
     // One that comes late counts once.
     let (mut tick, mut ticks) = (world.sleep(TICK), 0);
-    let passed = |ticks: u32| progress.as_ref().map_or_else(|| TICK * ticks, |progress| progress.waited());
+    let passed =
+        |ticks: u32| progress.as_ref().map_or_else(|| TICK * ticks, |progress| progress.waited());
     while !is_over || !examining.is_empty() {
-        let sign = std::pin::pin!(async { if is_over { std::future::pending().await } else { signs.next().await } });
+        let sign = std::pin::pin!(async {
+            if is_over { std::future::pending().await } else { signs.next().await }
+        });
         let examined = std::pin::pin!(async {
             if examining.is_empty() { std::future::pending().await } else { examining.next().await }
         });
@@ -180,9 +183,11 @@ pub(crate) async fn look<'a, T: Send + 'a>(
 /// # Errors
 /// If whoever looked has ended.
 pub(crate) async fn find_paths(world: &dyn World) -> Result<Vec<Found>, AdminError> {
-    let examine = |_: Found, _: Arc<dyn Disk>| -> Task<'_, Option<()>> { Box::pin(async { Some(()) }) };
+    let examine =
+        |_: Found, _: Arc<dyn Disk>| -> Task<'_, Option<()>> { Box::pin(async { Some(()) }) };
     let looked = look(world, examine, |_| Needs::Something).await.whole()?;
-    let mut found: Vec<Found> = looked.seen.into_iter().map(|one| one.found).chain(looked.failed).collect();
+    let mut found: Vec<Found> =
+        looked.seen.into_iter().map(|one| one.found).chain(looked.failed).collect();
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
 }

@@ -130,7 +130,12 @@ impl fmt::Debug for Member {
 impl Member {
     /// A member with its disk, if that is in sight.
     #[must_use]
-    pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>, clock: &Arc<dyn World>) -> Self {
+    pub fn new(
+        entry: &MemberDisk,
+        layout: Layout,
+        disk: Option<Arc<dyn Disk>>,
+        clock: &Arc<dyn World>,
+    ) -> Self {
         Self {
             number: entry.number,
             id: Mutex::new(entry.id),
@@ -316,7 +321,13 @@ impl Member {
 
     /// A read failed; `is_again`: of a part of what another one failed to read.
     pub fn note_failed_read(&self, client: IoClient, place: (u64, usize), is_again: bool) {
-        self.health.note_failed_read(self.clock.monotonic(), client, place, self.layout().au_size(), is_again);
+        self.health.note_failed_read(
+            self.clock.monotonic(),
+            client,
+            place,
+            self.layout().au_size(),
+            is_again,
+        );
     }
 
     /// Bytes that a front end reads do not match their checksum.
@@ -468,12 +479,22 @@ impl Member {
         self.submit_at(self.clock.monotonic(), purpose, offset, length, io)
     }
 
-    fn submit_at(&self, began: Duration, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
+    fn submit_at(
+        &self,
+        began: Duration,
+        purpose: IoClass,
+        offset: u64,
+        length: usize,
+        io: Io,
+    ) -> Flight<'_> {
         let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
         let completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
             None => Completion::ready(Done {
-                result: Err(io::Error::new(io::ErrorKind::NotConnected, "the disk is not attached")),
+                result: Err(io::Error::new(
+                    io::ErrorKind::NotConnected,
+                    "the disk is not attached",
+                )),
                 buffer: None,
             }),
         };
@@ -500,7 +521,13 @@ impl Member {
 
     /// The same, at this moment of the monotonic clock, by those who have just looked at it.
     pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> Flight<'_> {
-        self.submit_at(now, IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
+        self.submit_at(
+            now,
+            IoClass::Read,
+            offset,
+            length,
+            Io::Read { offset, buffer: Buffer::unfilled(length) },
+        )
     }
 
     /// Starts a write.
@@ -514,7 +541,13 @@ impl Member {
     }
 
     /// Either, at this moment of the monotonic clock, by those who have just looked at it.
-    pub fn start_write_at(&self, now: Duration, offset: u64, data: Slice, durably: bool) -> Flight<'_> {
+    pub fn start_write_at(
+        &self,
+        now: Duration,
+        offset: u64,
+        data: Slice,
+        durably: bool,
+    ) -> Flight<'_> {
         self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
     }
 
@@ -555,7 +588,8 @@ impl Member {
         match end {
             Some(settled) => {
                 if settled.is_ok() {
-                    let late = planted::has(Bug::FlushCountsTooMuch).then(|| self.written.load(Ordering::Acquire));
+                    let late = planted::has(Bug::FlushCountsTooMuch)
+                        .then(|| self.written.load(Ordering::Acquire));
                     self.flushed.store(late.unwrap_or(mark), Ordering::Release);
                     if self.broken() == broken {
                         self.mended.are_flushed(mark, broken);
@@ -706,7 +740,8 @@ impl Member {
     /// ended, the disk is silent, and everything in flight on it is overdue. Not while it `waits`.
     fn tick(&self, deadline: u64, waits: bool) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        let late = self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
+        let late =
+            self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
         if late && !waits {
             self.expire_all();
         }
@@ -716,7 +751,8 @@ impl Member {
 
     /// I/O that has ended, however it did.
     fn ended(&self) -> u64 {
-        let of_class = IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
+        let of_class =
+            IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
         let errors = [&self.counters.read_errors, &self.counters.write_errors];
         of_class + errors.iter().map(|errors| errors.load(Ordering::Relaxed)).sum::<u64>()
     }
@@ -789,7 +825,9 @@ impl Watch {
             all &= is_quiet;
         }
         let are_silent = all && count > 0 && self.serves.load(Ordering::Relaxed);
-        members.values().for_each(|member| member.silent.store(are_silent && !member.quorum, Ordering::Relaxed));
+        members.values().for_each(|member| {
+            member.silent.store(are_silent && !member.quorum, Ordering::Relaxed)
+        });
         are_silent
     }
 
@@ -805,8 +843,14 @@ pub(crate) const PROBE_TICKS: u64 = 10;
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
-pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>, watch: &Arc<Watch>) {
-    let (clock, members, deadline) = (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
+pub fn watch(
+    world: &Arc<dyn World>,
+    members: &Arc<Members>,
+    deadline: &Arc<AtomicU64>,
+    watch: &Arc<Watch>,
+) {
+    let (clock, members, deadline) =
+        (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
     let watch = Arc::clone(watch);
     world.spawn(
         "watchdog",
@@ -883,7 +927,12 @@ pub(crate) mod tests {
             failure_group: "A".to_owned(),
         };
         let clock: Arc<dyn World> = TestWorld::new();
-        Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), Some(disk.open()), &clock)
+        Member::new(
+            &entry,
+            Layout::new(64 * MIB, MIB).expect("large enough"),
+            Some(disk.open()),
+            &clock,
+        )
     }
 
     /// A flush is under way on a silent disk when the disk is let go. Later flushes do not wait for it, nor say that they
@@ -1012,7 +1061,10 @@ pub(crate) mod tests {
         let writes = member.counters.timings(IoClass::Write);
         assert!(writes.count() == 1 && writes.buckets().len() < 30);
         let troubles = member.counters.troubles.all();
-        assert_eq!(troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(), [Trouble::Slow]);
+        assert_eq!(
+            troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(),
+            [Trouble::Slow]
+        );
         assert_eq!(troubles[0].1.place, Some((MIB, 4096)));
     }
 }

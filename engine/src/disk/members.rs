@@ -61,7 +61,8 @@ impl Members {
         let preferred = self.preferred();
         member.gauge.prefer(preference(&preferred, &member));
         let (index, place) = Self::place(member.number);
-        let shelf = self.shelves[index].get_or_init(|| Box::new([const { OnceLock::new() }; SHELF]));
+        let shelf =
+            self.shelves[index].get_or_init(|| Box::new([const { OnceLock::new() }; SHELF]));
         self.used.fetch_max(index + 1, Ordering::AcqRel);
         shelf[place].set(member).is_ok()
     }
@@ -168,7 +169,12 @@ mod tests {
             failure_group: "A".to_owned(),
         };
         let clock: Arc<dyn crate::world::World> = crate::testing::TestWorld::new();
-        Arc::new(Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), None, &clock))
+        Arc::new(Member::new(
+            &entry,
+            Layout::new(64 * MIB, MIB).expect("large enough"),
+            None,
+            &clock,
+        ))
     }
 
     fn numbers(members: &Members) -> Vec<u16> {
@@ -187,7 +193,9 @@ mod tests {
     #[test]
     fn reads_prefer_what_is_said_until_something_else_is() {
         let members: Members = [member(0)].into_iter().collect();
-        let said = |members: &Members| members.values().map(|one| one.gauge.preference()).collect::<Vec<_>>();
+        let said = |members: &Members| {
+            members.values().map(|one| one.gauge.preference()).collect::<Vec<_>>()
+        };
         assert_eq!(said(&members), [Preference::Unknown]);
         members.prefer(BTreeSet::from(["B".to_owned()]));
         assert_eq!(said(&members), [Preference::No]);

@@ -152,12 +152,19 @@ fn tell_copies(seen: &[Seen], originals: &Originals) -> Vec<Option<String>> {
             return None;
         }
         if let Some(path) = told.get(&one.disk) {
-            return Some(format!("{} is a copy of disk {} and is not used: this host uses {path}", one.path, one.name));
+            return Some(format!(
+                "{} is a copy of disk {} and is not used: this host uses {path}",
+                one.path, one.name
+            ));
         }
         // Invariant 3. Where it has no note it may be one that has joined since.
-        let other = is_copied && by_disk[&one.disk].len() == 1 && originals.device(one.disk).is_some();
+        let other =
+            is_copied && by_disk[&one.disk].len() == 1 && originals.device(one.disk).is_some();
         other.then(|| {
-            format!("{} is a copy of disk {} and is not used: this host used another device", one.path, one.name)
+            format!(
+                "{} is a copy of disk {} and is not used: this host used another device",
+                one.path, one.name
+            )
         })
     };
     seen.iter().map(word).collect()
@@ -167,23 +174,33 @@ fn tell_copies(seen: &[Seen], originals: &Originals) -> Vec<Option<String>> {
 pub(crate) type Candidate = (Found, Arc<dyn Disk>, DiskHeader);
 
 /// Takes the copies out of what is in sight of groups. Also the sentences on them.
-pub(crate) async fn set_aside(world: &dyn World, found: Vec<Candidate>) -> (Vec<Candidate>, Vec<String>) {
+pub(crate) async fn set_aside(
+    world: &dyn World,
+    found: Vec<Candidate>,
+) -> (Vec<Candidate>, Vec<String>) {
     if planted::has(Bug::CloneAccepted) {
         return (found, Vec::new());
     }
     let mut groups: BTreeMap<GroupId, BTreeMap<DiskId, BTreeSet<Identity>>> = BTreeMap::new();
     for (one, _, header) in &found {
-        groups.entry(header.group).or_default().entry(header.disk).or_default().insert(one.identity.clone());
+        groups
+            .entry(header.group)
+            .or_default()
+            .entry(header.disk)
+            .or_default()
+            .insert(one.identity.clone());
     }
     groups.retain(|_, disks| disks.values().any(|devices| devices.len() > 1));
     let mut copies = Vec::new();
     for group in groups.keys() {
         let originals = Originals::recall(world, *group);
         let mut seen = Vec::new();
-        let its = |(_, _, header): &&Candidate| header.group == *group && header.status == Status::Member;
+        let its =
+            |(_, _, header): &&Candidate| header.group == *group && header.status == Status::Member;
         for (one, disk, header) in found.iter().filter(its) {
             let sighting = identify::sight(world, one, &**disk, header.clone()).await;
-            let generation = sighting.memberships.iter().map(|one| one.generation).max().unwrap_or(0);
+            let generation =
+                sighting.memberships.iter().map(|one| one.generation).max().unwrap_or(0);
             let stamp = sighting.stamps.iter().map(|stamp| stamp.counter).max().unwrap_or(0);
             seen.push(Seen {
                 path: one.path.clone(),
@@ -194,7 +211,8 @@ pub(crate) async fn set_aside(world: &dyn World, found: Vec<Candidate>) -> (Vec<
             });
         }
         let words = tell_copies(&seen, &originals);
-        copies.extend(seen.into_iter().zip(words).filter_map(|(one, word)| Some((one.path, word?))));
+        copies
+            .extend(seen.into_iter().zip(words).filter_map(|(one, word)| Some((one.path, word?))));
     }
     let is_copy = |path: &str| copies.iter().any(|(copy, _)| copy == path);
     let kept = found.into_iter().filter(|(one, ..)| !is_copy(&one.path)).collect();
@@ -215,21 +233,34 @@ pub(crate) struct FoundDisk {
 ///
 /// # Errors
 /// If whoever looked has ended.
-pub(crate) async fn find_disk(world: &dyn World, group: GroupId, id: DiskId) -> Result<FoundDisk, AdminError> {
+pub(crate) async fn find_disk(
+    world: &dyn World,
+    group: GroupId,
+    id: DiskId,
+) -> Result<FoundDisk, AdminError> {
     let originals = Originals::recall(world, group);
     let examine = |_: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Header>> {
-        Box::pin(async move { identify::await_header(&*disk).await.filter(|header| header.best.group == group) })
+        Box::pin(async move {
+            identify::await_header(&*disk).await.filter(|header| header.best.group == group)
+        })
     };
     let needs = |seen: &[Answered<Header>]| {
-        let is_it = |one: &Answered<Header>| one.what.best.disk == id && originals.is_original(id, &one.found.identity);
+        let is_it = |one: &Answered<Header>| {
+            one.what.best.disk == id && originals.is_original(id, &one.found.identity)
+        };
         if seen.iter().any(is_it) { Needs::Nothing } else { Needs::Something }
     };
     let looked = look(world, examine, needs).await.whole()?;
     let silence = looked.silence();
-    let mut matches: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.disk, one.what)).collect();
-    let all = matches.iter().map(|(found, disk, header)| (found.clone(), Arc::clone(disk), header.best.clone()));
+    let mut matches: Vec<_> =
+        looked.seen.into_iter().map(|one| (one.found, one.disk, one.what)).collect();
+    let all = matches
+        .iter()
+        .map(|(found, disk, header)| (found.clone(), Arc::clone(disk), header.best.clone()));
     let (own, copies) = set_aside(world, all.collect()).await;
-    matches.retain(|(found, _, header)| header.best.disk == id && own.iter().any(|(one, ..)| one.path == found.path));
+    matches.retain(|(found, _, header)| {
+        header.best.disk == id && own.iter().any(|(one, ..)| one.path == found.path)
+    });
     Ok(FoundDisk { matches, copies, silence })
 }
 
@@ -239,7 +270,13 @@ pub(crate) struct Notes(Mutex<(Option<MembershipId>, bool)>);
 
 impl Notes {
     /// Notes which devices the group uses, if that may have changed. Once a second. Returns what is to be told.
-    pub fn note(&self, world: &dyn World, group: GroupId, known: &Membership, members: &Members) -> Option<String> {
+    pub fn note(
+        &self,
+        world: &dyn World,
+        group: GroupId,
+        known: &Membership,
+        members: &Members,
+    ) -> Option<String> {
         let boot = world.boot_id();
         if self.0.lock().0.replace(known.id) == Some(known.id) {
             return None;
@@ -253,7 +290,10 @@ impl Notes {
         }
         for member in members.values() {
             if let Some(disk) = member.disk() {
-                noted.disks.insert(member.id(), Noted { identity: disk.identity(), path: disk.path().to_owned() });
+                noted.disks.insert(
+                    member.id(),
+                    Noted { identity: disk.identity(), path: disk.path().to_owned() },
+                );
             }
         }
         noted.is_of_this_boot = true;
@@ -286,7 +326,10 @@ mod tests {
         let noted = |(disk, identity): &(u8, &str)| {
             (
                 DiskId([*disk; 16]),
-                Noted { identity: Identity((*identity).to_owned()), path: format!("/dev/{identity}") },
+                Noted {
+                    identity: Identity((*identity).to_owned()),
+                    path: format!("/dev/{identity}"),
+                },
             )
         };
         Originals { is_of_this_boot, disks: disks.iter().map(noted).collect() }
@@ -305,7 +348,11 @@ mod tests {
     /// The paths that are copies.
     fn copies(seen: &[Seen], originals: &Originals) -> Vec<String> {
         let words = tell_copies(seen, originals);
-        seen.iter().zip(words).filter(|(_, word)| word.is_some()).map(|(one, _)| one.path.clone()).collect()
+        seen.iter()
+            .zip(words)
+            .filter(|(_, word)| word.is_some())
+            .map(|(one, _)| one.path.clone())
+            .collect()
     }
 
     #[test]
@@ -321,7 +368,12 @@ mod tests {
     #[test]
     fn what_was_used_is_the_disk_and_the_others_are_copies() {
         let noted = originals(&[(1, "a"), (2, "b")], true);
-        let all = [seen(1, "a", (5, 5)), seen(2, "b", (5, 5)), seen(1, "x", (5, 4)), seen(2, "y", (5, 5))];
+        let all = [
+            seen(1, "a", (5, 5)),
+            seen(2, "b", (5, 5)),
+            seen(1, "x", (5, 4)),
+            seen(2, "y", (5, 5)),
+        ];
         assert_eq!(copies(&all, &noted), ["/dev/x", "/dev/y"]);
         // Nothing is noted.
         assert!(copies(&all, &Originals::default()).is_empty());
@@ -344,7 +396,10 @@ mod tests {
     fn what_is_older_than_its_copy_is_not_taken() {
         let noted = originals(&[(1, "a")], true);
         for newer in [(6, 0), (5, 6)] {
-            assert!(copies(&[seen(1, "a", (5, 5)), seen(1, "x", newer)], &noted).is_empty(), "{newer:?}");
+            assert!(
+                copies(&[seen(1, "a", (5, 5)), seen(1, "x", newer)], &noted).is_empty(),
+                "{newer:?}"
+            );
         }
     }
 
@@ -352,7 +407,16 @@ mod tests {
     #[test]
     fn disks_and_copies_are_not_mixed() {
         let noted = originals(&[(1, "a"), (2, "b")], true);
-        let all = [seen(1, "a", (5, 5)), seen(1, "x", (5, 5)), seen(2, "y", (5, 5)), seen(3, "c", (5, 5))];
-        assert_eq!(copies(&all, &noted), ["/dev/x", "/dev/y"], "disk 2 is not in sight, and 3 joined since");
+        let all = [
+            seen(1, "a", (5, 5)),
+            seen(1, "x", (5, 5)),
+            seen(2, "y", (5, 5)),
+            seen(3, "c", (5, 5)),
+        ];
+        assert_eq!(
+            copies(&all, &noted),
+            ["/dev/x", "/dev/y"],
+            "disk 2 is not in sight, and 3 joined since"
+        );
     }
 }

@@ -97,7 +97,12 @@ impl Layer {
             let done = usize::try_from(done).unwrap_or(usize::MAX);
             if !blocks.contains_key(&number) {
                 let take = |left: usize| left.checked_sub(BLOCK);
-                if self.budget.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+                if self
+                    .budget
+                    .left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                    .is_err()
+                {
                     self.budget.full.store(true, Ordering::Release);
                     let text = format!(
                         "more than {} MiB were written to disks that are not to change",
@@ -106,7 +111,9 @@ impl Layer {
                     return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
                 }
             }
-            let block = blocks.entry(number).or_insert_with(|| Block { written: 0, bytes: Box::new([0; BLOCK]) });
+            let block = blocks
+                .entry(number)
+                .or_insert_with(|| Block { written: 0, bytes: Box::new([0; BLOCK]) });
             block.written |= mask(&inside);
             let length = inside.len();
             block.bytes[inside].copy_from_slice(&data[done..done + length]);
@@ -117,8 +124,10 @@ impl Layer {
     fn forget(&self, offset: u64, length: u64) {
         let mut blocks = self.blocks.lock();
         let end = offset.saturating_add(length);
-        let touched: Vec<u64> =
-            blocks.range(offset / BLOCK as u64..end.div_ceil(BLOCK as u64)).map(|(number, _)| *number).collect();
+        let touched: Vec<u64> = blocks
+            .range(offset / BLOCK as u64..end.div_ceil(BLOCK as u64))
+            .map(|(number, _)| *number)
+            .collect();
         for number in touched {
             let start = (number * BLOCK as u64).max(offset);
             let stop = ((number + 1) * BLOCK as u64).min(end);
@@ -259,7 +268,10 @@ impl Disk for Covered {
     fn claim(&self) -> io::Result<()> {
         match self.real.claim() {
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
             {
                 let path = self.real.path();
                 let text = format!(
@@ -320,7 +332,13 @@ impl Overlay {
 
     fn through(world: Arc<dyn World>, limit: usize) -> Self {
         let budget = Budget { left: AtomicUsize::new(limit), full: AtomicBool::new(false), limit };
-        Self { world, layers: None, budget: Arc::new(budget), read_only: Arc::default(), events: Mutex::default() }
+        Self {
+            world,
+            layers: None,
+            budget: Arc::new(budget),
+            read_only: Arc::default(),
+            events: Mutex::default(),
+        }
     }
 
     /// Whether a write failed for want of memory.
@@ -343,11 +361,14 @@ impl Overlay {
 
     /// Puts this overlay over what is found.
     fn cover(&self) -> impl Fn(Found) -> Found + Send + 'static {
-        let (layers, read_only, budget) = (self.layers.clone(), Arc::clone(&self.read_only), Arc::clone(&self.budget));
+        let (layers, read_only, budget) =
+            (self.layers.clone(), Arc::clone(&self.read_only), Arc::clone(&self.budget));
         move |mut one| {
             if let (Some(layers), Ok(real)) = (&layers, one.disk.clone()) {
-                let new = || Arc::new(Layer { blocks: Mutex::default(), budget: Arc::clone(&budget) });
-                let layer = Arc::clone(layers.lock().entry(one.identity.clone()).or_insert_with(new));
+                let new =
+                    || Arc::new(Layer { blocks: Mutex::default(), budget: Arc::clone(&budget) });
+                let layer =
+                    Arc::clone(layers.lock().entry(one.identity.clone()).or_insert_with(new));
                 one.disk = Ok(Arc::new(Covered { real, layer, read_only: Arc::clone(&read_only) }));
             }
             one
@@ -427,7 +448,12 @@ mod tests {
     }
 
     fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        block_on(disk.submit(Io::Write { offset, data: Buffer::copy_of(bytes).share(), durably: false })).result
+        block_on(disk.submit(Io::Write {
+            offset,
+            data: Buffer::copy_of(bytes).share(),
+            durably: false,
+        }))
+        .result
     }
 
     #[test]
@@ -441,8 +467,13 @@ mod tests {
         write(&*one, 1024, &[7; 8192]).expect("there is room");
         let mut model = before.clone();
         model[1024..1024 + 8192].fill(7);
-        for (offset, length) in [(0, 16384), (512, 1024), (1024, 8192), (8704, 1024), (4096, 4096)] {
-            assert_eq!(read(&*other, offset, length), model[offset as usize..][..length], "{offset} {length}");
+        for (offset, length) in [(0, 16384), (512, 1024), (1024, 8192), (8704, 1024), (4096, 4096)]
+        {
+            assert_eq!(
+                read(&*other, offset, length),
+                model[offset as usize..][..length],
+                "{offset} {length}"
+            );
         }
         let discard = Io::Discard { offset: 2048, length: 4096 };
         assert!(block_on(one.submit(discard)).result.is_ok());

@@ -114,7 +114,8 @@ pub enum ReadReason {
 }
 
 impl ReadReason {
-    pub const ALL: [Self; 6] = [Self::Preferred, Self::Faster, Self::Equal, Self::Only, Self::Retry, Self::Exploration];
+    pub const ALL: [Self; 6] =
+        [Self::Preferred, Self::Faster, Self::Equal, Self::Only, Self::Retry, Self::Exploration];
 }
 
 /// Whether reads prefer a disk, as `v$asm_disk.preferred_read` says it.
@@ -165,7 +166,8 @@ impl Estimate {
         }
         let begins = seen == 1 || seen > WINDOW;
         self.seen.store(if begins { 1 } else { seen }, Relaxed);
-        let (low, high) = if begins { (took, took) } else { (quickest.load(Relaxed), longest.load(Relaxed)) };
+        let (low, high) =
+            if begins { (took, took) } else { (quickest.load(Relaxed), longest.load(Relaxed)) };
         quickest.store(low.min(took), Relaxed);
         longest.store(high.max(took), Relaxed);
         match before.load(Relaxed) {
@@ -256,12 +258,26 @@ fn weighed(mean: u64, one: u64) -> u64 {
 
 /// Which of these mirrors is read. `None` stands for one that was tried already; whose turn it is counts with them.
 #[must_use]
-pub fn choose(mirrors: &[Option<&ReadGauge>], turn: usize, length: usize, now: Duration) -> Option<Choice> {
+pub fn choose(
+    mirrors: &[Option<&ReadGauge>],
+    turn: usize,
+    length: usize,
+    now: Duration,
+) -> Option<Choice> {
     let prefers = mirrors.iter().flatten().any(|gauge| gauge.is_preferred());
     let is_open = |gauge: &&ReadGauge| !prefers || gauge.is_preferred();
-    let open = || mirrors.iter().enumerate().filter_map(|(index, gauge)| Some((index, gauge.filter(is_open)?)));
+    let open = || {
+        mirrors
+            .iter()
+            .enumerate()
+            .filter_map(|(index, gauge)| Some((index, gauge.filter(is_open)?)))
+    };
     let now = nanoseconds(now);
-    let expected = if open().nth(1).is_some() { expected_of(open(), class_of(length), now) } else { [0; MIRRORS_MAX] };
+    let expected = if open().nth(1).is_some() {
+        expected_of(open(), class_of(length), now)
+    } else {
+        [0; MIRRORS_MAX]
+    };
     let least = open().map(|(index, _)| expected[index]).min()?;
     let alike = least.saturating_add(least / 4).saturating_add(ALIKE);
     let rank = |index| (index + mirrors.len() - turn % mirrors.len()) % mirrors.len();
@@ -311,7 +327,8 @@ fn expected_of<'a>(
         let others = mirrors.clone().filter(|(other, _)| *other != index);
         let longest = others.filter_map(|(_, other)| other.estimates[class].longest()).min();
         if longest.is_some_and(|longest| mean > longest.saturating_mul(GROSS)) {
-            expected[index] = expected[index].max(mean.saturating_mul(QUEUE_DOUBLES + gauge.reads()) / QUEUE_DOUBLES);
+            expected[index] = expected[index]
+                .max(mean.saturating_mul(QUEUE_DOUBLES + gauge.reads()) / QUEUE_DOUBLES);
         }
     }
     expected
@@ -357,7 +374,8 @@ impl ReadGauge {
         if self.queued.load(Relaxed) == 0 {
             return 0;
         }
-        let slowest = self.estimates.iter().map(|estimate| estimate.time.load(Relaxed)).max().unwrap_or(0);
+        let slowest =
+            self.estimates.iter().map(|estimate| estimate.time.load(Relaxed)).max().unwrap_or(0);
         let silence = now.saturating_sub(self.progress.load(Relaxed));
         if silence > slowest.saturating_mul(SILENT) { silence } else { 0 }
     }
@@ -431,7 +449,12 @@ impl ReadGauge {
 
 impl Reading<'_> {
     /// What became of it, as its flight says: overdue, and then it goes on, or ended.
-    pub fn settle(self, settled: Option<&Settled>, took: Option<Took>, world: &dyn World) -> Option<Self> {
+    pub fn settle(
+        self,
+        settled: Option<&Settled>,
+        took: Option<Took>,
+        world: &dyn World,
+    ) -> Option<Self> {
         let Some(settled) = settled else {
             self.note_overdue(world.monotonic());
             return Some(self);
@@ -481,8 +504,9 @@ impl Reading<'_> {
             mean.store(alone.min(FIRST_MAX), Relaxed);
             return;
         }
-        let with =
-            |old: u64, one: u64| if self.explores && one < old { old - (old - one) / 2 } else { weighed(old, one) };
+        let with = |old: u64, one: u64| {
+            if self.explores && one < old { old - (old - one) / 2 } else { weighed(old, one) }
+        };
         time.store(with(old, took.min(most)).max(1), Relaxed);
         let old = mean.load(Relaxed);
         mean.store(with(old, alone.min(old.saturating_mul(JUMP_MAX))).max(1), Relaxed);

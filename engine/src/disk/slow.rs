@@ -111,7 +111,10 @@ impl Speeds {
             let mut worst: Option<Slowness> = None;
             let mut is_compared = false;
             for (index, kind) in KINDS.into_iter().enumerate() {
-                let of_others = means.iter().filter(|(other, _)| *other != disk).filter_map(|(_, means)| means[index]);
+                let of_others = means
+                    .iter()
+                    .filter(|(other, _)| *other != disk)
+                    .filter_map(|(_, means)| means[index]);
                 let mut others: Vec<Duration> = of_others.collect();
                 others.sort_unstable();
                 // Of two the quicker one: half of the disks may be on the shelf that is slow.
@@ -129,7 +132,10 @@ impl Speeds {
                     slowness.time = WINDOW * known.slow;
                     if known.slow >= WINDOWS {
                         let is_new = !std::mem::replace(&mut known.is_told, true);
-                        changes.push((*disk, if is_new { Change::Slow(slowness) } else { Change::Stays(slowness) }));
+                        changes.push((
+                            *disk,
+                            if is_new { Change::Slow(slowness) } else { Change::Stays(slowness) },
+                        ));
                     }
                 }
                 None if is_compared => {
@@ -180,10 +186,16 @@ mod tests {
             disks
         }
 
-        fn window(&mut self, kind: usize, count: u64, milliseconds: &[u64]) -> Vec<(DiskNumber, Change)> {
+        fn window(
+            &mut self,
+            kind: usize,
+            count: u64,
+            milliseconds: &[u64],
+        ) -> Vec<(DiskNumber, Change)> {
             for (totals, each) in self.totals.values_mut().zip(milliseconds) {
                 totals[kind].0 += count;
-                totals[kind].1 += Duration::from_micros(100 + each * 1000) * u32::try_from(count).expect("few");
+                totals[kind].1 +=
+                    Duration::from_micros(100 + each * 1000) * u32::try_from(count).expect("few");
             }
             self.speeds.compare(&self.totals)
         }
@@ -201,13 +213,21 @@ mod tests {
             let [(DiskNumber(1), Change::Slow(slowness))] = told[..] else { panic!("{told:?}") };
             assert_eq!((slowness.kind, slowness.time), (named, WINDOW * 3));
             assert!(
-                slowness.to_string().contains("50.1 ms, and 0.10 ms on the other disks: 501 times as long"),
+                slowness
+                    .to_string()
+                    .contains("50.1 ms, and 0.10 ms on the other disks: 501 times as long"),
                 "{slowness}"
             );
-            assert!(matches!(disks.window(kind, 38, &[0, 50])[..], [(DiskNumber(1), Change::Stays(_))]));
+            assert!(matches!(
+                disks.window(kind, 38, &[0, 50])[..],
+                [(DiskNumber(1), Change::Stays(_))]
+            ));
             assert_eq!(disks.window(kind, 4, &[0, 50]), [], "too few to say anything");
             let stays = disks.window(kind, 38, &[0, 50]);
-            assert!(matches!(stays[..], [(_, Change::Stays(slowness))] if slowness.time == WINDOW * 5), "{stays:?}");
+            assert!(
+                matches!(stays[..], [(_, Change::Stays(slowness))] if slowness.time == WINDOW * 5),
+                "{stays:?}"
+            );
             assert_eq!(disks.window(kind, 38, &[0, 0]), []);
             assert_eq!(disks.window(kind, 38, &[0, 0]), []);
             assert_eq!(disks.window(kind, 38, &[0, 0]), [(DiskNumber(1), Change::Over)]);

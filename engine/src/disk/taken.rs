@@ -69,8 +69,11 @@ async fn check_disk(
 ) -> Result<(Arc<dyn Disk>, Layout)> {
     let path = &wanted.path;
     let Some(one) = found.iter().find(|one| one.path == *path) else {
-        return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} is not among the disks in sight"))
-            .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows what is in sight"));
+        return Err(AdminError::new(
+            Code::UnknownDisk,
+            format!("disk {path} is not among the disks in sight"),
+        )
+        .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows what is in sight"));
     };
     let disk = one.disk.clone().map_err(|error| {
         AdminError::new(Code::CannotOpen, format!("disk {path} cannot be opened: {error}"))
@@ -90,7 +93,8 @@ async fn check_disk(
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
         HeaderStatus::Member if !wanted.force && !is_nobodys => {
-            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, header)) {
+            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, header))
+            {
                 return Err(refusal);
             }
             let group = header.map_or_else(String::new, |header| header.group_name);
@@ -108,7 +112,10 @@ async fn check_disk(
         }
         HeaderStatus::Incompatible | HeaderStatus::Unknown if !wanted.force => {
             let remark = survey.remark.unwrap_or_default();
-            return in_use(format!("disk {path}: {remark}"), "add FORCE to take the disk and lose what is on it");
+            return in_use(
+                format!("disk {path}: {remark}"),
+                "add FORCE to take the disk and lose what is on it",
+            );
         }
         _ => {}
     }
@@ -123,14 +130,21 @@ fn own_member(new: &Wanted<'_>, path: &str, header: &DiskHeader) -> Option<Admin
     let (name, group) = (&own.name, new.group);
     let text = format!("disk {path} is disk {name} of disk group {group} itself");
     let hint = match own.state {
-        DiskState::Offline => format!("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}"),
+        DiskState::Offline => {
+            format!("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}")
+        }
         _ => "name another device".to_owned(),
     };
     Some(AdminError::new(Code::DiskInUse, text).hint(hint))
 }
 
 /// How a device that has so many bytes is cut, if `wanted` of them are used: all, if nobody says how many.
-pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size: u64) -> Result<Layout> {
+pub(crate) fn check_size(
+    disk: &dyn Disk,
+    wanted: Option<u64>,
+    has: u64,
+    au_size: u64,
+) -> Result<Layout> {
     let path = disk.path();
     let size = wanted.unwrap_or(has);
     if size > has {
@@ -138,12 +152,17 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
         return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
     }
     Layout::of_whole_units(size, au_size).map_err(|error| match error {
-        FormatError::Field { field: "AU size", value } => {
-            AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
-        }
+        FormatError::Field { field: "AU size", value } => AdminError::new(
+            Code::Invalid,
+            format!("AU size {value} is not a power of two from 1M to 64M"),
+        ),
         _ => {
             let least = Layout::smallest(au_size);
-            AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(format!(
+            AdminError::new(
+                Code::DiskTooSmall,
+                format!("disk {path} is too small: {} MB", size / MIB),
+            )
+            .hint(format!(
                 "with an AU size of {} MB a disk needs {} MB",
                 au_size / MIB,
                 least.div_ceil(MIB)
@@ -162,12 +181,17 @@ pub(crate) fn unusable(disk: &str, error: &std::io::Error) -> AdminError {
 ///
 /// # Errors
 /// The first that cannot be taken, and why.
-pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: &[Found]) -> Result<Vec<Taken>> {
+pub(crate) async fn take_disks(
+    world: &Arc<dyn World>,
+    new: &Wanted<'_>,
+    found: &[Found],
+) -> Result<Vec<Taken>> {
     let mut taken: Vec<Taken> = Vec::new();
     let mut identities = BTreeMap::new();
     for (index, wanted) in new.disks.iter().enumerate() {
         let (disk, layout) = check_disk(world, new, wanted, found).await?;
-        let identity = found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
+        let identity =
+            found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
         if let Some(other) = identities.insert(identity, wanted.path.clone()) {
             let text = format!("{} and {other} are one device", wanted.path);
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("name each device once"));
@@ -219,15 +243,20 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
             }
             let header = identify::read_header(&**world, &*one.disk).await;
             let header = header.filter(|header| header.best.status == Status::Member);
-            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, &header.best)) {
+            if let Some(refusal) =
+                header.as_ref().and_then(|header| own_member(new, path, &header.best))
+            {
                 return Err(refusal);
             }
             return Err(match header {
                 Some(header) => {
                     let group = header.best.group_name;
-                    let text = format!("disk {path} is in use: it belongs to disk group {group}, which is mounted");
-                    AdminError::new(Code::DiskInUse, text)
-                        .hint(format!("use another disk, or drop disk group {group} first ({error})"))
+                    let text = format!(
+                        "disk {path} is in use: it belongs to disk group {group}, which is mounted"
+                    );
+                    AdminError::new(Code::DiskInUse, text).hint(format!(
+                        "use another disk, or drop disk group {group} first ({error})"
+                    ))
                 }
                 None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
                     .hint("end the program that holds it, or use another disk"),
@@ -253,14 +282,18 @@ fn free_name(new: &Wanted<'_>, number: DiskNumber, taken: &[Taken]) -> String {
         .chain(taken.iter().map(|one| one.entry.name.as_str()))
         .collect();
     let numbers = (number.0..=u16::MAX).chain(0..number.0).map(DiskNumber);
-    let mut free = numbers.map(|number| default_name(new.group, number)).filter(|name| !names.contains(name.as_str()));
+    let mut free = numbers
+        .map(|number| default_name(new.group, number))
+        .filter(|name| !names.contains(name.as_str()));
     free.next().unwrap_or_else(|| default_name(new.group, number))
 }
 
 /// Whether no failure group has both quorum disks and others.
 pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Clone) -> Result<()> {
     let mixed = disks.clone().find(|disk| {
-        disks.clone().any(|other| other.failure_group == disk.failure_group && other.quorum != disk.quorum)
+        disks
+            .clone()
+            .any(|other| other.failure_group == disk.failure_group && other.quorum != disk.quorum)
     });
     let Some(disk) = mixed else { return Ok(()) };
     let text = format!("failure group {} is both QUORUM and not", disk.failure_group);
@@ -275,8 +308,14 @@ pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<
     // A smaller AU than the new one ends in its first AU.
     places.extend(au_sizes().take_while(|au_size| *au_size < layout.au_size()));
     places.extend(identify::old_places(disk).await);
-    writes.extend(layout.middle_area().slots().map(|(place, length)| (place, zeros.part(0..length))));
-    writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
+    writes
+        .extend(layout.middle_area().slots().map(|(place, length)| (place, zeros.part(0..length))));
+    writes.extend(
+        places
+            .into_iter()
+            .filter(|place| *place != 0)
+            .map(|place| (place, zeros.part(0..BLOCK_SIZE))),
+    );
     for (offset, data) in writes {
         let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
         done.result.map_err(|error| {
@@ -285,7 +324,9 @@ pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<
         })?;
     }
     let done = disk.submit(crate::world::Io::Flush).await;
-    done.result.map_err(|error| AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path())))
+    done.result.map_err(|error| {
+        AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path()))
+    })
 }
 
 pub(crate) fn new_id(world: &Arc<dyn World>) -> [u8; 16] {

@@ -64,7 +64,9 @@ impl Timings {
             .map(|bucket| Bucket {
                 below: 1 << bucket,
                 count: self.counts[bucket].load(Relaxed),
-                last: Some(self.last[bucket].load(Relaxed)).filter(|last| *last > 0).map(Duration::from_nanos),
+                last: Some(self.last[bucket].load(Relaxed))
+                    .filter(|last| *last > 0)
+                    .map(Duration::from_nanos),
             })
             .collect();
         let used = buckets.iter().rposition(|bucket| bucket.count > 0).map_or(0, |last| last + 1);
@@ -128,7 +130,10 @@ mod tests {
         let timings = Timings::default();
         timings.note(Duration::ZERO, Duration::from_secs(100_000));
         assert_eq!(timings.buckets().len(), BUCKETS);
-        assert_eq!(timings.buckets().last().map(|last| (last.below, last.count)), Some((1 << 32, 1)));
+        assert_eq!(
+            timings.buckets().last().map(|last| (last.below, last.count)),
+            Some((1 << 32, 1))
+        );
         assert_eq!(timings.buckets()[3], Bucket { below: 8, count: 0, last: None });
     }
 
@@ -139,7 +144,10 @@ mod tests {
         other.note(Duration::from_secs(2), Duration::from_micros(6));
         one.pour_into(&other);
         assert_eq!(one.buckets(), []);
-        assert_eq!(other.buckets().last(), Some(&Bucket { below: 8, count: 2, last: Some(Duration::from_secs(9)) }));
+        assert_eq!(
+            other.buckets().last(),
+            Some(&Bucket { below: 8, count: 2, last: Some(Duration::from_secs(9)) })
+        );
         assert_eq!(other.total(), Duration::from_micros(11));
     }
 }

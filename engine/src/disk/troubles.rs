@@ -76,7 +76,13 @@ impl Troubles {
     /// It happened again.
     pub fn note(&self, trouble: Trouble, now: Timestamp, place: Option<(u64, u64)>, text: String) {
         let mut all = self.0.lock();
-        let seen = all.entry(trouble).or_insert(Seen { count: 0, first: now, last: now, place, text: String::new() });
+        let seen = all.entry(trouble).or_insert(Seen {
+            count: 0,
+            first: now,
+            last: now,
+            place,
+            text: String::new(),
+        });
         (seen.count, seen.last, seen.place, seen.text) = (seen.count + 1, now, place, text);
     }
 
@@ -97,7 +103,8 @@ mod tests {
         let troubles = Troubles::default();
         troubles.note(Trouble::Checksum, 5, Some((4096, 4096)), "one".to_owned());
         troubles.note(Trouble::Checksum, 8, Some((8192, 4096)), "two".to_owned());
-        let seen = Seen { count: 2, first: 5, last: 8, place: Some((8192, 4096)), text: "two".to_owned() };
+        let seen =
+            Seen { count: 2, first: 5, last: 8, place: Some((8192, 4096)), text: "two".to_owned() };
         assert_eq!(troubles.all(), [(Trouble::Checksum, seen)]);
     }
 }

@@ -210,7 +210,10 @@ impl Table {
     }
 
     fn regions(&self) -> Vec<Region> {
-        self.regions.iter().map(|(first, entry)| Region { first: *first, count: entry.count }).collect()
+        self.regions
+            .iter()
+            .map(|(first, entry)| Region { first: *first, count: entry.count })
+            .collect()
     }
 
     /// The aligned run around `extent`, cut where it would overlap another region.
@@ -237,7 +240,13 @@ impl Activity {
             regions.insert(region.first, Entry::new(region.count.max(1), Phase::Found, now));
         }
         Self {
-            table: Mutex::new(Table { regions, scale: SCALE_MIN, opened: 0, opened_since: now, sealed: false }),
+            table: Mutex::new(Table {
+                regions,
+                scale: SCALE_MIN,
+                opened: 0,
+                opened_since: now,
+                sealed: false,
+            }),
             changed: Event::new(),
             writer: AsyncMutex::new(Writer { sequence, refusing: BTreeSet::new() }),
             shared: Semaphore::new(Self::shared()),
@@ -340,7 +349,12 @@ impl Activity {
     }
 
     /// Takes up to `most` open regions that nobody uses, oldest first, for closing.
-    fn take_for_closing(&self, most: usize, idle_since: Option<Duration>, now: Duration) -> Vec<Region> {
+    fn take_for_closing(
+        &self,
+        most: usize,
+        idle_since: Option<Duration>,
+        now: Duration,
+    ) -> Vec<Region> {
         let mut table = self.lock();
         let mut idle: Vec<_> = table
             .regions
@@ -352,7 +366,8 @@ impl Activity {
             .collect();
         idle.sort_unstable();
         idle.truncate(most);
-        let busy = idle.first().is_some_and(|(last_used, ..)| now.saturating_sub(*last_used) < BUSY);
+        let busy =
+            idle.first().is_some_and(|(last_used, ..)| now.saturating_sub(*last_used) < BUSY);
         if idle_since.is_none() && busy {
             table.scale = (table.scale + 1).min(SCALE_MAX);
         }
@@ -413,7 +428,8 @@ impl Data {
                 } else if table.regions.len() >= REGIONS_OPEN.get() {
                     full = true;
                 } else {
-                    let region = table.open_around(extent.id, last_used, self.offline_disks().is_empty());
+                    let region =
+                        table.open_around(extent.id, last_used, self.offline_disks().is_empty());
                     opening = Some((region, Phase::Opening));
                 }
             }
@@ -456,13 +472,20 @@ impl Data {
 
     /// The disks that miss what is written now.
     pub(crate) fn offline_disks(&self) -> Vec<DiskNumber> {
-        let offline = self.members.values().filter(|member| member.state() == DiskState::Offline && !member.quorum);
+        let offline = self
+            .members
+            .values()
+            .filter(|member| member.state() == DiskState::Offline && !member.quorum);
         offline.map(|member| member.number).collect()
     }
 
     /// Marks regions stale for disks, durably, unless they are marked already. A full catalog takes them: what a
     /// disk misses must be on record.
-    pub(crate) async fn mark_stale(&self, disks: &[DiskNumber], regions: &[Region]) -> Result<(), FileError> {
+    pub(crate) async fn mark_stale(
+        &self,
+        disks: &[DiskNumber],
+        regions: &[Region],
+    ) -> Result<(), FileError> {
         let mut fresh: BTreeMap<DiskNumber, Vec<Region>> = BTreeMap::new();
         {
             let stale = self.stale.lock();
@@ -516,7 +539,11 @@ impl Data {
     }
 
     /// One write of the log to all voters. False: a voter failed and was expelled; again.
-    async fn put_activity(&self, writer: &mut Writer, regions: Vec<Region>) -> Result<bool, FileError> {
+    async fn put_activity(
+        &self,
+        writer: &mut Writer,
+        regions: Vec<Region>,
+    ) -> Result<bool, FileError> {
         let membership = self.voters.current();
         writer.sequence += 1;
         let log = ActivityLog {
@@ -537,9 +564,14 @@ impl Data {
                 // It cannot be spared, or nobody else can vote: writes wait until it takes the log.
                 kept => {
                     if writer.refusing.insert(disk) {
-                        let name = self.members.get(&disk).map_or_else(|| Arc::from(""), |member| member.name());
+                        let name = self
+                            .members
+                            .get(&disk)
+                            .map_or_else(|| Arc::from(""), |member| member.name());
                         let why = match kept {
-                            Ok(()) => "It is the only one that votes, and no other disk can".to_owned(),
+                            Ok(()) => {
+                                "It is the only one that votes, and no other disk can".to_owned()
+                            }
                             Err(refusal) => format!("It cannot go offline, because {refusal}"),
                         };
                         let text = format!(
@@ -553,7 +585,11 @@ impl Data {
             }
         }
         if all_good && !std::mem::take(&mut writer.refusing).is_empty() {
-            self.tell(Severity::Note, None, "writes go on: the activity log is written again".to_owned());
+            self.tell(
+                Severity::Note,
+                None,
+                "writes go on: the activity log is written again".to_owned(),
+            );
         }
         // The voters may have changed under the write: then it counts for nothing.
         if !all_good || self.voters.current().id != membership.id {
@@ -582,7 +618,11 @@ impl Data {
     }
 
     /// Closes up to `most` regions (R10). False if there was none to close.
-    async fn close_regions(&self, most: usize, idle_since: Option<Duration>) -> Result<bool, FileError> {
+    async fn close_regions(
+        &self,
+        most: usize,
+        idle_since: Option<Duration>,
+    ) -> Result<bool, FileError> {
         let regions = self.activity.take_for_closing(most, idle_since, self.world.monotonic());
         if regions.is_empty() {
             return Ok(false);
@@ -590,7 +630,8 @@ impl Data {
         let result = self.settle_regions(&regions).await;
         match &result {
             Ok(closed) => {
-                let kept: Vec<_> = regions.iter().filter(|region| !closed.contains(region)).copied().collect();
+                let kept: Vec<_> =
+                    regions.iter().filter(|region| !closed.contains(region)).copied().collect();
                 self.activity.go_on(&kept);
             }
             Err(_) => self.activity.go_on(&regions),
@@ -601,11 +642,14 @@ impl Data {
     /// Writes checksum blocks, flushes, and writes the log without the regions.
     /// Returns those that were closed: one with an extent not yet compared after a crash stays.
     async fn settle_regions(&self, regions: &[Region]) -> Result<Vec<Region>, FileError> {
-        let closed: Vec<_> = regions.iter().filter(|region| !self.is_suspect_region(**region)).copied().collect();
+        let closed: Vec<_> =
+            regions.iter().filter(|region| !self.is_suspect_region(**region)).copied().collect();
         if closed.is_empty() {
             return Ok(closed);
         }
-        let extents = || closed.iter().flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        let extents = || {
+            closed.iter().flat_map(|region| self.extents.in_run(region.first, region.count.into()))
+        };
         if planted::has(Bug::ReleasedBeforeSums) {
             drop(self.leave_log(&closed).await?);
         }
@@ -618,8 +662,9 @@ impl Data {
                 self.flush_disks().await?;
             }
             for some in extents().collect::<Vec<_>>().chunks(SUMS_AT_ONCE) {
-                let writes =
-                    some.iter().map(|extent| Box::pin(self.write_sums(extent)) as Task<'_, Result<(), FileError>>);
+                let writes = some.iter().map(|extent| {
+                    Box::pin(self.write_sums(extent)) as Task<'_, Result<(), FileError>>
+                });
                 for written in futures::future::join_all(writes).await {
                     written?;
                 }
@@ -645,7 +690,10 @@ impl Data {
     /// The zones that have just been written.
     fn zones_of(&self, extent: &Extent) -> Zones {
         let current = self.mirrors(extent).filter(|(_, member)| member.is_readable());
-        Zones { moves: extent.moves(), disks: current.map(|(_, member)| (member.number, member.losses())).collect() }
+        Zones {
+            moves: extent.moves(),
+            disks: current.map(|(_, member)| (member.number, member.losses())).collect(),
+        }
     }
 
     /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
@@ -682,10 +730,18 @@ impl Data {
             .collect();
         sums.set_agreed(kept.agree, kept.is_any());
         loop {
-            let writes =
-                mirrors.iter().filter(|(member, ..)| member.is_writable()).map(|(member, offset, bytes)| async move {
-                    (member, member.start_write(*offset, bytes.clone()).of(IoClient::Checksums).settle().await)
-                });
+            let writes = mirrors.iter().filter(|(member, ..)| member.is_writable()).map(
+                |(member, offset, bytes)| async move {
+                    (
+                        member,
+                        member
+                            .start_write(*offset, bytes.clone())
+                            .of(IoClient::Checksums)
+                            .settle()
+                            .await,
+                    )
+                },
+            );
             let mut again = false;
             for (member, settled) in futures::future::join_all(writes).await {
                 if !settled.is_ok() && !self.give_up_or_wait(member, &settled).await? {

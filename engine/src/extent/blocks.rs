@@ -92,13 +92,17 @@ fn bytes_of(blocks: usize) -> usize {
 
 impl Data {
     /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
-    pub(crate) fn mirrors<'a>(&'a self, extent: &Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
+    pub(crate) fn mirrors<'a>(
+        &'a self,
+        extent: &Extent,
+    ) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
         self.members_of(extent.mirrors())
     }
 
     fn members_of(&self, mirrors: Mirrors) -> impl Iterator<Item = (Mirror, &Arc<Member>)> {
-        let known =
-            mirrors.into_iter().filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
+        let known = mirrors
+            .into_iter()
+            .filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
         known.filter(|(mirror, member)| member.layout().is_data(mirror.au))
     }
 
@@ -127,13 +131,18 @@ impl Data {
     }
 
     /// Makes the mirrors of an extent equal after a crash; its whole range is held.
-    pub(crate) async fn reconcile(&self, extent: &Extent, active: &Active<'_>) -> Result<Compared, FileError> {
+    pub(crate) async fn reconcile(
+        &self,
+        extent: &Extent,
+        active: &Active<'_>,
+    ) -> Result<Compared, FileError> {
         let marked = extent.state().marked();
         let mut total = Compared::default();
         let mut pieces = marked.iter().peekable();
         while let Some(first) = pieces.next() {
             let mut last = first;
-            while pieces.peek() == Some(&(last + 1)) && (last + 1 - first) * BLOCKS_PER_PIECE < STEP {
+            while pieces.peek() == Some(&(last + 1)) && (last + 1 - first) * BLOCKS_PER_PIECE < STEP
+            {
                 last += 1;
                 pieces.next();
             }
@@ -166,7 +175,8 @@ impl Data {
         if seen.is_partial() {
             let patience = seen.patience_for(reason, &known, blocks.len());
             if patience == Patience::Deadline {
-                seen.silent().for_each(|member| self.expel_in_background(member, Settled::Overdue.reason()));
+                seen.silent()
+                    .for_each(|member| self.expel_in_background(member, Settled::Overdue.reason()));
             } else {
                 reached::at(Mark::SilentMirrorNeeded);
                 seen = self.see(mirrors, &blocks, patience).await?;
@@ -198,12 +208,19 @@ impl Data {
             if case == Case::Rivals {
                 rivals.push(index);
             }
-            if let (Reason::Repair, Case::ByMemory | Case::ByZone | Case::BadChecksum, Some(right), false) =
-                (reason, case, winner, evidence.fresh)
+            if let (
+                Reason::Repair,
+                Case::ByMemory | Case::ByZone | Case::BadChecksum,
+                Some(right),
+                false,
+            ) = (reason, case, winner, evidence.fresh)
             {
                 let sum = of_block(right);
-                for ((bad, image), stored) in bad_zones.iter_mut().zip(&evidence.mirrors).zip(&evidence.stored) {
-                    *bad += usize::from(*image == Some(right) && *stored != sum && *stored != UNKNOWN);
+                for ((bad, image), stored) in
+                    bad_zones.iter_mut().zip(&evidence.mirrors).zip(&evidence.stored)
+                {
+                    *bad +=
+                        usize::from(*image == Some(right) && *stored != sum && *stored != UNKNOWN);
                 }
             }
             if let Some(winner) = winner {
@@ -217,7 +234,8 @@ impl Data {
         let result = result.share();
         let (mut copied, mut left, mut unseen) = (0, 0, 0);
         let mut rewritten = Vec::new();
-        for (((mirror, member), image), is_silent) in candidates.iter().zip(images).zip(are_silent) {
+        for (((mirror, member), image), is_silent) in candidates.iter().zip(images).zip(are_silent)
+        {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
                 let offset = Self::offset(member, *mirror, blocks.start + index);
@@ -240,8 +258,11 @@ impl Data {
                     continue;
                 }
                 rewritten.push(Rewritten { member, offset, index });
-                let reads_back =
-                    if reason == Reason::Repair { self.reads_back(member, offset, &part).await } else { Some(true) };
+                let reads_back = if reason == Reason::Repair {
+                    self.reads_back(member, offset, &part).await
+                } else {
+                    Some(true)
+                };
                 if reads_back.is_none() {
                     left += self.mend_later(extent, member, blocks.start + index);
                     continue;
@@ -273,17 +294,25 @@ impl Data {
         }
         if guest.is_some() && !planted::has(Bug::GuestNotMended) {
             // It may have what no mirror took.
-            let written: Vec<Option<u32>> =
-                sums.iter().enumerate().map(|(index, sum)| sum.filter(|_| !rivals.contains(&index))).collect();
+            let written: Vec<Option<u32>> = sums
+                .iter()
+                .enumerate()
+                .map(|(index, sum)| sum.filter(|_| !rivals.contains(&index)))
+                .collect();
             self.write_to_guest(extent, guest, blocks.start, &written, &result).await?;
         }
-        if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
+        if copied > 0
+            && (reason == Reason::Crash || guessed)
+            && !planted::has(Bug::RecoveryNotFlushed)
+        {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
             left += self.flush_rewritten(extent, blocks.start, &result, rewritten).await?;
         }
         for (index, sum) in sums.iter().enumerate() {
             match sum {
-                Some(sum) if rivals.contains(&index) => extent.prefer_sum(blocks.start + index, *sum),
+                Some(sum) if rivals.contains(&index) => {
+                    extent.prefer_sum(blocks.start + index, *sum)
+                }
                 // Memory says that already, and who was not seen may differ.
                 Some(_) if seen.is_partial() => {}
                 Some(sum) => extent.set_sums(blocks.start + index, &[*sum]),
@@ -300,7 +329,11 @@ impl Data {
         }
         if lost {
             for ((mirror, member), image) in candidates.iter().zip(images) {
-                let refuted = sums.iter().zip(image).filter(|(sum, bytes)| sum.is_none() && bytes.is_some()).count();
+                let refuted = sums
+                    .iter()
+                    .zip(image)
+                    .filter(|(sum, bytes)| sum.is_none() && bytes.is_some())
+                    .count();
                 if refuted > 0 {
                     self.note_mismatch(extent, &blocks, *mirror, member);
                 }
@@ -325,7 +358,9 @@ impl Data {
         loop {
             self.flush_disks().await?;
             // Another task's flush may have failed since the rewrite and lost some blocks. Our own flush does not restore them.
-            let is_lost = |block: &Rewritten<'_>| block.member.is_mend_in_doubt(block.offset, BLOCK_SIZE as u64);
+            let is_lost = |block: &Rewritten<'_>| {
+                block.member.is_mend_in_doubt(block.offset, BLOCK_SIZE as u64)
+            };
             rewritten.retain(|block| block.member.is_writable() && is_lost(block));
             if rewritten.is_empty() || planted::has(Bug::RecoveryFlushBelieved) {
                 return Ok(left);
@@ -344,11 +379,17 @@ impl Data {
     }
 
     /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.
-    fn tell_bad_zones(&self, extent: &Extent, candidates: &[(Mirror, &Arc<Member>)], bad: &[usize]) {
+    fn tell_bad_zones(
+        &self,
+        extent: &Extent,
+        candidates: &[(Mirror, &Arc<Member>)],
+        bad: &[usize],
+    ) {
         if bad.iter().any(|count| *count > 0) {
             extent.doubt_zones();
         }
-        for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0) {
+        for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0)
+        {
             let (offset, length) = member.layout().sums_of(mirror.au);
             let place = extent.place_of(*mirror);
             let text = format!(
@@ -357,7 +398,11 @@ impl Data {
                 member.name(),
                 member.path()
             );
-            member.note(Trouble::Checksum, Some((offset, length as u64)), format!("checksum block: {place}"));
+            member.note(
+                Trouble::Checksum,
+                Some((offset, length as u64)),
+                format!("checksum block: {place}"),
+            );
             self.tell(Severity::Warning, Some(mirror.disk), text);
         }
     }
@@ -373,11 +418,17 @@ impl Data {
         data: &Slice,
     ) -> Result<(), FileError> {
         let Some(guest) = guest else { return Ok(()) };
-        let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable()) else { return Ok(()) };
+        let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable())
+        else {
+            return Ok(());
+        };
         for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
             // An overdue write is waited for: if the mirror does not move after all, its AU goes to another extent, and the write would land there.
-            match self.write_copy(extent, member, Self::offset(member, guest, first + index), part).await {
+            match self
+                .write_copy(extent, member, Self::offset(member, guest, first + index), part)
+                .await
+            {
                 Ok(_) => {}
                 Err(FileError::Refused { .. }) => _ = extent.turn_away(guest),
                 Err(error) => return Err(error),
@@ -409,10 +460,19 @@ impl Data {
 
     /// Rewrites a block of one mirror; false if the disk went offline instead. A disk that must stay in service is waited for: a later write of the
     /// block must not land before this one.
-    async fn rewrite(&self, member: &Arc<Member>, offset: u64, part: Slice) -> Result<bool, FileError> {
+    async fn rewrite(
+        &self,
+        member: &Arc<Member>,
+        offset: u64,
+        part: Slice,
+    ) -> Result<bool, FileError> {
         let broken = member.broken();
         let flight = member.start_write(offset, part).of(IoClient::Checks);
-        let patience = if planted::has(Bug::OverdueMendLeft) { Patience::Deadline } else { Patience::UntilLetGo };
+        let patience = if planted::has(Bug::OverdueMendLeft) {
+            Patience::Deadline
+        } else {
+            Patience::UntilLetGo
+        };
         let settled = self.settle_with(member, flight, patience).await?;
         if settled.is_ok() {
             member.note_mended(offset, broken);
@@ -428,7 +488,8 @@ impl Data {
 
     /// Whether a disk has what was just written there: until then nothing is repaired. `None`: it does not answer.
     async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> Option<bool> {
-        let found = member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;
+        let found =
+            member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;
         let is_there = match found {
             Settled::Ok(Some(found)) => found[..] == part[..],
             Settled::Overdue => return None,
@@ -447,9 +508,15 @@ impl Data {
     }
 
     /// Gives all mirrors on ONLINE disks, and the guest, a block that none of them has. What memory knows of it stays.
-    pub(crate) async fn mend_from(&self, extent: &Extent, block: usize, bytes: Slice) -> Result<(), FileError> {
+    pub(crate) async fn mend_from(
+        &self,
+        extent: &Extent,
+        block: usize,
+        bytes: Slice,
+    ) -> Result<(), FileError> {
         let (mirrors, guest) = extent.places();
-        for (mirror, member) in self.members_of(mirrors).filter(|(_, member)| member.is_readable()) {
+        for (mirror, member) in self.members_of(mirrors).filter(|(_, member)| member.is_readable())
+        {
             if !self.rewrite(member, Self::offset(member, mirror, block), bytes.clone()).await? {
                 self.mend_later(extent, member, block);
             }
@@ -488,7 +555,10 @@ mod tests {
         let sum = of_block(&good);
         let pick = |choices: &[Option<&[u8]>], known, trusted, stored: &[u32], reason| {
             let (mirrors, stored) = (choices.to_vec(), stored.to_vec());
-            Evidence { reason, mirrors, known, fresh: trusted, stored }.judge().1.map(|bytes| bytes[0])
+            Evidence { reason, mirrors, known, fresh: trusted, stored }
+                .judge()
+                .1
+                .map(|bytes| bytes[0])
         };
         use Reason::{Crash, Repair};
         // Known in memory.
@@ -510,12 +580,23 @@ mod tests {
         assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Crash), Some(2));
         assert_eq!(pick(&[None, Some(&worse)], sum, false, &[sum], Crash), Some(3));
         // Two that differ, each right by its own zone: what memory has or the lowest, but rather what most have.
-        for (reason, known) in [(Crash, sum), (Repair, sum), (Repair, UNKNOWN), (Repair, of_block(&bad))] {
+        for (reason, known) in
+            [(Crash, sum), (Repair, sum), (Repair, UNKNOWN), (Repair, of_block(&bad))]
+        {
             let (one, other) = (of_block(&good), of_block(&bad));
             let first = if known == sum { Some(1) } else { Some(2) };
-            assert_eq!(pick(&[Some(&bad), Some(&good)], known, false, &[other, one], reason), first);
             assert_eq!(
-                pick(&[Some(&bad), Some(&good), Some(&good)], known, false, &[other, one, one], reason),
+                pick(&[Some(&bad), Some(&good)], known, false, &[other, one], reason),
+                first
+            );
+            assert_eq!(
+                pick(
+                    &[Some(&bad), Some(&good), Some(&good)],
+                    known,
+                    false,
+                    &[other, one, one],
+                    reason
+                ),
                 Some(1)
             );
         }

@@ -47,7 +47,11 @@ impl Data {
         match trouble {
             Some(error) if before.as_ref() != Some(&error) => {
                 // Its other mirrors serve.
-                self.tell(Severity::Warning, None, format!("the catalog has a mirror less for now: {error}"));
+                self.tell(
+                    Severity::Warning,
+                    None,
+                    format!("the catalog has a mirror less for now: {error}"),
+                );
             }
             None if before.is_some() && !self.lacks_catalog_mirror() => {
                 self.tell(Severity::Note, None, "the catalog has all its mirrors again".to_owned());
@@ -63,7 +67,8 @@ impl Data {
             return;
         }
         for problem in self.catalog.compare_log(true).await.unwrap_or_default() {
-            let end = if problem.repaired { "written again" } else { "it could not be written again" };
+            let end =
+                if problem.repaired { "written again" } else { "it could not be written again" };
             self.tell(Severity::Warning, None, format!("{}; {end}", problem.text));
         }
     }

@@ -47,20 +47,31 @@ fn place_of(mirror: Mirror, member: &Member) -> String {
 
 impl Data {
     /// Reads all mirrors of an extent, and says what is wrong; with `repair` it mends what it can.
-    pub(crate) async fn check_data(&self, extent: &Arc<Extent>, repair: bool, report: &mut Report) -> Result<()> {
+    pub(crate) async fn check_data(
+        &self,
+        extent: &Arc<Extent>,
+        repair: bool,
+        report: &mut Report,
+    ) -> Result<()> {
         self.recover_extent(extent).await?;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         while !extent.is_buried() {
             self.load_sums(extent).await?;
-            let Some((held, run)) = extent.hold_data(piece..pieces, STEP, false).await else { break };
+            let Some((held, run)) = extent.hold_data(piece..pieces, STEP, false).await else {
+                break;
+            };
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
             let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
             drop(held);
             if !wrong.is_empty() || unsettled {
                 let can_be_mended = unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
-                let repaired = repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
-                let problem = |wrong: Wrong| Problem { text: wrong.text, repaired: repaired && wrong.can_be_mended };
+                let repaired =
+                    repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
+                let problem = |wrong: Wrong| Problem {
+                    text: wrong.text,
+                    repaired: repaired && wrong.can_be_mended,
+                };
                 report.problems.extend(wrong.into_iter().map(problem));
             }
             piece = run.end;
@@ -86,7 +97,12 @@ impl Data {
         let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let offset = Self::offset(member, mirror, blocks.start);
-            match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await {
+            match member
+                .start_read(offset, blocks.len() * BLOCK_SIZE)
+                .of(IoClient::Checks)
+                .settle()
+                .await
+            {
                 Settled::Ok(Some(buffer)) => {
                     report.bytes_read += buffer.len() as u64;
                     zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
@@ -95,19 +111,28 @@ impl Data {
                 }
                 bad => {
                     is_partial = true;
-                    wrong.push(Wrong::of(format!("{}: {}; {owner}", place_of(mirror, member), bad.reason())));
+                    wrong.push(Wrong::of(format!(
+                        "{}: {}; {owner}",
+                        place_of(mirror, member),
+                        bad.reason()
+                    )));
                 }
             }
         }
         is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
-        let images: Vec<Image<'_>> =
-            buffers.iter().map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect()).collect();
+        let images: Vec<Image<'_>> = buffers
+            .iter()
+            .map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect())
+            .collect();
         let known = Known::of(extent, &blocks);
         if !known.is_loaded() {
             return Ok((wrong, unsettled));
         }
         unsettled |= candidates.iter().any(|(mirror, member)| {
-            member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
+            member.is_mend_in_doubt(
+                Self::offset(member, *mirror, blocks.start),
+                (blocks.len() * BLOCK_SIZE) as u64,
+            )
         });
         let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
         for index in 0..blocks.len() {
@@ -116,10 +141,14 @@ impl Data {
             let (case, right) = evidence.judge();
             unsettled |= known.sum(index) == UNKNOWN;
             let mut differing = |what: &str, right: Option<&[u8]>| {
-                let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
+                let others =
+                    candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
                 for ((mirror, member), _) in others {
                     let at = Self::offset(member, *mirror, blocks.start + index);
-                    wrong.push(Wrong::of(format!("{}, offset {at}: 4 KiB {what}; {owner}", place_of(*mirror, member))));
+                    wrong.push(Wrong::of(format!(
+                        "{}, offset {at}: 4 KiB {what}; {owner}",
+                        place_of(*mirror, member)
+                    )));
                 }
             };
             match case {
@@ -136,19 +165,31 @@ impl Data {
                     differing("differ from another mirror's, and have no checksum", right);
                 }
                 Case::ByMemory | Case::ByZone => differing("do not match their checksum", right),
-                Case::BadChecksum | Case::Lowest | Case::Unchecked | Case::Equal | Case::Unreadable => {}
+                Case::BadChecksum
+                | Case::Lowest
+                | Case::Unchecked
+                | Case::Equal
+                | Case::Unreadable => {}
             }
-            if let (Some(right), Case::ByMemory | Case::ByZone | Case::BadChecksum) = (right, case) {
+            if let (Some(right), Case::ByMemory | Case::ByZone | Case::BadChecksum) = (right, case)
+            {
                 let sum = of_block(right);
                 let checked = zones.iter().map(Option::is_some);
-                for ((bad, stored), checked) in bad_zones.iter_mut().zip(&evidence.stored).zip(checked) {
+                for ((bad, stored), checked) in
+                    bad_zones.iter_mut().zip(&evidence.stored).zip(checked)
+                {
                     *bad += usize::from(checked && *stored != sum);
                 }
             }
         }
-        for ((mirror, member), count) in candidates.iter().zip(bad_zones).filter(|(_, count)| *count > 0) {
+        for ((mirror, member), count) in
+            candidates.iter().zip(bad_zones).filter(|(_, count)| *count > 0)
+        {
             if is_settled {
-                let text = format!("{}: its checksum block is wrong for {count} blocks", place_of(*mirror, member));
+                let text = format!(
+                    "{}: its checksum block is wrong for {count} blocks",
+                    place_of(*mirror, member)
+                );
                 wrong.push(Wrong::of(format!("{text}; {owner}")));
             } else {
                 unsettled = true;

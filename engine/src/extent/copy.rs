@@ -55,7 +55,9 @@ impl Data {
                 Some(gate) => gate.acquire().await.ok(),
                 None => None,
             };
-            let Some((_held, run)) = extent.hold_data(piece..pieces, STEP, true).await else { break };
+            let Some((_held, run)) = extent.hold_data(piece..pieces, STEP, true).await else {
+                break;
+            };
             let here = self.copy_pieces(extent, member, mirror, run.clone()).await?;
             copied.bytes += here.bytes;
             copied.lost |= here.lost;
@@ -81,16 +83,19 @@ impl Data {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
+        if let Some(bytes) =
+            self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await?
+        {
             return Ok(Copied { bytes, ..Copied::default() });
         }
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
         let mut copied = Copied::default();
         for block in blocks {
-            let bytes = match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
-                Some(bytes) => Some(bytes),
-                None => self.bring_back(extent, member, mirror, block).await?,
-            };
+            let bytes =
+                match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+                    Some(bytes) => Some(bytes),
+                    None => self.bring_back(extent, member, mirror, block).await?,
+                };
             copied.lost |= bytes.is_none();
             copied.unread |= bytes.is_none() && self.is_unread(extent, block).await?;
             copied.bytes += match bytes {
@@ -110,12 +115,21 @@ impl Data {
         mirror: Mirror,
         block: usize,
     ) -> Result<Option<u64>, FileError> {
-        let known = extent.sums().as_ref().map(|sums| (sums.of(block..block + 1).next(), sums.is_fresh(block)));
-        let Some((Some(known), is_fresh)) = known.filter(|(sum, _)| *sum != Some(UNKNOWN)) else { return Ok(None) };
-        if planted::has(Bug::ReturningBlockMarkedLost) || !is_fresh && self.is_shown(extent, block).await? {
+        let known = extent
+            .sums()
+            .as_ref()
+            .map(|sums| (sums.of(block..block + 1).next(), sums.is_fresh(block)));
+        let Some((Some(known), is_fresh)) = known.filter(|(sum, _)| *sum != Some(UNKNOWN)) else {
+            return Ok(None);
+        };
+        if planted::has(Bug::ReturningBlockMarkedLost)
+            || !is_fresh && self.is_shown(extent, block).await?
+        {
             return Ok(None);
         }
-        let ask = || member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies);
+        let ask = || {
+            member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies)
+        };
         let mut found = self.settle_with(member, ask(), Patience::UntilLetGo).await?;
         if matches!(found, Settled::Failed(_)) {
             found = self.settle_with(member, ask().again(), Patience::UntilLetGo).await?;
@@ -157,24 +171,28 @@ impl Data {
         blocks: Range<usize>,
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
-        let buffer = match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Turns).await? {
-            Some(read) => {
-                if !self.is_disputed(extent, &blocks) {
-                    extent.are_proved(blocks.clone());
+        let buffer =
+            match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Turns).await? {
+                Some(read) => {
+                    if !self.is_disputed(extent, &blocks) {
+                        extent.are_proved(blocks.clone());
+                    }
+                    read.buffer
                 }
-                read.buffer
-            }
-            None => match self.repair(extent, blocks.clone(), active).await {
-                Ok(buffer) => buffer,
-                Err(FileError::ExtentLost { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            },
-        };
+                None => match self.repair(extent, blocks.clone(), active).await {
+                    Ok(buffer) => buffer,
+                    Err(FileError::ExtentLost { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                },
+            };
         let offset = Self::offset(member, mirror, blocks.start);
         if planted::has(Bug::ResyncFromWrongSide)
             && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
         {
-            return self.write_blocks(extent, blocks.start, old.share(), false, active).await.map(|()| Some(0));
+            return self
+                .write_blocks(extent, blocks.start, old.share(), false, active)
+                .await
+                .map(|()| Some(0));
         }
         self.write_copy(extent, member, offset, buffer.share()).await.map(Some)
     }
@@ -191,7 +209,9 @@ impl Data {
         let mut flight = member.start_write(offset, data).of(IoClient::Copies);
         // A disk that must stay in service is waited for: a later write of these blocks must not land before this copy.
         let end = match flight.settle_or_go_on().await {
-            None if !planted::has(Bug::OverdueCopyLeft) => self.end_or_give_up(member, &mut flight).await?,
+            None if !planted::has(Bug::OverdueCopyLeft) => {
+                self.end_or_give_up(member, &mut flight).await?
+            }
             end => Some(end.unwrap_or(Settled::Overdue)),
         };
         match end {

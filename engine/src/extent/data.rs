@@ -9,9 +9,10 @@ use crate::{
     disk::{members::Members, slow::Speeds},
     event::{Event, Severity},
     extent::{
-        Extent, Extents, activity::Activity, catalog_mirrors::CatalogMirrors, discards::Discards, disputes::Disputes,
-        doubt::Doubt, explore::Explorer, move_waits::MoveWaits, pace::Pace, part_blocks::PartBlocks, reclaim::Freeing,
-        recovery::Suspects, repairs::Repairs, stale::Stale,
+        Extent, Extents, activity::Activity, catalog_mirrors::CatalogMirrors, discards::Discards,
+        disputes::Disputes, doubt::Doubt, explore::Explorer, move_waits::MoveWaits, pace::Pace,
+        part_blocks::PartBlocks, reclaim::Freeing, recovery::Suspects, repairs::Repairs,
+        stale::Stale,
     },
     membership::voters::Voters,
     space::{
@@ -170,8 +171,11 @@ impl Data {
     }
 
     /// Runs a task that ends when the group is gone or dismounted.
-    pub(crate) fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
-    where
+    pub(crate) fn spawn_while_mounted<F>(
+        self: &Arc<Self>,
+        name: &str,
+        task: impl FnOnce(Weak<Self>) -> F,
+    ) where
         F: Future<Output = Option<()>> + Send + 'static,
     {
         let task = task(Arc::downgrade(self));

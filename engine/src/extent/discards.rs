@@ -81,8 +81,11 @@ const QUICK: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 64 << 20;
 /// A disk that has failed a discard is given no other for so long, at first and at most.
-const REFUSED: Duration =
-    if cfg!(any(test, feature = "testing")) { Duration::from_secs(1) } else { Duration::from_secs(10) };
+const REFUSED: Duration = if cfg!(any(test, feature = "testing")) {
+    Duration::from_secs(1)
+} else {
+    Duration::from_secs(10)
+};
 const REFUSED_MAX: Duration = Duration::from_secs(3600);
 /// Runs of pieces that are discarded at once.
 const RUNS_AT_ONCE: usize = 4;
@@ -271,7 +274,12 @@ impl Discards {
         let is_due = |(disk, refused): &(&DiskNumber, &mut Refused)| {
             refused.until.is_some_and(|until| until <= now) && takes(**disk) == Some(true)
         };
-        let due = state.refused.iter_mut().filter(is_due).map(|(_, refused)| refused.until = None).count();
+        let due = state
+            .refused
+            .iter_mut()
+            .filter(is_due)
+            .map(|(_, refused)| refused.until = None)
+            .count();
         if due > 0 {
             reached::at(Mark::DiscardRefused);
             state.sweep_from(0);
@@ -356,7 +364,11 @@ impl Data {
     pub(crate) fn note_places(&self, extent: &Extent) {
         let stained = {
             let mut space = self.space();
-            extent.mirrors().iter().filter(|mirror| space.take_stain(mirror.disk, mirror.au)).count()
+            extent
+                .mirrors()
+                .iter()
+                .filter(|mirror| space.take_stain(mirror.disk, mirror.au))
+                .count()
         };
         if stained > 0 {
             self.discards.note_stained(extent.id, self.blocks_per_au() / BLOCKS_PER_PIECE);
@@ -416,7 +428,8 @@ impl Data {
         let size = self.au_size;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
-            let mut select = connection.prepare("SELECT d0, a0, d1, a1, d2, a2, written, pending FROM extent")?;
+            let mut select = connection
+                .prepare("SELECT d0, a0, d1, a1, d2, a2, written, pending FROM extent")?;
             let mut rows = select.query([])?;
             let mut holes = Vec::new();
             while let Some(row) = rows.next()? {
@@ -431,7 +444,8 @@ impl Data {
                     else {
                         continue;
                     };
-                    let empty = (0..pieces).filter(|piece| !written.has(*piece) && !pending.has(*piece));
+                    let empty =
+                        (0..pieces).filter(|piece| !written.has(*piece) && !pending.has(*piece));
                     holes.extend(empty.map(|piece| (DiskNumber(disk), au, piece as u64)));
                 }
             }
@@ -442,8 +456,9 @@ impl Data {
         let of = |member: &Arc<Member>| {
             let layout = member.layout();
             let is_free = |au: &u32| space.state(member.number, *au) == Some(AuState::Free);
-            let free =
-                (0..layout.au_count()).filter(is_free).map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
+            let free = (0..layout.au_count())
+                .filter(is_free)
+                .map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
             let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
             let piece = |(_, au, piece): &(DiskNumber, u32, u64)| {
                 let first = layout.au_offset(*au) + piece * PIECE_SIZE;
@@ -457,7 +472,8 @@ impl Data {
     /// Another number whenever somebody uses the disks for whom discards stand back.
     fn disk_use(&self) -> u64 {
         let of = |member: &Arc<Member>| {
-            let (files, catalog) = (member.counters.of(IoClient::Files), member.counters.of(IoClient::Catalog));
+            let (files, catalog) =
+                (member.counters.of(IoClient::Files), member.counters.of(IoClient::Catalog));
             let tallies = [&files.reads, &files.writes, &catalog.writes];
             tallies.map(|tally| tally.count.load(Ordering::Relaxed)).iter().sum::<u64>()
         };
@@ -477,7 +493,9 @@ impl Data {
     /// What is discarded next.
     async fn next_round(self: &Arc<Self>, units: u32) -> Vec<Task<'static, ()>> {
         let mut round: Vec<Task<'static, ()>> = Vec::new();
-        let idle = |member: &&Arc<Member>| self.takes_discards(member) && self.discards.under_way(member.number) == 0;
+        let idle = |member: &&Arc<Member>| {
+            self.takes_discards(member) && self.discards.under_way(member.number) == 0
+        };
         for member in self.members.values().filter(idle) {
             let run = self.space().take_to_discard(member.number, units);
             if let Some(run) = run {
@@ -520,14 +538,19 @@ impl Data {
         if noted.is_empty() {
             return Ok(());
         }
-        let (extents, pieces) = (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
+        let (extents, pieces) =
+            (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
         let look = move |connection: &Connection| {
             let mut found = VecDeque::new();
             for (id, noted) in noted {
                 let Some(extent) = find(connection, &extents, id)? else { continue };
                 let (losses, marked) = (extent.losses(), extent.state().marked());
                 let ready = runs(&marked, &noted, pieces).into_iter();
-                found.extend(ready.map(|pieces| Ready { extent: Arc::clone(&extent), losses, pieces }));
+                found.extend(ready.map(|pieces| Ready {
+                    extent: Arc::clone(&extent),
+                    losses,
+                    pieces,
+                }));
             }
             Ok(found)
         };
@@ -571,7 +594,8 @@ impl Data {
         };
         let (found, next) = self.catalog.read(read).await?;
         let mut state = self.discards.state();
-        if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none() {
+        if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none()
+        {
             // The sweep was told to begin elsewhere, or was called off: what this step has read does not count.
             return Ok(());
         }
@@ -592,7 +616,8 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
         let group = rest_beside(&group, &mut flying, rest).await?;
         rest = LOOK;
         // When the catalog has stopped, nobody can say any more what the next mount finds to be free.
-        let has_stopped = group.catalog.failure().is_some() && !planted::has(Bug::DoubtfulPlaceFreed);
+        let has_stopped =
+            group.catalog.failure().is_some() && !planted::has(Bug::DoubtfulPlaceFreed);
         if group.is_stopping() || has_stopped || !group.attributes().discard {
             continue;
         }
@@ -678,7 +703,9 @@ async fn wait_for_end(
     let mut be_late = Some(be_late);
     let mut end = pin!(flight.wait());
     loop {
-        if let Either::Left((settled, _)) = future::select(end.as_mut(), group.world.sleep(LOOK)).await {
+        if let Either::Left((settled, _)) =
+            future::select(end.as_mut(), group.world.sleep(LOOK)).await
+        {
             group.discards.note_end(member.number, group.world.monotonic(), settled.is_ok());
             return settled.is_ok();
         }
@@ -697,7 +724,8 @@ async fn wait_for_end(
 async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (u32, u32)) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
-    let flight = member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
+    let flight =
+        member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
         wait_for_end(&group, &member, losses, flight, || {}).await;
@@ -763,8 +791,14 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
 #[cfg(test)]
 impl Data {
     /// Discards pieces of an extent that were found to be without data when it had lost marks so often.
-    pub(crate) async fn discard_found(self: &Arc<Self>, extent: &Arc<Extent>, losses: u64, pieces: Range<usize>) {
-        discard_pieces(InHand::new(self), Ready { extent: Arc::clone(extent), losses, pieces }).await;
+    pub(crate) async fn discard_found(
+        self: &Arc<Self>,
+        extent: &Arc<Extent>,
+        losses: u64,
+        pieces: Range<usize>,
+    ) {
+        discard_pieces(InHand::new(self), Ready { extent: Arc::clone(extent), losses, pieces })
+            .await;
     }
 
     /// One step of the sweep.
@@ -809,7 +843,8 @@ mod tests {
     #[test]
     fn the_slower_the_disk_the_longer_the_rest() {
         let mut pace = Pace::new(4 << 20);
-        for took in [Duration::from_micros(100), Duration::from_millis(20), Duration::from_secs(1)] {
+        for took in [Duration::from_micros(100), Duration::from_millis(20), Duration::from_secs(1)]
+        {
             assert!(pace.rest_after(took, true) >= (took * RESTS).max(REST_MIN), "{took:?}");
             assert_eq!(pace.rest_after(took, false), REST_MIN);
         }

@@ -24,18 +24,30 @@ use std::{sync::Arc, time::Duration};
 
 impl Data {
     /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
-    pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
+    pub(crate) async fn give_up(
+        &self,
+        member: &Arc<Member>,
+        settled: &Settled,
+    ) -> Result<(), FileError> {
         self.give_up_because(member, &settled.reason()).await
     }
 
-    pub(crate) async fn give_up_because(&self, member: &Arc<Member>, reason: &str) -> Result<(), FileError> {
+    pub(crate) async fn give_up_because(
+        &self,
+        member: &Arc<Member>,
+        reason: &str,
+    ) -> Result<(), FileError> {
         match self.voters.expel(member.number, reason, false).await {
             Ok(()) => self.wait_settled(member).await,
             Err(Refusal::Closing) => Err(FileError::Dismounted),
             Err(refusal) => {
                 let why = refusal.to_string();
                 member.note(Trouble::Refused, None, format!("{reason}: {why}"));
-                Err(FileError::Refused { disk: member.name().to_string(), reason: reason.to_owned(), why })
+                Err(FileError::Refused {
+                    disk: member.name().to_string(),
+                    reason: reason.to_owned(),
+                    why,
+                })
             }
         }
     }
@@ -55,18 +67,25 @@ impl Data {
     pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
         let era = self.doubt.begin_flush();
         loop {
-            let members: Vec<_> = self.members.values().filter(|member| member.is_writable()).collect();
-            let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
-            let bad: Vec<_> = members.iter().zip(&flushes).filter(|(_, settled)| !settled.is_ok()).collect();
+            let members: Vec<_> =
+                self.members.values().filter(|member| member.is_writable()).collect();
+            let flushes =
+                futures::future::join_all(members.iter().map(|member| member.flush())).await;
+            let bad: Vec<_> =
+                members.iter().zip(&flushes).filter(|(_, settled)| !settled.is_ok()).collect();
             let data = members.iter().filter(|member| !member.quorum).count();
-            let silent =
-                bad.iter().filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue)).count();
+            let silent = bad
+                .iter()
+                .filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue))
+                .count();
             // R2: when every disk is silent it is more likely us than them; nobody is expelled.
             let mut again = silent == data && data > 0;
             for (member, settled) in bad {
                 if again {
                     self.wait_while_hung(member).await?;
-                } else if matches!(settled, Settled::Overdue) && !self.give_up_or_wait(member, settled).await? {
+                } else if matches!(settled, Settled::Overdue)
+                    && !self.give_up_or_wait(member, settled).await?
+                {
                     again = true;
                 }
             }
@@ -113,7 +132,11 @@ impl Data {
     }
 
     /// As `give_up`, but a silent disk that cannot be spared is waited for (R2). False: try again.
-    pub(crate) async fn give_up_or_wait(&self, member: &Arc<Member>, settled: &Settled) -> Result<bool, FileError> {
+    pub(crate) async fn give_up_or_wait(
+        &self,
+        member: &Arc<Member>,
+        settled: &Settled,
+    ) -> Result<bool, FileError> {
         loop {
             match self.give_up(member, settled).await {
                 Ok(()) => return Ok(true),
@@ -150,8 +173,11 @@ impl Data {
     /// A recorded membership took disks offline: what they miss is put on record (R4).
     pub(crate) async fn went_offline(&self, disks: &[DiskNumber]) {
         self.store.free_struck();
-        let data: Vec<_> =
-            disks.iter().copied().filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum)).collect();
+        let data: Vec<_> = disks
+            .iter()
+            .copied()
+            .filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum))
+            .collect();
         let regions = self.activity.regions();
         let mut members = disks.iter().filter_map(|disk| self.members.get(disk));
         while let Err(error) = self.mark_stale(&data, &regions).await {
@@ -160,7 +186,11 @@ impl Data {
                 members.for_each(|member| member.abandon());
                 return;
             }
-            self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
+            self.tell(
+                Severity::Alarm,
+                None,
+                format!("writes wait: stale marks cannot be stored: {error}"),
+            );
             self.world.sleep(Duration::from_secs(1)).await;
         }
         members.by_ref().for_each(|member| member.settle());

@@ -51,8 +51,10 @@ impl Data {
                 continue;
             };
             let name = member.name();
-            let remedy =
-                format!("It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'", self.name);
+            let remedy = format!(
+                "It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'",
+                self.name
+            );
             // What is wrong on a disk that has failures of its own may be right on this one only.
             let failing = self.members.values().find(|other| {
                 other.failure_group != member.failure_group
@@ -61,7 +63,11 @@ impl Data {
             });
             let refusal = match failing {
                 Some(other) => format!("disk {} has failures, too", other.name()),
-                None => match self.voters.expel(member.number, &format!("{many}. {remedy}"), false).await {
+                None => match self
+                    .voters
+                    .expel(member.number, &format!("{many}. {remedy}"), false)
+                    .await
+                {
                     Ok(()) => continue,
                     Err(refusal) => refusal.to_string(),
                 },
@@ -87,10 +93,18 @@ impl Data {
         for (disk, change) in changes {
             let Some(member) = self.members.get(&disk) else { continue };
             let name = member.name();
-            let who = format!("disk {name} ({}) in failure group {}", member.path(), member.failure_group);
+            let who = format!(
+                "disk {name} ({}) in failure group {}",
+                member.path(),
+                member.failure_group
+            );
             let slowness = match change {
                 Change::Over => {
-                    self.tell(Severity::Note, Some(disk), format!("{who} is not slower than the others any more"));
+                    self.tell(
+                        Severity::Note,
+                        Some(disk),
+                        format!("{who} is not slower than the others any more"),
+                    );
                     continue;
                 }
                 Change::Slow(slowness) => {
@@ -117,7 +131,8 @@ impl Data {
     /// Before an operator takes disks offline: whether the others can be read where reads failed. Returns those that cannot.
     pub(crate) async fn ask_others_than(&self, leaving: &[Arc<Member>]) -> Vec<Arc<str>> {
         let stays = |member: &&Arc<Member>| {
-            member.state() == DiskState::Online && !leaving.iter().any(|other| other.number == member.number)
+            member.state() == DiskState::Online
+                && !leaving.iter().any(|other| other.number == member.number)
         };
         let asked = self.members.values().filter(stays).map(|member| async {
             self.ask_disk(member).await;
@@ -133,7 +148,13 @@ impl Data {
             let au = u32::try_from(place.0 / au_size).unwrap_or(u32::MAX);
             let is_free = self.space().state(member.number, au) == Some(AuState::Free);
             let is_well = is_free
-                || !member.is_hung() && member.start_read(place.0, place.1).of(IoClient::Checks).settle().await.is_ok();
+                || !member.is_hung()
+                    && member
+                        .start_read(place.0, place.1)
+                        .of(IoClient::Checks)
+                        .settle()
+                        .await
+                        .is_ok();
             if !is_well {
                 return;
             }

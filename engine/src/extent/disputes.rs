@@ -59,8 +59,11 @@ impl Disputes {
             return Vec::new();
         }
         let mut known = self.known.lock();
-        let over: Vec<_> = known.range((extent, blocks.start)..(extent, blocks.end)).copied().collect();
-        over.iter().filter(|(_, block)| !disputed.contains(block)).for_each(|key| _ = known.remove(key));
+        let over: Vec<_> =
+            known.range((extent, blocks.start)..(extent, blocks.end)).copied().collect();
+        over.iter()
+            .filter(|(_, block)| !disputed.contains(block))
+            .for_each(|key| _ = known.remove(key));
         let mut fresh = Vec::new();
         for block in disputed {
             if known.len() < KNOWN_MAX.get() && known.insert((extent, *block)) {
@@ -73,7 +76,12 @@ impl Disputes {
 
     fn has(&self, extent: u64, blocks: &Range<usize>) -> bool {
         self.count.load(Ordering::Relaxed) > 0
-            && self.known.lock().range((extent, blocks.start)..(extent, blocks.end)).next().is_some()
+            && self
+                .known
+                .lock()
+                .range((extent, blocks.start)..(extent, blocks.end))
+                .next()
+                .is_some()
     }
 
     /// Those that were written since are none any more.
@@ -197,7 +205,9 @@ impl Data {
         let pieces = extent.state().marked();
         let blocks = pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece);
         let memory: Vec<u32> = sums.all().collect();
-        blocks.filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block)).collect()
+        blocks
+            .filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block))
+            .collect()
     }
 
     /// Point 3: what each zone of an extent keeps when `sums` are written. Nobody writes its blocks meanwhile. A zone on a disk that is silent
@@ -205,27 +215,37 @@ impl Data {
     ///
     /// # Errors
     /// If the group is dismounted meanwhile.
-    pub(crate) async fn sums_to_keep(&self, extent: &Extent, sums: &Sums) -> Result<Kept, FileError> {
+    pub(crate) async fn sums_to_keep(
+        &self,
+        extent: &Extent,
+        sums: &Sums,
+    ) -> Result<Kept, FileError> {
         self.disputes.settle(extent.id, |block| sums.is_fresh(block));
         if sums.are_agreed() {
             return Ok(Kept { own: Vec::new(), agree: true });
         }
         let pieces = extent.state().marked();
-        let all_are_new =
-            pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece).all(|block| sums.is_fresh(block));
+        let all_are_new = pieces
+            .iter()
+            .flat_map(crate::extent::blocks::blocks_of_piece)
+            .all(|block| sums.is_fresh(block));
         // One that is not gets all of them, if it takes any; what it has said until now is not known.
         let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
         let mut kept = Kept { own: Vec::new(), agree: all_are_seen };
-        let readable = self.mirrors(extent).filter(|(_, member)| member.is_readable() && !all_are_new);
+        let readable =
+            self.mirrors(extent).filter(|(_, member)| member.is_readable() && !all_are_new);
         for (mirror, member) in readable {
             // What was written there is known: what is there instead, memory replaces (`own_metadata.rs`).
             if sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
-            let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? else { continue };
+            let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? else {
+                continue;
+            };
             let mut own = Vec::new();
             for run in runs(&self.differing(extent, sums, &zone)) {
-                let image = self.read_image(member, mirror, run.clone(), Patience::UntilLetGo).await?;
+                let image =
+                    self.read_image(member, mirror, run.clone(), Patience::UntilLetGo).await?;
                 for (block, bytes) in run.clone().zip(image.into_iter().flatten()) {
                     let stored = zone[block];
                     if stored != UNKNOWN && bytes.is_some_and(|bytes| of_block(&bytes) == stored) {
@@ -256,7 +276,8 @@ impl Data {
         let sums = extent.sums().clone();
         let mut differing = BTreeSet::new();
         if let Some(sums) = sums.filter(|sums| !sums.are_agreed()) {
-            for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+            for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable())
+            {
                 if let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? {
                     differing.extend(self.differing(extent, &sums, &zone));
                 }

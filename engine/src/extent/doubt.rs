@@ -253,7 +253,12 @@ impl Doubt {
         let after = self.good.load(Ordering::Acquire);
         match failures.last_mut() {
             Some(last) if last.after == after => last.until = until,
-            _ => failures.push(Failure { after, until, disk: member.name().to_string(), reason: reason.to_owned() }),
+            _ => failures.push(Failure {
+                after,
+                until,
+                disk: member.name().to_string(),
+                reason: reason.to_owned(),
+            }),
         }
         if failures.len() > FAILURES_MAX.get() {
             let oldest = failures.remove(0);
@@ -267,7 +272,8 @@ impl Doubt {
 
     /// Files have lost what was written to them and not synced before this mount, for a flush of a disk failed.
     pub fn lose(&self, files: BTreeSet<Node>, disk: &str, reason: &str) {
-        let failure = Failure { after: 0, until: 0, disk: disk.to_owned(), reason: reason.to_owned() };
+        let failure =
+            Failure { after: 0, until: 0, disk: disk.to_owned(), reason: reason.to_owned() };
         *self.lost.lock() = Some((files, failure)).filter(|(files, _)| !files.is_empty());
     }
 
@@ -291,14 +297,18 @@ impl Doubt {
     #[must_use]
     pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
         let span = unsynced.span();
-        span.from == u64::MAX || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
+        span.from == u64::MAX
+            || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
     }
 }
 
 fn error_of(failure: &Failure) -> FileError {
     FileError::Refused {
         disk: failure.disk.clone(),
-        reason: format!("a flush failed, and what was written before it may be lost: {}", failure.reason),
+        reason: format!(
+            "a flush failed, and what was written before it may be lost: {}",
+            failure.reason
+        ),
         why: "some extent would keep no current mirror".to_owned(),
     }
 }
@@ -347,7 +357,11 @@ impl Data {
 
     /// Writes pieces again that are pending: a flush from now on means something to them. Which were written: those that
     /// are doubted stay so until [`Self::trust_again`].
-    pub(crate) async fn write_again(&self, extent: &Arc<Extent>, pieces: &[usize]) -> Result<Vec<usize>, FileError> {
+    pub(crate) async fn write_again(
+        &self,
+        extent: &Arc<Extent>,
+        pieces: &[usize],
+    ) -> Result<Vec<usize>, FileError> {
         let mut again = Vec::new();
         for piece in pieces {
             let blocks = piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE;
@@ -357,12 +371,14 @@ impl Data {
             }
             let active = self.activate(extent).await?;
             self.load_sums(extent).await?;
-            let buffer = match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Turns).await? {
-                Some(read) => read.buffer,
-                None => self.repair(extent, blocks.clone(), &active).await?,
-            };
+            let buffer =
+                match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Turns).await? {
+                    Some(read) => read.buffer,
+                    None => self.repair(extent, blocks.clone(), &active).await?,
+                };
             let sums: Vec<u32> = buffer.chunks_exact(BLOCK_SIZE).map(of_block).collect();
-            let written = self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;
+            let written =
+                self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;
             if written.is_err() {
                 // They are the same bytes, wherever they have come: what is right is known.
                 extent.set_sums(blocks.start, &sums);
@@ -429,7 +445,8 @@ impl Data {
             return Ok(());
         }
         self.distrust_pending().await?;
-        let (round, tried) = (self.ticks.load(Ordering::Relaxed), self.doubt.tried.load(Ordering::Relaxed));
+        let (round, tried) =
+            (self.ticks.load(Ordering::Relaxed), self.doubt.tried.load(Ordering::Relaxed));
         if tried != 0 && round < tried + TRY_AGAIN {
             return Ok(());
         }
@@ -453,7 +470,11 @@ impl Data {
         self.record_boot(self.world.boot_id()).await?;
         self.doubt.resolved.store(count, Ordering::Release);
         self.doubt.tried.store(0, Ordering::Relaxed);
-        self.tell(Severity::Note, None, "what a failed flush left in doubt is written again and flushed".to_owned());
+        self.tell(
+            Severity::Note,
+            None,
+            "what a failed flush left in doubt is written again and flushed".to_owned(),
+        );
         Ok(())
     }
 }
@@ -500,7 +521,8 @@ mod tests {
     /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
     #[test]
     fn who_finds_a_disk_unbroken_finds_its_failures_counted() {
-        let (doubt, member) = (Doubt::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
+        let (doubt, member) =
+            (Doubt::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
         std::thread::scope(|scope| {
             let noter = scope.spawn(|| {
                 for failures in 1..=50_000 {
@@ -512,7 +534,10 @@ mod tests {
             });
             while !noter.is_finished() {
                 let failed = member.broken();
-                assert!(member.is_broken() || doubt.count() >= failed, "nobody knows of a flush that failed");
+                assert!(
+                    member.is_broken() || doubt.count() >= failed,
+                    "nobody knows of a flush that failed"
+                );
             }
         });
         assert!(doubt.failures.lock().len() <= FAILURES_MAX.get());

@@ -49,13 +49,20 @@ impl Data {
                 let mut woken = pin!(explorer.0.listen());
                 {
                     let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
-                    let wanted =
-                        group.members.values().filter_map(|member| Some((member, member.gauge.take_exploration()?)));
-                    under_way
-                        .extend(wanted.map(|(member, place)| explore(Arc::clone(&world), Arc::clone(member), place)));
+                    let wanted = group
+                        .members
+                        .values()
+                        .filter_map(|member| Some((member, member.gauge.take_exploration()?)));
+                    under_way.extend(wanted.map(|(member, place)| {
+                        explore(Arc::clone(&world), Arc::clone(member), place)
+                    }));
                 }
-                let ended = async { if under_way.is_empty() { pending().await } else { under_way.next().await } };
-                if let Either::Right((Either::Left(_), _)) = select(&mut woken, select(&mut nap, pin!(ended))).await {
+                let ended = async {
+                    if under_way.is_empty() { pending().await } else { under_way.next().await }
+                };
+                if let Either::Right((Either::Left(_), _)) =
+                    select(&mut woken, select(&mut nap, pin!(ended))).await
+                {
                     nap = world.sleep(LOOK);
                 }
             }

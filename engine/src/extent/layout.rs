@@ -176,21 +176,38 @@ impl Layout {
             from = end.min(PIECE_SIZE);
             let range = 0..usize::try_from(from - offset).expect("64 KiB at most");
             let inside = base + offset..base + from;
-            parts.push(Part { extent: Some(Arc::clone(&slot.extent)), inside, range, more: Vec::new() });
+            parts.push(Part {
+                extent: Some(Arc::clone(&slot.extent)),
+                inside,
+                range,
+                more: Vec::new(),
+            });
         }
         let stripes = self.stripes(au_size);
         for (number, inside) in stripes.touched(from, end) {
             let index = |at: u64| usize::try_from(at - offset).expect("inside the request");
-            let mut ranges = stripes.in_file(number, inside.clone()).map(|range| index(range.start)..index(range.end));
+            let mut ranges = stripes
+                .in_file(number, inside.clone())
+                .map(|range| index(range.start)..index(range.end));
             let Some(range) = ranges.next() else { continue };
-            parts.push(Part { extent: self.extents.get(&number).cloned(), inside, range, more: ranges.collect() });
+            parts.push(Part {
+                extent: self.extents.get(&number).cloned(),
+                inside,
+                range,
+                more: ranges.collect(),
+            });
         }
         parts
     }
 
     /// The extent that has all of a range of the file, and where there; `None`: several have it, or none.
     #[must_use]
-    pub fn within_one(&self, offset: u64, length: usize, au_size: u64) -> Option<(&Arc<Extent>, Range<u64>)> {
+    pub fn within_one(
+        &self,
+        offset: u64,
+        length: usize,
+        au_size: u64,
+    ) -> Option<(&Arc<Extent>, Range<u64>)> {
         let length = length as u64;
         // Behind the end of a file any offset may be asked for, and nothing is there.
         let end = offset.checked_add(length).filter(|end| length > 0 && *end <= FILE_SIZE_MAX)?;
@@ -210,7 +227,9 @@ impl Layout {
         if self.slot.is_some() {
             return end <= PIECE_SIZE;
         }
-        self.stripes(au_size).touched(offset, end).all(|(number, _)| self.extents.contains_key(&number))
+        self.stripes(au_size)
+            .touched(offset, end)
+            .all(|(number, _)| self.extents.contains_key(&number))
     }
 
     /// Space taken, in 512-byte units, before mirroring.
@@ -230,26 +249,39 @@ mod tests {
     fn what_lies_within_one_extent_is_its_only_part() {
         const AU: u64 = 1 << 20;
         let extent = |number| Arc::new(Extent::new(number + 1, 7, number, &[]));
-        let coarse =
-            || Layout { extents: [0, 1, 3].map(|number| (number, extent(number))).into(), ..Layout::default() };
+        let coarse = || Layout {
+            extents: [0, 1, 3].map(|number| (number, extent(number))).into(),
+            ..Layout::default()
+        };
         let slot = Layout { slot: Some(Slot { extent: extent(9), piece: 3 }), ..Layout::default() };
         let edges = [0, 4096, PIECE_SIZE, 2 * PIECE_SIZE, AU, 2 * AU, 3 * AU, 8 * AU, 12 * AU];
-        let near = |edge: u64| [edge.saturating_sub(4096), edge.saturating_sub(1), edge, edge + 1, edge + 8192];
+        let near = |edge: u64| {
+            [edge.saturating_sub(4096), edge.saturating_sub(1), edge, edge + 1, edge + 8192]
+        };
         let (mut within, mut not) = (0, 0);
         for layout in [coarse(), Layout { fine: true, ..coarse() }, slot] {
             for offset in edges.into_iter().flat_map(near) {
                 for length in [0, 1, 4096, 8192, 65536, 1 << 20, 1 << 21] {
                     let found = layout.within_one(offset, length, AU);
                     match (&layout.parts(offset, length, AU)[..], found) {
-                        ([Part { extent: Some(extent), inside, more, .. }], Some((other, there))) => {
-                            assert!(Arc::ptr_eq(extent, other) && *inside == there && more.is_empty());
+                        (
+                            [Part { extent: Some(extent), inside, more, .. }],
+                            Some((other, there)),
+                        ) => {
+                            assert!(
+                                Arc::ptr_eq(extent, other) && *inside == there && more.is_empty()
+                            );
                             within += 1;
                         }
                         ([Part { extent: Some(_), more, .. }], None) if more.is_empty() => {
                             panic!("{length} bytes at {offset} are within one extent")
                         }
                         (parts, found) => {
-                            assert!(found.is_none(), "{length} bytes at {offset}: {} parts", parts.len());
+                            assert!(
+                                found.is_none(),
+                                "{length} bytes at {offset}: {} parts",
+                                parts.len()
+                            );
                             not += 1;
                         }
                     }
@@ -257,6 +289,9 @@ mod tests {
             }
         }
         assert!(within > 50 && not > 50, "{within}, {not}");
-        assert!(coarse().within_one(u64::MAX - 4, 4, AU).is_none() && coarse().within_one(1, usize::MAX, AU).is_none());
+        assert!(
+            coarse().within_one(u64::MAX - 4, 4, AU).is_none()
+                && coarse().within_one(1, usize::MAX, AU).is_none()
+        );
     }
 }

@@ -33,8 +33,10 @@ impl Marks {
     /// They are as the state says.
     pub fn set(&self, state: &State) {
         let (written, pending) = (state.written.as_bytes(), state.pending.as_bytes());
-        let byte = |index: usize| written.get(index).unwrap_or(&0) | pending.get(index).unwrap_or(&0);
-        let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|at| byte(index * 8 + at)));
+        let byte =
+            |index: usize| written.get(index).unwrap_or(&0) | pending.get(index).unwrap_or(&0);
+        let word =
+            |index: usize| u64::from_le_bytes(std::array::from_fn(|at| byte(index * 8 + at)));
         self.first.store(word(0), Release);
         let is_long = written.len().max(pending.len()) > 8;
         let more = if is_long {

@@ -425,7 +425,8 @@ impl Extent {
     /// Whether all of these blocks are in pieces that hold data.
     #[must_use]
     pub fn is_data(&self, blocks: &Range<usize>) -> bool {
-        (blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE)).all(|piece| self.has_piece(piece))
+        (blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE))
+            .all(|piece| self.has_piece(piece))
     }
 
     /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at most. `None`: no piece does. While one waits for a
@@ -477,7 +478,8 @@ impl State {
     #[must_use]
     pub fn run(&self, within: Range<usize>, most: usize) -> Option<Range<usize>> {
         let first = within.clone().find(|piece| self.has(*piece))?;
-        let end = (first..within.end.min(first + most)).take_while(|piece| self.has(*piece)).last()? + 1;
+        let end =
+            (first..within.end.min(first + most)).take_while(|piece| self.has(*piece)).last()? + 1;
         Some(first..end)
     }
 
@@ -546,7 +548,9 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
     let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
     connection
-        .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"))?
+        .prepare_cached(&format!(
+            "INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"
+        ))?
         .execute(params![
             extent.id.cast_signed(),
             extent.file.cast_signed(),
@@ -573,7 +577,8 @@ pub fn change_mirrors(
     change: Change,
 ) -> rusqlite::Result<Option<Option<Mirror>>> {
     let Some(changed) = extent.change(change) else { return Ok(None) };
-    store_mirrors(connection, extent.id, &extent.mirrors()).inspect_err(|_| extent.change_back(&changed))?;
+    store_mirrors(connection, extent.id, &extent.mirrors())
+        .inspect_err(|_| extent.change_back(&changed))?;
     Ok(Some(changed.old))
 }
 
@@ -582,7 +587,9 @@ fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqli
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
     let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
     connection
-        .prepare_cached("UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1",
+        )?
         .execute(params![id.cast_signed(), disk(0), au(0), disk(1), au(1), disk(2), au(2)])?;
     Ok(())
 }
@@ -603,13 +610,16 @@ pub fn change_marks(
     };
     change(&mut written, &mut pending);
     let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
-    connection.prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?.execute(params![
-        extent.id.cast_signed(),
-        blob(&written),
-        blob(&pending)
-    ])?;
+    connection
+        .prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?
+        .execute(params![extent.id.cast_signed(), blob(&written), blob(&pending)])?;
     let mut state = extent.state();
-    if state.written.iter().chain(state.pending.iter()).any(|piece| !written.has(piece) && !pending.has(piece)) {
+    if state
+        .written
+        .iter()
+        .chain(state.pending.iter())
+        .any(|piece| !written.has(piece) && !pending.has(piece))
+    {
         extent.losses.fetch_add(1, Ordering::AcqRel);
     }
     let settled: Vec<usize> = state.doubted.iter().filter(|piece| !pending.has(*piece)).collect();
@@ -623,7 +633,9 @@ pub fn change_marks(
 ///
 /// # Errors
 /// What the catalog says.
-pub fn files_with_pending(connection: &Connection) -> Result<BTreeSet<u64>, crate::error::FileError> {
+pub fn files_with_pending(
+    connection: &Connection,
+) -> Result<BTreeSet<u64>, crate::error::FileError> {
     let sql = "SELECT file FROM extent WHERE pending IS NOT NULL AND file <> 0
         UNION SELECT number FROM file WHERE shared_extent IN (SELECT id FROM extent WHERE pending IS NOT NULL)";
     let mut select = connection.prepare(sql)?;
@@ -640,7 +652,8 @@ pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::
         connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
         return Ok(());
     }
-    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM extent WHERE pending IS NOT NULL"))?;
+    let mut select =
+        connection.prepare(&format!("SELECT {COLUMNS} FROM extent WHERE pending IS NOT NULL"))?;
     let rows: Vec<Extent> = select.query_map([], from_row)?.collect::<rusqlite::Result<_>>()?;
     for extent in rows {
         change_marks(connection, &extent, |written, pending| {
@@ -679,7 +692,8 @@ impl Look<'_> {
     pub fn intern(&self, extent: Extent) -> Option<Arc<Extent>> {
         let mut table = self.0.table();
         let is_buried = table.buried.contains(&extent.id);
-        (!is_buried).then(|| Arc::clone(table.alive.entry(extent.id).or_insert_with(|| Arc::new(extent))))
+        (!is_buried)
+            .then(|| Arc::clone(table.alive.entry(extent.id).or_insert_with(|| Arc::new(extent))))
     }
 }
 
@@ -754,7 +768,11 @@ impl Extents {
     /// Those with ids in a run.
     #[must_use]
     pub fn in_run(&self, first: u64, count: u64) -> Vec<Arc<Extent>> {
-        self.table().alive.range(first..first.saturating_add(count)).map(|(_, extent)| Arc::clone(extent)).collect()
+        self.table()
+            .alive
+            .range(first..first.saturating_add(count))
+            .map(|(_, extent)| Arc::clone(extent))
+            .collect()
     }
 
     #[must_use]
@@ -788,13 +806,15 @@ mod tests {
         let extent = extent();
         [2, 3, 4, 6].into_iter().for_each(|piece| extent.state().written.add(piece));
         let begin = |within, most| {
-            let (_held, run) = extent.hold_data(within, most, true).now_or_never().expect("free")?;
+            let (_held, run) =
+                extent.hold_data(within, most, true).now_or_never().expect("free")?;
             Some(run)
         };
         assert_eq!(begin(0..16, 16), Some(2..5));
         assert_eq!(begin(0..16, 2), Some(2..4));
         assert_eq!(begin(7..16, 2), None);
-        let blocks = |pieces: Range<usize>| pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
+        let blocks =
+            |pieces: Range<usize>| pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
         assert_eq!(
             extent.data_in(&(40..blocks(0..7).end - 3)),
             [40..blocks(2..5).end, blocks(6..7).start..blocks(6..7).end - 3]
@@ -814,16 +834,23 @@ mod tests {
         let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
         let mut connection = Connection::open_in_memory().expect("in memory");
         connection
-            .execute_batch(&format!("CREATE TABLE extent({})", COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,")))
+            .execute_batch(&format!(
+                "CREATE TABLE extent({})",
+                COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,")
+            ))
             .expect("a table");
         let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
         insert(&connection, &extent).expect("a row");
         let guest = at(2, 11);
         assert!(extent.receive(guest));
         let writer = Arc::clone(&extent);
-        connection.update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest))).expect("a hook");
+        connection
+            .update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest)))
+            .expect("a hook");
         let change = Change::Move { guest, from: DiskNumber(1) };
-        let old = change_mirrors(&connection, &extent, change).expect("the catalog takes it").expect("it is there");
+        let old = change_mirrors(&connection, &extent, change)
+            .expect("the catalog takes it")
+            .expect("it is there");
         let row = load(&connection, 7).expect("read").expect("there");
         assert_eq!(*row.mirrors(), *extent.mirrors());
         assert_eq!(old, Some(at(1, 11)));
@@ -839,8 +866,13 @@ mod tests {
             assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
         }
         assert!(extent.turn_away(guest), "it is a guest that arrives, as before");
-        assert!(change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err());
-        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0, 11), at(2, 11)]), None));
+        assert!(
+            change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err()
+        );
+        assert_eq!(
+            (extent.mirrors(), extent.guest()),
+            (Mirrors::new(&[at(0, 11), at(2, 11)]), None)
+        );
     }
 
     #[test]
@@ -849,14 +881,30 @@ mod tests {
         let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
         assert_eq!(extent.after(Change::Add { guest: at(2) }), None, "it is no guest");
         assert!(extent.receive(at(2)));
-        assert_eq!(extent.after(Change::Remove { from: DiskNumber(0) }), None, "another change is under way");
-        assert!(extent.change(Change::Add { guest: at(2) }).is_some_and(|changed| changed.old.is_none()));
-        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0), at(1), at(2)]), None));
+        assert_eq!(
+            extent.after(Change::Remove { from: DiskNumber(0) }),
+            None,
+            "another change is under way"
+        );
+        assert!(
+            extent
+                .change(Change::Add { guest: at(2) })
+                .is_some_and(|changed| changed.old.is_none())
+        );
+        assert_eq!(
+            (extent.mirrors(), extent.guest()),
+            (Mirrors::new(&[at(0), at(1), at(2)]), None)
+        );
         assert!(extent.receive(at(3)));
-        assert_eq!(extent.after(Change::Add { guest: at(3) }), None, "there are as many as there can be");
+        assert_eq!(
+            extent.after(Change::Add { guest: at(3) }),
+            None,
+            "there are as many as there can be"
+        );
         assert!(extent.turn_away(at(3)));
         for (from, left) in [(1, vec![at(0), at(2)]), (0, vec![at(2)])] {
-            let changed = extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
+            let changed =
+                extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
             assert_eq!(
                 (extent.mirrors().to_vec(), extent.guest()),
                 (left, changed.old),
@@ -864,7 +912,11 @@ mod tests {
             );
             extent.dismiss(at(from));
         }
-        assert_eq!(extent.after(Change::Remove { from: DiskNumber(2) }), None, "it is the last one");
+        assert_eq!(
+            extent.after(Change::Remove { from: DiskNumber(2) }),
+            None,
+            "it is the last one"
+        );
     }
 
     #[test]

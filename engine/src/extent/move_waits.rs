@@ -27,20 +27,27 @@ impl MoveWaits {
     fn note(&self, waited: Duration) {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         // The first power of two that is not below it.
-        let bucket = micros.clamp(1, 1 << (BUCKETS - 1)).next_power_of_two().trailing_zeros() as usize;
+        let bucket =
+            micros.clamp(1, 1 << (BUCKETS - 1)).next_power_of_two().trailing_zeros() as usize;
         self.0[bucket].fetch_add(1, Relaxed);
     }
 
     /// At most how many microseconds, and how many waited so long: without those that nobody did.
     pub fn counts(&self) -> Vec<(u64, u64)> {
-        let counts = self.0.iter().enumerate().map(|(bucket, count)| (1 << bucket, count.load(Relaxed)));
+        let counts =
+            self.0.iter().enumerate().map(|(bucket, count)| (1 << bucket, count.load(Relaxed)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 }
 
 impl Data {
     /// Holds blocks of an extent for a front end.
-    pub(crate) async fn hold<'a>(&self, extent: &'a Extent, blocks: Range<usize>, exclusive: bool) -> RangeGuard<'a> {
+    pub(crate) async fn hold<'a>(
+        &self,
+        extent: &'a Extent,
+        blocks: Range<usize>,
+        exclusive: bool,
+    ) -> RangeGuard<'a> {
         if let Some(guard) = extent.ranges.try_hold(blocks.clone(), exclusive) {
             return guard;
         }
@@ -65,6 +72,9 @@ mod tests {
             waits.note(Duration::from_micros(micros));
         }
         waits.note(Duration::MAX);
-        assert_eq!(waits.counts(), [(1, 2), (2, 1), (4, 2), (8, 1), (1024, 1), (2048, 1), (1 << 31, 1)]);
+        assert_eq!(
+            waits.counts(),
+            [(1, 2), (2, 1), (4, 2), (8, 1), (1024, 1), (2048, 1), (1 << 31, 1)]
+        );
     }
 }

@@ -40,8 +40,9 @@ impl Data {
             search.found(place, copy);
         }
         let (_, found) = search.end(disk.size());
-        let is_own =
-            |header: &DiskHeader| (header.group, header.disk, header.status) == (self.id, member.id(), Status::Member);
+        let is_own = |header: &DiskHeader| {
+            (header.group, header.disk, header.status) == (self.id, member.id(), Status::Member)
+        };
         Ok(found.filter(|header| is_own(&header.best)).map(|header| (header.best, header.wrong)))
     }
 
@@ -69,7 +70,10 @@ impl Data {
 
     /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
     /// its records are in the first area only, or if no copy is the disk's any more.
-    pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
+    pub(crate) async fn repair_header(
+        &self,
+        member: &Arc<Member>,
+    ) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
         let Some((best, wrong)) = self.own_header(member, &*disk).await? else {
             let header = self.header_from_memory(member);
@@ -117,10 +121,21 @@ impl Data {
     }
 
     /// Writes a header that says FORMER.
-    pub(crate) async fn retire(&self, member: &Member, disk: &dyn Disk) -> std::result::Result<(), String> {
+    pub(crate) async fn retire(
+        &self,
+        member: &Member,
+        disk: &dyn Disk,
+    ) -> std::result::Result<(), String> {
         let header = identify::read_header(&*self.world, disk).await;
         let sequence = header.map_or(1, |header| header.best.sequence + 1);
-        let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Former, sequence);
+        let header = header_of(
+            self.id,
+            &self.voters.current(),
+            member,
+            self.created,
+            Status::Former,
+            sequence,
+        );
         write_header(member, &header, &header.layout.header_places()).await
     }
 }

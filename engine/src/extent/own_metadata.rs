@@ -148,8 +148,12 @@ impl Data {
             self.tell(Severity::Note, Some(member.number), finding.written_at_mount(member));
             return Problem { text, repaired: true };
         }
-        if finding.count > 0 && member.metadata_was_wrong() >= LOOKS_MAX && finding.failed.is_none() {
-            finding.failed = Some(format!("in {LOOKS_MAX} looks one after the other, {}", finding.parts.join("; ")));
+        if finding.count > 0 && member.metadata_was_wrong() >= LOOKS_MAX && finding.failed.is_none()
+        {
+            finding.failed = Some(format!(
+                "in {LOOKS_MAX} looks one after the other, {}",
+                finding.parts.join("; ")
+            ));
         }
         let Some(reason) = &finding.failed else {
             if finding.count > 0 {
@@ -158,7 +162,11 @@ impl Data {
             }
             return Problem { text, repaired: true };
         };
-        let repaired = match self.voters.expel(member.number, &format!("its metadata: {reason}"), false).await {
+        let repaired = match self
+            .voters
+            .expel(member.number, &format!("its metadata: {reason}"), false)
+            .await
+        {
             Ok(()) => member.state() == DiskState::Offline,
             Err(Refusal::Closing | Refusal::Answers) => false,
             Err(refusal) => {
@@ -178,7 +186,8 @@ impl Data {
     async fn look_at_headers(&self, members: &[Arc<Member>], look: Look, findings: &mut Findings) {
         let first = members.iter().map(|member| self.wrong_header(member));
         let first = futures::future::join_all(first).await;
-        for (member, _) in members.iter().zip(first).filter(|(_, seen)| matches!(seen, Ok(Some(_)))) {
+        for (member, _) in members.iter().zip(first).filter(|(_, seen)| matches!(seen, Ok(Some(_))))
+        {
             // A disk that is just being renamed has its old name there for a moment; one that leaves is written FORMER.
             let _nobody_else_writes = self.renaming.lock().await;
             let Ok(Some(wrong)) = self.wrong_header(member).await else { continue };
@@ -187,7 +196,8 @@ impl Data {
                 WrongHeader::Copies(_, places) => finding.add("header copy", places, IS_DAMAGED),
                 WrongHeader::Lost(header) => {
                     finding.parts.push("no copy of its header is valid".to_owned());
-                    (finding.count, finding.place) = (header.layout.header_places().len() as u64, Some(HEADER_PLACE));
+                    (finding.count, finding.place) =
+                        (header.layout.header_places().len() as u64, Some(HEADER_PLACE));
                 }
                 WrongHeader::Outdated(what) => finding.parts.push(format!("its header {what}")),
             }
@@ -198,11 +208,17 @@ impl Data {
     }
 
     /// Writes header copies again, and reads them back.
-    async fn write_header_again(&self, member: &Arc<Member>, wrong: WrongHeader) -> Result<(), String> {
+    async fn write_header_again(
+        &self,
+        member: &Arc<Member>,
+        wrong: WrongHeader,
+    ) -> Result<(), String> {
         reached::at(Mark::HeaderWrittenAgain);
         match wrong {
             WrongHeader::Copies(header, places) => write_header(member, &header, &places).await?,
-            WrongHeader::Lost(header) => put_header(member, &header, &header.layout.header_places()).await?,
+            WrongHeader::Lost(header) => {
+                put_header(member, &header, &header.layout.header_places()).await?
+            }
             WrongHeader::Outdated(_) => self.repair_header(member).await?,
         }
         match self.wrong_header(member).await {
@@ -229,7 +245,9 @@ impl Data {
         }
         Ok(match found {
             None => Some(WrongHeader::Lost(self.header_from_memory(member))),
-            Some((header, _)) if let Some(what) = self.outdated(member, &header) => Some(WrongHeader::Outdated(what)),
+            Some((header, _)) if let Some(what) = self.outdated(member, &header) => {
+                Some(WrongHeader::Outdated(what))
+            }
             Some((_, wrong)) if wrong.is_empty() => None,
             Some((header, wrong)) => Some(WrongHeader::Copies(header, wrong)),
         })
@@ -240,7 +258,8 @@ impl Data {
         if suspects.is_empty() {
             return;
         }
-        let has_logs = suspects.iter().any(|one| one.kind == crate::membership::voters::Kind::ActivityLog);
+        let has_logs =
+            suspects.iter().any(|one| one.kind == crate::membership::voters::Kind::ActivityLog);
         let log = if has_logs { self.activity.hold_log(&*self.world).await } else { None };
         let (wrong, failed) = self.voters.look_again(&suspects, log.is_some(), look.repair).await;
         drop(log);
@@ -264,11 +283,14 @@ impl Data {
             let begin = extents.partition_point(|extent| extent.id < from) % extents.len();
             extents.rotate_left(begin);
             extents.truncate(ZONES_MAX.get());
-            self.next_zone.store(extents.last().map_or(0, |extent| extent.id + 1), Ordering::Relaxed);
+            self.next_zone
+                .store(extents.last().map_or(0, |extent| extent.id + 1), Ordering::Relaxed);
         }
         for some in extents.chunks(ZONES_AT_ONCE) {
             let looks = some.iter().map(|extent| self.look_at_zone(extent, part, look));
-            for (member, place, failed) in futures::future::join_all(looks).await.into_iter().flatten() {
+            for (member, place, failed) in
+                futures::future::join_all(looks).await.into_iter().flatten()
+            {
                 let finding = findings.of(member);
                 finding.add("checksum block", &[place], IS_DAMAGED);
                 if let Some(reason) = failed {
@@ -292,7 +314,9 @@ impl Data {
         }
         // Nobody changes its blocks meanwhile, nor moves a mirror away, nor closes the region.
         let _range = extent.ranges.hold(0..self.blocks_per_au(), false).await;
-        let Some(_active) = self.activity.enter_if_open(extent, self.world.monotonic()) else { return Vec::new() };
+        let Some(_active) = self.activity.enter_if_open(extent, self.world.monotonic()) else {
+            return Vec::new();
+        };
         wrong = self.wrong_zones(extent).await;
         wrong.retain(|(member, _)| part.has_disk(member.number));
         if wrong.is_empty() || extent.is_buried() {
@@ -319,7 +343,9 @@ impl Data {
         }
         let reason = |member: &Arc<Member>| {
             let is_left = left.iter().any(|(other, _)| other.number == member.number);
-            failed.clone().or_else(|| is_left.then(|| "the checksums that were written are not there".to_owned()))
+            failed.clone().or_else(|| {
+                is_left.then(|| "the checksums that were written are not there".to_owned())
+            })
         };
         wrong.iter().map(|(member, place)| (member.number, *place, reason(member))).collect()
     }
@@ -335,13 +361,17 @@ impl Data {
             if !sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
-            let Ok(zone) = self.read_zone(member, mirror, Patience::Deadline).await else { continue };
+            let Ok(zone) = self.read_zone(member, mirror, Patience::Deadline).await else {
+                continue;
+            };
             if member.is_hung() || !sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
             let is_right = zone.is_some_and(|zone| {
                 // Of blocks that hold nothing it may have anything: it is what a check does not look at either.
-                let is_used = |block: usize| extent.has_piece(block / BLOCKS_PER_PIECE) && !sums.is_fresh(block);
+                let is_used = |block: usize| {
+                    extent.has_piece(block / BLOCKS_PER_PIECE) && !sums.is_fresh(block)
+                };
                 let all = sums.all().zip(zone.iter()).enumerate();
                 all.into_iter().all(|(block, (sum, stored))| sum == *stored || !is_used(block))
             });

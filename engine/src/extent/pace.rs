@@ -69,9 +69,18 @@ impl Drop for Moving<'_> {
 
 impl Default for Pace {
     fn default() -> Self {
-        let limits =
-            Limits { since: Duration::ZERO, at_once: 1, pause: Duration::ZERO, on_way: 0, last: Duration::ZERO };
-        Self { target: AtomicU64::new(0), seen: [const { AtomicU32::new(0) }; STEPS], limits: Mutex::new(limits) }
+        let limits = Limits {
+            since: Duration::ZERO,
+            at_once: 1,
+            pause: Duration::ZERO,
+            on_way: 0,
+            last: Duration::ZERO,
+        };
+        Self {
+            target: AtomicU64::new(0),
+            seen: [const { AtomicU32::new(0) }; STEPS],
+            limits: Mutex::new(limits),
+        }
     }
 }
 
@@ -96,7 +105,8 @@ impl Pace {
 
     /// Promises a latency, or nothing any more.
     pub fn promise(&self, target: Option<Duration>) {
-        let target = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
+        let target =
+            target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
         if self.target.swap(target, Ordering::Relaxed) != target {
             let mut limits = self.limits();
             (limits.at_once, limits.pause) = (1, Duration::ZERO);
@@ -147,7 +157,8 @@ impl Pace {
     /// At the end of a window: faster or slower.
     fn adjust(&self, limits: &mut Limits, target: Duration, now: Duration) {
         let window = now.saturating_sub(limits.since);
-        let count: u64 = self.seen.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum();
+        let count: u64 =
+            self.seen.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum();
         if window < WINDOW || (count < ENOUGH && window < WINDOW_MAX) {
             return;
         }
@@ -176,7 +187,8 @@ impl Pace {
 
     /// Above which latency one request in a hundred was, since it was asked last. Zero if there were none.
     fn take_slowest_hundredth(&self) -> Duration {
-        let counts: Vec<u64> = self.seen.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
+        let counts: Vec<u64> =
+            self.seen.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
         let mut above = counts.iter().sum::<u64>() / 100;
         for (step, count) in counts.iter().enumerate().rev() {
             if *count > above {
@@ -216,7 +228,10 @@ mod tests {
         for micros in [1, 2, 3, 10, 99, 1000, 1999, 123_456, 10_000_000] {
             let latency = Duration::from_micros(micros);
             let end = end_of(step(latency));
-            assert!(end > latency && end <= latency * 9 / 8 + Duration::from_nanos(1024), "{latency:?} {end:?}");
+            assert!(
+                end > latency && end <= latency * 9 / 8 + Duration::from_nanos(1024),
+                "{latency:?} {end:?}"
+            );
         }
         assert_eq!(step(Duration::ZERO), 0);
         assert_eq!(step(Duration::from_secs(1 << 40)), STEPS - 1);

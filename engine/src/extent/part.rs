@@ -71,7 +71,9 @@ impl Data {
     pub(crate) async fn count_of(&self, part: &Part, from: u64) -> Result<u64, FileError> {
         let from = from.cast_signed();
         let counts = match part {
-            Part::Extents(ids) => return Ok(ids.iter().filter(|id| id.cast_signed() >= from).count() as u64),
+            Part::Extents(ids) => {
+                return Ok(ids.iter().filter(|id| id.cast_signed() >= from).count() as u64);
+            }
             Part::All => None,
             Part::Disks(disks) => Some(disks.clone()),
         };
@@ -91,13 +93,17 @@ impl Data {
     }
 
     /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the next begin. `None`: there are none.
-    pub(crate) async fn some_alive(&self, from: u64) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
+    pub(crate) async fn some_alive(
+        &self,
+        from: u64,
+    ) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
         let ids: Vec<u64> = self
             .catalog
             .read(move |connection| {
-                let mut select =
-                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
-                let rows = select.query_map(params![from.cast_signed(), SOME], |row| row.get::<_, i64>(0))?;
+                let mut select = connection
+                    .prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
+                let rows = select
+                    .query_map(params![from.cast_signed(), SOME], |row| row.get::<_, i64>(0))?;
                 Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
             })
             .await?;
@@ -121,7 +127,11 @@ impl Data {
 }
 
 /// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin and end.
-pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusqlite::Result<Option<Arc<Extent>>> {
+pub(crate) fn find(
+    connection: &Connection,
+    extents: &Extents,
+    id: u64,
+) -> rusqlite::Result<Option<Arc<Extent>>> {
     match extents.get(id) {
         Some(extent) => Ok(Some(extent)),
         None => Ok(extent::load(connection, id)?.map(|extent| extents.intern(extent))),

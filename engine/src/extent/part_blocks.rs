@@ -122,7 +122,11 @@ impl PartBlocks {
         if kept.extent != extent {
             return Taken::default();
         }
-        let taken = Taken { first: kept.get(blocks.start), last: kept.get(blocks.end - 1), end: Some(kept.end) };
+        let taken = Taken {
+            first: kept.get(blocks.start),
+            last: kept.get(blocks.end - 1),
+            end: Some(kept.end),
+        };
         for index in 0..RUN {
             if blocks.contains(&(kept.first + index)) {
                 kept.present &= !(1 << index);
@@ -151,7 +155,9 @@ impl PartBlocks {
     pub fn keep_along(&self, extent: u64, block: usize, bytes: &[u8]) {
         self.change(extent, true, |kept| {
             kept.begin(block);
-            (1..RUN).zip(bytes.chunks_exact(BLOCK_SIZE)).for_each(|(index, bytes)| kept.put(index, bytes));
+            (1..RUN)
+                .zip(bytes.chunks_exact(BLOCK_SIZE))
+                .for_each(|(index, bytes)| kept.put(index, bytes));
         });
     }
 
@@ -163,10 +169,11 @@ impl PartBlocks {
             kept.end = end;
             if ends_inside {
                 let at = (block - first) * BLOCK_SIZE;
-                let index = kept.index(block).filter(|_| !kept.bytes.is_empty()).unwrap_or_else(|| {
-                    kept.begin(block);
-                    0
-                });
+                let index =
+                    kept.index(block).filter(|_| !kept.bytes.is_empty()).unwrap_or_else(|| {
+                        kept.begin(block);
+                        0
+                    });
                 kept.put(index, &bytes[at..at + BLOCK_SIZE]);
             }
         });
@@ -207,7 +214,9 @@ mod tests {
 
     /// The first byte of each of some blocks, as far as they are kept.
     fn taken(blocks: &PartBlocks, extent: u64, range: Range<usize>) -> Vec<Option<u8>> {
-        range.map(|block| blocks.take(extent, &(block..block + 1)).first().map(|bytes| bytes[0])).collect()
+        range
+            .map(|block| blocks.take(extent, &(block..block + 1)).first().map(|bytes| bytes[0]))
+            .collect()
     }
 
     fn is_seen(blocks: &PartBlocks, extent: u64) -> bool {
@@ -221,7 +230,11 @@ mod tests {
         let end = 2 * BLOCK + 100;
         blocks.written(7, 1, &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
         let nothing = blocks.take(7, &(0..1));
-        assert!(nothing.is_followed_at(end) && !nothing.is_followed_at(end + 1) && nothing.first().is_none());
+        assert!(
+            nothing.is_followed_at(end)
+                && !nothing.is_followed_at(end + 1)
+                && nothing.first().is_none()
+        );
         let both = blocks.take(7, &(1..3));
         assert_eq!((both.first(), both.last()), (None, Some(&[2; BLOCK_SIZE][..])));
         assert_eq!(taken(&blocks, 7, 2..3), [None], "it was taken away");
@@ -240,9 +253,13 @@ mod tests {
         blocks.keep_along(7, 10, &along);
         blocks.written(7, 10, &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
         let kept = blocks.take(7, &(10..12));
-        assert_eq!((kept.first().map(|bytes| bytes[0]), kept.last().map(|bytes| bytes[0])), (Some(9), Some(1)));
+        assert_eq!(
+            (kept.first().map(|bytes| bytes[0]), kept.last().map(|bytes| bytes[0])),
+            (Some(9), Some(1))
+        );
         blocks.written(7, 10, &[8; 2 * BLOCK_SIZE], 11 * BLOCK + 1);
-        let expected: Vec<_> = [None, Some(8)].into_iter().chain((2..RUN as u8).map(Some)).chain([None]).collect();
+        let expected: Vec<_> =
+            [None, Some(8)].into_iter().chain((2..RUN as u8).map(Some)).chain([None]).collect();
         assert_eq!(taken(&blocks, 7, 10..11 + RUN), expected);
         // A write elsewhere begins another run.
         blocks.keep_along(7, 10, &along);

@@ -111,7 +111,9 @@ impl Places {
                 next.push(guest);
                 None
             }
-            Change::Remove { from } if self.guest.is_none() && next.count > 1 => Some(next.remove(index(from)?)),
+            Change::Remove { from } if self.guest.is_none() && next.count > 1 => {
+                Some(next.remove(index(from)?))
+            }
             _ => return None,
         };
         Some((next, old))
@@ -158,7 +160,11 @@ impl Copied {
             return None;
         }
         let mut mirrors = Mirrors::new(&[]);
-        words[..MIRRORS_MAX].iter().copied().map_while(mirror_of).for_each(|mirror| mirrors.push(mirror));
+        words[..MIRRORS_MAX]
+            .iter()
+            .copied()
+            .map_while(mirror_of)
+            .for_each(|mirror| mirrors.push(mirror));
         Some((mirrors, mirror_of(words[MIRRORS_MAX])))
     }
 }
@@ -179,8 +185,12 @@ pub(super) struct PlacesGuard<'a> {
 
 impl Placed {
     pub fn new(mirrors: &[Mirror]) -> Self {
-        let places = Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 };
-        let copied = Copied { number: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; MIRRORS_MAX + 1] };
+        let places =
+            Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 };
+        let copied = Copied {
+            number: AtomicU64::new(0),
+            words: [const { AtomicU64::new(0) }; MIRRORS_MAX + 1],
+        };
         copied.store(&places);
         Self { places: Mutex::new(places), copied }
     }

@@ -19,11 +19,20 @@ impl Data {
     ///
     /// # Errors
     /// `NoSuchDisk`, with the first that is none.
-    pub fn check_failure_groups<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Result<(), AdminError> {
-        let known: BTreeSet<&str> = self.members.values().map(|member| member.failure_group.as_str()).collect();
-        let Some(unknown) = names.into_iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+    pub fn check_failure_groups<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), AdminError> {
+        let known: BTreeSet<&str> =
+            self.members.values().map(|member| member.failure_group.as_str()).collect();
+        let Some(unknown) = names.into_iter().find(|name| !known.contains(name.as_str())) else {
+            return Ok(());
+        };
         let known: Vec<&str> = known.into_iter().collect();
-        Err(AdminError::new(Code::NoSuchDisk, format!("disk group {} has no failure group {unknown}", self.name))
-            .hint(format!("its failure groups are {}", known.join(", "))))
+        Err(AdminError::new(
+            Code::NoSuchDisk,
+            format!("disk group {} has no failure group {unknown}", self.name),
+        )
+        .hint(format!("its failure groups are {}", known.join(", "))))
     }
 }

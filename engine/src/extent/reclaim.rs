@@ -85,15 +85,20 @@ struct Settled {
 
 /// Takes out what came with commits up to `durable`: they come nearly, not quite, in order.
 fn take_settled<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNumber) -> Vec<T> {
-    let (ready, rest): (VecDeque<_>, _) = pending.drain(..).partition(|(commit, _)| *commit <= durable);
+    let (ready, rest): (VecDeque<_>, _) =
+        pending.drain(..).partition(|(commit, _)| *commit <= durable);
     *pending = rest;
     ready.into_iter().map(|(_, one)| one).collect()
 }
 
 /// The same for slots, but for those of a file that somebody still reads or writes: they come later.
-fn take_left(pending: &mut VecDeque<(CommitNumber, FreedSlot)>, durable: CommitNumber) -> Vec<FreedSlot> {
+fn take_left(
+    pending: &mut VecDeque<(CommitNumber, FreedSlot)>,
+    durable: CommitNumber,
+) -> Vec<FreedSlot> {
     let is_left = |slot: &FreedSlot| planted::has(Bug::ReaderNotWaitedFor) || slot.is_left();
-    let (ready, rest) = pending.drain(..).partition(|(commit, slot)| *commit <= durable && is_left(slot));
+    let (ready, rest) =
+        pending.drain(..).partition(|(commit, slot)| *commit <= durable && is_left(slot));
     *pending = rest;
     let ready: VecDeque<(CommitNumber, FreedSlot)> = ready;
     ready.into_iter().map(|(_, slot)| slot).collect()
@@ -141,7 +146,8 @@ impl Freeing {
     #[must_use]
     pub fn has_pending(&self) -> bool {
         let pending = self.pending.lock();
-        let has_noted = !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty();
+        let has_noted =
+            !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty();
         has_noted || !pending.stuck.is_empty()
     }
 
@@ -154,10 +160,14 @@ impl Freeing {
     /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Settled {
         let mut pending = self.pending.lock();
-        let settled: BTreeSet<(DiskNumber, u32)> = self.space.lock().settle(durable.0).into_iter().collect();
+        let settled: BTreeSet<(DiskNumber, u32)> =
+            self.space.lock().settle(durable.0).into_iter().collect();
         // Some are not free for all that: of a damaged catalog, or on a disk that has left.
         let units = |mirrors: &mut dyn Iterator<Item = Mirror>| {
-            mirrors.map(|mirror| (mirror.disk, mirror.au)).filter(|unit| settled.contains(unit)).collect()
+            mirrors
+                .map(|mirror| (mirror.disk, mirror.au))
+                .filter(|unit| settled.contains(unit))
+                .collect()
         };
         let deleted = take_settled(&mut pending.extents, durable).into_iter().map(|extent| {
             let units = units(&mut extent.mirrors().into_iter());
@@ -188,7 +198,12 @@ impl Data {
 
     /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or none. Until they are given back, each extent keeps a
     /// mirror on an ONLINE disk (R5).
-    pub(crate) async fn allocate(&self, file: u64, own: u8, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
+    pub(crate) async fn allocate(
+        &self,
+        file: u64,
+        own: u8,
+        numbers: &[u64],
+    ) -> Result<Vec<Vec<Mirror>>, FileError> {
         loop {
             let seen = self.freeing.coming().freed();
             let placement = self.placement_for(own);
@@ -215,7 +230,9 @@ impl Data {
                 continue;
             }
             // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
-            taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own));
+            taken.iter().for_each(|mirrors| {
+                self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own)
+            });
             self.voters.settled().await;
             // A conversion that began meanwhile counts on it that what comes later has as many mirrors as it wants.
             let as_wanted = placement.mirrors() == mirrors_wanted(own, &self.voters.current());
@@ -228,7 +245,9 @@ impl Data {
 
     /// Whether one of these mirrors is on an ONLINE disk.
     fn has_current(&self, mirrors: &[Mirror]) -> bool {
-        mirrors.iter().any(|mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable()))
+        mirrors
+            .iter()
+            .any(|mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable()))
     }
 
     /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
@@ -274,7 +293,11 @@ impl Data {
     }
 
     /// Waits until more is free on a disk than when [`Coming::freed`] was `seen`. False: nothing was pending.
-    pub(crate) async fn wait_for_units(&self, disk: DiskNumber, seen: u64) -> Result<bool, FileError> {
+    pub(crate) async fn wait_for_units(
+        &self,
+        disk: DiskNumber,
+        seen: u64,
+    ) -> Result<bool, FileError> {
         let coming = self.freeing.coming();
         loop {
             let changed = coming.listen();
@@ -301,7 +324,11 @@ impl Data {
     pub(crate) async fn make_room_for_catalog(self: Arc<Self>) -> bool {
         let coming = self.freeing.coming();
         let seen = coming.freed();
-        if !coming.is_under_way() && !self.has_pending() && !self.is_discarding() && self.parting.parting().is_none() {
+        if !coming.is_under_way()
+            && !self.has_pending()
+            && !self.is_discarding()
+            && self.parting.parting().is_none()
+        {
             return false;
         }
         // Whoever asks may hold what reclaiming waits for: a range of an extent that was deleted under it. So a task waits, and not for ever.
@@ -358,8 +385,10 @@ impl Data {
         let Settled { left, stuck, slots } = self.freeing.take(durable);
         let mut gained = false;
         let mut still = Vec::new();
-        for (left, is_stuck) in
-            stuck.into_iter().map(|left| (left, true)).chain(left.into_iter().map(|left| (left, false)))
+        for (left, is_stuck) in stuck
+            .into_iter()
+            .map(|left| (left, true))
+            .chain(left.into_iter().map(|left| (left, false)))
         {
             if !self.has_ended(&left, is_stuck).await {
                 still.push(left);
@@ -422,7 +451,9 @@ impl Data {
             .catalog
             .release(false, move |connection| {
                 let extent = find(connection, &extents, id)?;
-                connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([id.cast_signed()])?;
+                connection
+                    .prepare_cached("DELETE FROM extent WHERE id = ?1")?
+                    .execute([id.cast_signed()])?;
                 if let Some(extent) = &extent {
                     extent.bury();
                     extents.remove(id);

@@ -138,7 +138,8 @@ impl Data {
                 Err(FileError::Dismounted | FileError::CatalogStopped(_)) => return,
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
-                        let text = format!("recovery waits at extent {id}, and tries again: {error}");
+                        let text =
+                            format!("recovery waits at extent {id}, and tries again: {error}");
                         self.tell(Severity::Alarm, None, text);
                     }
                     self.world.sleep(AGAIN).await;

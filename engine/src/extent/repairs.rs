@@ -3,7 +3,10 @@
 //! The reader has its bytes already. The list is bounded: what does not fit is found
 //! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
 
-use crate::{error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit, sync::lock::Mutex};
+use crate::{
+    error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit,
+    sync::lock::Mutex,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -49,8 +52,9 @@ impl Repairs {
     pub fn try_again(&self, is_due: impl Fn(&Extent) -> bool) {
         let again = {
             let mut waiting = self.0.lock();
-            let (due, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
-                std::mem::take(&mut waiting.again).into_iter().partition(|(_, (extent, _))| is_due(extent));
+            let (due, later): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut waiting.again)
+                .into_iter()
+                .partition(|(_, (extent, _))| is_due(extent));
             waiting.again = later;
             due
         };
@@ -71,7 +75,10 @@ impl Data {
                 return;
             }
             if let Err(error) = self.repair_later(&extent, blocks).await {
-                let text = format!("extent {} of file {} is not repaired: {error}", extent.number, extent.file);
+                let text = format!(
+                    "extent {} of file {} is not repaired: {error}",
+                    extent.number, extent.file
+                );
                 self.tell(Severity::Warning, None, text);
             }
         }

@@ -21,7 +21,8 @@ pub struct Runs(BTreeMap<u64, u64>);
 impl Runs {
     /// Adds `first .. first + count`; false if it was covered already.
     pub fn add(&mut self, first: u64, count: u64) -> bool {
-        let (mut start, mut end) = (first.min(EVERYTHING), first.saturating_add(count).min(EVERYTHING));
+        let (mut start, mut end) =
+            (first.min(EVERYTHING), first.saturating_add(count).min(EVERYTHING));
         if start == end {
             return false;
         }
@@ -91,7 +92,8 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
     while let Some(row) = rows.next()? {
         let (disk, first, count): (u16, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         // A run that cannot be one says at least that the disk misses something.
-        let run = u64::try_from(first).ok().zip(u64::try_from(count).ok()).unwrap_or((0, EVERYTHING));
+        let run =
+            u64::try_from(first).ok().zip(u64::try_from(count).ok()).unwrap_or((0, EVERYTHING));
         stale.entry(DiskNumber(disk)).or_default().add(run.0, run.1);
     }
     Ok(stale)
@@ -101,7 +103,11 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
 ///
 /// # Errors
 /// What the catalog says.
-pub fn mark(connection: &Connection, disks: &[DiskNumber], regions: &[Region]) -> rusqlite::Result<()> {
+pub fn mark(
+    connection: &Connection,
+    disks: &[DiskNumber],
+    regions: &[Region],
+) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)
          ON CONFLICT(disk, first) DO UPDATE SET count = max(count, excluded.count)",
@@ -120,7 +126,8 @@ pub fn mark(connection: &Connection, disks: &[DiskNumber], regions: &[Region]) -
 /// What the catalog says.
 pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM stale WHERE disk = ?1")?.execute([disk.0])?;
-    let mut insert = connection.prepare_cached("INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)")?;
+    let mut insert =
+        connection.prepare_cached("INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)")?;
     for (start, end) in runs.iter() {
         insert.execute(params![disk.0, start.cast_signed(), (end - start).cast_signed()])?;
     }

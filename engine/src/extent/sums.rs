@@ -126,7 +126,9 @@ impl Sums {
     #[must_use]
     pub fn are_in(&self, moves: u64, disk: DiskNumber, losses: u64) -> bool {
         let zones = self.zones.lock();
-        zones.as_ref().is_some_and(|zones| zones.moves == moves && zones.disks.contains(&(disk, losses)))
+        zones
+            .as_ref()
+            .is_some_and(|zones| zones.moves == moves && zones.disks.contains(&(disk, losses)))
     }
 
     /// Whether some zone has them, because they were written there.
@@ -148,7 +150,10 @@ mod tests {
             sums.set(block, 7);
         }
         assert_eq!(sums.of(62..66).collect::<Vec<_>>(), [62, 7, 7, 65]);
-        assert_eq!((0..200).filter(|block| sums.is_fresh(*block)).collect::<Vec<_>>(), [0, 63, 64, 199]);
+        assert_eq!(
+            (0..200).filter(|block| sums.is_fresh(*block)).collect::<Vec<_>>(),
+            [0, 63, 64, 199]
+        );
         sums.are_stored();
         assert!((0..200).all(|block| !sums.is_fresh(block)));
         assert_eq!(sums.all().last(), Some(7));

@@ -12,7 +12,10 @@
 
 use super::{
     Files, Origin, Result,
-    names::{Edits, Made, Rename, Said, check_name, drop_entry, find_entry, is_empty, put_entry, type_after},
+    names::{
+        Edits, Made, Rename, Said, check_name, drop_entry, find_entry, is_empty, put_entry,
+        type_after,
+    },
     orders::{NameOrder, NewSystemFile},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
     templates,
@@ -57,8 +60,13 @@ fn text(name: &[u8]) -> std::borrow::Cow<'_, str> {
 
 /// A tag or the name of a database, of what may stand in a system name.
 fn plain(wanted: &str) -> String {
-    let keep =
-        |character: char| if character.is_ascii_alphanumeric() || "_$#-".contains(character) { character } else { '_' };
+    let keep = |character: char| {
+        if character.is_ascii_alphanumeric() || "_$#-".contains(character) {
+            character
+        } else {
+            '_'
+        }
+    };
     wanted.chars().map(keep).take(TAG_MAX).collect()
 }
 
@@ -75,7 +83,14 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(files: &'a Files, connection: &'a Connection, group: &'a str) -> Self {
         let now = files.world.now();
-        Self { edits: Edits::new(files, connection), group, now, told: Vec::new(), gone: Vec::new(), removed: 0 }
+        Self {
+            edits: Edits::new(files, connection),
+            group,
+            now,
+            told: Vec::new(),
+            gone: Vec::new(),
+            removed: 0,
+        }
     }
 
     fn connection(&self) -> &'a Connection {
@@ -93,11 +108,19 @@ impl<'a> Job<'a> {
     /// The directory and the name of a path of which the last part may not exist.
     fn place<'p>(&self, parts: &'p [Vec<u8>]) -> Result<(Node, &'p [u8])> {
         let Some((name, above)) = parts.split_last() else {
-            return Err(refused(Code::Invalid, format!("+{} is the root of the disk group", self.group), ""));
+            return Err(refused(
+                Code::Invalid,
+                format!("+{} is the root of the disk group", self.group),
+                "",
+            ));
         };
         match exactly(self.connection(), above)? {
             Some((node, Kind::Directory)) => Ok((node, name)),
-            Some(_) => Err(refused(Code::Invalid, format!("{} is not a directory", self.written(above)), "")),
+            Some(_) => Err(refused(
+                Code::Invalid,
+                format!("{} is not a directory", self.written(above)),
+                "",
+            )),
             None => {
                 let text = format!("there is no directory {}", self.written(above));
                 Err(refused(Code::NoSuchFile, text, "ADD DIRECTORY makes it"))
@@ -107,7 +130,8 @@ impl<'a> Job<'a> {
 
     /// The directory, the name and the file of a path that exists.
     fn existing<'p>(&self, parts: &'p [Vec<u8>]) -> Result<(Node, &'p [u8], Node, Kind)> {
-        let missing = || refused(Code::NoSuchFile, format!("there is no {}", self.written(parts)), "");
+        let missing =
+            || refused(Code::NoSuchFile, format!("there is no {}", self.written(parts)), "");
         let (parent, name) = self.place(parts)?;
         let (node, kind) = find_entry(self.connection(), parent, name)?.ok_or_else(missing)?;
         Ok((parent, name, node, kind))
@@ -118,7 +142,11 @@ impl<'a> Job<'a> {
         let (parent, name) = self.place(&path.parts)?;
         check_name(name)?;
         if path.found.is_some() || find_entry(self.connection(), parent, name)?.is_some() {
-            return Err(refused(Code::NameExists, format!("there is {} already", self.written(&path.parts)), ""));
+            return Err(refused(
+                Code::NameExists,
+                format!("there is {} already", self.written(&path.parts)),
+                "",
+            ));
         }
         Ok((parent, name))
     }
@@ -126,9 +154,15 @@ impl<'a> Job<'a> {
     fn free_for_alias<'p>(&self, path: &'p Spelled) -> Result<(Node, &'p [u8])> {
         let (parent, name) = self.free(path)?;
         if number_pair(&text(name)).is_some() {
-            let text =
-                format!("{} cannot be an alias: it ends in two numbers, as system names do", self.written(&path.parts));
-            return Err(refused(Code::Invalid, text, "choose a name that does not end in '.number.number'"));
+            let text = format!(
+                "{} cannot be an alias: it ends in two numbers, as system names do",
+                self.written(&path.parts)
+            );
+            return Err(refused(
+                Code::Invalid,
+                text,
+                "choose a name that does not end in '.number.number'",
+            ));
         }
         Ok((parent, name))
     }
@@ -143,16 +177,38 @@ impl<'a> Job<'a> {
         Ok(found == Some(true))
     }
 
-    fn refuse_system(&self, parent: Node, name: &[u8], parts: &[Vec<u8>], hint: &str) -> Result<()> {
+    fn refuse_system(
+        &self,
+        parent: Node,
+        name: &[u8],
+        parts: &[Vec<u8>],
+        hint: &str,
+    ) -> Result<()> {
         if self.is_system(parent, name)? {
-            let text = format!("{} was made by the system and is neither renamed nor dropped", self.written(parts));
+            let text = format!(
+                "{} was made by the system and is neither renamed nor dropped",
+                self.written(parts)
+            );
             return Err(refused(Code::SystemName, text, hint));
         }
         Ok(())
     }
 
-    fn make_directory(&mut self, parent: Node, name: &[u8], caller: Caller, system: bool) -> Result<Node> {
-        let made = Made { new: NewFile::Directory, mode: 0o755, caller, now: self.now, said: None, system };
+    fn make_directory(
+        &mut self,
+        parent: Node,
+        name: &[u8],
+        caller: Caller,
+        system: bool,
+    ) -> Result<Node> {
+        let made = Made {
+            new: NewFile::Directory,
+            mode: 0o755,
+            caller,
+            now: self.now,
+            said: None,
+            system,
+        };
         let node = self.edits.make(parent, name, made)?.node;
         self.say(parent, name);
         Ok(node)
@@ -192,7 +248,11 @@ impl<'a> Job<'a> {
             let limit = i64::try_from(REMOVED_MAX + 1).unwrap_or(i64::MAX);
             let mut select = self.connection().prepare_cached(sql)?;
             let rows = select.query_map(params![directory.cast_signed(), limit], |row| {
-                Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, u32>(2)?))
+                Ok((
+                    row.get::<_, Vec<u8>>(0)?,
+                    row.get::<_, i64>(1)?.cast_unsigned(),
+                    row.get::<_, u32>(2)?,
+                ))
             })?;
             for (name, child, kind) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
                 if kind == Kind::Directory as u32 {
@@ -221,7 +281,11 @@ impl<'a> Job<'a> {
             while system && at != ROOT && is_empty(self.connection(), at)? {
                 let sql = "SELECT parent, name, system FROM entry WHERE node = ?1";
                 let row = |row: &rusqlite::Row<'_>| {
-                    Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, Vec<u8>>(1)?, row.get::<_, bool>(2)?))
+                    Ok((
+                        row.get::<_, i64>(0)?.cast_unsigned(),
+                        row.get::<_, Vec<u8>>(1)?,
+                        row.get::<_, bool>(2)?,
+                    ))
                 };
                 let (above, name, system) =
                     self.connection().prepare_cached(sql)?.query_row([at.cast_signed()], row)?;
@@ -259,7 +323,11 @@ impl<'a> Job<'a> {
         if directories != (kind == Kind::Directory) {
             let what = if directories { "not a directory" } else { "a directory" };
             let hint = if directories { "RENAME ALIAS" } else { "RENAME DIRECTORY" };
-            return Err(refused(Code::Invalid, format!("{} is {what}", self.written(&old.parts)), hint));
+            return Err(refused(
+                Code::Invalid,
+                format!("{} is {what}", self.written(&old.parts)),
+                hint,
+            ));
         }
         self.refuse_system(parent, name, &old.parts, "ADD ALIAS gives it one more name")?;
         let mut new = new.clone();
@@ -276,8 +344,12 @@ impl<'a> Job<'a> {
             let file_type = type_after(connection, &file, (parent, name), to)?;
             self.edits.edit(node)?.file_type = file_type;
         }
-        let change =
-            Rename { from: (parent, name.to_vec()), to: (to.0, to.1.to_vec()), source: (node, kind), now: self.now };
+        let change = Rename {
+            from: (parent, name.to_vec()),
+            to: (to.0, to.1.to_vec()),
+            source: (node, kind),
+            now: self.now,
+        };
         change.move_to_free(&mut self.edits).map_err(|error| match error {
             FileError::Invalid(why) => {
                 refused(Code::Invalid, format!("{}: {why}", written(self.group, &old.parts)), "")
@@ -313,12 +385,16 @@ impl Files {
     /// What is wrong with it; then nothing was changed.
     pub async fn order(&self, place: Place, order: NameOrder) -> Result<()> {
         let paths: Vec<&String> = match &order {
-            NameOrder::AddTemplates(_) | NameOrder::ModifyTemplates(_) | NameOrder::DropTemplates(_) => Vec::new(),
-            NameOrder::AddDirectories(paths) | NameOrder::DropAliases(paths) | NameOrder::DropFiles(paths) => {
-                paths.iter().collect()
-            }
+            NameOrder::AddTemplates(_)
+            | NameOrder::ModifyTemplates(_)
+            | NameOrder::DropTemplates(_) => Vec::new(),
+            NameOrder::AddDirectories(paths)
+            | NameOrder::DropAliases(paths)
+            | NameOrder::DropFiles(paths) => paths.iter().collect(),
             NameOrder::DropDirectories(paths) => paths.iter().map(|(path, _)| path).collect(),
-            NameOrder::RenameDirectories(pairs) | NameOrder::AddAliases(pairs) | NameOrder::RenameAliases(pairs) => {
+            NameOrder::RenameDirectories(pairs)
+            | NameOrder::AddAliases(pairs)
+            | NameOrder::RenameAliases(pairs) => {
                 pairs.iter().flat_map(|(one, other)| [one, other]).collect()
             }
         };
@@ -335,9 +411,14 @@ impl Files {
                 | NameOrder::DropAliases(_)
                 | NameOrder::DropFiles(_)
         );
-        let job = move |connection: &Connection| carry_out(&files, connection, &place, &order, &spelled);
+        let job =
+            move |connection: &Connection| carry_out(&files, connection, &place, &order, &spelled);
         // A full catalog must not keep anybody from dropping what is in it.
-        let done = if drops { self.catalog.release(false, job).await } else { self.catalog.write(false, job).await };
+        let done = if drops {
+            self.catalog.release(false, job).await
+        } else {
+            self.catalog.write(false, job).await
+        };
         self.follow(origin, done?.0).await
     }
 
@@ -361,7 +442,8 @@ impl Files {
                 self.path_of(node).await?.ok_or_else(missing)
             }
             Form::New { .. } => {
-                let text = format!("'{text}' says where a new file goes, and names none that there is");
+                let text =
+                    format!("'{text}' says where a new file goes, and names none that there is");
                 Err(refused(Code::Invalid, text, ""))
             }
         }
@@ -374,11 +456,18 @@ impl Files {
     pub async fn path_of(&self, node: Node) -> Result<Option<Vec<Vec<u8>>>> {
         let look = move |connection: &Connection| {
             let sql = "SELECT parent, name FROM entry WHERE node = ?1 ORDER BY system DESC LIMIT 1";
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, Vec<u8>>(1)?));
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, Vec<u8>>(1)?))
+            };
             let (mut at, mut parts) = (node, Vec::new());
             while at != ROOT {
-                let found = connection.prepare_cached(sql)?.query_row([at.cast_signed()], row).optional()?;
-                let Some((parent, name)) = found.filter(|_| parts.len() < REMOVED_MAX) else { return Ok(None) };
+                let found = connection
+                    .prepare_cached(sql)?
+                    .query_row([at.cast_signed()], row)
+                    .optional()?;
+                let Some((parent, name)) = found.filter(|_| parts.len() < REMOVED_MAX) else {
+                    return Ok(None);
+                };
                 parts.push(name);
                 at = parent;
             }
@@ -406,12 +495,14 @@ impl Files {
             .or_else(|| new.source.as_deref().and_then(type_of_path))
             .or_else(|| FileType::of_bytes(head))
             .unwrap_or(FileType::Other);
-        let source = new.source.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+        let source =
+            new.source.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
         let stem = source.split('.').find(|part| !part.is_empty()).unwrap_or_default();
         let tag = new.tag.as_deref().filter(|tag| !tag.is_empty()).unwrap_or(stem);
         let tag = if tag.is_empty() { file_type.word().to_lowercase() } else { tag.to_owned() };
         let database =
-            plain(new.database.as_deref().filter(|name| !name.is_empty()).unwrap_or(NO_DATABASE)).to_uppercase();
+            plain(new.database.as_deref().filter(|name| !name.is_empty()).unwrap_or(NO_DATABASE))
+                .to_uppercase();
         let directory = vec![database.into_bytes(), plain(file_type.word()).into_bytes()];
         let mut paths = vec![directory];
         if let Some(alias) = &new.alias {
@@ -479,7 +570,11 @@ fn mirrors_of(place: &Place, name: &str, template: templates::Said) -> Result<u8
         "template {name} has HIGH redundancy, which needs 3 failure groups with data; disk group {} has {}",
         place.group, place.failure_groups
     );
-    Err(refused(Code::NotEnoughFailureGroups, text, "add disks in another failure group, or use another template"))
+    Err(refused(
+        Code::NotEnoughFailureGroups,
+        text,
+        "add disks in another failure group, or use another template",
+    ))
 }
 
 /// The type that a path says.
@@ -495,7 +590,8 @@ fn type_of_path(path: &str) -> Option<FileType> {
 
 /// Whether a path is another one, or begins with it, in any case.
 fn is_above(above: &[Vec<u8>], path: &[Vec<u8>]) -> bool {
-    above.len() <= path.len() && above.iter().zip(path).all(|(one, other)| one.eq_ignore_ascii_case(other))
+    above.len() <= path.len()
+        && above.iter().zip(path).all(|(one, other)| one.eq_ignore_ascii_case(other))
 }
 
 fn carry_out(
@@ -543,7 +639,11 @@ fn carry_out(
                 job.refuse_system(parent, name, &path.parts, "it goes with the last file in it")?;
                 if !force && !is_empty(connection, node)? {
                     let text = format!("{} is not empty", job.written(&path.parts));
-                    return Err(refused(Code::NotEmpty, text, "DROP DIRECTORY ... FORCE removes all that is in it"));
+                    return Err(refused(
+                        Code::NotEmpty,
+                        text,
+                        "DROP DIRECTORY ... FORCE removes all that is in it",
+                    ));
                 }
                 job.remove_directory(parent, name, node)?;
             }
@@ -582,7 +682,13 @@ fn carry_out(
         }
         NameOrder::DropFiles(_) => {
             for path in paths {
-                let missing = || refused(Code::NoSuchFile, format!("there is no {}", written(group, &path.parts)), "");
+                let missing = || {
+                    refused(
+                        Code::NoSuchFile,
+                        format!("there is no {}", written(group, &path.parts)),
+                        "",
+                    )
+                };
                 let (node, kind) = path.found.ok_or_else(missing)?;
                 if kind == Kind::Directory {
                     let text = format!("{} is a directory", job.written(&path.parts));

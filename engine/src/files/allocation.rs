@@ -62,7 +62,8 @@ impl files::Releasing for Releaser {
     }
 
     fn is_idle(&self, file: &File) -> bool {
-        if !self.doubt.is_settled(&file.data.unsynced) && !planted::has(Bug::UnsyncedFileForgotten) {
+        if !self.doubt.is_settled(&file.data.unsynced) && !planted::has(Bug::UnsyncedFileForgotten)
+        {
             return false;
         }
         let Some(layout) = file.data.layout.try_read() else { return false };
@@ -83,20 +84,28 @@ fn release_some(
 ) -> rusqlite::Result<(Freed, bool)> {
     let mut freed = Freed::default();
     {
-        let mut select =
-            connection.prepare_cached(&format!("SELECT {} FROM extent WHERE file = ?1 LIMIT ?2", extent::COLUMNS))?;
+        let mut select = connection.prepare_cached(&format!(
+            "SELECT {} FROM extent WHERE file = ?1 LIMIT ?2",
+            extent::COLUMNS
+        ))?;
         let mut rows = select.query(params![node.cast_signed(), RELEASE_MAX as i64])?;
         while let Some(row) = rows.next()? {
             freed.extents.push(extents.intern(extent::from_row(row)?));
         }
     }
     for extent in &freed.extents {
-        connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([extent.id.cast_signed()])?;
+        connection
+            .prepare_cached("DELETE FROM extent WHERE id = ?1")?
+            .execute([extent.id.cast_signed()])?;
     }
     let done = freed.extents.len() < RELEASE_MAX;
     if done && let Some((id, piece)) = slot_of(connection, node)? {
         clear_slot(connection, extents, id, piece)?;
-        freed.slots.push(FreedSlot { extent: id, piece, of: file.map(|file| file as Arc<dyn SlotOwner>) });
+        freed.slots.push(FreedSlot {
+            extent: id,
+            piece,
+            of: file.map(|file| file as Arc<dyn SlotOwner>),
+        });
     }
     for extent in &freed.extents {
         extent.bury();
@@ -111,11 +120,17 @@ fn slot_of(connection: &Connection, node: u64) -> rusqlite::Result<Option<(u64, 
         .prepare_cached("SELECT shared_extent, slot FROM file WHERE number = ?1")?
         .query_row([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(slot.and_then(|(extent, piece)| Some((extent?.cast_unsigned(), usize::try_from(piece?).ok()?))))
+    Ok(slot
+        .and_then(|(extent, piece)| Some((extent?.cast_unsigned(), usize::try_from(piece?).ok()?))))
 }
 
 /// Takes the marks off a slot whose file goes.
-fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize) -> rusqlite::Result<()> {
+fn clear_slot(
+    connection: &Connection,
+    extents: &Extents,
+    id: u64,
+    piece: usize,
+) -> rusqlite::Result<()> {
     let Some(shared) = find(connection, extents, id)? else { return Ok(()) };
     extent::change_marks(connection, &shared, |written, pending| {
         written.remove(piece);
@@ -147,7 +162,10 @@ impl FileSystem {
     }
 
     /// A file's layout, shared, for who only reads it.
-    pub(crate) async fn loaded_layout<'a>(&self, file: &'a Arc<File>) -> Result<ReadGuard<'a, Layout>, FileError> {
+    pub(crate) async fn loaded_layout<'a>(
+        &self,
+        file: &'a Arc<File>,
+    ) -> Result<ReadGuard<'a, Layout>, FileError> {
         loop {
             let layout = file.data.layout.read().await;
             if layout.loaded {
@@ -159,7 +177,11 @@ impl FileSystem {
     }
 
     /// Loads a file's layout, unless it is in memory.
-    pub(crate) async fn load_layout(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
+    pub(crate) async fn load_layout(
+        &self,
+        file: &Arc<File>,
+        layout: &mut Layout,
+    ) -> Result<(), FileError> {
         if layout.loaded {
             return Ok(());
         }
@@ -172,10 +194,13 @@ impl FileSystem {
                     "SELECT {} FROM extent WHERE file = ?1 ORDER BY number",
                     extent::COLUMNS
                 ))?;
-                let rows: Vec<Extent> =
-                    select.query_map([node.cast_signed()], extent::from_row)?.collect::<rusqlite::Result<_>>()?;
+                let rows: Vec<Extent> = select
+                    .query_map([node.cast_signed()], extent::from_row)?
+                    .collect::<rusqlite::Result<_>>()?;
                 let slot = match slot_of(connection, node)? {
-                    Some((id, piece)) => extent::load(connection, id)?.map(|extent| (extent, piece)),
+                    Some((id, piece)) => {
+                        extent::load(connection, id)?.map(|extent| (extent, piece))
+                    }
                     None => None,
                 };
                 Ok((rows, slot))
@@ -225,10 +250,13 @@ impl FileSystem {
         // nothing behind; then a commit's worth at a time.
         let stripes = layout.stripes(self.au_size);
         let around = layout.extents.range(stripes.around(offset, end));
-        let there = around.filter(|(number, _)| !stripes.inside(**number, offset, end).is_empty()).count() as u64;
+        let there = around
+            .filter(|(number, _)| !stripes.inside(**number, offset, end).is_empty())
+            .count() as u64;
         self.make_room(file.mirrors(), stripes.count(offset, end) - there).await?;
         let numbers = stripes.touched(offset, end).map(|(number, _)| number);
-        let missing: Vec<u64> = numbers.filter(|number| !layout.extents.contains_key(number)).collect();
+        let missing: Vec<u64> =
+            numbers.filter(|number| !layout.extents.contains_key(number)).collect();
         for numbers in missing.chunks(ALLOCATED_AT_ONCE) {
             self.add_extents(file, layout, numbers).await?;
         }
@@ -236,12 +264,17 @@ impl FileSystem {
     }
 
     /// Before a file grows: what lies behind its end in its last piece becomes zeros.
-    pub(crate) async fn clean_tail(&self, file: &Arc<File>, layout: &Layout) -> Result<(), FileError> {
+    pub(crate) async fn clean_tail(
+        &self,
+        file: &Arc<File>,
+        layout: &Layout,
+    ) -> Result<(), FileError> {
         if file.data.has_clean_tail() {
             return Ok(());
         }
         let size = file.attributes().size;
-        let length = usize::try_from(size.next_multiple_of(PIECE_SIZE) - size).expect("64 KiB at most");
+        let length =
+            usize::try_from(size.next_multiple_of(PIECE_SIZE) - size).expect("64 KiB at most");
         loop {
             let failures = self.doubt.count();
             let mut any = false;
@@ -263,7 +296,12 @@ impl FileSystem {
     }
 
     /// Allocates extents at places of the file that are holes.
-    async fn add_extents(&self, file: &Arc<File>, layout: &mut Layout, numbers: &[u64]) -> Result<(), FileError> {
+    async fn add_extents(
+        &self,
+        file: &Arc<File>,
+        layout: &mut Layout,
+        numbers: &[u64],
+    ) -> Result<(), FileError> {
         let _in_hand = self.take_in_hand();
         let own = file.mirrors();
         let places = self.allocate(file.node, own, numbers).await?;
@@ -272,7 +310,9 @@ impl FileSystem {
             .into_iter()
             .zip(numbers)
             .zip(first..)
-            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, &mirrors).asking_for(own)))
+            .map(|((mirrors, number), id)| {
+                Arc::new(Extent::new(id, file.node, *number, &mirrors).asking_for(own))
+            })
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
         let rows = fresh.clone();
@@ -317,7 +357,9 @@ impl FileSystem {
             .catalog
             .write(false, move |connection| {
                 connection
-                    .prepare_cached("UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1")?
+                    .prepare_cached(
+                        "UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1",
+                    )?
                     .execute(params![owner.node.cast_signed(), id.cast_signed(), piece as i64])?;
                 set_blocks(connection, &owner, PIECE_SIZE / 512)?;
                 find(connection, &extents, id).map_err(FileError::from)
@@ -357,7 +399,12 @@ impl FileSystem {
     }
 
     /// Copies what a slot holds, with `durably` so that no loss of power undoes it. False: it holds nothing.
-    async fn copy_slot(&self, slot: &Slot, to: &Arc<Extent>, durably: bool) -> Result<bool, FileError> {
+    async fn copy_slot(
+        &self,
+        slot: &Slot,
+        to: &Arc<Extent>,
+        durably: bool,
+    ) -> Result<bool, FileError> {
         loop {
             let failures = self.doubt.count();
             let held = self.copy_piece(slot, to).await?;
@@ -399,28 +446,31 @@ impl FileSystem {
                 return Err(error);
             }
         };
-        let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
+        let (row, owner, extents) =
+            (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
         let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
-        let written =
-            self.catalog
-                .write(false, move |connection| {
-                    // The slot of a file that was removed may be another file's.
-                    must_be_there(connection, &owner)?;
-                    extent::insert(connection, &row)?;
-                    if held {
-                        extent::change_marks(connection, &row, |written, pending| {
-                            if was_written { written.add(0) } else { pending.add(0) }
-                        })?;
-                    }
-                    clear_slot(connection, &extents, old, piece)?;
-                    connection
-                        .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
-                        .execute([owner.node.cast_signed()])?;
-                    set_blocks(connection, &owner, blocks)?;
-                    extents.adopt(&row);
-                    Ok(())
-                })
-                .await;
+        let written = self
+            .catalog
+            .write(false, move |connection| {
+                // The slot of a file that was removed may be another file's.
+                must_be_there(connection, &owner)?;
+                extent::insert(connection, &row)?;
+                if held {
+                    extent::change_marks(connection, &row, |written, pending| {
+                        if was_written { written.add(0) } else { pending.add(0) }
+                    })?;
+                }
+                clear_slot(connection, &extents, old, piece)?;
+                connection
+                    .prepare_cached(
+                        "UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1",
+                    )?
+                    .execute([owner.node.cast_signed()])?;
+                set_blocks(connection, &owner, blocks)?;
+                extents.adopt(&row);
+                Ok(())
+            })
+            .await;
         match written {
             Ok(((), commit)) => {
                 if held && !durably && !planted::has(Bug::PromotionNotNoted) {
@@ -437,7 +487,10 @@ impl FileSystem {
                 }
                 self.note_freed(
                     commit,
-                    Freed { slots: vec![FreedSlot { extent: old, piece, of: None }], ..Freed::default() },
+                    Freed {
+                        slots: vec![FreedSlot { extent: old, piece, of: None }],
+                        ..Freed::default()
+                    },
                 );
                 Ok(())
             }
@@ -453,12 +506,18 @@ impl FileSystem {
 /// Inside a job that gives a file something: it was not removed meanwhile.
 pub(crate) fn must_be_there(connection: &Connection, file: &File) -> Result<(), FileError> {
     let select = "SELECT EXISTS (SELECT 1 FROM file WHERE number = ?1)";
-    let is_there = connection.prepare_cached(select)?.query_row([file.node.cast_signed()], |row| row.get(0))?;
+    let is_there = connection
+        .prepare_cached(select)?
+        .query_row([file.node.cast_signed()], |row| row.get(0))?;
     if is_there { Ok(()) } else { Err(FileError::Stale(file.node)) }
 }
 
 /// Sets how much space a file takes, in its row and in memory. A file that was removed meanwhile gets none: nothing would ever free it.
-pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> Result<(), FileError> {
+pub(crate) fn set_blocks(
+    connection: &Connection,
+    file: &File,
+    blocks: u64,
+) -> Result<(), FileError> {
     let is_there = connection
         .prepare_cached("UPDATE file SET blocks = ?2 WHERE number = ?1")?
         .execute(params![file.node.cast_signed(), blocks.cast_signed()])?;

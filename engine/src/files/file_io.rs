@@ -99,13 +99,19 @@ fn is_whole(bytes: &Range<u64>) -> bool {
 /// Whether there is data at `at` of a file with `size` bytes, and up to where it is so at least.
 fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     if let Some(slot) = &layout.slot {
-        return if at < PIECE_SIZE { (slot.extent.has_piece(slot.piece), PIECE_SIZE) } else { (false, size) };
+        return if at < PIECE_SIZE {
+            (slot.extent.has_piece(slot.piece), PIECE_SIZE)
+        } else {
+            (false, size)
+        };
     }
     let stripes = layout.stripes(au_size);
     let (number, inside, chunk_end) = stripes.locate(at);
     match layout.extents.get(&number) {
         Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
-        None if !planted::has(Bug::FineHole) && layout.extents.range(stripes.set_of(at)).next().is_some() => {
+        None if !planted::has(Bug::FineHole)
+            && layout.extents.range(stripes.set_of(at)).next().is_some() =>
+        {
             (false, chunk_end)
         }
         None => {
@@ -126,8 +132,10 @@ impl FileSystem {
         kill_set_id: bool,
         durably: bool,
     ) -> Result<()> {
-        let end =
-            offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
+        let end = offset
+            .checked_add(bytes.len() as u64)
+            .filter(|end| *end <= FILE_SIZE_MAX)
+            .ok_or(FileError::TooLarge)?;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -138,8 +146,13 @@ impl FileSystem {
             if kill_set_id {
                 break 'steady;
             }
-            let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else { break 'steady };
-            let Some((extent, inside)) = layout.within_one(offset, bytes.len(), self.au_size) else { break 'steady };
+            let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else {
+                break 'steady;
+            };
+            let Some((extent, inside)) = layout.within_one(offset, bytes.len(), self.au_size)
+            else {
+                break 'steady;
+            };
             if end > file.sure() || !is_whole(&inside) {
                 break 'steady;
             }
@@ -154,7 +167,11 @@ impl FileSystem {
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
             drop(data);
             poll_fn(|context| sent.poll(context)).await;
-            let written = if self.have_all(&sent) { Ok(()) } else { Box::pin(self.settle_copies(sent)).await };
+            let written = if self.have_all(&sent) {
+                Ok(())
+            } else {
+                Box::pin(self.settle_copies(sent)).await
+            };
             if written.is_err() || !durably {
                 file.data.unsynced.note(began, self.doubt.era());
             }
@@ -177,7 +194,10 @@ impl FileSystem {
         let layout = loop {
             let layout = file.data.layout.read().await;
             let grows = end > file.sure();
-            if layout.loaded && layout.covers(offset, end, self.au_size) && (!grows || file.data.has_clean_tail()) {
+            if layout.loaded
+                && layout.covers(offset, end, self.au_size)
+                && (!grows || file.data.has_clean_tail())
+            {
                 break layout;
             }
             drop(layout);
@@ -191,7 +211,8 @@ impl FileSystem {
         let _room = self.activity.room_for(parts.len()).await;
         let mut ready: SmallVec<[Ready<'_>; 2]> = SmallVec::with_capacity(parts.len());
         for part in &parts {
-            let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
+            let extent =
+                part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
             ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
         }
         self.must_not_be_in_doubt(file)?;
@@ -219,7 +240,9 @@ impl FileSystem {
                 return written;
             }
         }
-        let now_written = Box::pin(self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began)).await;
+        let now_written =
+            Box::pin(self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began))
+                .await;
         if now_written.is_err() && grows {
             file.data.soil_tail();
         }
@@ -240,9 +263,12 @@ impl FileSystem {
         // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
         let size_only = marks.is_empty();
         // What comes to lie where there is no data, and is not to be, goes back.
-        let places: Vec<_> = marks.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
+        let places: Vec<_> =
+            marks.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let let_go = |_: &FileError| {
-            places.iter().for_each(|(extent, pieces)| self.discards.note(*extent, pieces.iter().copied()));
+            places
+                .iter()
+                .for_each(|(extent, pieces)| self.discards.note(*extent, pieces.iter().copied()));
         };
         if !size_only {
             self.write_ready(ready, false).await.inspect_err(let_go)?;
@@ -284,7 +310,14 @@ impl FileSystem {
     /// Writes parts that are ready, all at once.
     async fn write_ready(&self, parts: &[Ready<'_>], durably: bool) -> Result<()> {
         let write = async |part: &Ready<'_>| {
-            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), durably, &part.active).await?;
+            self.write_blocks(
+                &part.extent,
+                part.first_block,
+                part.buffer.clone(),
+                durably,
+                &part.active,
+            )
+            .await?;
             self.part_blocks.written(part.extent.id, part.first_block, &part.buffer, part.end);
             Ok(())
         };
@@ -296,7 +329,12 @@ impl FileSystem {
     }
 
     /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
-    async fn write_part(&self, extent: &Arc<Extent>, inside: Range<u64>, bytes: &Source<'_>) -> Result<()> {
+    async fn write_part(
+        &self,
+        extent: &Arc<Extent>,
+        inside: Range<u64>,
+        bytes: &Source<'_>,
+    ) -> Result<()> {
         self.write_ready(&[self.ready_part(extent, inside, bytes).await?], false).await
     }
 
@@ -334,9 +372,18 @@ impl FileSystem {
         let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
         let (first_block, end) = (blocks.start, inside.end);
         let taken = self.part_blocks.take(extent.id, &blocks);
-        let as_it_is = if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
+        let as_it_is =
+            if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
         if let Some(buffer) = as_it_is {
-            return Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer, end, fresh });
+            return Ok(Ready {
+                active,
+                _range: range,
+                extent: Arc::clone(extent),
+                first_block,
+                buffer,
+                end,
+                fresh,
+            });
         }
         let mut buffer = Buffer::unfilled(blocks.len() * BLOCK_SIZE);
         let tail = skip + bytes.len();
@@ -349,10 +396,26 @@ impl FileSystem {
         if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
             let is_followed = taken.is_followed_at(inside.start);
             let at = buffer.len() - BLOCK_SIZE;
-            self.old_block(extent, blocks.end - 1, taken.last(), is_followed, &active, &mut buffer[at..]).await?;
+            self.old_block(
+                extent,
+                blocks.end - 1,
+                taken.last(),
+                is_followed,
+                &active,
+                &mut buffer[at..],
+            )
+            .await?;
         }
         buffer[skip..tail].copy_from_slice(bytes);
-        Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), end, fresh })
+        Ok(Ready {
+            active,
+            _range: range,
+            extent: Arc::clone(extent),
+            first_block,
+            buffer: buffer.share(),
+            end,
+            fresh,
+        })
     }
 
     /// Puts into `into` what is in a block that a write leaves something of, and whose range the caller holds exclusively: as it was `kept`,
@@ -380,7 +443,8 @@ impl FileSystem {
         if along
             && !behind.is_empty()
             && let Some(_range) = extent.ranges.try_hold(behind.clone(), true)
-            && let Ok(Some(read)) = self.try_read(extent, block..behind.end, IoClient::Files, Order::Policy).await
+            && let Ok(Some(read)) =
+                self.try_read(extent, block..behind.end, IoClient::Files, Order::Policy).await
         {
             if read.wrong {
                 self.repairs.add(extent, block..behind.end);
@@ -395,7 +459,12 @@ impl FileSystem {
     }
 
     /// Reads one block whose range the caller holds exclusively.
-    async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
+    async fn read_held(
+        &self,
+        extent: &Extent,
+        block: usize,
+        active: &Active<'_>,
+    ) -> Result<Buffer> {
         self.load_sums(extent).await?;
         match self.try_read(extent, block..block + 1, IoClient::Files, Order::Policy).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
@@ -405,7 +474,9 @@ impl FileSystem {
 
     /// Makes bytes zeros that are not, without a mark of their own. Whether they are stored: zeros that were there may not be durable.
     pub(crate) async fn zero_part(&self, part: &Part) -> Result<bool> {
-        let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else { return Ok(false) };
+        let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else {
+            return Ok(false);
+        };
         if !extent.has_piece(piece_of(part.inside.start)) {
             return Ok(false);
         }
@@ -419,14 +490,24 @@ impl FileSystem {
                 Err(error) => return Err(error),
             };
         if dirty {
-            let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
-            self.write_part(extent, part.inside.clone(), &Source::Shared(Buffer::zeroed(length).share())).await?;
+            let length =
+                usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
+            self.write_part(
+                extent,
+                part.inside.clone(),
+                &Source::Shared(Buffer::zeroed(length).share()),
+            )
+            .await?;
         }
         Ok(true)
     }
 
     /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.
-    pub(crate) async fn copy_piece(&self, slot: &crate::extent::layout::Slot, to: &Arc<Extent>) -> Result<bool> {
+    pub(crate) async fn copy_piece(
+        &self,
+        slot: &crate::extent::layout::Slot,
+        to: &Arc<Extent>,
+    ) -> Result<bool> {
         if !slot.extent.has_piece(slot.piece) {
             return Ok(false);
         }
@@ -455,7 +536,8 @@ impl FileSystem {
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
         // What was written durably was not noted.
-        let has_nothing_to_flush = pending.is_empty() && again.is_empty() && self.doubt.is_settled(&file.data.unsynced);
+        let has_nothing_to_flush =
+            pending.is_empty() && again.is_empty() && self.doubt.is_settled(&file.data.unsynced);
         let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
         let doubted = self.doubted(
             &file.data.unsynced,
@@ -482,11 +564,13 @@ impl FileSystem {
         if pending.is_empty() && !has_times {
             // With the disks, a flush makes durable what the catalog was told before, of whatever file: a name that was changed before a
             // sync is as durable as the file. So it stays without a flush.
-            let commit = if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
+            let commit =
+                if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
             self.catalog.make_durable(commit).await?;
         } else {
             let timed = has_times.then(|| Arc::clone(file)).into_iter().collect();
-            let settle = move |connection: &rusqlite::Connection| settle_marks(connection, &pending);
+            let settle =
+                move |connection: &rusqlite::Connection| settle_marks(connection, &pending);
             self.files.store_with(&self.catalog, true, timed, settle).await?;
         }
         if early {
@@ -572,8 +656,11 @@ impl FileSystem {
         };
         // A full catalog must not keep anybody from cutting a file.
         let cut = size <= old;
-        let ((), commit) =
-            if cut { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
+        let ((), commit) = if cut {
+            self.catalog.release(false, job).await?
+        } else {
+            self.catalog.write(false, job).await?
+        };
         file.committed(commit);
         file.is_sure(size);
         Ok(())
@@ -598,7 +685,10 @@ impl FileSystem {
         mode: Allocate,
         kill_set_id: bool,
     ) -> Result<()> {
-        let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= FILE_SIZE_MAX)
+            .ok_or(FileError::TooLarge)?;
         if length == 0 {
             return Err(FileError::Invalid("length 0"));
         }
@@ -636,8 +726,11 @@ impl FileSystem {
         };
         // A full catalog must not keep anybody from punching holes.
         let punches = mode == Allocate::PunchHole;
-        let ((), commit) =
-            if punches { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
+        let ((), commit) = if punches {
+            self.catalog.release(false, job).await?
+        } else {
+            self.catalog.write(false, job).await?
+        };
         if !planted::has(Bug::EdgesNotNoted) {
             file.data.unsynced.note(began, self.doubt.era());
         }
@@ -671,7 +764,10 @@ impl FileSystem {
                 if inside.start <= bounds.start && bounds.end <= inside.end {
                     pieces.push(piece);
                 } else {
-                    edges.push((Arc::clone(extent), inside.start.max(bounds.start)..inside.end.min(bounds.end)));
+                    edges.push((
+                        Arc::clone(extent),
+                        inside.start.max(bounds.start)..inside.end.min(bounds.end),
+                    ));
                 }
             }
             if !pieces.is_empty() {
@@ -698,11 +794,14 @@ impl FileSystem {
         }
         // A file cut to nothing gives its slot back, too.
         let slot = layout.slot.as_ref().filter(|_| cut == Some(0));
-        let slot = slot.map(|slot| FreedSlot { extent: slot.extent.id, piece: slot.piece, of: None });
+        let slot =
+            slot.map(|slot| FreedSlot { extent: slot.extent.id, piece: slot.piece, of: None });
         let has_slot_freed = slot.is_some();
         freed.slots.extend(slot);
         for (extent, inside) in edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
-            let zeros = Buffer::zeroed(usize::try_from(inside.end - inside.start).expect("64 KiB at most")).share();
+            let zeros =
+                Buffer::zeroed(usize::try_from(inside.end - inside.start).expect("64 KiB at most"))
+                    .share();
             self.write_part(extent, inside.clone(), &Source::Shared(zeros)).await?;
         }
         if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
@@ -712,7 +811,8 @@ impl FileSystem {
         let slot_size = if layout.slot.is_some() && !has_slot_freed { PIECE_SIZE } else { 0 };
         let blocks = (units + slot_size) / 512;
         let now = self.world.now();
-        let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
+        let (owner, gone, extents) =
+            (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
         let _release = self.freeing.begin();
         let holes: Vec<(u64, Vec<usize>)> =
             cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
@@ -738,7 +838,9 @@ impl FileSystem {
                 }
                 if has_slot_freed {
                     connection
-                        .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
+                        .prepare_cached(
+                            "UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1",
+                        )?
                         .execute([owner.node.cast_signed()])?;
                 }
                 set_blocks(connection, &owner, blocks)?;
@@ -812,7 +914,13 @@ impl FileSystem {
 }
 
 /// Sets size, mode and times in a file's row, then in memory. Nobody may be writing it.
-fn set_size(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
+fn set_size(
+    connection: &rusqlite::Connection,
+    file: &File,
+    size: u64,
+    mode: u32,
+    now: i64,
+) -> Result<()> {
     set_row(connection, file, size, mode, now, |attributes| {
         attributes.size = size;
         file.is_cut(size);
@@ -820,9 +928,17 @@ fn set_size(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32
 }
 
 /// The same for a file that is at least `end` long; another writer may make it longer meanwhile.
-fn grow(connection: &rusqlite::Connection, file: &File, end: u64, mode: u32, now: i64) -> Result<()> {
+fn grow(
+    connection: &rusqlite::Connection,
+    file: &File,
+    end: u64,
+    mode: u32,
+    now: i64,
+) -> Result<()> {
     let size = file.size().max(end);
-    set_row(connection, file, size, mode, now, |attributes| attributes.size = attributes.size.max(size))
+    set_row(connection, file, size, mode, now, |attributes| {
+        attributes.size = attributes.size.max(size)
+    })
 }
 
 /// Sets a file's row, then in memory the same, but for the size, which `resized` sets there.
@@ -835,7 +951,9 @@ fn set_row(
     resized: impl FnOnce(&mut Attributes),
 ) -> Result<()> {
     connection
-        .prepare_cached("UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1")?
+        .prepare_cached(
+            "UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1",
+        )?
         .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
     let mut attributes = file.attributes();
     resized(&mut attributes);
@@ -846,7 +964,10 @@ fn set_row(
 }
 
 /// Pieces whose data was flushed are written.
-fn settle_marks(connection: &rusqlite::Connection, pending: &[(Arc<Extent>, Vec<usize>)]) -> Result<()> {
+fn settle_marks(
+    connection: &rusqlite::Connection,
+    pending: &[(Arc<Extent>, Vec<usize>)],
+) -> Result<()> {
     for (extent, pieces) in pending {
         if extent.is_buried() {
             continue;

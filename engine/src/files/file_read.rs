@@ -60,20 +60,39 @@ fn length_to_end(file: &File, offset: u64, length: usize) -> usize {
 
 impl FileSystem {
     /// Bytes from `offset` of a file; fewer than `length` only at its end. `now` by the monotonic clock, which is not looked at more often than needed.
-    pub(crate) async fn read_file(&self, now: Duration, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
+    pub(crate) async fn read_file(
+        &self,
+        now: Duration,
+        file: &Arc<File>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Found> {
         'steady: {
-            let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else { break 'steady };
+            let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else {
+                break 'steady;
+            };
             let length = length_to_end(file, offset, length);
-            let Some((extent, inside)) = layout.within_one(offset, length, self.au_size) else { break 'steady };
+            let Some((extent, inside)) = layout.within_one(offset, length, self.au_size) else {
+                break 'steady;
+            };
             let Some(range) = self.hold_steady(extent, &inside, false) else { break 'steady };
-            let Some(mut asked) = self.begin_read(now, extent, blocks_of(&inside), IoClient::Files, Order::Policy)
+            let Some(mut asked) =
+                self.begin_read(now, extent, blocks_of(&inside), IoClient::Files, Order::Policy)
             else {
                 break 'steady;
             };
             return match poll_fn(|context| asked.poll_answer(self, context)).await {
                 Answer::Good(buffer) => Ok(cut(buffer, &inside).into()),
                 answer => {
-                    match Box::pin(self.read_otherwise(extent, blocks_of(&inside), range, asked, answer)).await? {
+                    match Box::pin(self.read_otherwise(
+                        extent,
+                        blocks_of(&inside),
+                        range,
+                        asked,
+                        answer,
+                    ))
+                    .await?
+                    {
                         Some(blocks) => Ok(cut(blocks, &inside).into()),
                         None => break 'steady,
                     }
@@ -104,16 +123,21 @@ impl FileSystem {
     async fn read_parts(&self, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
         let layout = self.loaded_layout(file).await?;
         let parts = layout.parts(offset, length_to_end(file, offset, length), self.au_size);
-        let all = futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
+        let all =
+            futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
         // What seems to be a hole may be one because a commit failed that was to make it one.
         self.must_not_be_in_doubt(file)?;
         // Parts are in the order of extents, which is not that of the file where it is striped.
-        if parts.iter().all(|part| part.more.is_empty()) && parts.is_sorted_by_key(|part| part.range.start) {
+        if parts.iter().all(|part| part.more.is_empty())
+            && parts.is_sorted_by_key(|part| part.range.start)
+        {
             let mut whole = Found::default();
             all.into_iter().for_each(|found| whole.append(found));
             return Ok(whole);
         }
-        Ok(Found::interleaved(all.into_iter().zip(parts.iter().map(|part| part.ranges().collect()))))
+        Ok(Found::interleaved(
+            all.into_iter().zip(parts.iter().map(|part| part.ranges().collect())),
+        ))
     }
 
     pub(crate) async fn read_part(&self, part: &Part) -> Result<Found> {
@@ -129,7 +153,9 @@ impl FileSystem {
             let (has, end) = run_of_pieces(extent, &(at..part.inside.end));
             if has {
                 // There may be a hole by now.
-                let Some(blocks) = self.read_checked(extent, blocks_of(&(at..end))).await? else { continue };
+                let Some(blocks) = self.read_checked(extent, blocks_of(&(at..end))).await? else {
+                    continue;
+                };
                 found.push(cut(blocks, &(at..end)));
             } else {
                 found.push_zeros(bytes(end - at));
@@ -141,7 +167,11 @@ impl FileSystem {
 
     /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
     /// another had it right, before the caller's eyes if not. `None`: not all of them hold data any more.
-    pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Option<Buffer>> {
+    pub(crate) async fn read_checked(
+        &self,
+        extent: &Arc<Extent>,
+        blocks: Range<usize>,
+    ) -> Result<Option<Buffer>> {
         self.load_sums(extent).await?;
         let range = self.hold(extent, blocks.clone(), false).await;
         if extent.is_buried() {
@@ -151,7 +181,9 @@ impl FileSystem {
             return Ok(None);
         }
         let now = self.world.monotonic();
-        let Some(mut asked) = self.begin_read(now, extent, blocks.clone(), IoClient::Files, Order::Policy) else {
+        let Some(mut asked) =
+            self.begin_read(now, extent, blocks.clone(), IoClient::Files, Order::Policy)
+        else {
             return Err(self.lost(extent, 0));
         };
         match poll_fn(|context| asked.poll_answer(self, context)).await {

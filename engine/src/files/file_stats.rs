@@ -51,7 +51,8 @@ pub enum FileClass {
 }
 
 impl FileClass {
-    pub const ALL: [Self; 5] = [Self::SmallRead, Self::LargeRead, Self::SmallWrite, Self::LargeWrite, Self::Sync];
+    pub const ALL: [Self; 5] =
+        [Self::SmallRead, Self::LargeRead, Self::SmallWrite, Self::LargeWrite, Self::Sync];
 
     /// A read of so many bytes.
     #[must_use]
@@ -138,8 +139,12 @@ impl Counts {
     fn note(&self, class: FileClass, bytes: u64, now: Duration, took: Duration) {
         self.timings[class as usize].note(now, took);
         match class {
-            FileClass::SmallRead | FileClass::LargeRead => self.bytes_read.fetch_add(bytes, Relaxed),
-            FileClass::SmallWrite | FileClass::LargeWrite => self.bytes_written.fetch_add(bytes, Relaxed),
+            FileClass::SmallRead | FileClass::LargeRead => {
+                self.bytes_read.fetch_add(bytes, Relaxed)
+            }
+            FileClass::SmallWrite | FileClass::LargeWrite => {
+                self.bytes_written.fetch_add(bytes, Relaxed)
+            }
             FileClass::Sync => 0,
         };
     }
@@ -180,7 +185,15 @@ impl FileStats {
     }
 
     /// A request of a file has ended.
-    pub fn note(&self, place: &PlaceOf, node: Node, class: FileClass, bytes: u64, now: Duration, took: Duration) {
+    pub fn note(
+        &self,
+        place: &PlaceOf,
+        node: Node,
+        class: FileClass,
+        bytes: u64,
+        now: Duration,
+        took: Duration,
+    ) {
         let counts = self.counts_of(place, node);
         if let Some(counts) = counts {
             counts.used.store(self.rounds.load(Relaxed), Relaxed);
@@ -255,7 +268,8 @@ impl FileStats {
     #[must_use]
     pub fn all(&self) -> Vec<FileCounts> {
         let register = self.register();
-        let mut places: Vec<(Node, u32)> = register.places.iter().map(|(node, place)| (*node, *place)).collect();
+        let mut places: Vec<(Node, u32)> =
+            register.places.iter().map(|(node, place)| (*node, *place)).collect();
         places.sort_unstable();
         let rest = Counts::default();
         for counts in register.leaving.iter().map(|place| self.at(*place)).chain([&self.rest]) {
@@ -269,7 +283,13 @@ impl FileStats {
 
 impl FileSystem {
     /// A front end's request has ended well: counts it, and how long it took.
-    pub(crate) fn note_request(&self, file: &crate::files::File, class: FileClass, bytes: u64, began: Duration) {
+    pub(crate) fn note_request(
+        &self,
+        file: &crate::files::File,
+        class: FileClass,
+        bytes: u64,
+        began: Duration,
+    ) {
         let now = self.world.monotonic();
         let took = now.saturating_sub(began);
         self.pace.end(took);
@@ -302,7 +322,10 @@ mod tests {
         assert_eq!(all.iter().map(|one| one.node).collect::<Vec<_>>(), [0, 300]);
         assert_eq!((all[1].bytes_read, all[1].bytes_written), (131_073, 1_048_577));
         assert_eq!(all[1].classes.each_ref().map(|(count, ..)| *count), [1, 1, 1, 1, 2]);
-        assert_eq!(all[1].classes[4].2.last().map(|bucket| (bucket.below, bucket.count)), Some((1024, 2)));
+        assert_eq!(
+            all[1].classes[4].2.last().map(|bucket| (bucket.below, bucket.count)),
+            Some((1024, 2))
+        );
         assert_eq!(requests(&all[0]), 0);
     }
 

@@ -77,23 +77,34 @@ impl FileSystem {
     /// # Errors
     /// If there is none of this name.
     pub async fn file_named(&self, name: &str) -> Result<Attributes, AdminError> {
-        let form = if name.starts_with('+') { paths::parse(name, &self.name) } else { paths::behind_group(name, name) };
+        let form = if name.starts_with('+') {
+            paths::parse(name, &self.name)
+        } else {
+            paths::behind_group(name, name)
+        };
         let refused = |error: FileError| match error {
             FileError::Order(refusal) => *refusal,
             error => AdminError::new(Code::Io, format!("{name}: {error}")),
         };
         let node = self.files.resolve(form?).await.map_err(refused)?;
-        let Some(node) = node else { return Err(self.no_file(name, "there is nothing of this name")) };
+        let Some(node) = node else {
+            return Err(self.no_file(name, "there is nothing of this name"));
+        };
         match self.files.attributes(node).await {
             Ok(found) => Ok(found),
-            Err(FileError::Stale(_) | FileError::NotFound) => Err(self.no_file(name, "it was removed just now")),
+            Err(FileError::Stale(_) | FileError::NotFound) => {
+                Err(self.no_file(name, "it was removed just now"))
+            }
             Err(error) => Err(refused(error)),
         }
     }
 
     pub(crate) fn no_file(&self, name: &str, why: impl std::fmt::Display) -> AdminError {
-        AdminError::new(Code::NoSuchFile, format!("disk group {} has no file '{name}': {why}", self.name))
-            .hint("v$asm_alias has the names, v$asm_file the numbers")
+        AdminError::new(
+            Code::NoSuchFile,
+            format!("disk group {} has no file '{name}': {why}", self.name),
+        )
+        .hint("v$asm_alias has the names, v$asm_file the numbers")
     }
 
     /// Space as `statfs` tells it.

@@ -72,7 +72,9 @@ impl Files {
             Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.cast_unsigned())
         };
         let below = self.catalog.read(next).await?;
-        let heir = |connection: &ConnectionId| (*connection, Heir { below, origin: None, without: BTreeSet::new() });
+        let heir = |connection: &ConnectionId| {
+            (*connection, Heir { below, origin: None, without: BTreeSet::new() })
+        };
         self.cache.lock().heirs = connections.iter().map(heir).collect();
         Ok(())
     }

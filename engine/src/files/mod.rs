@@ -238,7 +238,10 @@ impl File {
     pub fn note_access(&self, now: Timestamp) {
         let mut attributes = self.attributes();
         let last = attributes.accessed;
-        if last <= attributes.modified || last <= attributes.changed || now.saturating_sub(last) >= ACCESS_AGE {
+        if last <= attributes.modified
+            || last <= attributes.changed
+            || now.saturating_sub(last) >= ACCESS_AGE
+        {
             attributes.accessed = now;
             self.dirty.store(true, Ordering::Release);
         }
@@ -281,7 +284,12 @@ impl File {
     fn take_newer(&self) -> Option<(Timestamp, Timestamp, Timestamp, u64)> {
         let taken = self.dirty.swap(false, Ordering::SeqCst) || self.has_grown();
         let attributes = self.attributes();
-        taken.then_some((attributes.accessed, attributes.modified, attributes.changed, attributes.size))
+        taken.then_some((
+            attributes.accessed,
+            attributes.modified,
+            attributes.changed,
+            attributes.size,
+        ))
     }
 
     /// A commit changed it.
@@ -311,7 +319,12 @@ pub trait Releasing: Send + Sync {
     ///
     /// # Errors
     /// What the catalog says.
-    fn release(&self, connection: &Connection, node: Node, file: Option<Arc<File>>) -> Result<Released>;
+    fn release(
+        &self,
+        connection: &Connection,
+        node: Node,
+        file: Option<Arc<File>>,
+    ) -> Result<Released>;
 
     /// Whether the file may leave memory: no marks that only memory knows. Must not call [`Files`].
     fn is_idle(&self, file: &File) -> bool;
@@ -416,9 +429,16 @@ pub(crate) struct Stored {
 
 /// Inside a job that is part of `commit`: stores a file's times and its size, if they are newer in memory than in the catalog. The size then, for
 /// [`Sizes::let_go`] when the job is committed.
-pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<Option<Stored>> {
-    let Some((accessed, modified, changed, size)) = file.take_times(commit) else { return Ok(None) };
-    let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4, size = ?5 WHERE number = ?1";
+pub(crate) fn store_times_of(
+    connection: &Connection,
+    file: &File,
+    commit: u64,
+) -> rusqlite::Result<Option<Stored>> {
+    let Some((accessed, modified, changed, size)) = file.take_times(commit) else {
+        return Ok(None);
+    };
+    let sql =
+        "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4, size = ?5 WHERE number = ?1";
     let size_stored = size.cast_signed();
     connection.prepare_cached(sql)?.execute(params![
         file.node.cast_signed(),
@@ -474,7 +494,8 @@ impl Files {
         let orphans = catalog
             .read(|connection| {
                 let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
-                let nodes = select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
+                let nodes =
+                    select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
                 Ok(nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?)
             })
             .await?;
@@ -519,7 +540,10 @@ impl Files {
     /// Tells all watchers but the one of `origin`.
     pub fn invalidate(&self, origin: Origin, what: &Invalidation) {
         let watchers = self.watchers.load();
-        watchers.iter().filter(|(other, _)| **other != origin).for_each(|(_, watcher)| watcher.invalidate(what));
+        watchers
+            .iter()
+            .filter(|(other, _)| **other != origin)
+            .for_each(|(_, watcher)| watcher.invalidate(what));
     }
 
     fn strong(&self) -> Arc<Self> {
@@ -603,7 +627,11 @@ impl Files {
         let committed = self.catalog.committed();
         let next = |hand: Node| (std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded);
         for _ in 0..8 {
-            let found = cache.files.range(next(cache.hand)).next().or_else(|| cache.files.first_key_value());
+            let found = cache
+                .files
+                .range(next(cache.hand))
+                .next()
+                .or_else(|| cache.files.first_key_value());
             let Some((node, file)) = found else { return };
             let (node, last) = (*node, file.last_commit());
             // First, so that its share is not counted, and nobody gets another one while it is looked.
@@ -651,7 +679,8 @@ impl Files {
     /// # Errors
     /// What the catalog says; times are lost then, with the catalog.
     pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
-        let dirty: Vec<_> = self.all().into_iter().filter(|file| file.has_times() || file.has_grown()).collect();
+        let dirty: Vec<_> =
+            self.all().into_iter().filter(|file| file.has_times() || file.has_grown()).collect();
         for some in dirty.chunks(200) {
             self.store_with(catalog, false, some.to_vec(), |_| Ok(())).await?;
         }
@@ -753,8 +782,12 @@ impl Files {
                 then(commit);
                 file.iter().for_each(|file| sizes.forget(file));
             });
-            connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
-            connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;
+            connection
+                .prepare_cached("DELETE FROM xattr WHERE node = ?1")?
+                .execute([node.cast_signed()])?;
+            connection
+                .prepare_cached("DELETE FROM file WHERE number = ?1")?
+                .execute([node.cast_signed()])?;
             let mut cache = self.cache.lock();
             self.hide(&cache, node);
             cache.files.remove(&node);
@@ -776,7 +809,13 @@ impl Cache {
     }
 
     /// Remembers what a snapshot said of a name, if nothing can have changed it.
-    fn learn(&mut self, parent: Node, name: &[u8], found: Option<(Node, Kind)>, seen: CommitNumber) {
+    fn learn(
+        &mut self,
+        parent: Node,
+        name: &[u8],
+        found: Option<(Node, Kind)>,
+        seen: CommitNumber,
+    ) {
         let changed = self.directories.get(&parent).map_or(0, |directory| directory.changed);
         if seen.0 >= changed && seen.0 >= self.barrier && self.name(parent, name).is_none() {
             self.set_name(parent, name, found);
@@ -824,6 +863,8 @@ impl Parting for Files {
     fn parting(&self) -> Option<Duration> {
         let cache = self.cache.lock();
         let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;
-        PARTING.checked_sub(self.world.monotonic().saturating_sub(parted)).filter(|left| !left.is_zero())
+        PARTING
+            .checked_sub(self.world.monotonic().saturating_sub(parted))
+            .filter(|left| !left.is_zero())
     }
 }

@@ -12,8 +12,8 @@ mod owners;
 use super::{File, Files, Released, Result, load, replies::Asked, xattrs::delete_capability};
 use crate::{
     api::{
-        Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
-        SYMLINK_MAX, SetTime,
+        Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node,
+        ROOT, RenameMode, SYMLINK_MAX, SetTime,
         types::{FileType, LEVELS},
     },
     catalog::CommitNumber,
@@ -41,7 +41,11 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(FileError::NameTooLong);
     }
-    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| *byte == b'/' || *byte == 0) {
+    if name.is_empty()
+        || name == b"."
+        || name == b".."
+        || name.iter().any(|byte| *byte == b'/' || *byte == 0)
+    {
         return Err(FileError::Invalid("not a name"));
     }
     Ok(())
@@ -49,10 +53,17 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 
 pub(super) fn next_number(connection: &Connection, counter: &str) -> rusqlite::Result<u64> {
     let sql = "UPDATE counter SET value = value + 1 WHERE name = ?1 RETURNING value - 1";
-    connection.prepare_cached(sql)?.query_row([counter], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+    connection
+        .prepare_cached(sql)?
+        .query_row([counter], |row| row.get::<_, i64>(0))
+        .map(i64::cast_unsigned)
 }
 
-pub(super) fn find_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<Option<(Node, Kind)>> {
+pub(super) fn find_entry(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+) -> rusqlite::Result<Option<(Node, Kind)>> {
     let sql = "SELECT node, kind FROM entry WHERE parent = ?1 AND name = ?2";
     let row = |row: &rusqlite::Row<'_>| {
         let kind: u32 = row.get(1)?;
@@ -71,20 +82,38 @@ pub(super) fn put_entry(
 ) -> rusqlite::Result<()> {
     let cookie = next_number(connection, "cookie")?;
     connection
-        .prepare_cached("INSERT INTO entry (parent, name, node, kind, cookie) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![parent.cast_signed(), name, node.cast_signed(), kind as u32, cookie.cast_signed()])?;
+        .prepare_cached(
+            "INSERT INTO entry (parent, name, node, kind, cookie) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            parent.cast_signed(),
+            name,
+            node.cast_signed(),
+            kind as u32,
+            cookie.cast_signed()
+        ])?;
     Ok(())
 }
 
 /// Lets a name mean another file; its cookie stays.
-fn point_entry(connection: &Connection, parent: Node, name: &[u8], node: Node, kind: Kind) -> rusqlite::Result<()> {
+fn point_entry(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+    node: Node,
+    kind: Kind,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE entry SET node = ?3, kind = ?4 WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.cast_signed(), name, node.cast_signed(), kind as u32])?;
     Ok(())
 }
 
-pub(super) fn drop_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn drop_entry(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM entry WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.cast_signed(), name])?;
@@ -107,15 +136,22 @@ fn parent_of(connection: &Connection, directory: Node) -> rusqlite::Result<Optio
 }
 
 /// The type that a new name gives a file.
-pub(super) fn type_of_name(connection: &Connection, parent: Node, name: &[u8]) -> Result<Option<FileType>> {
+pub(super) fn type_of_name(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+) -> Result<Option<FileType>> {
     let mut above: Vec<Option<(Node, Vec<u8>)>> = Vec::new();
     let sql = "SELECT parent, name FROM entry WHERE node = ?1";
     FileType::of_name(name, |level| -> Result<Option<Vec<u8>>> {
         while above.len() < level.min(LEVELS) {
             let at = above.last().map_or(Some(parent), |last| last.as_ref().map(|(node, _)| *node));
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?));
+            let row =
+                |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?));
             above.push(match at.filter(|at| *at != ROOT) {
-                Some(at) => connection.prepare_cached(sql)?.query_row([at.cast_signed()], row).optional()?,
+                Some(at) => {
+                    connection.prepare_cached(sql)?.query_row([at.cast_signed()], row).optional()?
+                }
                 None => None,
             });
         }
@@ -143,8 +179,8 @@ pub(super) fn type_after(
     if let Some(found) = type_of_name(connection, to.0, to.1)? {
         return Ok(Some(found));
     }
-    let was_temporary =
-        file.file_type == Some(FileType::Tempfile) && type_of_name(connection, from.0, from.1)? == file.file_type;
+    let was_temporary = file.file_type == Some(FileType::Tempfile)
+        && type_of_name(connection, from.0, from.1)? == file.file_type;
     Ok(if was_temporary { Some(FileType::Other) } else { file.file_type })
 }
 
@@ -206,7 +242,8 @@ impl<'a> Edits<'a> {
     /// A file's attributes, to be changed.
     pub(super) fn edit(&mut self, node: Node) -> Result<&mut Attributes> {
         if !self.changed.contains_key(&node) {
-            let cached = self.files.cache.lock().files.get(&node).map(|file| file.attributes().clone());
+            let cached =
+                self.files.cache.lock().files.get(&node).map(|file| file.attributes().clone());
             let now = match cached {
                 Some(attributes) => attributes,
                 None => load(self.connection, node)?.ok_or(FileError::Stale(node))?,
@@ -229,7 +266,11 @@ impl<'a> Edits<'a> {
     }
 
     /// A directory whose entries change now.
-    pub(super) fn touch_directory(&mut self, node: Node, now: Timestamp) -> Result<&mut Attributes> {
+    pub(super) fn touch_directory(
+        &mut self,
+        node: Node,
+        now: Timestamp,
+    ) -> Result<&mut Attributes> {
         let attributes = self.directory(node)?;
         attributes.modified = now;
         attributes.changed = now;
@@ -243,7 +284,8 @@ impl<'a> Edits<'a> {
     /// Takes one name from a file; a directory loses both its links. Whether it was the last.
     pub(super) fn unlink(&mut self, node: Node, now: Timestamp) -> Result<bool> {
         let attributes = self.edit(node)?;
-        attributes.links = if attributes.kind == Kind::Directory { 0 } else { attributes.links.saturating_sub(1) };
+        attributes.links =
+            if attributes.kind == Kind::Directory { 0 } else { attributes.links.saturating_sub(1) };
         attributes.changed = now;
         Ok(attributes.links == 0)
     }
@@ -284,7 +326,9 @@ impl<'a> Edits<'a> {
         };
         let file_type = match (kind, &said) {
             (Kind::Regular, Some(said)) => Some(said.file_type),
-            (Kind::Regular, None) => Some(type_of_name(connection, parent, name)?.unwrap_or(FileType::Other)),
+            (Kind::Regular, None) => {
+                Some(type_of_name(connection, parent, name)?.unwrap_or(FileType::Other))
+            }
             _ => None,
         };
         let attributes = Attributes {
@@ -474,8 +518,10 @@ impl Files {
                     }
                     let seen = self.catalog.committed();
                     let wanted = name.to_vec();
-                    let found =
-                        self.catalog.read(move |connection| Ok(find_entry(connection, parent, &wanted)?)).await?;
+                    let found = self
+                        .catalog
+                        .read(move |connection| Ok(find_entry(connection, parent, &wanted)?))
+                        .await?;
                     self.cache.lock().learn(parent, name, found, seen);
                     found
                 }
@@ -501,7 +547,10 @@ impl Files {
         if node == ROOT {
             return Ok(ROOT);
         }
-        self.catalog.read(move |connection| Ok(parent_of(connection, node)?)).await?.ok_or(FileError::NotFound)
+        self.catalog
+            .read(move |connection| Ok(parent_of(connection, node)?))
+            .await?
+            .ok_or(FileError::NotFound)
     }
 
     /// What `stat` tells.
@@ -529,7 +578,9 @@ impl Files {
         check_name(name)?;
         match &new {
             NewFile::Symlink { target } if target.is_empty() => return Err(FileError::NotFound),
-            NewFile::Symlink { target } if target.len() > SYMLINK_MAX => return Err(FileError::NameTooLong),
+            NewFile::Symlink { target } if target.len() > SYMLINK_MAX => {
+                return Err(FileError::NameTooLong);
+            }
             NewFile::Special { kind: Kind::Directory | Kind::Symlink, .. } => {
                 return Err(FileError::Invalid("not a special file"));
             }
@@ -555,7 +606,13 @@ impl Files {
     ///
     /// # Errors
     /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file without names.
-    pub async fn link(&self, asked: impl Into<Asked>, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+    pub async fn link(
+        &self,
+        asked: impl Into<Asked>,
+        node: Node,
+        parent: Node,
+        name: &[u8],
+    ) -> Result<Attributes> {
         let asked = asked.into();
         check_name(name)?;
         let (files, name) = (self.strong(), name.to_vec());
@@ -600,7 +657,12 @@ impl Files {
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`.
-    pub async fn remove_directory(&self, asked: impl Into<Asked>, parent: Node, name: &[u8]) -> Result<()> {
+    pub async fn remove_directory(
+        &self,
+        asked: impl Into<Asked>,
+        parent: Node,
+        name: &[u8],
+    ) -> Result<()> {
         self.remove(asked.into(), parent, name, true).await
     }
 
@@ -636,7 +698,12 @@ impl Files {
     }
 
     /// After a commit that took the last name of `gone`, and released it or a part of it, unless somebody may hold it.
-    async fn finish(&self, released: Option<(Node, Released)>, gone: Option<Node>, commit: CommitNumber) -> Result<()> {
+    async fn finish(
+        &self,
+        released: Option<(Node, Released)>,
+        gone: Option<Node>,
+        commit: CommitNumber,
+    ) -> Result<()> {
         let _release = self.data.begin_release();
         match (released, gone) {
             (Some((node, released)), _) => {
@@ -666,7 +733,8 @@ impl Files {
         check_name(from.1)?;
         check_name(to.1)?;
         let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
-        let entries = [&from, &to].map(|(parent, name)| Invalidation::Entry { parent: *parent, name: name.clone() });
+        let entries = [&from, &to]
+            .map(|(parent, name)| Invalidation::Entry { parent: *parent, name: name.clone() });
         let files = self.strong();
         let job = move |connection: &Connection| {
             let now = files.world.now();
@@ -696,7 +764,9 @@ impl Files {
             };
             let (from, to) = ((named.0.0, &named.0.1[..]), (named.1.0, &named.1.1[..]));
             let mut moved = vec![(source.0, from, to)];
-            moved.extend(target.filter(|_| mode == RenameMode::Exchange).map(|target| (target.0, to, from)));
+            moved.extend(
+                target.filter(|_| mode == RenameMode::Exchange).map(|target| (target.0, to, from)),
+            );
             for (node, from, to) in moved {
                 let file_type = type_after(connection, edits.edit(node)?, from, to)?;
                 edits.edit(node)?.file_type = file_type;
@@ -716,7 +786,12 @@ impl Files {
     ///
     /// # Errors
     /// `Stale`, or what the catalog says.
-    pub async fn change(&self, origin: super::Origin, node: Node, changes: &Changes) -> Result<Attributes> {
+    pub async fn change(
+        &self,
+        origin: super::Origin,
+        node: Node,
+        changes: &Changes,
+    ) -> Result<Attributes> {
         let (files, changes) = (self.strong(), changes.clone());
         let job = move |connection: &Connection| {
             let now = files.world.now();
@@ -780,7 +855,12 @@ impl Files {
     ///
     /// # Errors
     /// `NotADirectory`.
-    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+    pub async fn read_directory(
+        &self,
+        node: Node,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
         let directory = self.get(node).await?;
         if directory.kind != Kind::Directory {
             return Err(FileError::NotADirectory);
@@ -880,7 +960,9 @@ impl Rename {
                 let above = holds(edits.connection, target.0, self.from.0)?;
                 return Err(if above { FileError::NotEmpty } else { FileError::IsADirectory });
             }
-            (true, true) if !is_empty(edits.connection, target.0)? => return Err(FileError::NotEmpty),
+            (true, true) if !is_empty(edits.connection, target.0)? => {
+                return Err(FileError::NotEmpty);
+            }
             (true, true) => {
                 // The target's `..` goes, the source's comes.
                 edits.directory(self.to.0)?.links -= 1;

@@ -56,18 +56,24 @@ fn invalid(text: &str, why: &str) -> AdminError {
 pub fn number_pair(name: &str) -> Option<(u64, u64)> {
     let (rest, second) = name.rsplit_once('.')?;
     let (_, first) = rest.rsplit_once('.')?;
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    };
     Some((number(first)?, number(second)?))
 }
 
 fn parts_of(text: &str, path: &str) -> std::result::Result<Vec<Vec<u8>>, AdminError> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let parts: Vec<&str> =
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     for part in &parts {
         if *part == ".." || part.contains('\0') {
             return Err(invalid(text, "'..' and zero bytes are not followed"));
         }
         if part.len() > NAME_MAX {
-            return Err(invalid(text, &format!("a part of it has {} bytes, at most {NAME_MAX} may be", part.len())));
+            return Err(invalid(
+                text,
+                &format!("a part of it has {} bytes, at most {NAME_MAX} may be", part.len()),
+            ));
         }
     }
     Ok(parts.into_iter().map(|part| part.as_bytes().to_vec()).collect())
@@ -82,7 +88,8 @@ pub fn parse(text: &str, group: &str) -> std::result::Result<Form, AdminError> {
     let end = rest.find(['/', '.', '(']).unwrap_or(rest.len());
     let (named, rest) = rest.split_at(end);
     if !named.eq_ignore_ascii_case(group) {
-        let text = format!("'{text}' is in another disk group than {group}, of which the statement is");
+        let text =
+            format!("'{text}' is in another disk group than {group}, of which the statement is");
         return Err(AdminError::new(Code::Invalid, text).hint(format!("write +{group}/...")));
     }
     behind_group(text, rest)
@@ -95,7 +102,8 @@ pub fn parse(text: &str, group: &str) -> std::result::Result<Form, AdminError> {
 /// If it is none.
 pub fn behind_group(text: &str, rest: &str) -> std::result::Result<Form, AdminError> {
     if let Some(rest) = rest.strip_prefix('(') {
-        let (template, rest) = rest.split_once(')').ok_or_else(|| invalid(text, "its ')' is missing"))?;
+        let (template, rest) =
+            rest.split_once(')').ok_or_else(|| invalid(text, "its ')' is missing"))?;
         let alias = match rest.strip_prefix('/') {
             Some(path) => Some(parts_of(text, path)?).filter(|parts| !parts.is_empty()),
             None if rest.is_empty() => None,
@@ -114,7 +122,9 @@ pub fn behind_group(text: &str, rest: &str) -> std::result::Result<Form, AdminEr
 /// A path as it is written.
 #[must_use]
 pub fn written(group: &str, parts: &[Vec<u8>]) -> String {
-    parts.iter().fold(format!("+{group}"), |path, part| format!("{path}/{}", String::from_utf8_lossy(part)))
+    parts
+        .iter()
+        .fold(format!("+{group}"), |path, part| format!("{path}/{}", String::from_utf8_lossy(part)))
 }
 
 /// What an exact path leads to. For jobs.
@@ -133,23 +143,32 @@ pub(super) fn exactly(connection: &Connection, parts: &[Vec<u8>]) -> Result<Opti
 }
 
 /// How a directory spells a name: exactly so, or else in the only other way.
-fn spell_one(connection: &Connection, parent: Node, name: &[u8]) -> Result<Option<(Vec<u8>, Node, Kind)>> {
+fn spell_one(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+) -> Result<Option<(Vec<u8>, Node, Kind)>> {
     if let Some((node, kind)) = find_entry(connection, parent, name)? {
         return Ok(Some((name.to_vec(), node, kind)));
     }
     let Ok(text) = std::str::from_utf8(name) else { return Ok(None) };
     let sql = "SELECT name FROM entry WHERE parent = ?1 AND CAST(name AS TEXT) = ?2 COLLATE NOCASE LIMIT 2";
     let mut select = connection.prepare_cached(sql)?;
-    let alike = select.query_map(params![parent.cast_signed(), text], |row| row.get::<_, Vec<u8>>(0))?;
+    let alike =
+        select.query_map(params![parent.cast_signed(), text], |row| row.get::<_, Vec<u8>>(0))?;
     let alike = alike.collect::<rusqlite::Result<Vec<_>>>()?;
     match &alike[..] {
         [] => Ok(None),
-        [one] => Ok(find_entry(connection, parent, one)?.map(|(node, kind)| (one.clone(), node, kind))),
+        [one] => {
+            Ok(find_entry(connection, parent, one)?.map(|(node, kind)| (one.clone(), node, kind)))
+        }
         [one, other, ..] => {
             let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
-            let error =
-                AdminError::new(Code::Invalid, format!("'{text}' is ambiguous: there are '{one}' and '{other}'"))
-                    .hint("write it exactly as it is");
+            let error = AdminError::new(
+                Code::Invalid,
+                format!("'{text}' is ambiguous: there are '{one}' and '{other}'"),
+            )
+            .hint("write it exactly as it is");
             Err(FileError::Order(Box::new(error)))
         }
     }
@@ -224,12 +243,17 @@ mod tests {
             ("+DATA/DB/DATAFILE/users.259.1234", path(&["DB", "DATAFILE", "users.259.1234"])),
             ("+DATA.259.1234", Form::Number { node: 259, incarnation: 1234 }),
             ("+DATA(MyTemplate)", Form::New { template: "MYTEMPLATE".into(), alias: None }),
-            ("+DATA(t)/a/b", Form::New { template: "T".into(), alias: Some(vec![b"a".to_vec(), b"b".to_vec()]) }),
+            (
+                "+DATA(t)/a/b",
+                Form::New { template: "T".into(), alias: Some(vec![b"a".to_vec(), b"b".to_vec()]) },
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text, "DATA").unwrap(), expected, "{text}");
         }
-        for text in ["DATA/x", "+FRA/x", "+DATA/../x", "+DATA(t", "+DATA(t)x", "+DATA/a\0b", "", "+"] {
+        for text in
+            ["DATA/x", "+FRA/x", "+DATA/../x", "+DATA(t", "+DATA(t)x", "+DATA/a\0b", "", "+"]
+        {
             assert_eq!(parse(text, "DATA").unwrap_err().code, Code::Invalid, "{text:?}");
         }
     }

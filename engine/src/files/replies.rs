@@ -78,8 +78,7 @@ pub(crate) struct Row {
 impl Row {
     /// Inside the job. `node`: what was made, or got a name, if the answer says.
     fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> rusqlite::Result<()> {
-        let sql =
-            "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sql = "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
         sqlite.prepare_cached(sql)?.execute(params![
             self.connection.0.cast_signed(),
             self.slot,
@@ -160,7 +159,13 @@ impl Replies {
     }
 
     /// Begins a request. `resent`: it may have been carried out before. `None`: the connection has ended.
-    pub fn begin(&self, files: &Arc<Files>, connection: ConnectionId, request: u64, resent: bool) -> Option<Request> {
+    pub fn begin(
+        &self,
+        files: &Arc<Files>,
+        connection: ConnectionId,
+        request: u64,
+        resent: bool,
+    ) -> Option<Request> {
         let mut all = self.0.lock();
         let slots = all.get_mut(&connection)?;
         let known = if resent { slots.inherited.get(&request).copied() } else { None };
@@ -190,7 +195,8 @@ impl Replies {
 type Found = (ConnectionId, u32, u64, Option<Node>, u64);
 
 fn load(sqlite: &Sqlite) -> rusqlite::Result<Vec<Found>> {
-    let mut select = sqlite.prepare("SELECT connection, slot, request, node, sequence FROM reply ORDER BY sequence")?;
+    let mut select = sqlite
+        .prepare("SELECT connection, slot, request, node, sequence FROM reply ORDER BY sequence")?;
     let rows = select.query_map([], |row| {
         let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
         let node = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
@@ -218,14 +224,18 @@ impl Files {
             gone.extend(old.iter().map(|row| (row.0, row.1)));
             let slots = Slots {
                 taken: own.iter().map(|row| row.1).collect(),
-                inherited: own.iter().map(|row| (row.2, Inherited { slot: row.1, node: row.3 })).collect(),
+                inherited: own
+                    .iter()
+                    .map(|row| (row.2, Inherited { slot: row.1, node: row.3 }))
+                    .collect(),
                 sequence: own.last().map_or(0, |row| row.4.wrapping_add(1)),
             };
             self.replies.0.lock().insert(*connection, slots);
         }
         if !gone.is_empty() {
             let job = move |sqlite: &Sqlite| {
-                let mut delete = sqlite.prepare_cached("DELETE FROM reply WHERE connection = ?1 AND slot = ?2")?;
+                let mut delete = sqlite
+                    .prepare_cached("DELETE FROM reply WHERE connection = ?1 AND slot = ?2")?;
                 for (connection, slot) in &gone {
                     delete.execute(params![connection.0.cast_signed(), slot])?;
                 }

@@ -5,8 +5,8 @@
 
 use crate::{
     api::{
-        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node,
-        RenameMode, Seek, SetXattr, Watcher,
+        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation,
+        Kind, NewFile, Node, RenameMode, Seek, SetXattr, Watcher,
     },
     error::FileError,
     files::{
@@ -54,16 +54,26 @@ impl Session {
     pub fn new(group: Arc<impl Mounted + 'static>, watcher: Option<Arc<dyn Watcher>>) -> Self {
         let file_system = Arc::clone(group.file_system());
         let origin = file_system.files.attach(watcher);
-        Self { place: Arc::new(Place { file_system, _mounted: group, origin, connection: None }), row: None }
+        Self {
+            place: Arc::new(Place { file_system, _mounted: group, origin, connection: None }),
+            row: None,
+        }
     }
 
     /// The front end of a mount: of a new one, or of one that the group was mounted to take over (`Group::resume`).
     #[must_use]
-    pub fn of_mount(group: Arc<impl Mounted + 'static>, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Self {
+    pub fn of_mount(
+        group: Arc<impl Mounted + 'static>,
+        watcher: Arc<dyn Watcher>,
+        connection: ConnectionId,
+    ) -> Self {
         let file_system = Arc::clone(group.file_system());
         let origin = file_system.files.attach_mount(watcher, connection);
         let connection = Some(connection);
-        Self { place: Arc::new(Place { file_system, _mounted: group, origin, connection }), row: None }
+        Self {
+            place: Arc::new(Place { file_system, _mounted: group, origin, connection }),
+            row: None,
+        }
     }
 
     /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until it was answered. `number`: the
@@ -219,7 +229,12 @@ impl Session {
 
     /// # Errors
     /// As `rename(2)`.
-    pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+    pub async fn rename(
+        &self,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
         self.file_system().files.rename(self.asked(), from, to, mode).await
     }
 
@@ -233,7 +248,12 @@ impl Session {
     ///
     /// # Errors
     /// `NotADirectory`.
-    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+    pub async fn read_directory(
+        &self,
+        node: Node,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
         self.file_system().files.read_directory(node, cookie, count).await
     }
 
@@ -265,7 +285,13 @@ impl Session {
     ///
     /// # Errors
     /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
-    pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+    pub async fn write(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: &[u8],
+        kill_set_id: bool,
+    ) -> Result<()> {
         self.write_from(node, offset, bytes.into(), kill_set_id).await
     }
 
@@ -299,9 +325,15 @@ impl Session {
             Box::pin(file_system.files.drop_capability(self.place.origin, node)).await?;
         }
         let began = file_system.world.monotonic();
-        let result = pin!(file_system.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
+        let result =
+            pin!(file_system.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
         if result.is_ok() {
-            file_system.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
+            file_system.note_request(
+                &file,
+                FileClass::write(bytes.len() as u64),
+                bytes.len() as u64,
+                began,
+            );
         }
         self.changed(node);
         result
@@ -367,7 +399,8 @@ impl Session {
     ) -> Result<()> {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(length))?;
-        let result = self.file_system().allocate_file(&file, offset, length, mode, kill_set_id).await;
+        let result =
+            self.file_system().allocate_file(&file, offset, length, mode, kill_set_id).await;
         self.changed(node);
         result
     }
@@ -386,7 +419,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub async fn map(&self, node: Node, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
+    pub async fn map(
+        &self,
+        node: Node,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, bool)>> {
         let file = self.regular(node).await?;
         self.file_system().map_file(&file, offset, length, most).await
     }
@@ -405,7 +444,13 @@ impl Session {
 
     /// # Errors
     /// `Exists`, `NoAttribute`, `Range`.
-    pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+    pub async fn set_xattr(
+        &self,
+        node: Node,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattr,
+    ) -> Result<()> {
         self.file_system().files.set_xattr(self.asked(), node, name, value, mode).await
     }
 

@@ -91,10 +91,12 @@ impl Sizes {
         // The catalog's numbers have a sign.
         let token = (u64::from_ne_bytes(token) >> 1) | 1;
         let found = words.as_deref().map_or_else(|| Ok(Vec::new()), Keepsake::words)?;
-        let mut sizes = Self { words, found, token, free: Mutex::default(), places: AtomicUsize::new(0) };
+        let mut sizes =
+            Self { words, found, token, free: Mutex::default(), places: AtomicUsize::new(0) };
         let boot = world.boot_id();
         let (high, low) = boot.split_at(8);
-        if sizes.found.len() < PLACES_AT + 2 || sizes.prepare([number(high), number(low)]).is_err() {
+        if sizes.found.len() < PLACES_AT + 2 || sizes.prepare([number(high), number(low)]).is_err()
+        {
             sizes.words = None;
         }
         Ok(sizes)
@@ -107,7 +109,9 @@ impl Sizes {
             return Ok(());
         }
         words.store(TOKEN_AT, 0)?;
-        for at in (PLACES_AT..self.found.len()).filter(|at| self.found[*at] != 0).collect::<Vec<_>>() {
+        for at in
+            (PLACES_AT..self.found.len()).filter(|at| self.found[*at] != 0).collect::<Vec<_>>()
+        {
             words.store(at, 0)?;
             self.found[at] = 0;
         }
@@ -124,7 +128,10 @@ impl Sizes {
     /// What the catalog says.
     pub fn restore(&self, connection: &Connection, survived: bool) -> Result<usize> {
         let select = "SELECT value FROM counter WHERE name = ?1";
-        let token = connection.prepare_cached(select)?.query_row([COUNTER], |row| row.get::<_, i64>(0)).optional()?;
+        let token = connection
+            .prepare_cached(select)?
+            .query_row([COUNTER], |row| row.get::<_, i64>(0))
+            .optional()?;
         let token = token.map_or(0, i64::cast_unsigned);
         let mut restored = 0;
         if self.words.is_some() && survived && token != 0 && self.found[TOKEN_AT] == token {
@@ -154,9 +161,12 @@ impl Sizes {
         let count = (self.found.len() - PLACES_AT) / 2;
         let places = 1..=u32::try_from(count).unwrap_or(u32::MAX);
         // The commit has what is forgotten here, and no word counts before the token does. Where that fails nothing is kept.
-        let mut used = places.clone().filter(|place| self.found[at(*place)] != 0 && !planted::has(Bug::WordsStay));
-        let is_begun =
-            used.try_for_each(|place| words.store(at(place), 0)).and_then(|()| words.store(TOKEN_AT, self.token));
+        let mut used = places
+            .clone()
+            .filter(|place| self.found[at(*place)] != 0 && !planted::has(Bug::WordsStay));
+        let is_begun = used
+            .try_for_each(|place| words.store(at(place), 0))
+            .and_then(|()| words.store(TOKEN_AT, self.token));
         if is_begun.is_ok() {
             self.free.lock().extend(places.rev());
             self.places.store(count, SeqCst);
@@ -194,7 +204,8 @@ impl Sizes {
                 reached::at(Mark::SizeWithoutRoom);
                 return false;
             };
-            let stored = words.store(at(place) + 1, end).and_then(|()| words.store(at(place), file.node));
+            let stored =
+                words.store(at(place) + 1, end).and_then(|()| words.store(at(place), file.node));
             if stored.is_err() {
                 self.free.lock().push(place);
                 return false;

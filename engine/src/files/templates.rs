@@ -28,10 +28,15 @@ fn refused(code: Code, text: String) -> FileError {
 /// A template, by its name in upper case.
 pub(super) fn find(connection: &Connection, group: &str, name: &str) -> Result<Said> {
     let sql = "SELECT mirrors, fine, system FROM template WHERE name = ?1";
-    let row = |row: &rusqlite::Row<'_>| Ok(Said { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? });
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(Said { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? })
+    };
     let found = connection.prepare_cached(sql)?.query_row([name], row).optional()?;
     found.ok_or_else(|| {
-        let error = AdminError::new(Code::NoSuchTemplate, format!("disk group {group} has no template {name}"));
+        let error = AdminError::new(
+            Code::NoSuchTemplate,
+            format!("disk group {group} has no template {name}"),
+        );
         FileError::Order(Box::new(error.hint("the templates are in V$ASM_TEMPLATE")))
     })
 }
@@ -66,43 +71,60 @@ fn mirrors_in(group: &str, redundancy: Redundancy, template: &Template) -> Resul
 }
 
 /// `ADD TEMPLATE`, inside a job.
-pub(super) fn add(connection: &Connection, group: &str, redundancy: Redundancy, template: &Template) -> Result<()> {
+pub(super) fn add(
+    connection: &Connection,
+    group: &str,
+    redundancy: Redundancy,
+    template: &Template,
+) -> Result<()> {
     let name = &template.name;
     if !is_name(name) {
         return Err(refused(Code::Invalid, format!("'{name}' cannot be the name of a template")));
     }
     if connection.prepare_cached("SELECT 1 FROM template WHERE name = ?1")?.exists([name])? {
-        return Err(refused(Code::TemplateExists, format!("disk group {group} has a template {name} already")));
+        return Err(refused(
+            Code::TemplateExists,
+            format!("disk group {group} has a template {name} already"),
+        ));
     }
     connection
         .prepare_cached(
             "INSERT INTO template (name, number, mirrors, fine) \
              VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3)",
         )?
-        .execute(params![name, mirrors_in(group, redundancy, template)?, template.fine == Some(true)])?;
+        .execute(params![
+            name,
+            mirrors_in(group, redundancy, template)?,
+            template.fine == Some(true)
+        ])?;
     Ok(())
 }
 
 /// `MODIFY TEMPLATE`, inside a job: what is not said stays.
-pub(super) fn modify(connection: &Connection, group: &str, redundancy: Redundancy, template: &Template) -> Result<()> {
+pub(super) fn modify(
+    connection: &Connection,
+    group: &str,
+    redundancy: Redundancy,
+    template: &Template,
+) -> Result<()> {
     let before = find(connection, group, &template.name)?;
     let mirrors = match template.mirrors {
         Some(_) => mirrors_in(group, redundancy, template)?,
         None => before.mirrors,
     };
-    connection.prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?.execute(params![
-        template.name,
-        mirrors,
-        template.fine.unwrap_or(before.fine)
-    ])?;
+    connection
+        .prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?
+        .execute(params![template.name, mirrors, template.fine.unwrap_or(before.fine)])?;
     Ok(())
 }
 
 /// `DROP TEMPLATE`, inside a job.
 pub(super) fn drop(connection: &Connection, group: &str, name: &str) -> Result<()> {
     if find(connection, group, name)?.system {
-        let error =
-            AdminError::new(Code::SystemTemplate, format!("template {name} is the system's and cannot be dropped"));
+        let error = AdminError::new(
+            Code::SystemTemplate,
+            format!("template {name} is the system's and cannot be dropped"),
+        );
         return Err(FileError::Order(Box::new(error.hint("MODIFY TEMPLATE changes it"))));
     }
     connection.prepare_cached("DELETE FROM template WHERE name = ?1")?.execute([name])?;

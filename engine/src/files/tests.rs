@@ -21,7 +21,12 @@ struct Counting {
 }
 
 impl Releasing for Counting {
-    fn release(&self, _connection: &Connection, node: Node, _file: Option<Arc<File>>) -> Result<Released> {
+    fn release(
+        &self,
+        _connection: &Connection,
+        node: Node,
+        _file: Option<Arc<File>>,
+    ) -> Result<Released> {
         let mut asked = self.asked.lock();
         let count = asked.entry(node).or_default();
         *count += 1;
@@ -62,7 +67,8 @@ impl Fixture {
         let world = TestWorld::new();
         let store = MemoryStore::new(2, 4 << 20, 4 << 20, Some(3));
         let dynamic: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
-        let catalog = block_on(Catalog::create(&dynamic, Arc::clone(&store) as Arc<dyn Store>)).unwrap();
+        let catalog =
+            block_on(Catalog::create(&dynamic, Arc::clone(&store) as Arc<dyn Store>)).unwrap();
         block_on(make_root(&catalog, world.now())).unwrap();
         Self::on(world, store, catalog)
     }
@@ -71,8 +77,10 @@ impl Fixture {
         let data = Counting::default();
         let released = Arc::clone(&data.released);
         let dynamic: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
-        let sizes = Arc::new(sizes::Sizes::open(&*dynamic, plinth_format::GroupId([1; 16])).unwrap());
-        let files = block_on(Files::open(dynamic, Arc::clone(&catalog), Arc::new(data), sizes)).unwrap();
+        let sizes =
+            Arc::new(sizes::Sizes::open(&*dynamic, plinth_format::GroupId([1; 16])).unwrap());
+        let files =
+            block_on(Files::open(dynamic, Arc::clone(&catalog), Arc::new(data), sizes)).unwrap();
         let origin = files.attach(None);
         Self { world, store, catalog, files, released, origin }
     }
@@ -81,7 +89,8 @@ impl Fixture {
     fn kill(self) -> Self {
         let store = self.store.reconnect();
         let dynamic: Arc<dyn World> = Arc::clone(&self.world) as Arc<dyn World>;
-        let (catalog, _) = block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>, false)).unwrap();
+        let (catalog, _) =
+            block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>, false)).unwrap();
         Self::on(self.world, store, catalog)
     }
 
@@ -143,7 +152,8 @@ impl Fixture {
         assert_eq!(wrong.unwrap(), Vec::<i64>::new());
         for file in self.files.all() {
             let node = file.node;
-            let row = block_on(self.catalog.read(move |connection| Ok(load(connection, node)?))).unwrap();
+            let row =
+                block_on(self.catalog.read(move |connection| Ok(load(connection, node)?))).unwrap();
             let mut row = row.unwrap_or_else(|| panic!("file {node} is in memory, but has no row"));
             let memory = file.attributes().clone();
             (row.accessed, row.modified) = (memory.accessed, memory.modified);
@@ -173,7 +183,10 @@ fn files_are_made_found_and_removed() {
     refused!(f.make(directory, "a", NewFile::Regular, 0), FileError::Exists);
     refused!(f.make(node, "x", NewFile::Regular, 0), FileError::NotADirectory);
     refused!(f.make(9999, "x", NewFile::Regular, 0), FileError::Stale(9999));
-    refused!(f.make(directory, &"x".repeat(NAME_MAX + 1), NewFile::Regular, 0), FileError::NameTooLong);
+    refused!(
+        f.make(directory, &"x".repeat(NAME_MAX + 1), NewFile::Regular, 0),
+        FileError::NameTooLong
+    );
     refused!(f.make(directory, "a/b", NewFile::Regular, 0), FileError::Invalid(_));
     refused!(f.look(node, "x"), FileError::NotADirectory);
     refused!(f.look(directory, "b"), FileError::NotFound);
@@ -195,7 +208,9 @@ fn files_are_made_found_and_removed() {
 fn times_of_parents_and_files_move_as_they_should() {
     let f = Fixture::new();
     let node = f.file(ROOT, "a");
-    let changed = |then: &Attributes, now: &Attributes| (now.modified > then.modified, now.changed > then.changed);
+    let changed = |then: &Attributes, now: &Attributes| {
+        (now.modified > then.modified, now.changed > then.changed)
+    };
     let mut root = f.stat(ROOT);
     let mut file = f.stat(node);
     let mut expect = |what: &dyn Fn(), root_changes: (bool, bool), file_changes: (bool, bool)| {
@@ -210,8 +225,16 @@ fn times_of_parents_and_files_move_as_they_should() {
         block_on(f.files.link(f.origin, node, ROOT, b"b")).unwrap();
     };
     expect(&link, (true, true), (false, true));
-    expect(&|| f.rename((ROOT, "b"), (ROOT, "c"), RenameMode::Replace).unwrap(), (true, true), (false, true));
-    expect(&|| f.rename((ROOT, "c"), (ROOT, "a"), RenameMode::Replace).unwrap(), (false, false), (false, false));
+    expect(
+        &|| f.rename((ROOT, "b"), (ROOT, "c"), RenameMode::Replace).unwrap(),
+        (true, true),
+        (false, true),
+    );
+    expect(
+        &|| f.rename((ROOT, "c"), (ROOT, "a"), RenameMode::Replace).unwrap(),
+        (false, false),
+        (false, false),
+    );
     expect(&|| f.unlink(ROOT, "c").unwrap(), (true, true), (false, true));
     let chmod = Changes { mode: Some(0o600), ..Changes::default() };
     let change = || {
@@ -230,7 +253,8 @@ fn times_of_parents_and_files_move_as_they_should() {
 fn set_group_id_directories_and_set_id_bits_behave_as_on_ext4() {
     let f = Fixture::new();
     let shared = f.directory(ROOT, "shared");
-    let change = |node, changes: Changes| block_on(f.files.change(f.origin, node, &changes)).unwrap();
+    let change =
+        |node, changes: Changes| block_on(f.files.change(f.origin, node, &changes)).unwrap();
     change(shared, Changes { mode: Some(0o2770), gid: Some(99), ..Changes::default() });
     assert_eq!(f.stat(shared).mode, 0o2770, "a mode that is asked for with an owner counts");
     let file = f.stat(f.file(shared, "a"));
@@ -243,7 +267,11 @@ fn set_group_id_directories_and_set_id_bits_behave_as_on_ext4() {
     change(program.node, Changes { mode: Some(0o6745), ..Changes::default() });
     let killed = change(program.node, Changes { kill_set_id: true, ..Changes::default() });
     assert_eq!(killed.mode, 0o2745, "without group execute, set-group-id means locking");
-    let at = Changes { accessed: Some(SetTime::At(-5)), modified: Some(SetTime::At(7)), ..Changes::default() };
+    let at = Changes {
+        accessed: Some(SetTime::At(-5)),
+        modified: Some(SetTime::At(7)),
+        ..Changes::default()
+    };
     let times = change(program.node, at);
     assert_eq!((times.accessed, times.modified), (-5, 7));
     f.check();
@@ -374,7 +402,10 @@ fn links_symlinks_and_special_files() {
     f.unlink(ROOT, "a").unwrap();
     assert_eq!((f.stat(node).links, f.look(directory, "b").unwrap()), (1, node));
     let full = move |connection: &Connection| {
-        connection.execute("UPDATE file SET links = ?1 WHERE number = ?2", params![LINK_MAX, node.cast_signed()])?;
+        connection.execute(
+            "UPDATE file SET links = ?1 WHERE number = ?2",
+            params![LINK_MAX, node.cast_signed()],
+        )?;
         Ok(())
     };
     block_on(f.catalog.write(false, full)).unwrap();
@@ -386,9 +417,14 @@ fn links_symlinks_and_special_files() {
     assert_eq!((link.mode, link.size), (0o777, 11));
     assert_eq!(block_on(f.files.read_link(link.node)).unwrap(), target);
     refused!(block_on(f.files.read_link(node)), FileError::Invalid(_));
-    refused!(f.make(ROOT, "t", NewFile::Symlink { target: vec![b'x'; 4096] }, 0), FileError::NameTooLong);
+    refused!(
+        f.make(ROOT, "t", NewFile::Symlink { target: vec![b'x'; 4096] }, 0),
+        FileError::NameTooLong
+    );
     refused!(f.make(ROOT, "t", NewFile::Symlink { target: vec![] }, 0), FileError::NotFound);
-    for (name, kind) in [("p", Kind::Fifo), ("c", Kind::CharDevice), ("b", Kind::BlockDevice), ("k", Kind::Socket)] {
+    for (name, kind) in
+        [("p", Kind::Fifo), ("c", Kind::CharDevice), ("b", Kind::BlockDevice), ("k", Kind::Socket)]
+    {
         let made = f.make(ROOT, name, NewFile::Special { kind, rdev: 0x103 }, 0o600).unwrap();
         assert_eq!((made.kind, made.rdev), (kind, 0x103));
     }
@@ -418,7 +454,10 @@ fn a_directory_is_read_in_order_while_it_changes() {
         }
     }
     for number in (0..100).filter(|number| number % 3 != 0) {
-        assert!(seen.contains(format!("{number}").as_bytes()), "what was there all the time is shown");
+        assert!(
+            seen.contains(format!("{number}").as_bytes()),
+            "what was there all the time is shown"
+        );
     }
     refused!(block_on(f.files.read_directory(f.file(ROOT, "x"), 0, 1)), FileError::NotADirectory);
 }
@@ -427,7 +466,9 @@ fn a_directory_is_read_in_order_while_it_changes() {
 fn extended_attributes() {
     let f = Fixture::new();
     let node = f.file(ROOT, "a");
-    let set = |name: &[u8], value: &[u8], mode| block_on(f.files.set_xattr(f.origin, node, name, value, mode));
+    let set = |name: &[u8], value: &[u8], mode| {
+        block_on(f.files.set_xattr(f.origin, node, name, value, mode))
+    };
     let get = |name: &[u8]| block_on(f.files.xattr(node, name));
     refused!(get(b"user.a"), FileError::NoAttribute);
     refused!(set(b"user.a", b"1", SetXattr::Replace), FileError::NoAttribute);
@@ -438,7 +479,8 @@ fn extended_attributes() {
     set(b"user.large", &vec![7; XATTR_MAX], SetXattr::Any).unwrap();
     refused!(set(b"user.larger", &vec![7; XATTR_MAX + 1], SetXattr::Any), FileError::Range);
     refused!(set(b"system.posix_acl_access", b"x", SetXattr::Any), FileError::NotSupported);
-    block_on(f.files.change(f.origin, node, &Changes { uid: Some(1), ..Changes::default() })).unwrap();
+    block_on(f.files.change(f.origin, node, &Changes { uid: Some(1), ..Changes::default() }))
+        .unwrap();
     refused!(get(b"security.capability"), FileError::NoAttribute);
     block_on(f.files.remove_xattr(f.origin, node, b"user.large")).unwrap();
     refused!(block_on(f.files.remove_xattr(f.origin, node, b"user.large")), FileError::NoAttribute);
@@ -482,7 +524,8 @@ fn hot_names_are_answered_from_memory() {
 #[test]
 fn caches_and_catalog_agree_under_load() {
     let f = Fixture::new();
-    let directories: Vec<Node> = (0..3).map(|number| f.directory(ROOT, &format!("d{number}"))).collect();
+    let directories: Vec<Node> =
+        (0..3).map(|number| f.directory(ROOT, &format!("d{number}"))).collect();
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let (f, directories) = (&f, &directories);

@@ -111,7 +111,12 @@ impl Files {
 
     /// # Errors
     /// `NoAttribute`.
-    pub async fn remove_xattr(&self, asked: impl Into<Asked>, node: Node, name: &[u8]) -> Result<()> {
+    pub async fn remove_xattr(
+        &self,
+        asked: impl Into<Asked>,
+        node: Node,
+        name: &[u8],
+    ) -> Result<()> {
         let asked = asked.into();
         check_name(name)?;
         self.get(node).await?;
@@ -165,7 +170,8 @@ impl Files {
         let file = match self.cached(node) {
             Some(file) => file,
             None => {
-                let file = File::new(load(connection, node)?.ok_or(FileError::Stale(node))?, commit);
+                let file =
+                    File::new(load(connection, node)?.ok_or(FileError::Stale(node))?, commit);
                 self.insert(&mut self.cache.lock(), Arc::clone(&file));
                 file
             }

@@ -62,14 +62,21 @@ fn no_group(name: &str) -> AdminError {
 }
 
 /// Why a user or user group cannot be added: its name or its number is there.
-fn taken(connection: &Connection, table: &str, new: &Principal) -> rusqlite::Result<Option<AdminError>> {
+fn taken(
+    connection: &Connection,
+    table: &str,
+    new: &Principal,
+) -> rusqlite::Result<Option<AdminError>> {
     let exists = |text| Some(AdminError::new(Code::UserExists, text));
     if number(connection, table, &new.name)?.is_some() {
         return Ok(exists(format!("the disk group has {} already", new.name)));
     }
     let same = name(connection, table, new.number)?;
     Ok(same.and_then(|same| {
-        exists(format!("{} is number {} on this host, which the disk group knows as {same}", new.name, new.number))
+        exists(format!(
+            "{} is number {} on this host, which the disk group knows as {same}",
+            new.name, new.number
+        ))
     }))
 }
 
@@ -79,7 +86,10 @@ fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
             return refused(error);
         }
         if users[..index].iter().any(|other| other.number == user.number) {
-            return refused(AdminError::new(Code::UserExists, format!("user {} is named twice", user.name)));
+            return refused(AdminError::new(
+                Code::UserExists,
+                format!("user {} is named twice", user.name),
+            ));
         }
     }
     for user in users {
@@ -92,7 +102,9 @@ fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
 
 fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
     for user in users {
-        let Some(number) = number(connection, "access_user", user)? else { return refused(no_user(user)) };
+        let Some(number) = number(connection, "access_user", user)? else {
+            return refused(no_user(user));
+        };
         let files = files_of(connection, "uid", number)?.len();
         if files > 0 {
             let text = format!("user {user} owns {}", counted(files, "file"));
@@ -114,31 +126,47 @@ fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
 fn replace_users(connection: &Connection, pairs: &[(String, Principal)]) -> Outcome {
     let mut numbers = Vec::new();
     for (old, new) in pairs {
-        let Some(number) = number(connection, "access_user", old)? else { return refused(no_user(old)) };
+        let Some(number) = number(connection, "access_user", old)? else {
+            return refused(no_user(old));
+        };
         if let Some(error) = taken(connection, "access_user", new)? {
             return refused(error);
         }
         if numbers.iter().any(|(before, other)| *before == number || *other == new.number) {
-            return refused(AdminError::new(Code::Invalid, format!("user {old} or {} is named twice", new.name)));
+            return refused(AdminError::new(
+                Code::Invalid,
+                format!("user {old} or {} is named twice", new.name),
+            ));
         }
         numbers.push((number, new.number));
     }
     let mut changes = Vec::new();
     for ((number, replaced), (_, new)) in numbers.into_iter().zip(pairs) {
         let files = files_of(connection, "uid", number)?;
-        changes.extend(files.into_iter().map(|node| (node, Changes { uid: Some(replaced), ..Changes::default() })));
+        changes.extend(
+            files
+                .into_iter()
+                .map(|node| (node, Changes { uid: Some(replaced), ..Changes::default() })),
+        );
         let sql = "UPDATE access_user SET number = ?2, name = ?3 WHERE number = ?1";
         connection.execute(sql, params![number, replaced, new.name])?;
-        connection.execute("UPDATE access_member SET user = ?2 WHERE user = ?1", params![number, replaced])?;
+        connection.execute(
+            "UPDATE access_member SET user = ?2 WHERE user = ?1",
+            params![number, replaced],
+        )?;
     }
     Ok((Ok(()), changes))
 }
 
 fn add_members(connection: &Connection, group: u32, members: &[String]) -> Outcome {
     for member in members {
-        let Some(user) = number(connection, "access_user", member)? else { return refused(no_user(member)) };
+        let Some(user) = number(connection, "access_user", member)? else {
+            return refused(no_user(member));
+        };
         connection
-            .prepare_cached("INSERT OR IGNORE INTO access_member (usergroup, user) VALUES (?1, ?2)")?
+            .prepare_cached(
+                "INSERT OR IGNORE INTO access_member (usergroup, user) VALUES (?1, ?2)",
+            )?
             .execute(params![group, user])?;
     }
     done()
@@ -159,24 +187,38 @@ fn add_user_group(connection: &Connection, group: &Principal, members: &[String]
     add_members(connection, group.number, members)
 }
 
-fn modify_user_group(connection: &Connection, group: &str, add: bool, members: &[String]) -> Outcome {
-    let Some(group) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+fn modify_user_group(
+    connection: &Connection,
+    group: &str,
+    add: bool,
+    members: &[String],
+) -> Outcome {
+    let Some(group) = number(connection, "access_group", group)? else {
+        return refused(no_group(group));
+    };
     let mut users = Vec::new();
     for member in members {
-        let Some(user) = number(connection, "access_user", member)? else { return refused(no_user(member)) };
+        let Some(user) = number(connection, "access_user", member)? else {
+            return refused(no_user(member));
+        };
         users.push(user);
     }
     if add {
         return add_members(connection, group, members);
     }
     for user in users {
-        connection.execute("DELETE FROM access_member WHERE usergroup = ?1 AND user = ?2", params![group, user])?;
+        connection.execute(
+            "DELETE FROM access_member WHERE usergroup = ?1 AND user = ?2",
+            params![group, user],
+        )?;
     }
     done()
 }
 
 fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
-    let Some(number) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+    let Some(number) = number(connection, "access_group", group)? else {
+        return refused(no_group(group));
+    };
     let files = files_of(connection, "gid", number)?.len();
     if files > 0 {
         let text = format!("user group {group} has {}", counted(files, "file"));
@@ -213,14 +255,15 @@ impl Group {
             }
         }
         let mut files = Vec::new();
-        if let AccessChange::SetPermission { files: names, .. } | AccessChange::SetOwnership { files: names, .. } =
-            change
+        if let AccessChange::SetPermission { files: names, .. }
+        | AccessChange::SetOwnership { files: names, .. } = change
         {
             for name in names {
                 let file = self.file_named(name).await?;
                 if file.kind != Kind::Regular {
                     let text = format!("{name} is not a regular file");
-                    return Err(AdminError::new(Code::Invalid, text).hint("use chown and chmod where it is mounted"));
+                    return Err(AdminError::new(Code::Invalid, text)
+                        .hint("use chown and chmod where it is mounted"));
                 }
                 files.push(file.node);
             }
@@ -230,14 +273,20 @@ impl Group {
             AccessChange::AddUsers(users) => add_users(connection, users),
             AccessChange::DropUsers { users, .. } => drop_users(connection, users),
             AccessChange::ReplaceUsers(pairs) => replace_users(connection, pairs),
-            AccessChange::AddUserGroup { group, members } => add_user_group(connection, group, members),
-            AccessChange::ModifyUserGroup { name, add, members } => modify_user_group(connection, name, *add, members),
+            AccessChange::AddUserGroup { group, members } => {
+                add_user_group(connection, group, members)
+            }
+            AccessChange::ModifyUserGroup { name, add, members } => {
+                modify_user_group(connection, name, *add, members)
+            }
             AccessChange::DropUserGroup(name) => drop_user_group(connection, name),
             AccessChange::SetPermission { owner, usergroup, other, .. } => {
                 let mut changes = Vec::new();
                 for node in files {
                     let sql = "SELECT mode FROM file WHERE number = ?1";
-                    let mode = connection.prepare_cached(sql)?.query_row([node.cast_signed()], |row| row.get(0))?;
+                    let mode = connection
+                        .prepare_cached(sql)?
+                        .query_row([node.cast_signed()], |row| row.get(0))?;
                     let mode = with_permission(mode, 6, *owner);
                     let mode = with_permission(with_permission(mode, 3, *usergroup), 0, *other);
                     changes.push((node, Changes { mode: Some(mode), ..Changes::default() }));
@@ -247,11 +296,15 @@ impl Group {
             AccessChange::SetOwnership { owner, usergroup, .. } => {
                 let mut changes = Changes::default();
                 if let Some(owner) = owner {
-                    let Some(uid) = number(connection, "access_user", owner)? else { return refused(no_user(owner)) };
+                    let Some(uid) = number(connection, "access_user", owner)? else {
+                        return refused(no_user(owner));
+                    };
                     changes.uid = Some(uid);
                 }
                 if let Some(group) = usergroup {
-                    let Some(gid) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+                    let Some(gid) = number(connection, "access_group", group)? else {
+                        return refused(no_group(group));
+                    };
                     changes.gid = Some(gid);
                 }
                 Ok((Ok(()), files.into_iter().map(|node| (node, changes.clone())).collect()))
@@ -260,7 +313,9 @@ impl Group {
         let Some(group) = self.myself() else { return Err(self.gone()) };
         let session = Session::new(group, None);
         let changed = self.files.change_owners(session.origin(), job).await;
-        changed.map_err(|error| AdminError::new(Code::Io, format!("disk group {}: {error}", self.name)))?
+        changed.map_err(|error| {
+            AdminError::new(Code::Io, format!("disk group {}: {error}", self.name))
+        })?
     }
 
     fn gone(&self) -> AdminError {
@@ -269,8 +324,9 @@ impl Group {
 
     /// Removes every name of the files that a user owns. One that is open goes when it is closed.
     async fn remove_files_of(&self, user: &str) -> Refusable<()> {
-        let failed =
-            |error: FileError| AdminError::new(Code::Io, format!("removing the files of user {user}: {error}"));
+        let failed = |error: FileError| {
+            AdminError::new(Code::Io, format!("removing the files of user {user}: {error}"))
+        };
         let wanted = user.to_owned();
         let find = move |connection: &Connection| {
             let Some(number) = number(connection, "access_user", &wanted)? else { return Ok(None) };
@@ -290,7 +346,11 @@ impl Group {
             }
         }
         if count > 0 {
-            self.tell(Severity::Warning, None, format!("user {user} is dropped with {}", counted(count, "file")));
+            self.tell(
+                Severity::Warning,
+                None,
+                format!("user {user} is dropped with {}", counted(count, "file")),
+            );
         }
         Ok(())
     }

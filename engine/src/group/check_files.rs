@@ -60,7 +60,11 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::check_files`].
-    pub async fn check_files_watched(world: &Arc<dyn World>, repair: bool, see: See<'_>) -> Result<Report> {
+    pub async fn check_files_watched(
+        world: &Arc<dyn World>,
+        repair: bool,
+        see: See<'_>,
+    ) -> Result<Report> {
         let mut report = Report::default();
         let groups = look_around(world, &mut report).await?;
         let alone = groups.len() == 1;
@@ -82,8 +86,10 @@ impl Report {
     /// Adds another group's report.
     fn add(&mut self, group: &str, alone: bool, other: Self) {
         let prefix = if alone { String::new() } else { format!("disk group {group}: ") };
-        self.problems
-            .append(other.problems, |problem| Problem { text: format!("{prefix}{}", problem.text), ..problem });
+        self.problems.append(other.problems, |problem| Problem {
+            text: format!("{prefix}{}", problem.text),
+            ..problem
+        });
         self.remarks.extend(other.remarks.into_iter().map(|text| format!("{prefix}{text}")));
         self.missing.extend(other.missing.into_iter().map(|text| format!("{prefix}{text}")));
         self.extents_checked += other.extents_checked;
@@ -111,9 +117,13 @@ async fn look_around(world: &Arc<dyn World>, report: &mut Report) -> Result<BTre
         }
     }
     if groups.is_empty() {
-        let seen = if others.is_empty() { "no disk is in sight".to_owned() } else { others.join("; ") };
-        return Err(AdminError::new(Code::NoGroup, format!("no disk in sight belongs to a disk group: {seen}"))
-            .hint("name all disks of the disk group"));
+        let seen =
+            if others.is_empty() { "no disk is in sight".to_owned() } else { others.join("; ") };
+        return Err(AdminError::new(
+            Code::NoGroup,
+            format!("no disk in sight belongs to a disk group: {seen}"),
+        )
+        .hint("name all disks of the disk group"));
     }
     report.remarks.extend(others);
     Ok(groups)
@@ -166,14 +176,20 @@ async fn look(world: &dyn World, name: &str) -> Look {
             _ => continue,
         };
         let text = format!("disk {} (failure group {}) {what}", disk.name, disk.failure_group);
-        if !look.problems.iter().any(|problem| problem.starts_with(&format!("disk {} ", disk.name))) {
+        if !look.problems.iter().any(|problem| problem.starts_with(&format!("disk {} ", disk.name)))
+        {
             look.problems.push(text);
         }
     }
     look
 }
 
-async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool, see: See<'_>) -> Result<Report> {
+async fn check_group(
+    real: &Arc<dyn World>,
+    name: &str,
+    repair: bool,
+    see: See<'_>,
+) -> Result<Report> {
     let view = Arc::new(if repair {
         Overlay::transparent(Arc::clone(real))
     } else {
@@ -187,12 +203,14 @@ async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool, see: See<'
             "disk group {name}: a check without repair would need more than {} MiB of memory",
             overlay::LIMIT >> 20
         );
-        return Err(AdminError::new(Code::NoSpace, text).hint("check it with --repair, or mount it and check it then"));
+        return Err(AdminError::new(Code::NoSpace, text)
+            .hint("check it with --repair, or mount it and check it then"));
     }
     let (mut report, expected) = result?;
     report.remarks.extend(view.unclaimed());
     for event in view.take_events() {
-        let known = expected.contains(&event.text) || report.problems.iter().any(|problem| problem.text == event.text);
+        let known = expected.contains(&event.text)
+            || report.problems.iter().any(|problem| problem.text == event.text);
         match event.severity {
             Severity::Alarm if !known => report.bad(event.text),
             Severity::Warning if !known => report.remarks.push(event.text),
@@ -224,7 +242,9 @@ async fn mount_and_check(
     let mut report = Report::default();
     look.problems.into_iter().for_each(|text| report.bad(text));
     for (disk, text) in look.headers {
-        let good = identify::read_header(&**world, &*disk).await.is_some_and(|header| header.wrong.is_empty());
+        let good = identify::read_header(&**world, &*disk)
+            .await
+            .is_some_and(|header| header.wrong.is_empty());
         report.problems.push(Problem { text, repaired: good });
     }
     for text in group.store.take_mended() {
@@ -291,8 +311,11 @@ mod tests {
     impl Lab {
         fn new() -> Self {
             let world = TestWorld::new();
-            let disks: Vec<_> =
-                (0..3).map(|index| MemoryDisk::noisy(&format!("/disk{index}"), SIZE, 512, 4096, index + 1)).collect();
+            let disks: Vec<_> = (0..3)
+                .map(|index| {
+                    MemoryDisk::noisy(&format!("/disk{index}"), SIZE, 512, 4096, index + 1)
+                })
+                .collect();
             disks.iter().for_each(|disk| world.attach(disk));
             let new_disk = |disk: &MemoryDisk| NewDisk {
                 path: disk.path().to_owned(),
@@ -320,7 +343,9 @@ mod tests {
         }
 
         fn mount(&mut self) {
-            self.group = Some(block_on(Group::mount(self.world(), "DATA", false)).expect("the group is mounted"));
+            self.group = Some(
+                block_on(Group::mount(self.world(), "DATA", false)).expect("the group is mounted"),
+            );
         }
 
         fn group(&self) -> &Arc<Group> {
@@ -330,7 +355,8 @@ mod tests {
         fn write_file(&self) {
             let session = Session::new(Arc::clone(self.group()), None);
             let caller = Caller { uid: 0, gid: 0 };
-            let entry = block_on(session.create(ROOT, b"table", NewFile::Regular, 0o644, caller)).expect("created");
+            let entry = block_on(session.create(ROOT, b"table", NewFile::Regular, 0o644, caller))
+                .expect("created");
             block_on(session.write(entry.node, 0, &noise(3_000_000), false)).expect("written");
         }
 
@@ -370,10 +396,14 @@ mod tests {
 
         /// It is found, found again by a repair, and then it is gone.
         fn assert_found_and_repaired(&self, text: &str) {
-            let has = |report: &Report| report.problems.iter().any(|problem| problem.text.contains(text));
+            let has =
+                |report: &Report| report.problems.iter().any(|problem| problem.text.contains(text));
             let report = self.look();
             assert!(has(&report), "{text}: {report:?}");
-            assert!(!report.remarks.iter().any(|text| text.contains("repaired")), "nothing was: {report:?}");
+            assert!(
+                !report.remarks.iter().any(|text| text.contains("repaired")),
+                "nothing was: {report:?}"
+            );
             let report = self.check(true);
             assert!(has(&report), "{text}: {report:?}");
             assert!(report.is_good(), "{report:?}");
@@ -430,14 +460,16 @@ mod tests {
         let mut lab = Lab::new();
         lab.write_file();
         let extent = block_on(lab.group().catalog.read(|connection| {
-            let query = format!("SELECT {} FROM extent ORDER BY id LIMIT 1", crate::extent::COLUMNS);
+            let query =
+                format!("SELECT {} FROM extent ORDER BY id LIMIT 1", crate::extent::COLUMNS);
             Ok(connection.query_row(&query, [], crate::extent::from_row)?)
         }))
         .expect("there is an extent");
         let mirror = extent.mirrors()[1];
         let offset = lab.group().members[&mirror.disk].layout().au_offset(mirror.au);
         lab.dismount();
-        lab.disks[usize::from(mirror.disk.0)].corrupt(offset + 2 * BLOCK_SIZE as u64, &noise(BLOCK_SIZE));
+        lab.disks[usize::from(mirror.disk.0)]
+            .corrupt(offset + 2 * BLOCK_SIZE as u64, &noise(BLOCK_SIZE));
         lab.assert_found_and_repaired("do not match their checksum");
     }
 
@@ -480,7 +512,10 @@ mod tests {
         lab.dismount();
         lab.disks[2].corrupt(0, &noise(SIZE as usize));
         let report = lab.look();
-        assert!(report.problems.iter().any(|problem| problem.text.contains("DATA_0002")), "{report:?}");
+        assert!(
+            report.problems.iter().any(|problem| problem.text.contains("DATA_0002")),
+            "{report:?}"
+        );
         assert!(report.remarks.iter().any(|text| text.contains("/disk2")), "{report:?}");
         assert!(!lab.check(true).is_good());
         lab.mount();

@@ -58,18 +58,24 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
             && !new.disks.iter().any(|disk| disk.path == one.path && disk.force)
         {
             let text = format!("disk group {} exists: disk {} belongs to it", new.name, one.path);
-            return Err(AdminError::new(Code::GroupExists, text).hint("choose another name, or drop that disk group"));
+            return Err(AdminError::new(Code::GroupExists, text)
+                .hint("choose another name, or drop that disk group"));
         }
     }
     let numbers = (0..=u16::MAX).take(new.disks.len()).map(DiskNumber).collect();
-    let wanted = Wanted { group: &new.name, au_size: new.au_size, disks: &new.disks, numbers, of: None };
+    let wanted =
+        Wanted { group: &new.name, au_size: new.au_size, disks: &new.disks, numbers, of: None };
     let taken = take_disks(world, &wanted, &found).await?;
     check_shape(&new, &taken)?;
     let group = GroupId(new_id(world));
     let mut membership = first_membership(world, &new, &taken);
-    let layouts: BTreeMap<_, _> = taken.iter().map(|disk| (disk.entry.number, disk.layout)).collect();
+    let layouts: BTreeMap<_, _> =
+        taken.iter().map(|disk| (disk.entry.number, disk.layout)).collect();
     let mut space = Space::new();
-    taken.iter().filter(|disk| !disk.entry.quorum).for_each(|disk| space.add_disk(disk.entry.number, disk.layout));
+    taken
+        .iter()
+        .filter(|disk| !disk.entry.quorum)
+        .for_each(|disk| space.add_disk(disk.entry.number, disk.layout));
     place_catalog(&new, &mut membership, &mut space)?;
     for disk in &taken {
         wipe_system_area(&*disk.disk, disk.layout).await?;
@@ -97,14 +103,26 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let failed = voters.write_everywhere(&membership, &targets).await;
     if let Some((disk, reason)) = failed.into_iter().next() {
         let name = membership.disk(disk).map_or_else(String::new, |disk| disk.name.clone());
-        return Err(AdminError::new(Code::Io, format!("disk {name}: {reason}")).hint("replace the disk"));
+        return Err(
+            AdminError::new(Code::Io, format!("disk {name}: {reason}")).hint("replace the disk")
+        );
     }
     let space = Arc::new(Mutex::new(space));
-    let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
+    let store = DiskStore::new(
+        Arc::clone(world),
+        Arc::clone(&members),
+        Arc::clone(&voters),
+        space,
+        new.au_size,
+    );
     store.space_is_known();
-    let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
+    let catalog = Catalog::create(world, Arc::new(store))
+        .await
+        .map_err(|error| catalog_trouble(&new.name, &error))?;
     let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
-    crate::files::make_root(&catalog, world.now()).await.map_err(|error| AdminError::new(Code::Io, error))?;
+    crate::files::make_root(&catalog, world.now())
+        .await
+        .map_err(|error| AdminError::new(Code::Io, error))?;
     let stored = catalog
         .write(true, move |connection| {
             for (name, value, fixed) in attributes {
@@ -124,9 +142,9 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     for member in members.values() {
         let created = membership.created;
         let header = header_of(group, &final_membership, member, created, Status::Member, 1);
-        write_header(member, &header, &header.layout.header_places())
-            .await
-            .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.name())))?;
+        write_header(member, &header, &header.layout.header_places()).await.map_err(|reason| {
+            AdminError::new(Code::Io, format!("disk {}: {reason}", member.name()))
+        })?;
     }
     for member in members.values() {
         member.release();
@@ -136,10 +154,12 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
 
 /// What `V$ASM_ATTRIBUTE` shows of a new group: name, value, and whether it is fixed.
 fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)> {
-    let given = |name: &str| new.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
-    let settable = attributes::SETTABLE
-        .iter()
-        .map(|(name, default)| ((*name).to_owned(), given(name).unwrap_or_else(|| (*default).to_owned()), false));
+    let given = |name: &str| {
+        new.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+    };
+    let settable = attributes::SETTABLE.iter().map(|(name, default)| {
+        ((*name).to_owned(), given(name).unwrap_or_else(|| (*default).to_owned()), false)
+    });
     let fixed = [("au_size", new.au_size.to_string()), ("sector_size", sector.to_string())]
         .map(|(name, value)| (name.to_owned(), value, true));
     settable.chain(fixed).collect()
@@ -153,7 +173,12 @@ fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
         let wanted = match value.to_ascii_lowercase().as_str() {
             "512" => 512,
             "4096" | "4k" => 4096,
-            _ => return Err(AdminError::new(Code::Invalid, format!("sector size '{value}' is not 512 or 4096"))),
+            _ => {
+                return Err(AdminError::new(
+                    Code::Invalid,
+                    format!("sector size '{value}' is not 512 or 4096"),
+                ));
+            }
         };
         if wanted != first.disk.sectors().logical {
             let text = format!(
@@ -161,16 +186,25 @@ fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
                 first.disk.path(),
                 first.disk.sectors().logical
             );
-            return Err(AdminError::new(Code::DiskMismatch, text).hint("leave sector_size out, or take other disks"));
+            return Err(AdminError::new(Code::DiskMismatch, text)
+                .hint("leave sector_size out, or take other disks"));
         }
     }
-    let groups: BTreeSet<_> =
-        taken.iter().filter(|disk| !disk.entry.quorum).map(|disk| disk.entry.failure_group.as_str()).collect();
+    let groups: BTreeSet<_> = taken
+        .iter()
+        .filter(|disk| !disk.entry.quorum)
+        .map(|disk| disk.entry.failure_group.as_str())
+        .collect();
     let needed = new.redundancy.mirrors();
     if groups.len() < needed {
-        let text =
-            format!("{} redundancy needs {needed} failure groups with data, {} given", new.redundancy, groups.len());
-        return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("name more failure groups"));
+        let text = format!(
+            "{} redundancy needs {needed} failure groups with data, {} given",
+            new.redundancy,
+            groups.len()
+        );
+        return Err(
+            AdminError::new(Code::NotEnoughFailureGroups, text).hint("name more failure groups")
+        );
     }
     check_mixture(taken.iter().map(|disk| &disk.entry))
 }
@@ -209,10 +243,20 @@ fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> 
 fn place_catalog(new: &NewGroup, membership: &mut Membership, space: &mut Space) -> Result<()> {
     for (file, size) in [(CatalogFile::Wal, WAL_SIZE), (CatalogFile::Database, DATABASE_SIZE)] {
         // On a small disk, no more than a sixteenth of it.
-        let smallest = membership.disks.iter().filter(|disk| !disk.quorum).map(|disk| space.total(disk.number)).min();
-        let units = u32::try_from(size.div_ceil(new.au_size)).unwrap_or(1).min(smallest.unwrap_or(0) / 16).max(1);
+        let smallest = membership
+            .disks
+            .iter()
+            .filter(|disk| !disk.quorum)
+            .map(|disk| space.total(disk.number))
+            .min();
+        let units = u32::try_from(size.div_ceil(new.au_size))
+            .unwrap_or(1)
+            .min(smallest.unwrap_or(0) / 16)
+            .max(1);
         let mut used = BTreeSet::new();
-        while let Some(disk) = on_disks::next_disk(membership, used.len(), &used, |disk| space.free(disk) > units) {
+        while let Some(disk) =
+            on_disks::next_disk(membership, used.len(), &used, |disk| space.free(disk) > units)
+        {
             let mut aus: Vec<_> = (0..units).filter_map(|_| space.allocate_on(disk)).collect();
             aus.sort_unstable();
             let mirror = u8::try_from(used.len()).expect("three at most");
@@ -238,5 +282,6 @@ pub(crate) fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
              those commits, and what was synced with them may be lost"
         ));
     }
-    refused.hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
+    refused
+        .hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
 }

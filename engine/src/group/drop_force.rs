@@ -28,11 +28,17 @@ impl Group {
     pub async fn drop_unmounted(world: &Arc<dyn World>, name: &str) -> Result<usize, AdminError> {
         let Claimed { sightings, disks, unusable, .. } = claim_members(world, name).await?;
         let Some(first) = sightings.first() else {
-            return Err(AdminError::new(Code::NoGroup, format!("no disk of a disk group {name} is in sight"))
-                .hint("v$asm_disk shows the disks that there are"));
+            return Err(AdminError::new(
+                Code::NoGroup,
+                format!("no disk of a disk group {name} is in sight"),
+            )
+            .hint("v$asm_disk shows the disks that there are"));
         };
         if let Some(other) = sightings.iter().find(|one| one.header.group != first.header.group) {
-            let text = format!("{} and {} are of two disk groups that are both called {name}", first.path, other.path);
+            let text = format!(
+                "{} and {} are of two disk groups that are both called {name}",
+                first.path, other.path
+            );
             return Err(AdminError::new(Code::DuplicateDisk, text)
                 .hint("narrow the discovery string to the disks of the one that is meant"));
         }
@@ -43,25 +49,38 @@ impl Group {
         let mut failed: Vec<String> = unusable.into_iter().map(|disk| disk.why).collect();
         for (sighting, disk) in sightings.iter().zip(&disks) {
             let header = &sighting.header;
-            let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };
+            let former = DiskHeader {
+                status: Status::Former,
+                sequence: header.sequence + 1,
+                ..header.clone()
+            };
             let member = Member::stranger(header, Arc::clone(disk), world);
             match write_header(&member, &former, &former.layout.header_places()).await {
-                Ok(()) => {
-                    tell(Severity::Note, format!("disk {} ({}): its header says FORMER", header.name, sighting.path))
+                Ok(()) => tell(
+                    Severity::Note,
+                    format!("disk {} ({}): its header says FORMER", header.name, sighting.path),
+                ),
+                Err(reason) => {
+                    failed.push(format!("disk {} ({}): {reason}", header.name, sighting.path))
                 }
-                Err(reason) => failed.push(format!("disk {} ({}): {reason}", header.name, sighting.path)),
             }
         }
         if let Some(first) = failed.first() {
-            let text = format!("disk group {name} is not dropped whole: {} of {} disks: {first}", failed.len(), all);
-            return Err(
-                AdminError::new(Code::Io, text).hint("mend them or take them away, and give the statement again")
+            let text = format!(
+                "disk group {name} is not dropped whole: {} of {} disks: {first}",
+                failed.len(),
+                all
             );
+            return Err(AdminError::new(Code::Io, text)
+                .hint("mend them or take them away, and give the statement again"));
         }
         forget_group(&**world, first.header.group);
         tell(
             Severity::Warning,
-            format!("disk group dropped by force, with all that it held: {}", counted(disks.len(), "disk")),
+            format!(
+                "disk group dropped by force, with all that it held: {}",
+                counted(disks.len(), "disk")
+            ),
         );
         Ok(disks.len())
     }

@@ -283,7 +283,9 @@ impl Group {
             let data = Arc::clone(&self.data);
             self.world.spawn("recovery", Box::pin(data.recover_all()));
         }
-        let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
+        let syncing = |member: &&Arc<Member>| {
+            purpose == Purpose::Serve && member.state() == DiskState::Syncing
+        };
         for member in self.members.values().filter(syncing) {
             let text = format!("disk {}: its resync goes on", member.name());
             self.tell(Severity::Note, Some(member.number), text);
@@ -292,7 +294,12 @@ impl Group {
         if purpose == Purpose::Serve {
             // The engine before this one may have ended before it had built one.
             self.tend_catalog_mirrors();
-            let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
+            let leaves = self
+                .voters
+                .current()
+                .disks
+                .iter()
+                .any(|disk| disk.leaving || disk.target.is_some());
             let leaves = leaves || self.is_converting() || !self.goals().await?.is_empty();
             let default = (rebalance::POWER_DEFAULT, Phases::default());
             if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
@@ -301,7 +308,11 @@ impl Group {
         }
         self.files.resume(connections).await?;
         if let Err(error) = self.files.reap_orphans().await {
-            self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
+            self.tell(
+                Severity::Warning,
+                None,
+                format!("files without names are not freed: {error}"),
+            );
         }
         self.files.set_creation_mask(self.attributes().creation_mask());
         if purpose == Purpose::Serve {
@@ -315,8 +326,16 @@ impl Group {
             .filter(|member| member.state() == DiskState::Offline)
             .map(|member| member.name())
             .collect();
-        let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
-        self.tell(Severity::Note, None, format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")));
+        let rest = if offline.is_empty() {
+            String::new()
+        } else {
+            format!("; offline: {}", offline.join(", "))
+        };
+        self.tell(
+            Severity::Note,
+            None,
+            format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")),
+        );
         Ok(())
     }
 
@@ -350,13 +369,21 @@ impl Group {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
         }
         if let Err(error) = self.resolve_doubt().await {
-            self.tell(Severity::Warning, None, format!("what a failed flush left in doubt stays so: {error}"));
+            self.tell(
+                Severity::Warning,
+                None,
+                format!("what a failed flush left in doubt stays so: {error}"),
+            );
         }
         if self.has_pending() {
             // What a busy group frees is made durable by its own syncs; an idle one needs a push.
             let result = self.reclaim(true).await;
             if let Err(error) = result {
-                self.tell(Severity::Warning, None, format!("freed space is not reusable yet: {error}"));
+                self.tell(
+                    Severity::Warning,
+                    None,
+                    format!("freed space is not reusable yet: {error}"),
+                );
             }
         }
         self.tend_discards();
@@ -386,7 +413,10 @@ impl Group {
             .all()
             .into_iter()
             .filter(|extent| extent.has_sums())
-            .filter(|extent| planted::has(Bug::DirtySumsDropped) || !extent.is_dirty() && !self.activity.has(extent.id))
+            .filter(|extent| {
+                planted::has(Bug::DirtySumsDropped)
+                    || !extent.is_dirty() && !self.activity.has(extent.id)
+            })
             .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
             .collect();
         let excess = (cached.len() * size).saturating_sub(SUMS_MAX.get()) / size;
@@ -443,7 +473,8 @@ impl Group {
     /// # Errors
     /// If something cannot be made durable: then the group stays mounted, unless `force`.
     pub async fn dismount(&self, force: bool) -> Result<()> {
-        let orderly = if force { self.stop_in_time().await } else { self.stop_orderly().await.map_err(Some) };
+        let orderly =
+            if force { self.stop_in_time().await } else { self.stop_orderly().await.map_err(Some) };
         if let Err(Some(error)) = &orderly
             && !force
         {
@@ -453,8 +484,14 @@ impl Group {
                 group.resume_resyncs();
                 group.rebalance_again();
             }
-            return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
-                .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
+            return Err(AdminError::new(
+                Code::Io,
+                format!("disk group {} is not dismounted: {error}", self.name),
+            )
+            .hint(format!(
+                "ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers",
+                self.name
+            )));
         }
         self.stopping.store(true, Ordering::Release);
         self.voters.close();
@@ -493,7 +530,8 @@ impl Group {
             let _ = sender.send(group.stop_orderly().await);
         };
         self.world.spawn("dismount", Box::pin(orderly));
-        let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS * 2) + PATIENCE;
+        let patience =
+            Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS * 2) + PATIENCE;
         match futures::future::select(receiver, self.world.sleep(patience)).await {
             futures::future::Either::Left((Ok(result), _)) => result.map_err(Some),
             _ => Err(None),
@@ -530,7 +568,9 @@ impl Group {
             self.tell(Severity::Alarm, None, text);
         }
         if self.is_all_discarded() {
-            self.catalog.release(true, |connection| attributes::store_all_discarded(connection, true)).await?;
+            self.catalog
+                .release(true, |connection| attributes::store_all_discarded(connection, true))
+                .await?;
         }
         self.catalog.close().await?;
         // The next mount has nothing but this.
@@ -559,11 +599,12 @@ impl Group {
     /// If it holds files, or a disk cannot be written.
     pub async fn drop_group(&self, contents: bool) -> Result<()> {
         // A file with several names is one.
-        let counts =
-            "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
+        let counts = "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
         let (files, directories): (i64, i64) = self
             .catalog
-            .read(|connection| Ok(connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?))
+            .read(|connection| {
+                Ok(connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+            })
             .await
             .map_err(|error| AdminError::new(Code::Io, error))?;
         if files + directories > 0 && !contents {
@@ -572,7 +613,8 @@ impl Group {
                 1 => Some(format!("1 {one}")),
                 _ => Some(format!("{count} {many}")),
             };
-            let held = [several(files, "file", "files"), several(directories, "directory", "directories")];
+            let held =
+                [several(files, "file", "files"), several(directories, "directory", "directories")];
             let held = held.into_iter().flatten().collect::<Vec<_>>().join(" and ");
             let text = format!("disk group {} holds {held}", self.name);
             return Err(AdminError::new(Code::Busy, text)
@@ -708,15 +750,20 @@ impl Group {
     /// Records of its own, and checksum blocks, that the engine found overwritten since the group was mounted.
     #[must_use]
     pub fn metadata_repaired(&self) -> u64 {
-        self.members.values().map(|member| member.counters.metadata_repaired.load(Ordering::Relaxed)).sum()
+        self.members
+            .values()
+            .map(|member| member.counters.metadata_repaired.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Where checksum blocks stand that the engine knows, of open regions: names of disks, offsets and bytes.
     #[must_use]
     pub fn known_checksum_blocks(&self) -> Vec<(String, u64, usize)> {
         let regions = self.activity.regions().into_iter();
-        let extents = regions.flat_map(|region| self.extents.in_run(region.first, region.count.into()));
-        let known = extents.filter(|extent| extent.sums().as_ref().is_some_and(|sums| sums.has_zones()));
+        let extents =
+            regions.flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        let known =
+            extents.filter(|extent| extent.sums().as_ref().is_some_and(|sums| sums.has_zones()));
         let zones = known.flat_map(|extent| {
             let zone = |(mirror, member): (crate::extent::Mirror, &Arc<Member>)| {
                 let (offset, length) = member.layout().sums_of(mirror.au);

@@ -53,7 +53,9 @@ use crate::{
         repairs::Repairs,
         stale::{self, EVERYTHING, Runs},
     },
-    files::{Files, allocation::Releaser, file_stats::FileStats, file_system::FileSystem, sizes::Sizes},
+    files::{
+        Files, allocation::Releaser, file_stats::FileStats, file_system::FileSystem, sizes::Sizes,
+    },
     group::{Group, create::catalog_trouble},
     membership::{
         arrival::look_for_members,
@@ -127,11 +129,20 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
             continue;
         }
         let (path, size, needed) = (&one.path, disk.size(), header.layout.size());
-        let why = format!("{path} has shrunk: {size} bytes, disk {} needs {needed}; it is not used", header.name);
+        let why = format!(
+            "{path} has shrunk: {size} bytes, disk {} needs {needed}; it is not used",
+            header.name
+        );
         unusable.push(Unusable { name: header.name, why });
     }
     let (found, copies) = originals::set_aside(&**world, found).await;
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), unusable, copies, silent: looked.silent };
+    let mut claimed = Claimed {
+        sightings: Vec::new(),
+        disks: Vec::new(),
+        unusable,
+        copies,
+        silent: looked.silent,
+    };
     // By device: whether it is claimed, or why it cannot be.
     let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
     let mut waited = Duration::ZERO;
@@ -154,21 +165,35 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
                 claimed.disks.push(disk);
             }
             None => {
-                let why = format!("disk {} is not used: {} could be read, and now it cannot", header.name, one.path);
+                let why = format!(
+                    "disk {} is not used: {} could be read, and now it cannot",
+                    header.name, one.path
+                );
                 claimed.unusable.push(Unusable { name: header.name, why });
             }
         }
     }
-    let lost = tried.into_iter().filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
+    let lost = tried
+        .into_iter()
+        .filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
     let lost: Vec<_> = lost.collect();
     // What carries the id of a disk that cannot be used, and is another device, is a copy.
     let is_copy = |sighting: &Sighting| {
-        lost.iter().any(|(identity, header, _)| header.disk == sighting.header.disk && *identity != sighting.identity)
+        lost.iter().any(|(identity, header, _)| {
+            header.disk == sighting.header.disk && *identity != sighting.identity
+        })
     };
-    for at in (0..claimed.sightings.len()).rev().filter(|at| is_copy(&claimed.sightings[*at])).collect::<Vec<_>>() {
+    for at in (0..claimed.sightings.len())
+        .rev()
+        .filter(|at| is_copy(&claimed.sightings[*at]))
+        .collect::<Vec<_>>()
+    {
         let sighting = claimed.sightings.remove(at);
         claimed.disks.remove(at);
-        let why = format!("{} carries the id of disk {} as well; it is not used", sighting.path, sighting.header.name);
+        let why = format!(
+            "{} carries the id of disk {} as well; it is not used",
+            sighting.path, sighting.header.name
+        );
         claimed.unusable.push(Unusable { name: sighting.header.name, why });
     }
     claimed.unusable.extend(lost.into_iter().map(|(_, header, error)| {
@@ -213,11 +238,17 @@ async fn claim(
 /// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
 async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
     let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
-    let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
+    let unusable =
+        |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
     // This adds to a refusal: without it that one stands.
     let seen = identify::survey(world).await.unwrap_or_default();
     let sentence = |disk: &Survey| {
-        format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
+        format!(
+            "{} is in sight and {}: {}",
+            disk.path,
+            disk.header,
+            disk.remark.as_deref().unwrap_or("no header")
+        )
     };
     let answered = seen.iter().filter(|disk| !silent.contains(&disk.path));
     answered.filter(|disk| unusable(disk)).map(sentence).collect()
@@ -234,7 +265,12 @@ async fn read_activity(
     members: &Members,
     force: bool,
 ) -> std::result::Result<(ActivityLog, BTreeSet<DiskNumber>), String> {
-    let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
+    let mut newest = ActivityLog {
+        sequence: 0,
+        membership: membership.id,
+        boot: membership.boot,
+        regions: Vec::new(),
+    };
     let mut holders = BTreeSet::new();
     // Whether it is a log of that disk.
     let mut count = |member: &Member, place: u64, bytes: &[u8]| {
@@ -290,7 +326,10 @@ async fn read_activity(
         is_seen = is_whole && has_log;
     }
     if !is_seen && !unanswered.is_empty() && !force {
-        return Err(format!("what was being written is on {}, which does not answer", unanswered.join(", ")));
+        return Err(format!(
+            "what was being written is on {}, which does not answer",
+            unanswered.join(", ")
+        ));
     }
     // No extent has such an id: a checksum can be forged, and sums must not overflow.
     newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
@@ -316,7 +355,8 @@ pub(crate) async fn mount(
 ) -> Result<Arc<Group>> {
     let mut opened = None;
     // Boxed: it is large, and callers would move it.
-    let mounted = Box::pin(mount_disks(world, name, force, (purpose, connections), &mut opened)).await;
+    let mounted =
+        Box::pin(mount_disks(world, name, force, (purpose, connections), &mut opened)).await;
     mounted.map_err(|error| match opened {
         Some(store) => store.explain(error),
         None => error,
@@ -333,11 +373,14 @@ async fn mount_disks(
 ) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
     let refused = choose::choose(name, &claimed.sightings, force);
-    let unusable = if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
+    let unusable =
+        if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
     let decision = refused.map_err(|refusal| {
         let code = match refusal.case() {
             choose::Case::NoDisks => Code::NoGroup,
-            choose::Case::NoQuorum | choose::Case::TwoHistories | choose::Case::Fork => Code::NoQuorum,
+            choose::Case::NoQuorum | choose::Case::TwoHistories | choose::Case::Fork => {
+                Code::NoQuorum
+            }
             choose::Case::TwoGroups => Code::DuplicateDisk,
             _ => Code::WouldLoseData,
         };
@@ -351,7 +394,8 @@ async fn mount_disks(
     };
     claimed.reasons().for_each(|reason| tell(Severity::Warning, None, reason));
     for warning in &decision.warnings {
-        let is_said = |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
+        let is_said =
+            |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
         if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
             tell(Severity::Warning, None, warning.clone());
         }
@@ -362,10 +406,11 @@ async fn mount_disks(
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
     let watch = member::Watch::new(&found.group_name);
     member::watch(&world, &members, &deadline, &watch);
-    let (log, holders) = read_activity(&world, &found, &members, force).await.map_err(|reason| {
-        AdminError::new(Code::Io, format!("disk group {name}: {reason}"))
-            .hint("mount it when the disk answers; MOUNT FORCE if it is lost for good")
-    })?;
+    let (log, holders) =
+        read_activity(&world, &found, &members, force).await.map_err(|reason| {
+            AdminError::new(Code::Io, format!("disk group {name}: {reason}"))
+                .hint("mount it when the disk answers; MOUNT FORCE if it is lost for good")
+        })?;
 
     let mirror_sets = Arc::new(MirrorSets::default());
     let voters = Voters::new(
@@ -378,7 +423,9 @@ async fn mount_disks(
         decision.stamped,
     );
     let voters = Arc::new(voters.with_deadline(&deadline));
-    let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
+    let failed = |error: &dyn std::fmt::Display| {
+        AdminError::new(Code::Io, format!("disk group {name}: {error}"))
+    };
     voters.forced(force);
     voters.announce_log(&log);
     catch_up(&voters, &members).await;
@@ -416,9 +463,10 @@ async fn mount_disks(
         found.au_size,
     ));
     *opened = Some(Arc::clone(&store));
-    let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, force)
-        .await
-        .map_err(|error| catalog_trouble(name, &error))?;
+    let (catalog, recovery) =
+        Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, force)
+            .await
+            .map_err(|error| catalog_trouble(name, &error))?;
     if was_mounted {
         tell(
             Severity::Warning,
@@ -431,11 +479,14 @@ async fn mount_disks(
         );
     }
     // Step 6.
-    let mut kept_power = was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    let mut kept_power =
+        was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
     let mut doubted = None;
     if kept_power && !planted::has(Bug::KilledNotFlushed) {
         // What the disks were given is in them; now it is durable, too.
-        doubted = flush_what_was_left(&world, &voters, &members).await.map_err(|refusal| failed(&refusal))?;
+        doubted = flush_what_was_left(&world, &voters, &members)
+            .await
+            .map_err(|refusal| failed(&refusal))?;
     }
     if let Some((number, disk, reason)) = &doubted {
         let text = format!(
@@ -454,7 +505,8 @@ async fn mount_disks(
     })?;
     let sizes = Arc::new(sizes);
     let restore = {
-        let (sizes, survived) = (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
+        let (sizes, survived) =
+            (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
         move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
     };
     let doubt = Arc::new(Doubt::default());
@@ -462,14 +514,20 @@ async fn mount_disks(
         let is_lost = doubted.is_some() || found.boot == NO_BOOT;
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
-            let files = if is_lost { crate::extent::files_with_pending(connection)? } else { BTreeSet::new() };
+            let files = if is_lost {
+                crate::extent::files_with_pending(connection)?
+            } else {
+                BTreeSet::new()
+            };
             crate::extent::settle_pending(connection, kept_power).map(|()| files)
         };
         let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
         match &doubted {
             Some((_, disk, reason)) => doubt.lose(files, disk, reason),
             // The engine before could not make it durable, or a mount that was refused.
-            None if found.boot == NO_BOOT => doubt.lose(files, LOST_BEFORE, "the alert log names it"),
+            None if found.boot == NO_BOOT => {
+                doubt.lose(files, LOST_BEFORE, "the alert log names it")
+            }
             None => {}
         }
     } else {
@@ -477,9 +535,15 @@ async fn mount_disks(
     }
     sizes.begun();
     let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
-    let whole: Vec<_> =
-        decision.disks.iter().filter(|verdict| verdict.standing.copy_whole()).map(|verdict| verdict.number).collect();
-    let stale = note_stale(&catalog, &voters.current(), &regions, &whole).await.map_err(|error| failed(&error))?;
+    let whole: Vec<_> = decision
+        .disks
+        .iter()
+        .filter(|verdict| verdict.standing.copy_whole())
+        .map(|verdict| verdict.number)
+        .collect();
+    let stale = note_stale(&catalog, &voters.current(), &regions, &whole)
+        .await
+        .map_err(|error| failed(&error))?;
     let boot = world.boot_id();
     voters
         .change(move |next| {
@@ -490,19 +554,24 @@ async fn mount_disks(
         .map_err(|refusal| failed(&refusal))?;
 
     let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
-    let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| tell(Severity::Alarm, None, text));
+    let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| {
+        tell(Severity::Alarm, None, text)
+    });
     store.space_is_known();
     // What the catalog lost since its AUs were counted.
     store.free_struck();
-    let next_extent =
-        scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
+    let next_extent = scan.next_extent.max(
+        regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1),
+    );
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
     let load = |connection: &_| {
         let rebalance = attributes::load_rebalance(connection)?;
         Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
     };
-    let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(|error| failed(&error))?;
-    let is_all_discarded = catalog.read(attributes::load_all_discarded).await.map_err(|error| failed(&error))?;
+    let (attributes, rebalance, drop_after) =
+        catalog.read(load).await.map_err(|error| failed(&error))?;
+    let is_all_discarded =
+        catalog.read(attributes::load_all_discarded).await.map_err(|error| failed(&error))?;
     if is_all_discarded && purpose == Purpose::Serve {
         // Durably, before something is freed.
         let forget = |connection: &_| attributes::store_all_discarded(connection, false);
@@ -571,10 +640,17 @@ async fn mount_disks(
     });
     let file_system = FileSystem::new(data, files, file_stats);
     let group = Group::new(Upkeep::new(Movement::new(file_system, drop_after)), deadline);
-    group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
+    group
+        .start(&decision, purpose, rebalance, connections)
+        .await
+        .map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {
-            group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));
+            group.tell(
+                Severity::Warning,
+                None,
+                format!("queries over many files stay slow: {error}"),
+            );
         }
         group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
         group.begin_discards(is_all_discarded, !force);
@@ -594,8 +670,9 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         });
         let serves = serves || decision.complete_on.contains(&entry.number);
         let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
-        let layout = Layout::new(entry.size, decision.membership.au_size)
-            .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;
+        let layout = Layout::new(entry.size, decision.membership.au_size).map_err(|error| {
+            AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name))
+        })?;
         let member = Member::new(entry, layout, disk, world);
         if let Some(index) = sighting {
             member.set_areas(claimed.sightings[index].header.record_areas());
@@ -625,9 +702,13 @@ async fn flush_what_was_left(
             continue;
         }
         let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
-        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await else { continue };
+        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await
+        else {
+            continue;
+        };
         let membership = voters.current();
-        let is_needed = |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
+        let is_needed =
+            |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
         if !is_flushed && membership.voters().any(is_needed) {
             // It would take no record of that, either.
             return Err(refusal);
@@ -658,7 +739,9 @@ async fn flush_of_predecessor(
         let reason = format!("at mount: {}", Settled::Overdue.reason());
         match voters.expel(member.number, &reason, false).await {
             Ok(()) => return Ok(None),
-            Err(Refusal::Answers | Refusal::WouldLoseData) => end = flight.wait_a_while(&**world).await,
+            Err(Refusal::Answers | Refusal::WouldLoseData) => {
+                end = flight.wait_a_while(&**world).await
+            }
             Err(refusal) => return Err(refusal),
         }
     }
@@ -721,7 +804,9 @@ async fn note_stale(
         let runs: &mut Runs = known.entry(*disk).or_default();
         let is_passed = planted::has(Bug::SyncingNotStale)
             && membership.disk(*disk).is_some_and(|one| one.state == DiskState::Syncing);
-        for region in regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale)) {
+        for region in
+            regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale))
+        {
             runs.add(region.first, region.count.into());
         }
         if whole.contains(disk) {
@@ -766,12 +851,19 @@ async fn catch_up(voters: &Voters, members: &Members) {
 }
 
 /// The same for the activity log: the next one is written over the one before, which is the last that was on all of them.
-async fn catch_up_with_log(voters: &Voters, members: &Members, log: &ActivityLog, holders: &BTreeSet<DiskNumber>) {
+async fn catch_up_with_log(
+    voters: &Voters,
+    members: &Members,
+    log: &ActivityLog,
+    holders: &BTreeSet<DiskNumber>,
+) {
     if log.sequence == 0 {
         return;
     }
     let current = voters.current();
-    let there = current.voters().filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
+    let there = current
+        .voters()
+        .filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
     let (having, lacking): (BTreeSet<DiskNumber>, _) =
         there.map(|disk| disk.number).partition(|disk| holders.contains(disk));
     if !lacking.is_empty() {
@@ -800,8 +892,8 @@ async fn scan_extents(
                 next_extent: 1,
                 suspects: BTreeSet::new(),
             };
-            let mut select =
-                connection.prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
+            let mut select = connection
+                .prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 let extent = crate::extent::from_row(row)?;
@@ -814,8 +906,8 @@ async fn scan_extents(
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
                 scan.mirrors.push((extent.mirrors(), extent.own));
             }
-            let mut select =
-                connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
+            let mut select = connection
+                .prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 let (id, piece): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -849,7 +941,9 @@ fn build_space(
     scan.shared.iter().for_each(|id| slots.add_extent(*id));
     for (id, piece) in &scan.slots {
         if !slots.mark_used(*id, *piece) {
-            alarm(format!("catalog: slot {piece} of shared extent {id} is used twice or does not exist; run CHECK"));
+            alarm(format!(
+                "catalog: slot {piece} of shared extent {id} is used twice or does not exist; run CHECK"
+            ));
         }
     }
     slots

@@ -82,7 +82,13 @@ impl RenamingPlan {
         let _ = writeln!(text, "to {} {}", self.to, hexadecimal(&self.new.0));
         let _ = writeln!(text, "generation {}", self.generation);
         for Renamed { number, old, new, name, path } in &self.disks {
-            let _ = writeln!(text, "disk {} {} {} {name} {path}", number.0, hexadecimal(&old.0), hexadecimal(&new.0));
+            let _ = writeln!(
+                text,
+                "disk {} {} {} {name} {path}",
+                number.0,
+                hexadecimal(&old.0),
+                hexadecimal(&new.0)
+            );
         }
         text
     }
@@ -91,8 +97,11 @@ impl RenamingPlan {
     /// Which line is none of a plan.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |index: usize| {
-            AdminError::new(Code::Invalid, format!("line {} is not what phase one of renamedg writes", index + 1))
-                .hint("make the plan again: renamedg phase=one")
+            AdminError::new(
+                Code::Invalid,
+                format!("line {} is not what phase one of renamedg writes", index + 1),
+            )
+            .hint("make the plan again: renamedg phase=one")
         };
         let lines: Vec<&str> = text.lines().collect();
         if lines.first() != Some(&TITLE) {
@@ -106,16 +115,26 @@ impl RenamingPlan {
         };
         let (from, old) = group(1, "from")?;
         let (to, new) = group(2, "to")?;
-        let generation = words(&lines, 3, "generation").and_then(|parts| parts.first()?.parse().ok());
+        let generation =
+            words(&lines, 3, "generation").and_then(|parts| parts.first()?.parse().ok());
         let generation = generation.ok_or_else(|| bad(3))?;
         let mut disks = Vec::new();
         for index in 4..lines.len() {
             let parts = words(&lines, index, "disk").ok_or_else(|| bad(index))?;
             let [number, before, after, name, path] = &parts[..] else { return Err(bad(index)) };
-            let (number, before, after) = (number.parse().ok(), number_of(before), number_of(after));
-            let (Some(number), Some(before), Some(after)) = (number, before, after) else { return Err(bad(index)) };
+            let (number, before, after) =
+                (number.parse().ok(), number_of(before), number_of(after));
+            let (Some(number), Some(before), Some(after)) = (number, before, after) else {
+                return Err(bad(index));
+            };
             let (name, path) = ((*name).to_owned(), (*path).to_owned());
-            disks.push(Renamed { number: DiskNumber(number), old: DiskId(before), new: DiskId(after), name, path });
+            disks.push(Renamed {
+                number: DiskNumber(number),
+                old: DiskId(before),
+                new: DiskId(after),
+                name,
+                path,
+            });
         }
         if disks.is_empty() {
             return Err(bad(lines.len()));
@@ -180,8 +199,12 @@ async fn rewrite<T>(
         let bytes = read(disk, *place, length).await;
         found.push((*place, bytes.and_then(|bytes| decode(&bytes[..], *place))));
     }
-    let Some(newest) = found.iter().filter_map(|(_, record)| record.as_ref()).map(&age).max() else { return Ok(()) };
-    let Some(record) = found.iter().filter_map(|(_, record)| record.as_ref()).find(|record| age(record) == newest)
+    let Some(newest) = found.iter().filter_map(|(_, record)| record.as_ref()).map(&age).max()
+    else {
+        return Ok(());
+    };
+    let Some(record) =
+        found.iter().filter_map(|(_, record)| record.as_ref()).find(|record| age(record) == newest)
     else {
         return Ok(());
     };
@@ -199,7 +222,11 @@ impl Group {
     ///
     /// # Errors
     /// If a name will not do, or not all disks of the group are in sight, once each, and free.
-    pub async fn plan_renaming(world: &Arc<dyn World>, from: &str, to: &str) -> Result<RenamingPlan> {
+    pub async fn plan_renaming(
+        world: &Arc<dyn World>,
+        from: &str,
+        to: &str,
+    ) -> Result<RenamingPlan> {
         check_name("disk group", to)?;
         if from == to {
             return Err(AdminError::new(Code::Invalid, format!("disk group {from} has that name")));
@@ -220,20 +247,36 @@ impl Group {
         for (entry, verdict) in decision.membership.disks.iter().zip(&decision.disks) {
             let path = verdict.sighting.map(|index| sightings[index].path.clone());
             if path.is_none() && entry.state != DiskState::Offline {
-                let text = format!("disk {} of disk group {from} is not in sight, or on two devices", entry.name);
-                return Err(AdminError::new(Code::CannotOpen, text)
-                    .hint("asm_diskstring is to match all disks of one set of copies, and no others"));
+                let text = format!(
+                    "disk {} of disk group {from} is not in sight, or on two devices",
+                    entry.name
+                );
+                return Err(AdminError::new(Code::CannotOpen, text).hint(
+                    "asm_diskstring is to match all disks of one set of copies, and no others",
+                ));
             }
             let mut new = DiskId::default();
             world.random(&mut new.0);
             let path = path.unwrap_or_default();
-            disks.push(Renamed { number: entry.number, old: entry.id, new, name: entry.name.clone(), path });
+            disks.push(Renamed {
+                number: entry.number,
+                old: entry.id,
+                new,
+                name: entry.name.clone(),
+                path,
+            });
         }
         let mut new = GroupId::default();
         world.random(&mut new.0);
         let (from, to) = (from.to_owned(), to.to_owned());
-        let plan =
-            RenamingPlan { from, to, old: decision.group, new, generation: decision.membership.generation, disks };
+        let plan = RenamingPlan {
+            from,
+            to,
+            old: decision.group,
+            new,
+            generation: decision.membership.generation,
+            disks,
+        };
         claim(world, &plan).await?;
         Ok(plan)
     }
@@ -251,7 +294,12 @@ impl Group {
         let claimed = claim(world, plan).await?;
         for one in &claimed {
             rename_disk(plan, one).await?;
-            tell(&format!("disk {} ({}) is of disk group {} now", one.plan.name, one.disk.path(), plan.to));
+            tell(&format!(
+                "disk {} ({}) is of disk group {} now",
+                one.plan.name,
+                one.disk.path(),
+                plan.to
+            ));
         }
         Ok(claimed.len())
     }
@@ -262,11 +310,15 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
     let mut found: BTreeMap<DiskNumber, (Found, Claimed<'a>)> = BTreeMap::new();
     let renamed = |header: &Header| {
         let (group, id) = (header.best.group, header.best.disk);
-        let is_it = |other: &&Renamed| (group, id) == (plan.old, other.old) || (group, id) == (plan.new, other.new);
+        let is_it = |other: &&Renamed| {
+            (group, id) == (plan.old, other.old) || (group, id) == (plan.new, other.new)
+        };
         plan.disks.iter().find(is_it)
     };
     let examine = |_: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Header>> {
-        Box::pin(async move { identify::await_header(&*disk).await.filter(|header| renamed(header).is_some()) })
+        Box::pin(async move {
+            identify::await_header(&*disk).await.filter(|header| renamed(header).is_some())
+        })
     };
     let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
     let silence = looked.silence();
@@ -274,12 +326,18 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
         let Some(renamed) = renamed(&header) else { continue };
         match found.get(&renamed.number) {
             Some((other, _)) if other.identity != one.identity => {
-                let text = format!("{} and {} are both disk {} of {}", other.path, one.path, renamed.name, plan.from);
-                return Err(AdminError::new(Code::DuplicateDisk, text)
-                    .hint("asm_diskstring is to match all disks of one set of copies, and no others"));
+                let text = format!(
+                    "{} and {} are both disk {} of {}",
+                    other.path, one.path, renamed.name, plan.from
+                );
+                return Err(AdminError::new(Code::DuplicateDisk, text).hint(
+                    "asm_diskstring is to match all disks of one set of copies, and no others",
+                ));
             }
             Some(_) => {}
-            None => drop(found.insert(renamed.number, (one, Claimed { plan: renamed, disk, header }))),
+            None => {
+                drop(found.insert(renamed.number, (one, Claimed { plan: renamed, disk, header })))
+            }
         }
     }
     let mut needed = plan.disks.iter().filter(|disk| !disk.path.is_empty());
@@ -304,12 +362,15 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
     }
     for (one, claimed) in found.values() {
         // It may have been used since the plan was made.
-        for place in claimed.header.best.record_areas().into_iter().flat_map(|area| area.memberships) {
+        for place in
+            claimed.header.best.record_areas().into_iter().flat_map(|area| area.memberships)
+        {
             let Some(bytes) = read(&*claimed.disk, place, MEMBERSHIP_SLOT).await else { continue };
             let Ok((envelope, membership)) = Membership::decode(&bytes, place) else { continue };
             if plan.is_its(claimed.plan, &envelope) && membership.generation > plan.generation {
                 let text = format!("{} was used since the plan was made", one.path);
-                return Err(AdminError::new(Code::Invalid, text).hint("make the plan again: renamedg phase=one"));
+                return Err(AdminError::new(Code::Invalid, text)
+                    .hint("make the plan again: renamedg phase=one"));
             }
         }
     }
@@ -328,7 +389,12 @@ async fn rename_disk(plan: &RenamingPlan, claimed: &Claimed<'_>) -> Result<()> {
     rewrite(
         disk,
         (&stamps[..], BLOCK_SIZE),
-        |bytes, place| Stamp::decode(bytes, place).ok().filter(|(envelope, _)| its(envelope)).map(|(_, stamp)| stamp),
+        |bytes, place| {
+            Stamp::decode(bytes, place)
+                .ok()
+                .filter(|(envelope, _)| its(envelope))
+                .map(|(_, stamp)| stamp)
+        },
         |stamp| stamp.counter,
         |stamp, place| stamp.encode(at(place)).to_vec(),
     )
@@ -336,7 +402,12 @@ async fn rename_disk(plan: &RenamingPlan, claimed: &Claimed<'_>) -> Result<()> {
     rewrite(
         disk,
         (&activity[..], ACTIVITY_SLOT),
-        |bytes, place| ActivityLog::decode(bytes, place).ok().filter(|(envelope, _)| its(envelope)).map(|(_, log)| log),
+        |bytes, place| {
+            ActivityLog::decode(bytes, place)
+                .ok()
+                .filter(|(envelope, _)| its(envelope))
+                .map(|(_, log)| log)
+        },
         |log| log.sequence,
         |log, place| ActivityLog { boot: [0; 16], ..log.clone() }.encode(at(place)),
     )
@@ -345,7 +416,10 @@ async fn rename_disk(plan: &RenamingPlan, claimed: &Claimed<'_>) -> Result<()> {
         disk,
         (&memberships[..], MEMBERSHIP_SLOT),
         |bytes, place| {
-            Membership::decode(bytes, place).ok().filter(|(envelope, _)| its(envelope)).map(|(_, held)| held)
+            Membership::decode(bytes, place)
+                .ok()
+                .filter(|(envelope, _)| its(envelope))
+                .map(|(_, held)| held)
         },
         |membership| membership.generation,
         |membership, place| plan.rename(membership).encode(at(place)),
@@ -355,7 +429,8 @@ async fn rename_disk(plan: &RenamingPlan, claimed: &Claimed<'_>) -> Result<()> {
     if header.best.group == plan.new && header.wrong.is_empty() {
         return Ok(());
     }
-    let origin = header.best.origin.or((header.best.group == plan.old).then_some((plan.old, one.old)));
+    let origin =
+        header.best.origin.or((header.best.group == plan.old).then_some((plan.old, one.old)));
     let renamed = DiskHeader {
         group: plan.new,
         disk: one.new,

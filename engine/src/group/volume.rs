@@ -56,11 +56,16 @@ impl Group {
     /// What is not there or there already, or does not fit; then nothing is changed.
     pub async fn change_volume(&self, change: &VolumeChange) -> Result<()> {
         let Some(group) = self.myself() else {
-            return Err(AdminError::new(Code::NotMounted, format!("disk group {} is being dismounted", self.name)));
+            return Err(AdminError::new(
+                Code::NotMounted,
+                format!("disk group {} is being dismounted", self.name),
+            ));
         };
         let session = Session::new(group, None);
         let _one_at_a_time = self.volumes.turn.lock().await;
-        self.tidy_volumes_in(&session).await.map_err(|error| self.volume_failed("volumes", &error))?;
+        self.tidy_volumes_in(&session)
+            .await
+            .map_err(|error| self.volume_failed("volumes", &error))?;
         let changed = self.carry_out_on_volumes(&session, change).await;
         // Whatever became of it.
         self.learn_volumes().await.map_err(|error| self.volume_failed("volumes", &error))?;
@@ -86,9 +91,13 @@ impl Group {
             }
             VolumeChange::Enable { volumes: None, enable } => {
                 let enable = *enable;
-                let all =
-                    move |connection: &Connection| Ok(connection.execute("UPDATE volume SET enabled = ?1", [enable])?);
-                self.catalog.write(true, all).await.map_err(|error| self.volume_failed("volumes", &error))?;
+                let all = move |connection: &Connection| {
+                    Ok(connection.execute("UPDATE volume SET enabled = ?1", [enable])?)
+                };
+                self.catalog
+                    .write(true, all)
+                    .await
+                    .map_err(|error| self.volume_failed("volumes", &error))?;
                 Ok(())
             }
             VolumeChange::Enable { volumes: Some(names), enable } => {
@@ -98,7 +107,10 @@ impl Group {
                 for name in names {
                     let enable = *enable;
                     self.update_volume(name, move |connection, number| {
-                        connection.execute("UPDATE volume SET enabled = ?2 WHERE number = ?1", params![number, enable])
+                        connection.execute(
+                            "UPDATE volume SET enabled = ?2 WHERE number = ?1",
+                            params![number, enable],
+                        )
                     })
                     .await?;
                 }
@@ -113,7 +125,11 @@ impl Group {
         let session = Session::new(group, None);
         let _one_at_a_time = self.volumes.turn.lock().await;
         if let Err(error) = self.tidy_volumes_in(&session).await {
-            self.tell(Severity::Warning, None, format!("what is left of volumes is not removed: {error}"));
+            self.tell(
+                Severity::Warning,
+                None,
+                format!("what is left of volumes is not removed: {error}"),
+            );
         }
     }
 
@@ -137,7 +153,9 @@ impl Group {
         let look = |connection: &Connection| {
             let mut select = connection.prepare("SELECT file FROM volume WHERE complete")?;
             let rows = select.query_map([], |row| row.get::<_, i64>(0))?;
-            Ok(rows.map(|node| node.map(i64::cast_unsigned)).collect::<rusqlite::Result<BTreeSet<Node>>>()?)
+            Ok(rows
+                .map(|node| node.map(i64::cast_unsigned))
+                .collect::<rusqlite::Result<BTreeSet<Node>>>()?)
         };
         let files = self.catalog.read(look).await?;
         self.volumes.are(files);
@@ -145,7 +163,11 @@ impl Group {
     }
 
     /// The file, whatever it is called by now, and then the row.
-    async fn remove_volume(&self, session: &Session, row: &Row) -> std::result::Result<(), FileError> {
+    async fn remove_volume(
+        &self,
+        session: &Session,
+        row: &Row,
+    ) -> std::result::Result<(), FileError> {
         let mut names = Vec::new();
         if let Some(file) = row.file {
             names = self.files.names_of(file).await?;
@@ -182,10 +204,17 @@ impl Group {
             let sql = "SELECT number, name, file FROM volume WHERE name = ?1";
             Ok(connection.prepare_cached(sql)?.query_row([&wanted], row_of).optional()?)
         };
-        let (found, _) = self.catalog.release(false, find).await.map_err(|error| self.volume_failed(name, &error))?;
+        let (found, _) = self
+            .catalog
+            .release(false, find)
+            .await
+            .map_err(|error| self.volume_failed(name, &error))?;
         found.ok_or_else(|| {
-            AdminError::new(Code::NoSuchVolume, format!("disk group {} has no volume {name}", self.name))
-                .hint("v$asm_volume has the names")
+            AdminError::new(
+                Code::NoSuchVolume,
+                format!("disk group {} has no volume {name}", self.name),
+            )
+            .hint("v$asm_volume has the names")
         })
     }
 
@@ -209,7 +238,8 @@ impl Group {
         let redundancy = self.voters.current().wanted;
         match mirrors {
             Some(mirrors) if usize::from(mirrors) != redundancy.mirrors() => {
-                let text = format!("volume {name} has the redundancy of its disk group: {redundancy}");
+                let text =
+                    format!("volume {name} has the redundancy of its disk group: {redundancy}");
                 Err(AdminError::new(Code::NotSupported, text)
                     .hint("leave the redundancy out, or make the volume in another disk group"))
             }
@@ -218,17 +248,28 @@ impl Group {
     }
 
     fn volume_size(&self, name: &str, size: u64) -> Result<u64> {
-        let rounded = size.checked_next_multiple_of(self.au_size).filter(|size| *size <= i64::MAX.cast_unsigned());
-        rounded.ok_or_else(|| AdminError::new(Code::Invalid, format!("volume {name} cannot have {size} bytes")))
+        let rounded = size
+            .checked_next_multiple_of(self.au_size)
+            .filter(|size| *size <= i64::MAX.cast_unsigned());
+        rounded.ok_or_else(|| {
+            AdminError::new(Code::Invalid, format!("volume {name} cannot have {size} bytes"))
+        })
     }
 
-    async fn add_volume(&self, session: &Session, name: &str, size: u64, stripes: (u64, u64)) -> Result<()> {
+    async fn add_volume(
+        &self,
+        session: &Session,
+        name: &str,
+        size: u64,
+        stripes: (u64, u64),
+    ) -> Result<()> {
         let size = self.volume_size(name, size)?;
         let failed = |error: FileError| self.volume_failed(name, &error);
         let directory = match self.files.lookup(ROOT, DIRECTORY).await {
             Ok(found) if found.kind == Kind::Directory => found.node,
             Ok(_) => {
-                let text = format!("disk group {} has a file .volumes, where volumes belong", self.name);
+                let text =
+                    format!("disk group {} has a file .volumes, where volumes belong", self.name);
                 return Err(AdminError::new(Code::Invalid, text).hint("give it another name"));
             }
             Err(FileError::NotFound) => {
@@ -239,7 +280,8 @@ impl Group {
         };
         let exists = self.find_volume(name).await.is_ok();
         if exists || self.files.lookup(directory, name.as_bytes()).await.is_ok() {
-            let text = format!("disk group {} has a volume {name}, or a file .volumes/{name}", self.name);
+            let text =
+                format!("disk group {} has a volume {name}, or a file .volumes/{name}", self.name);
             return Err(AdminError::new(Code::VolumeExists, text));
         }
         let (wanted, (width, columns)) = (name.to_owned(), stripes);
@@ -255,7 +297,11 @@ impl Group {
             // If this fails as well, the next mount does it.
             let _ = self.tidy_volumes_in(session).await;
             if matches!(error, FileError::NoSpace) {
-                let text = format!("disk group {} has no room for a volume of {} MiB", self.name, size >> 20);
+                let text = format!(
+                    "disk group {} has no room for a volume of {} MiB",
+                    self.name,
+                    size >> 20
+                );
                 return Err(AdminError::new(Code::NoSpace, text)
                     .hint("usable_file_mb in v$asm_diskgroup says how much there is; add disks, or remove files"));
             }
@@ -274,10 +320,17 @@ impl Group {
         number: i64,
         size: u64,
     ) -> std::result::Result<(), FileError> {
-        let file = session.create(directory, name.as_bytes(), NewFile::Regular, 0o600, OWNER).await?.node;
+        let file =
+            session.create(directory, name.as_bytes(), NewFile::Regular, 0o600, OWNER).await?.node;
         let point = move |connection: &Connection| {
-            connection.execute("UPDATE file SET type = 'ASMVOL' WHERE number = ?1", [file.cast_signed()])?;
-            connection.execute("UPDATE volume SET file = ?2 WHERE number = ?1", params![number, file.cast_signed()])?;
+            connection.execute(
+                "UPDATE file SET type = 'ASMVOL' WHERE number = ?1",
+                [file.cast_signed()],
+            )?;
+            connection.execute(
+                "UPDATE volume SET file = ?2 WHERE number = ?1",
+                params![number, file.cast_signed()],
+            )?;
             Ok(())
         };
         self.catalog.write(true, point).await?;
@@ -292,13 +345,18 @@ impl Group {
     async fn resize_volume(&self, session: &Session, name: &str, size: u64) -> Result<()> {
         let size = self.volume_size(name, size)?;
         let Row { file: Some(file), .. } = self.find_volume(name).await? else {
-            return Err(AdminError::new(Code::NoSuchVolume, format!("volume {name} is being dropped")));
+            return Err(AdminError::new(
+                Code::NoSuchVolume,
+                format!("volume {name} is being dropped"),
+            ));
         };
         let failed = |error: FileError| self.volume_failed(name, &error);
         let open = self.files.get(file).await.map_err(failed)?;
         let now = open.attributes().size;
         if size > now {
-            let more = self.allocate_file(&open, 0, size, Allocate::Reserve { keep_size: false }, false).await;
+            let more = self
+                .allocate_file(&open, 0, size, Allocate::Reserve { keep_size: false }, false)
+                .await;
             more.map_err(|error| match error {
                 FileError::NoSpace => {
                     let (more, name_of) = ((size - now) >> 20, &self.name);
@@ -314,7 +372,11 @@ impl Group {
         session.tell_others(file);
         session.sync(file, false).await.map_err(failed)?;
         self.catalog.durable_point().await.map_err(failed)?;
-        self.tell(Severity::Note, None, format!("volume {name} has {} MiB, and had {}", size >> 20, now >> 20));
+        self.tell(
+            Severity::Note,
+            None,
+            format!("volume {name} has {} MiB, and had {}", size >> 20, now >> 20),
+        );
         Ok(())
     }
 
@@ -324,7 +386,9 @@ impl Group {
             connection.execute("UPDATE volume SET complete = 0 WHERE number = ?1", [number])
         })
         .await?;
-        self.remove_volume(session, &row).await.map_err(|error| self.volume_failed(name, &error))?;
+        self.remove_volume(session, &row)
+            .await
+            .map_err(|error| self.volume_failed(name, &error))?;
         self.tell(Severity::Note, None, format!("volume {name} is dropped"));
         Ok(())
     }

@@ -36,7 +36,9 @@ fn needs(world: &dyn World, name: &str, sightings: &[Sighting]) -> Needs {
     let Ok(decision) = choose::choose(name, sightings, false) else { return Needs::Something };
     let originals = Originals::recall(world, decision.group);
     let is_there = |disk: &MemberDisk| {
-        sightings.iter().any(|one| one.header.disk == disk.id && originals.is_original(disk.id, &one.identity))
+        sightings
+            .iter()
+            .any(|one| one.header.disk == disk.id && originals.is_original(disk.id, &one.identity))
     };
     if decision.membership.disks.iter().all(is_there) { Needs::Nothing } else { Needs::Something }
 }
@@ -48,7 +50,10 @@ pub(crate) type Member = (Header, Sighting);
 ///
 /// # Errors
 /// If whoever looked has ended.
-pub(crate) async fn look_for_members(world: &dyn World, name: &str) -> Result<Looked<Member>, AdminError> {
+pub(crate) async fn look_for_members(
+    world: &dyn World,
+    name: &str,
+) -> Result<Looked<Member>, AdminError> {
     let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Member>> {
         Box::pin(async move {
             let header = identify::await_header(&*disk).await?;
@@ -60,7 +65,10 @@ pub(crate) async fn look_for_members(world: &dyn World, name: &str) -> Result<Lo
         })
     };
     let of_mount = |seen: &[Seen<Member>]| {
-        let whole = seen.iter().map(|one| &one.what).filter(|(header, _)| header.case != identify::Case::Shrunk);
+        let whole = seen
+            .iter()
+            .map(|one| &one.what)
+            .filter(|(header, _)| header.case != identify::Case::Shrunk);
         needs(world, name, &whole.map(|(_, sighting)| sighting.clone()).collect::<Vec<_>>())
     };
     look(world, examine, of_mount).await.whole()
@@ -73,10 +81,16 @@ pub(crate) async fn look_for_members(world: &dyn World, name: &str) -> Result<Lo
 pub(crate) async fn sight(world: &Arc<dyn World>, name: &str) -> Result<Vec<Sighting>, AdminError> {
     let seen = look_for_members(&**world, name).await?.seen;
     let whole = seen.into_iter().filter(|one| one.what.0.case != identify::Case::Shrunk);
-    let (candidates, sightings): (Vec<_>, Vec<_>) =
-        whole.map(|Seen { found, disk, what: (header, sighting) }| ((found, disk, header.best), sighting)).unzip();
+    let (candidates, sightings): (Vec<_>, Vec<_>) = whole
+        .map(|Seen { found, disk, what: (header, sighting) }| {
+            ((found, disk, header.best), sighting)
+        })
+        .unzip();
     let (own, _) = originals::set_aside(&**world, candidates).await;
-    Ok(sightings.into_iter().filter(|sighting| own.iter().any(|(one, ..)| one.path == sighting.path)).collect())
+    Ok(sightings
+        .into_iter()
+        .filter(|sighting| own.iter().any(|(one, ..)| one.path == sighting.path))
+        .collect())
 }
 
 /// The disks that a mount would take OFFLINE as they are not in sight, and for how long a start waits for them. `None`: it cannot be mounted.

@@ -161,11 +161,22 @@ pub enum Refusal {
         force_helps: bool,
     },
     #[error("disk group {group}: no ONLINE disk in sight is current; missing: {}", List(.missing))]
-    NothingCurrent { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>>, force_helps: bool },
+    NothingCurrent {
+        group: String,
+        missing: Vec<Missing>,
+        duplicates: Vec<Vec<String>>,
+        force_helps: bool,
+    },
     #[error("disk group {group}: more disks are missing than its redundancy covers: {}", List(.missing))]
     OutOfReach { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
     #[error("disk group {group}: no current disk in sight holds AU {at} of the catalog; missing: {}", List(.missing))]
-    CatalogMissing { group: String, at: u32, missing: Vec<Missing>, duplicates: Vec<Vec<String>>, force_helps: bool },
+    CatalogMissing {
+        group: String,
+        at: u32,
+        missing: Vec<Missing>,
+        duplicates: Vec<Vec<String>>,
+        force_helps: bool,
+    },
 }
 
 impl Refusal {
@@ -197,7 +208,10 @@ impl Refusal {
                 format!("attach disk {} and mount again", names.join(", "))
             };
             for paths in duplicates {
-                text += &format!("; {} are copies of one disk: remove all but the true one", paths.join(" and "));
+                text += &format!(
+                    "; {} are copies of one disk: remove all but the true one",
+                    paths.join(" and ")
+                );
             }
             if !duplicates.is_empty() {
                 text += ", or narrow ASM_DISKSTRING to the disks that are meant; `plinth renamedg` gives copies of all disks a name of their own";
@@ -285,10 +299,13 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     let mut view = sight.winner(&candidates).map(|winner| View::new(&sight, winner, false));
     // With the disks whose stamps cannot be read, where the others are not enough.
     let needs = |view: &View<'_>| view.current_disks() != Current::Enough;
-    let wide = view.as_ref().filter(|view| needs(view)).map(|view| View::new(&sight, view.winner, true));
-    let wide = wide.filter(|wide| view.as_ref().is_some_and(|view| wide.current.len() > view.current.len()));
+    let wide =
+        view.as_ref().filter(|view| needs(view)).map(|view| View::new(&sight, view.winner, true));
+    let wide = wide
+        .filter(|wide| view.as_ref().is_some_and(|view| wide.current.len() > view.current.len()));
     let force_helps = [&view, &wide].iter().any(|view| {
-        view.as_ref().is_some_and(|view| matches!(view.current_disks(), Current::TooFew | Current::Enough))
+        view.as_ref()
+            .is_some_and(|view| matches!(view.current_disks(), Current::TooFew | Current::Enough))
     });
     let is_wide = force && wide.is_some();
     if is_wide {
@@ -314,12 +331,15 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     let group = group.to_owned();
     let before = match case {
         Case::NoDisks => Some(Refusal::NoDisks { group: group.clone() }),
-        Case::TwoGroups => {
-            Some(Refusal::TwoGroups { group: group.clone(), groups: groups.clone().into_iter().collect() })
-        }
-        Case::NoMembership => {
-            Some(Refusal::NoMembership { group: group.clone(), paths: sight.paths(), duplicates: sight.duplicates() })
-        }
+        Case::TwoGroups => Some(Refusal::TwoGroups {
+            group: group.clone(),
+            groups: groups.clone().into_iter().collect(),
+        }),
+        Case::NoMembership => Some(Refusal::NoMembership {
+            group: group.clone(),
+            paths: sight.paths(),
+            duplicates: sight.duplicates(),
+        }),
         Case::Fork => Some(Refusal::TwoHistories {
             group: group.clone(),
             histories: candidates.iter().map(|membership| sight.history(membership)).collect(),
@@ -333,7 +353,9 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     let view = view.expect("the other cases have a newest membership");
     let duplicates = sight.duplicates();
     Err(match case {
-        Case::TwoHistories => Refusal::TwoHistories { group, histories: view.histories(), force_helps: true },
+        Case::TwoHistories => {
+            Refusal::TwoHistories { group, histories: view.histories(), force_helps: true }
+        }
         Case::NoQuorum => Refusal::NoQuorum {
             group,
             have: view.witnesses.len(),
@@ -411,7 +433,9 @@ impl<'a> Line<'a> {
         match newest(sighting) {
             None => Held::Nothing,
             Some(newest) if newest.id == self.head.id => Held::Newest,
-            Some(newest) if self.has(newest.id) || self.is_beyond(newest.generation) => Held::Ancestor,
+            Some(newest) if self.has(newest.id) || self.is_beyond(newest.generation) => {
+                Held::Ancestor
+            }
             Some(_) => Held::Other,
         }
     }
@@ -488,19 +512,30 @@ impl<'a> View<'a> {
             electors = older.max_by_key(|older| older.generation).unwrap_or(winner);
         }
         let (mut witnesses, mut missing) = (BTreeSet::new(), Vec::new());
-        for (disk, (facts, verdict)) in electors.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes) {
+        for (disk, (facts, verdict)) in
+            electors.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes)
+        {
             if cases::is_witness(*facts) {
                 witnesses.insert(disk.number);
             } else {
                 let why = sight.why_no_witness(*verdict);
-                missing.push(Missing { name: disk.name.clone(), failure_group: disk.failure_group.clone(), why });
+                missing.push(Missing {
+                    name: disk.name.clone(),
+                    failure_group: disk.failure_group.clone(),
+                    why,
+                });
             }
         }
         let is_current = |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
             disk.state == DiskState::Online && verdict.standing == Standing::Current && !disk.quorum
         };
-        let current: BTreeSet<DiskNumber> =
-            winner.disks.iter().zip(&disks).filter(is_current).map(|(disk, _)| disk.number).collect();
+        let current: BTreeSet<DiskNumber> = winner
+            .disks
+            .iter()
+            .zip(&disks)
+            .filter(is_current)
+            .map(|(disk, _)| disk.number)
+            .collect();
         let hole = catalog_hole(winner, &current);
         let voters = electors.voters().count();
         Self { sight, winner, others, stamp, disks, voters, witnesses, missing, current, hole }
@@ -524,7 +559,11 @@ impl<'a> View<'a> {
     /// ONLINE is missing, or fewer failure groups than there are mirrors.
     fn is_covered(&self) -> bool {
         let away = |was_online: bool| -> BTreeSet<&str> {
-            let disks = self.winner.disks.iter().filter(|disk| !disk.quorum && !self.current.contains(&disk.number));
+            let disks = self
+                .winner
+                .disks
+                .iter()
+                .filter(|disk| !disk.quorum && !self.current.contains(&disk.number));
             let counts = disks.filter(|disk| !was_online || disk.state == DiskState::Online);
             counts.map(|disk| disk.failure_group.as_str()).collect()
         };
@@ -552,10 +591,12 @@ impl<'a> View<'a> {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.sight.warnings.clone();
         if !self.others.is_empty() {
-            warnings.push(format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories())));
+            warnings
+                .push(format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories())));
         }
         let disks = self.winner.disks.iter().zip(&self.disks);
-        warnings.extend(disks.filter_map(|(disk, (_, verdict))| self.sight.warning(disk, *verdict)));
+        warnings
+            .extend(disks.filter_map(|(disk, (_, verdict))| self.sight.warning(disk, *verdict)));
         let unstamped = |(_, (facts, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
             facts.stamp == Stamped::Nothing && verdict.standing == Standing::Current
         };
@@ -573,7 +614,8 @@ impl<'a> View<'a> {
         }
         if !self.has_majority() {
             let (have, voters, missing) = (self.witnesses.len(), self.voters, List(&self.missing));
-            warnings.push(format!("MOUNT FORCE with {have} of {voters} voters; missing: {missing}"));
+            warnings
+                .push(format!("MOUNT FORCE with {have} of {voters} voters; missing: {missing}"));
         }
         warnings
     }
@@ -585,16 +627,21 @@ impl<'a> View<'a> {
         let named: BTreeSet<DiskId> = self.winner.disks.iter().map(|disk| disk.id).collect();
         let sightings = self.sight.sightings;
         let is_stranger = |index: &usize| {
-            is_member(&sightings[*index], self.sight.group) && !named.contains(&sightings[*index].header.disk)
+            is_member(&sightings[*index], self.sight.group)
+                && !named.contains(&sightings[*index].header.disk)
         };
-        let is_used = |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| match verdict.standing {
-            Standing::Current => true,
-            Standing::Stale => disk.state == DiskState::Syncing,
-            _ => false,
+        let is_used =
+            |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| match verdict.standing {
+                Standing::Current => true,
+                Standing::Stale => disk.state == DiskState::Syncing,
+                _ => false,
+            };
+        let has_newest = |index: usize| {
+            newest_stamp(&sightings[index]).is_some_and(|own| own.counter == self.stamp)
         };
-        let has_newest = |index: usize| newest_stamp(&sightings[index]).is_some_and(|own| own.counter == self.stamp);
         let used = self.winner.disks.iter().zip(&self.disks).filter(is_used);
-        let stamped = used.into_iter().all(|(_, (_, verdict))| verdict.sighting.is_some_and(has_newest));
+        let stamped =
+            used.into_iter().all(|(_, (_, verdict))| verdict.sighting.is_some_and(has_newest));
         Decision {
             case,
             group,
@@ -603,7 +650,12 @@ impl<'a> View<'a> {
             stamped,
             disks: self.disks.iter().map(|(_, verdict)| *verdict).collect(),
             strangers: (0..sightings.len()).filter(is_stranger).collect(),
-            complete_on: self.disks.iter().filter(incomplete).map(|(_, verdict)| verdict.number).collect(),
+            complete_on: self
+                .disks
+                .iter()
+                .filter(incomplete)
+                .map(|(_, verdict)| verdict.number)
+                .collect(),
             warnings: self.warnings(),
         }
     }
@@ -621,16 +673,20 @@ struct Sight<'a> {
 impl<'a> Sight<'a> {
     fn new(group: &'a str, sightings: &'a [Sighting]) -> Self {
         let mut by_disk: BTreeMap<DiskId, Vec<usize>> = BTreeMap::new();
-        for (index, sighting) in sightings.iter().enumerate().filter(|(_, sighting)| is_member(sighting, group)) {
+        for (index, sighting) in
+            sightings.iter().enumerate().filter(|(_, sighting)| is_member(sighting, group))
+        {
             by_disk.entry(sighting.header.disk).or_default().push(index);
         }
         let mut warnings = Vec::new();
         let mut disks = BTreeMap::new();
         for (disk, indices) in by_disk {
             let first = &sightings[indices[0]];
-            let one_device = indices.iter().all(|index| sightings[*index].identity == first.identity);
+            let one_device =
+                indices.iter().all(|index| sightings[*index].identity == first.identity);
             if !one_device {
-                let paths: Vec<&str> = indices.iter().map(|index| sightings[*index].path.as_str()).collect();
+                let paths: Vec<&str> =
+                    indices.iter().map(|index| sightings[*index].path.as_str()).collect();
                 warnings.push(format!(
                     "disk {} is on two devices, {}; neither is used until all but one are removed",
                     first.header.name,
@@ -645,7 +701,10 @@ impl<'a> Sight<'a> {
 
     /// The newest membership of each usable disk that has one.
     fn newest(&self) -> impl Iterator<Item = (usize, &'a Membership)> + '_ {
-        self.disks.values().flatten().filter_map(|index| Some((*index, newest(&self.sightings[*index])?)))
+        self.disks
+            .values()
+            .flatten()
+            .filter_map(|index| Some((*index, newest(&self.sightings[*index])?)))
     }
 
     /// The paths of the devices that carry each id that is on several.
@@ -655,13 +714,18 @@ impl<'a> Sight<'a> {
     }
 
     fn paths_of(&self, disk: DiskId) -> Vec<String> {
-        let same = |sighting: &&Sighting| is_member(sighting, self.group) && sighting.header.disk == disk;
+        let same =
+            |sighting: &&Sighting| is_member(sighting, self.group) && sighting.header.disk == disk;
         self.sightings.iter().filter(same).map(|sighting| sighting.path.clone()).collect()
     }
 
     fn history(&self, membership: &Membership) -> History {
-        let of_it = || self.newest().filter(|(_, newest)| newest.id == membership.id).map(|(index, _)| index);
-        let votes = |index: &usize| membership.voters().any(|voter| voter.id == self.sightings[*index].header.disk);
+        let of_it = || {
+            self.newest().filter(|(_, newest)| newest.id == membership.id).map(|(index, _)| index)
+        };
+        let votes = |index: &usize| {
+            membership.voters().any(|voter| voter.id == self.sightings[*index].header.disk)
+        };
         History {
             id: membership.id,
             generation: membership.generation,
@@ -686,8 +750,11 @@ impl<'a> Sight<'a> {
     /// Step 3: the memberships of the highest generation in sight.
     fn candidates(&self) -> Vec<&'a Membership> {
         let highest = self.newest().map(|(_, newest)| newest.generation).max();
-        let found: BTreeMap<MembershipId, &Membership> =
-            self.newest().filter(|(_, newest)| Some(newest.generation) == highest).map(|(_, m)| (m.id, m)).collect();
+        let found: BTreeMap<MembershipId, &Membership> = self
+            .newest()
+            .filter(|(_, newest)| Some(newest.generation) == highest)
+            .map(|(_, m)| (m.id, m))
+            .collect();
         found.into_values().collect()
     }
 
@@ -696,7 +763,8 @@ impl<'a> Sight<'a> {
         if let [only] = candidates {
             return Some(only);
         }
-        let mut alone = candidates.iter().copied().filter(|membership| self.stands_alone(membership));
+        let mut alone =
+            candidates.iter().copied().filter(|membership| self.stands_alone(membership));
         // The others never came in force: they are no history to be warned of.
         let winner = alone.next()?;
         alone.next().is_none().then_some(winner)
@@ -726,7 +794,8 @@ impl<'a> Sight<'a> {
         let counts = |disk: &&MemberDisk| !disk.copy_whole && disk.state != DiskState::Offline;
         let seen = winner.disks.iter().filter(counts).filter_map(|disk| {
             let sighting = &self.sightings[self.disks.get(&disk.id).copied().flatten()?];
-            let on_line = line.held(sighting) != Held::Other && line.step(sighting, 0) != Stamped::Other;
+            let on_line =
+                line.held(sighting) != Held::Other && line.step(sighting, 0) != Stamped::Other;
             on_line.then(|| newest_stamp(sighting))?
         });
         seen.map(|stamp| stamp.counter).max().unwrap_or(0).max(winner.stamp)
@@ -766,9 +835,13 @@ impl<'a> Sight<'a> {
                 )
             }
             Standing::LosingBranch => {
-                format!("disk {name} ({path}) belongs to another history of the group; it is copied whole")
+                format!(
+                    "disk {name} ({path}) belongs to another history of the group; it is copied whole"
+                )
             }
-            Standing::OldImage => format!("disk {name} ({path}) is an old image; it is copied whole"),
+            Standing::OldImage => {
+                format!("disk {name} ({path}) is an old image; it is copied whole")
+            }
             _ => return None,
         })
     }
@@ -858,13 +931,21 @@ pub fn voter_steps(
 /// # Panics
 /// If `change` alters more than one vote ([`voter_steps`]), or leaves no voter.
 #[must_use]
-pub fn successor(parent: &Membership, id: MembershipId, change: impl FnOnce(&mut Membership)) -> Membership {
+pub fn successor(
+    parent: &Membership,
+    id: MembershipId,
+    change: impl FnOnce(&mut Membership),
+) -> Membership {
     let mut child = parent.clone();
     change(&mut child);
     child.generation = parent.generation + 1;
     child.id = id;
-    child.ancestors = std::iter::once(parent.id).chain(parent.ancestors.iter().copied()).take(ANCESTORS_MAX).collect();
-    let voters = |membership: &Membership| membership.voters().map(|disk| disk.id).collect::<BTreeSet<_>>();
+    child.ancestors = std::iter::once(parent.id)
+        .chain(parent.ancestors.iter().copied())
+        .take(ANCESTORS_MAX)
+        .collect();
+    let voters =
+        |membership: &Membership| membership.voters().map(|disk| disk.id).collect::<BTreeSet<_>>();
     let changed = voters(parent).symmetric_difference(&voters(&child)).count();
     assert!(changed <= 1, "{changed} votes changed in one membership");
     assert!(child.voters().next().is_some(), "a membership without voters");
@@ -894,8 +975,11 @@ impl fmt::Display for Unreadable<'_> {
         }
         if !duplicates.is_empty() {
             let pairs: Vec<String> = duplicates.iter().map(|paths| paths.join(" and ")).collect();
-            let each =
-                if paths.is_empty() { "each disk is on several devices" } else { "others are on several devices" };
+            let each = if paths.is_empty() {
+                "each disk is on several devices"
+            } else {
+                "others are on several devices"
+            };
             let text = "and nothing is noted on this host of which were used";
             write!(f, ": {each}, {text}: {}", pairs.join("; "))?;
         }
@@ -911,7 +995,10 @@ impl fmt::Display for Histories<'_> {
             let History { id, generation, paths, holders, voters } = history;
             let separator = if index > 0 { "; " } else { "" };
             let paths = paths.join(", ");
-            write!(f, "{separator}generation {generation} (id {id}) on {paths}, {holders} of its {voters} voters")?;
+            write!(
+                f,
+                "{separator}generation {generation} (id {id}) on {paths}, {holders} of its {voters} voters"
+            )?;
         }
         Ok(())
     }

@@ -239,7 +239,12 @@ impl Voters {
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`] by R5, or [`Refusal::Answers`]; then the disk stays as it was.
-    pub async fn expel(&self, number: DiskNumber, reason: &str, by_operator: bool) -> Result<(), Refusal> {
+    pub async fn expel(
+        &self,
+        number: DiskNumber,
+        reason: &str,
+        by_operator: bool,
+    ) -> Result<(), Refusal> {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut expelled = false;
@@ -256,7 +261,11 @@ impl Voters {
         // In memory of its own (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
-            self.tell_offline(number, reason, if by_operator { Severity::Note } else { Severity::Alarm });
+            self.tell_offline(
+                number,
+                reason,
+                if by_operator { Severity::Note } else { Severity::Alarm },
+            );
         }
         Ok(())
     }
@@ -281,7 +290,9 @@ impl Voters {
                         }
                         continue;
                     }
-                    if !self.can_spare_for(next, *number, |member| !member.is_hung() && !member.health.has_unread()) {
+                    if !self.can_spare_for(next, *number, |member| {
+                        !member.is_hung() && !member.health.has_unread()
+                    }) {
                         *blame = Some(*number);
                         return Err(Refusal::WouldLoseData);
                     }
@@ -407,7 +418,8 @@ impl Voters {
     /// # Errors
     /// If that cannot be recorded.
     pub(crate) async fn record_boot(&self, boot: [u8; 16]) -> Result<(), Refusal> {
-        let record = move |next: &mut Membership| Ok(std::mem::replace(&mut next.boot, boot) != boot);
+        let record =
+            move |next: &mut Membership| Ok(std::mem::replace(&mut next.boot, boot) != boot);
         self.change(record).await.map(|_| ())
     }
 
@@ -416,7 +428,12 @@ impl Voters {
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] where it was silent, and is not any more: perhaps all were for a moment (R2).
-    fn may_go(&self, membership: &Membership, number: DiskNumber, reason: &str) -> Result<(), Refusal> {
+    fn may_go(
+        &self,
+        membership: &Membership,
+        number: DiskNumber,
+        reason: &str,
+    ) -> Result<(), Refusal> {
         // Looked at once: it may answer at any moment.
         let member = self.members.get(&number);
         let is_silence = flight::is_silence(reason) || planted::has(Bug::SilenceOverFailure);
@@ -429,9 +446,12 @@ impl Voters {
                 // long while others were only slow is not waited for any more.
                 let ticks = self.deadline();
                 let quiet_counts = leaving.hung_for() <= 2 * ticks;
-                let answers =
-                    |member: &Member| member.answers(ticks, quiet_counts) || planted::has(Bug::SilentPartnerCounts);
-                self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && answers(member))
+                let answers = |member: &Member| {
+                    member.answers(ticks, quiet_counts) || planted::has(Bug::SilentPartnerCounts)
+                };
+                self.can_spare_for(membership, number, |member| {
+                    !member.health.is_unreadable() && answers(member)
+                })
             }
         };
         if is_spared { Ok(()) } else { Err(Refusal::WouldLoseData) }
@@ -445,35 +465,59 @@ impl Voters {
     }
 
     /// Whether another mirror than this one of a file of the catalog is on disks that answer.
-    pub(crate) fn has_other_mirror(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
+    pub(crate) fn has_other_mirror(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        mirror: u8,
+    ) -> bool {
         let ticks = self.deadline();
         let is_sound = |disk: DiskNumber| {
-            let is_online = membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+            let is_online =
+                membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
             let member = self.members.get(&disk);
-            is_online && member.is_some_and(|member| !member.health.is_unreadable() && member.answers(ticks, true))
+            is_online
+                && member.is_some_and(|member| {
+                    !member.health.is_unreadable() && member.answers(ticks, true)
+                })
         };
-        let mut others = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
+        let mut others =
+            membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
         others.any(|run| is_whole(membership, file, run.mirror, None, is_sound))
     }
 
     /// The same, where a disk that is ONLINE has to be `sound`, too.
-    fn can_spare_for(&self, membership: &Membership, number: DiskNumber, sound: impl Fn(&Member) -> bool) -> bool {
-        let is_online = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
-        let is_current =
-            |disk: DiskNumber| is_online(disk) && self.members.get(&disk).is_none_or(|member| sound(member));
+    fn can_spare_for(
+        &self,
+        membership: &Membership,
+        number: DiskNumber,
+        sound: impl Fn(&Member) -> bool,
+    ) -> bool {
+        let is_online = |disk: DiskNumber| {
+            membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online)
+        };
+        let is_current = |disk: DiskNumber| {
+            is_online(disk) && self.members.get(&disk).is_none_or(|member| sound(member))
+        };
         let has_catalog = |file: CatalogFile| {
             let mut runs = membership.catalog.iter().filter(|run| run.file == file);
             membership.catalog.is_empty()
-                || runs
-                    .any(|run| run.disk != number && is_whole(membership, file, run.mirror, Some(number), is_current))
+                || runs.any(|run| {
+                    run.disk != number
+                        && is_whole(membership, file, run.mirror, Some(number), is_current)
+                })
         };
         let has_extents = if self.mirror_sets.is_complete() {
             self.mirror_sets.can_spare(number, is_current)
         } else {
             // Nobody knows yet where extents are, but that no two mirrors are in one failure group.
-            let leaves = |disk: &&MemberDisk| !disk.quorum && (disk.number == number || !is_current(disk.number));
-            let away: BTreeSet<_> = membership.disks.iter().filter(leaves).map(|disk| &disk.failure_group).collect();
-            away.len() < membership.redundancy.mirrors() || membership.disk(number).is_some_and(|disk| disk.quorum)
+            let leaves = |disk: &&MemberDisk| {
+                !disk.quorum && (disk.number == number || !is_current(disk.number))
+            };
+            let away: BTreeSet<_> =
+                membership.disks.iter().filter(leaves).map(|disk| &disk.failure_group).collect();
+            away.len() < membership.redundancy.mirrors()
+                || membership.disk(number).is_some_and(|disk| disk.quorum)
         };
         has_extents && has_catalog(CatalogFile::Database) && has_catalog(CatalogFile::Wal)
     }
@@ -508,7 +552,9 @@ impl Voters {
         loop {
             match self.settle(next, &mut failed).await {
                 // What follows from the change may be refused; the change was not.
-                Err(refusal) if in_force && !matches!(refusal, Refusal::Closing) => return Ok(self.current()),
+                Err(refusal) if in_force && !matches!(refusal, Refusal::Closing) => {
+                    return Ok(self.current());
+                }
                 settled => settled?,
             }
             in_force = true;
@@ -524,9 +570,16 @@ impl Voters {
     fn drop_failed(&self, next: &mut Membership, failed: &BTreeMap<DiskNumber, String>) -> bool {
         let mut dropped = false;
         for (number, reason) in failed {
-            let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
+            let is_serving =
+                next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
             if is_serving && self.may_go(next, *number, reason).is_ok() {
-                take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
+                take_offline(
+                    next,
+                    *number,
+                    self.stamp.load(Ordering::Relaxed),
+                    self.world.now(),
+                    false,
+                );
                 self.tell_offline(*number, &format!("its metadata: {reason}"), Severity::Alarm);
                 dropped = true;
             }
@@ -535,14 +588,21 @@ impl Voters {
     }
 
     /// Brings `next`, and the votes that follow from it, in force, one successor after the other.
-    async fn settle(&self, mut next: Membership, failed: &mut BTreeMap<DiskNumber, String>) -> Result<(), Refusal> {
+    async fn settle(
+        &self,
+        mut next: Membership,
+        failed: &mut BTreeMap<DiskNumber, String>,
+    ) -> Result<(), Refusal> {
         let (mut changed, mut recorded, mut vote_stays) = (true, false, false);
         loop {
             changed |= self.drop_failed(&mut next, failed);
             let parent = self.current();
             strike_offline(&mut next);
             // However it came to that: nobody could mount it any more.
-            if [CatalogFile::Database, CatalogFile::Wal].iter().any(|file| has(&parent, *file) && !has(&next, *file)) {
+            if [CatalogFile::Database, CatalogFile::Wal]
+                .iter()
+                .any(|file| has(&parent, *file) && !has(&next, *file))
+            {
                 return if recorded { Ok(()) } else { Err(Refusal::WouldLoseData) };
             }
             let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
@@ -571,7 +631,9 @@ impl Voters {
                     // So it does while that is recorded.
                     vote_stays = true;
                 } else {
-                    return Err(Refusal::Other("a disk that is to vote does not take the activity log".to_owned()));
+                    return Err(Refusal::Other(
+                        "a disk that is to vote does not take the activity log".to_owned(),
+                    ));
                 }
                 continue;
             }
@@ -600,7 +662,8 @@ impl Voters {
         let Some(begun) = begun else { return Ok(BTreeMap::new()) };
         let parent = self.current();
         let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
-        let mut targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        let mut targets: BTreeSet<_> =
+            begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
         if planted::has(Bug::MembershipOnOneVoter) {
             targets = targets.into_iter().take(1).collect();
         }
@@ -615,12 +678,17 @@ impl Voters {
                 *self.current.lock() = Arc::clone(&begun);
                 *self.previous.lock() = Some(Arc::clone(&parent));
                 *self.begun.lock() = None;
-                let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
+                let behind =
+                    begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
                 let behind = behind.filter(|_| !planted::has(Bug::BehindForgotten));
                 *self.behind() = behind.collect();
                 if self.waiting.swap(false, Ordering::Relaxed) {
                     self.excuse(|member| failed.contains_key(&member.number));
-                    self.tell(Severity::Note, None, "writes go on: enough voters are back".to_owned());
+                    self.tell(
+                        Severity::Note,
+                        None,
+                        "writes go on: enough voters are back".to_owned(),
+                    );
                 }
                 self.enforce(&parent, &begun);
                 return Ok(failed);
@@ -631,7 +699,11 @@ impl Voters {
             if first {
                 // A mount that cannot be recorded is no mount: nobody waits for it but the operator.
                 let reasons: Vec<_> = failed.values().map(String::as_str).collect();
-                let text = format!("{holders} of {} voters took the mount's record: {}", old.len(), reasons.join("; "));
+                let text = format!(
+                    "{holders} of {} voters took the mount's record: {}",
+                    old.len(),
+                    reasons.join("; ")
+                );
                 return Err(Refusal::Other(text));
             }
             if !self.waiting.swap(true, Ordering::Relaxed) {
@@ -713,7 +785,9 @@ impl Voters {
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
-        let Ok(FoundDisk { matches, .. }) = originals::find_disk(&*self.world, self.group, member.id()).await else {
+        let Ok(FoundDisk { matches, .. }) =
+            originals::find_disk(&*self.world, self.group, member.id()).await
+        else {
             return;
         };
         let is_one = matches.iter().all(|(found, ..)| found.identity == matches[0].0.identity);
@@ -730,7 +804,11 @@ impl Voters {
     pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
         let mut state = self.log.lock();
         state.previous = state.newest.replace(log.clone());
-        self.current().voters().map(|disk| disk.number).chain(state.joining.iter().copied()).collect()
+        self.current()
+            .voters()
+            .map(|disk| disk.number)
+            .chain(state.joining.iter().copied())
+            .collect()
     }
 
     /// Writes a log to disks; returns those that failed and why.
@@ -740,8 +818,9 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let slot = usize::from(log.sequence % 2 == 1);
-        let record =
-            |member: &Member, place| Some(log.encode(Envelope { group: self.group, disk: member.id(), place }));
+        let record = |member: &Member, place| {
+            Some(log.encode(Envelope { group: self.group, disk: member.id(), place }))
+        };
         self.write_records(targets, |area| area.activity[slot], true, Copies::One, record).await
     }
 
@@ -790,7 +869,8 @@ impl Voters {
         let unwiped = self.wipe_torn(slot, targets).await;
         let record = |member: &Member, place| {
             let is_left_out = unwiped.contains_key(&(member.number, place));
-            (!is_left_out).then(|| next.encode(Envelope { group: self.group, disk: member.id(), place }))
+            (!is_left_out)
+                .then(|| next.encode(Envelope { group: self.group, disk: member.id(), place }))
         };
         let failed = self.write_records(targets, place, false, Copies::One, record).await;
         for ((disk, place), reason) in unwiped {
@@ -815,17 +895,27 @@ impl Voters {
     /// the next write to the slot were cut short too, the sectors of both could make up a whole record of which nobody knows
     /// (`choose.rs`, rule 5). A record in the same slot of the disk's other area is not touched, as it may be the newest that there is.
     /// Returns the places that cannot be wiped, and why.
-    async fn wipe_torn(&self, slot: usize, targets: &BTreeSet<DiskNumber>) -> BTreeMap<(DiskNumber, u64), String> {
-        let members = targets.iter().filter_map(|disk| self.members.get(disk)).filter(|member| !member.is_hung());
+    async fn wipe_torn(
+        &self,
+        slot: usize,
+        targets: &BTreeSet<DiskNumber>,
+    ) -> BTreeMap<(DiskNumber, u64), String> {
+        let members = targets
+            .iter()
+            .filter_map(|disk| self.members.get(disk))
+            .filter(|member| !member.is_hung());
         let wipes = members.map(|member| async move {
             let _recording = member.record().await;
             let mut unwiped = Vec::new();
             for place in member.areas().iter().map(|area| area.memberships[slot]) {
-                let slot = member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
+                let slot =
+                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
                 let Settled::Ok(Some(bytes)) = slot else { continue };
-                if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0) {
+                if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0)
+                {
                     let zeros = Buffer::zeroed(MEMBERSHIP_SLOT).share();
-                    let failed = self.write_record(member, &[(place, zeros)], false, Copies::All).await;
+                    let failed =
+                        self.write_record(member, &[(place, zeros)], false, Copies::All).await;
                     unwiped.extend(failed.map(|reason| ((member.number, place), reason)));
                 }
             }
@@ -857,7 +947,9 @@ impl Voters {
                 let copies: Vec<(u64, Slice)> = areas
                     .iter()
                     .map(&place)
-                    .filter_map(|place| Some((place, Buffer::copy_of(&record(member, place)?).share())))
+                    .filter_map(|place| {
+                        Some((place, Buffer::copy_of(&record(member, place)?).share()))
+                    })
                     .collect();
                 if copies.is_empty() {
                     return Some("what is left of another record cannot be wiped".to_owned());
@@ -947,7 +1039,10 @@ impl Voters {
         if !gone.is_empty() {
             match self.on_offline.get() {
                 Some(hook) => hook(&gone),
-                None => gone.iter().filter_map(|disk| self.members.get(disk)).for_each(|member| member.settle()),
+                None => gone
+                    .iter()
+                    .filter_map(|disk| self.members.get(disk))
+                    .for_each(|member| member.settle()),
             }
         }
     }
@@ -972,17 +1067,28 @@ impl Voters {
         }
         let targets = membership.disks.iter().filter(|disk| disk.state != DiskState::Offline);
         let failed = self.write_stamp(&targets.map(|disk| disk.number).collect(), clean).await;
-        self.stamped.store(failed.is_empty() || planted::has(Bug::FailedStampCounts), Ordering::Relaxed);
+        self.stamped
+            .store(failed.is_empty() || planted::has(Bug::FailedStampCounts), Ordering::Relaxed);
         failed
     }
 
     /// Writes the stamp to disks; returns those that did not take it.
-    async fn write_stamp(&self, disks: &BTreeSet<DiskNumber>, clean: bool) -> BTreeMap<DiskNumber, String> {
+    async fn write_stamp(
+        &self,
+        disks: &BTreeSet<DiskNumber>,
+        clean: bool,
+    ) -> BTreeMap<DiskNumber, String> {
         self.put_stamp(disks, self.stamp.load(Ordering::Relaxed), clean).await
     }
 
-    async fn put_stamp(&self, disks: &BTreeSet<DiskNumber>, counter: u64, clean: bool) -> BTreeMap<DiskNumber, String> {
-        let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
+    async fn put_stamp(
+        &self,
+        disks: &BTreeSet<DiskNumber>,
+        counter: u64,
+        clean: bool,
+    ) -> BTreeMap<DiskNumber, String> {
+        let stamp =
+            Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
         let slot = usize::from(counter % 2 == 1);
         let record = |member: &Member, place| {
             Some(stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec())
@@ -1022,7 +1128,9 @@ async fn write_copies(
         member.flush().await.into_result()?;
     }
     member.check_kept_since(broken)?;
-    let reads = copies.iter().map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
+    let reads = copies
+        .iter()
+        .map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
     let reads: Vec<_> = reads.collect();
     let found = futures::future::join_all(reads.into_iter().map(Flight::settle)).await;
     for ((place, bytes), settled) in copies.iter().zip(found) {
@@ -1055,7 +1163,13 @@ fn is_whole(
 }
 
 /// Writes into `membership` that a disk is offline from now on.
-fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now: i64, by_operator: bool) {
+fn take_offline(
+    membership: &mut Membership,
+    number: DiskNumber,
+    stamp: u64,
+    now: i64,
+    by_operator: bool,
+) {
     if let Some(disk) = find(membership, number) {
         let keeps = planted::has(Bug::SyncingStampKept) && disk.state == DiskState::Syncing;
         if disk.state != DiskState::Offline && !keeps {

@@ -44,7 +44,10 @@ impl Finding {
         let text = self.parts.join("; ");
         member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
         member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text);
-        format!("{}. It is written again. Find out who writes there: the group owns the disk", self.of_disk(member))
+        format!(
+            "{}. It is written again. Find out who writes there: the group owns the disk",
+            self.of_disk(member)
+        )
     }
 }
 

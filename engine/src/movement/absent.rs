@@ -117,7 +117,8 @@ impl Sight {
 fn is_gone(error: &io::Error) -> bool {
     /// `ENXIO`, `ENODEV`, `ENOTCONN`, `ESTALE`, `ENOMEDIUM`.
     const GONE: [i32; 5] = [6, 19, 107, 116, 123];
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error().is_some_and(|code| GONE.contains(&code))
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error().is_some_and(|code| GONE.contains(&code))
 }
 
 /// What is to be found out about a disk.
@@ -166,7 +167,9 @@ impl Movement {
         let comes_back = self.attributes().auto_online;
         let mut watch = self.absences.0.lock();
         let mut questions = Vec::new();
-        for disk in membership.disks.iter().filter(|disk| disk.state != DiskState::Online && !disk.leaving) {
+        for disk in
+            membership.disks.iter().filter(|disk| disk.state != DiskState::Online && !disk.leaving)
+        {
             let Some(member) = self.members.get(&disk.number) else { continue };
             let absence = watch.disks.entry(disk.number).or_default();
             if absence.losses != member.losses() {
@@ -181,7 +184,8 @@ impl Movement {
                 MemberDisk { by_operator: true, .. } => None,
                 MemberDisk { absent: true, .. } => comes_back.then_some(Question::IsBack),
                 // It was ONLINE when the group was mounted, and is not any more.
-                _ => (!disk.copy_whole && absence.losses > 0 && absence.looks < LOOKS).then_some(Question::IsGone),
+                _ => (!disk.copy_whole && absence.losses > 0 && absence.looks < LOOKS)
+                    .then_some(Question::IsGone),
             };
             questions.extend(question.map(|question| (Arc::clone(member), question)));
         }
@@ -225,8 +229,9 @@ impl Movement {
                 None => drop(sight.others.insert(one.found.path)),
             }
         }
-        let is_there =
-            |one: &Found| !known.contains(&one.path) && !one.disk.as_ref().is_err_and(|error| is_gone(error));
+        let is_there = |one: &Found| {
+            !known.contains(&one.path) && !one.disk.as_ref().is_err_and(|error| is_gone(error))
+        };
         sight.others.extend(looked.failed.into_iter().filter(is_there).map(|one| one.path));
         Some(sight)
     }
@@ -256,13 +261,22 @@ impl Movement {
         let member_now = Arc::clone(member);
         let marked = self.voters.change(move |next| {
             let Some(entry) = find(next, number) else { return Ok(false) };
-            let is_same = entry.state == DiskState::Offline && !entry.by_operator && member_now.losses() == losses;
+            let is_same = entry.state == DiskState::Offline
+                && !entry.by_operator
+                && member_now.losses() == losses;
             entry.absent |= is_same;
             Ok(is_same)
         });
-        if marked.await.is_ok() && self.voters.current().disk(number).is_some_and(|disk| disk.absent) {
-            let back = if self.attributes().auto_online { "it comes ONLINE by itself" } else { "bring it ONLINE" };
-            let text = format!("disk {} is gone from {path}; {back} when it is seen again", member.name());
+        if marked.await.is_ok()
+            && self.voters.current().disk(number).is_some_and(|disk| disk.absent)
+        {
+            let back = if self.attributes().auto_online {
+                "it comes ONLINE by itself"
+            } else {
+                "bring it ONLINE"
+            };
+            let text =
+                format!("disk {} is gone from {path}; {back} when it is seen again", member.name());
             self.tell(Severity::Note, Some(number), text);
         }
     }
@@ -294,7 +308,9 @@ impl Movement {
         match self.start_resync(member, Return::ByItself).await {
             Ok(()) => self.note_absence(member, |absence| absence.returns.push_back(now)),
             Err(error) => {
-                let text = format!("disk {name} is in sight again, but does not come ONLINE by itself: {error}");
+                let text = format!(
+                    "disk {name} is in sight again, but does not come ONLINE by itself: {error}"
+                );
                 if self.note_absence(member, |absence| absence.failed(now, &text)) {
                     let hint = error.hint.map_or_else(String::new, |hint| format!(". {hint}"));
                     self.tell(Severity::Warning, Some(member.number), text + &hint);
@@ -347,10 +363,20 @@ mod tests {
             others: others.iter().map(|path| (*path).to_owned()).collect(),
         };
         assert!(sight(&[], &[]).misses(disk, "/dev/sdb"));
-        assert!(sight(&[DiskId([2; 16])], &["/dev/sdc"]).misses(disk, "/dev/sdb"), "another took its place");
+        assert!(
+            sight(&[DiskId([2; 16])], &["/dev/sdc"]).misses(disk, "/dev/sdb"),
+            "another took its place"
+        );
         assert!(!sight(&[disk], &[]).misses(disk, "/dev/sdb"), "it is elsewhere");
-        assert!(!sight(&[], &["/dev/sdb"]).misses(disk, "/dev/sdb"), "it is there, and its header cannot be read");
-        assert!(is_gone(&io::Error::from_raw_os_error(6)) && is_gone(&io::ErrorKind::NotFound.into()));
-        assert!(!is_gone(&io::Error::from_raw_os_error(5)) && !is_gone(&io::ErrorKind::TimedOut.into()));
+        assert!(
+            !sight(&[], &["/dev/sdb"]).misses(disk, "/dev/sdb"),
+            "it is there, and its header cannot be read"
+        );
+        assert!(
+            is_gone(&io::Error::from_raw_os_error(6)) && is_gone(&io::ErrorKind::NotFound.into())
+        );
+        assert!(
+            !is_gone(&io::Error::from_raw_os_error(5)) && !is_gone(&io::ErrorKind::TimedOut.into())
+        );
     }
 }

@@ -39,7 +39,11 @@ impl Movement {
     ///
     /// # Errors
     /// If there are too few failure groups for it or too little space; then nothing was changed.
-    pub async fn convert(self: &Arc<Self>, Conversion(to): Conversion, order: impl Into<Order>) -> Result<()> {
+    pub async fn convert(
+        self: &Arc<Self>,
+        Conversion(to): Conversion,
+        order: impl Into<Order>,
+    ) -> Result<()> {
         let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         self.check_conversion(to)?;
@@ -62,11 +66,17 @@ impl Movement {
                 Ok(true)
             });
             recorded.await.map_err(|refusal| {
-                AdminError::new(Code::Io, format!("disk group {} cannot be converted: {refusal}", self.name))
+                AdminError::new(
+                    Code::Io,
+                    format!("disk group {} cannot be converted: {refusal}", self.name),
+                )
             })?;
             self.renew_headers().await;
         }
-        let text = format!("disk group {} is converted from {} to {to} redundancy", self.name, before.wanted);
+        let text = format!(
+            "disk group {} is converted from {} to {to} redundancy",
+            self.name, before.wanted
+        );
         self.tell(Severity::Note, None, text);
         self.rebalance(order).await
     }
@@ -85,7 +95,13 @@ impl Movement {
         // One AU for each mirror that is made; those that are taken cost nothing.
         let work = self.mirror_sets.wishes().into_iter().map(lacking).sum();
         let why = format!("{to} redundancy has {} mirrors of each extent", to.mirrors());
-        let step = |mirrors| PlannedStep { pass: "CONVERT".to_owned(), from: None, to: None, mirrors, why };
+        let step = |mirrors| PlannedStep {
+            pass: "CONVERT".to_owned(),
+            from: None,
+            to: None,
+            mirrors,
+            why,
+        };
         Ok(self.estimate_of((work > 0).then(|| step(work)).into_iter().collect(), work))
     }
 
@@ -93,7 +109,8 @@ impl Movement {
     fn check_conversion(&self, to: Redundancy) -> Result<()> {
         let membership = self.voters.current();
         let needed = to.mirrors();
-        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && disk.state == DiskState::Online;
+        let stays =
+            |disk: &&MemberDisk| !disk.quorum && !disk.leaving && disk.state == DiskState::Online;
         let groups: BTreeSet<&str> =
             membership.disks.iter().filter(stays).map(|disk| disk.failure_group.as_str()).collect();
         if groups.len() < needed {
@@ -108,7 +125,8 @@ impl Movement {
         let next = Membership { wanted: to, ..(*membership).clone() };
         let wishes = self.mirror_sets.wishes();
         let extents: u64 = wishes.iter().map(|(.., count)| count).sum();
-        let mirrors: u64 = wishes.iter().map(|(_, own, count)| mirrors_wanted(*own, &next) as u64 * count).sum();
+        let mirrors: u64 =
+            wishes.iter().map(|(_, own, count)| mirrors_wanted(*own, &next) as u64 * count).sum();
         let missing = mirrors.saturating_sub(self.most_mirrors(&membership, extents));
         if to.mirrors() > membership.wanted.mirrors() && missing > 0 {
             let text = format!(
@@ -116,7 +134,9 @@ impl Movement {
                 self.name,
                 to.mirrors()
             );
-            return Err(AdminError::new(Code::NoSpace, text).hint("add disks first, or remove files"));
+            return Err(
+                AdminError::new(Code::NoSpace, text).hint("add disks first, or remove files")
+            );
         }
         Ok(())
     }
@@ -130,7 +150,8 @@ impl Movement {
                 layout.map_or(0, |layout| layout.data_units().count() as u64);
         }
         for (disk, _) in crate::catalog::on_disks::units(membership) {
-            let group = membership.disk(disk).and_then(|disk| groups.get_mut(disk.failure_group.as_str()));
+            let group =
+                membership.disk(disk).and_then(|disk| groups.get_mut(disk.failure_group.as_str()));
             group.into_iter().for_each(|units| *units = units.saturating_sub(1));
         }
         groups.values().map(|units| extents.min(*units)).sum()
@@ -155,11 +176,16 @@ impl Movement {
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
-    pub(crate) async fn give_mirror(&self, extent: &Arc<Extent>) -> std::result::Result<Option<u64>, FileError> {
+    pub(crate) async fn give_mirror(
+        &self,
+        extent: &Arc<Extent>,
+    ) -> std::result::Result<Option<u64>, FileError> {
         let mirrors: Vec<DiskNumber> = extent.disks().collect();
-        let group_of = |disk: DiskNumber| self.members.get(&disk).map(|member| &member.failure_group);
+        let group_of =
+            |disk: DiskNumber| self.members.get(&disk).map(|member| &member.failure_group);
         let taken: BTreeSet<_> = mirrors.iter().filter_map(|disk| group_of(*disk)).collect();
-        let is_apart = |disk: DiskNumber| group_of(disk).is_some_and(|group| !taken.contains(group));
+        let is_apart =
+            |disk: DiskNumber| group_of(disk).is_some_and(|group| !taken.contains(group));
         let placement = self.placement();
         let to = placement.next_to(&mirrors, is_apart, &self.space());
         match to.and_then(|to| self.members.get(&to)) {
@@ -172,7 +198,10 @@ impl Movement {
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
-    pub(crate) async fn take_mirror(&self, extent: &Arc<Extent>) -> std::result::Result<bool, FileError> {
+    pub(crate) async fn take_mirror(
+        &self,
+        extent: &Arc<Extent>,
+    ) -> std::result::Result<bool, FileError> {
         let membership = self.voters.current();
         let chosen = {
             let space = self.space();
@@ -181,10 +210,15 @@ impl Movement {
                 let total = u64::from(space.capacity(mirror.disk)).max(1);
                 (u64::from(space.held(mirror.disk)) << 32) / total
             };
-            let leaves = |mirror: &Mirror| membership.disk(mirror.disk).is_none_or(|disk| disk.leaving);
-            let is_current =
-                |mirror: &Mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable());
-            extent.mirrors().into_iter().max_by_key(|mirror| (!is_current(mirror), leaves(mirror), fullness(mirror)))
+            let leaves =
+                |mirror: &Mirror| membership.disk(mirror.disk).is_none_or(|disk| disk.leaving);
+            let is_current = |mirror: &Mirror| {
+                self.members.get(&mirror.disk).is_some_and(|member| member.is_readable())
+            };
+            extent
+                .mirrors()
+                .into_iter()
+                .max_by_key(|mirror| (!is_current(mirror), leaves(mirror), fullness(mirror)))
         };
         match chosen {
             Some(mirror) => self.remove_mirror(extent, mirror.disk).await,
@@ -202,7 +236,9 @@ impl Movement {
         self.catalog.durable_point().await?;
         let _nobody_compares = self.renaming.lock().await;
         let recorded = self.voters.change(|next| {
-            let has_all = |(set, own, _): &(Vec<DiskNumber>, u8, u64)| set.len() >= mirrors_wanted(*own, next);
+            let has_all = |(set, own, _): &(Vec<DiskNumber>, u8, u64)| {
+                set.len() >= mirrors_wanted(*own, next)
+            };
             let is_done = self.mirror_sets.wishes().iter().all(has_all);
             if is_done {
                 next.redundancy = next.wanted;
@@ -219,7 +255,8 @@ impl Movement {
         })?;
         if membership.redundancy != current.redundancy {
             self.renew_headers().await;
-            let text = format!("disk group {} is of {} redundancy now", self.name, membership.redundancy);
+            let text =
+                format!("disk group {} is of {} redundancy now", self.name, membership.redundancy);
             self.tell(Severity::Note, None, text);
         }
         Ok(())

@@ -63,8 +63,11 @@ impl Movement {
     /// The disks that a statement names.
     pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>> {
         let unknown = |what: &str, name: &str| {
-            AdminError::new(Code::NoSuchDisk, format!("disk group {} has no {what} {name}", self.name))
-                .hint("the names are in V$ASM_DISK")
+            AdminError::new(
+                Code::NoSuchDisk,
+                format!("disk group {} has no {what} {name}", self.name),
+            )
+            .hint("the names are in V$ASM_DISK")
         };
         match selection {
             Selection::All => Ok(self.members.values().cloned().collect()),
@@ -89,7 +92,12 @@ impl Movement {
                 let mut found = Vec::new();
                 for name in names {
                     let before = found.len();
-                    found.extend(self.members.values().filter(|member| member.failure_group == *name).cloned());
+                    found.extend(
+                        self.members
+                            .values()
+                            .filter(|member| member.failure_group == *name)
+                            .cloned(),
+                    );
                     if found.len() == before {
                         return Err(unknown("failure group", name));
                     }
@@ -124,8 +132,12 @@ impl Movement {
         })?;
         for member in members {
             if !member.wait_settled().await {
-                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name());
-                return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
+                let text = format!(
+                    "disk {} is offline, but what it misses could not be recorded",
+                    member.name()
+                );
+                return Err(AdminError::new(Code::Io, text)
+                    .hint("the alert log says why; the next mount recovers"));
             }
         }
         Ok(())
@@ -135,20 +147,30 @@ impl Movement {
     ///
     /// # Errors
     /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed half way.
-    pub async fn exchange(self: &Arc<Self>, exchange: Exchange, order: impl Into<Order>) -> Result<()> {
+    pub async fn exchange(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        order: impl Into<Order>,
+    ) -> Result<()> {
         let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         self.exchange_in_turn(&exchange, order).await
     }
 
     /// As [`Self::exchange`], for a caller that holds `exchanging`.
-    pub(crate) async fn exchange_in_turn(self: &Arc<Self>, exchange: &Exchange, order: Order) -> Result<()> {
+    pub(crate) async fn exchange_in_turn(
+        self: &Arc<Self>,
+        exchange: &Exchange,
+        order: Order,
+    ) -> Result<()> {
         let (taken, leaving) = self.look_at(exchange).await?;
         let entries: Vec<MemberDisk> = taken.iter().map(|one| one.entry.clone()).collect();
         self.check_leaving(&entries, &leaving)?;
         let members = self.make_members(taken).await?;
         if let Err(error) = self.record_exchange(&entries, &leaving).await {
-            for member in members.iter().filter(|member| self.voters.current().disk(member.number).is_none()) {
+            for member in
+                members.iter().filter(|member| self.voters.current().disk(member.number).is_none())
+            {
                 member.leave();
                 self.space().remove_disk(member.number);
                 member.release();
@@ -157,12 +179,19 @@ impl Movement {
         }
         for (member, entry) in members.iter().zip(&entries) {
             self.renew_header_of_new(member).await;
-            let text =
-                format!("disk {} ({}) is added to failure group {}", entry.name, member.path(), entry.failure_group);
+            let text = format!(
+                "disk {} ({}) is added to failure group {}",
+                entry.name,
+                member.path(),
+                entry.failure_group
+            );
             self.tell(Severity::Note, Some(entry.number), text);
         }
         for Leaver { member, .. } in &leaving {
-            let text = format!("disk {} is being dropped: what it holds moves to the others", member.name());
+            let text = format!(
+                "disk {} is being dropped: what it holds moves to the others",
+                member.name()
+            );
             self.tell(Severity::Note, Some(member.number), text);
         }
         self.rebuild_catalog().await;
@@ -190,7 +219,10 @@ impl Movement {
             None => self.plan_exchange(&entries, &BTreeSet::new())?,
         };
         let leaving = leaving.iter().map(|leaver| (leaver.member.number, leaver.force)).collect();
-        Ok(self.explain(&plan, &explain::Changes { new: &entries, leaving, ..explain::Changes::default() }))
+        Ok(self.explain(
+            &plan,
+            &explain::Changes { new: &entries, leaving, ..explain::Changes::default() },
+        ))
     }
 
     /// The disks that an exchange names. Those that come are claimed.
@@ -198,10 +230,13 @@ impl Movement {
         let mut leaving = BTreeMap::new();
         for Departure { which, force } in &exchange.drop {
             leaving.extend(
-                self.select(which)?.into_iter().map(|member| (member.number, Leaver { member, force: *force })),
+                self.select(which)?
+                    .into_iter()
+                    .map(|member| (member.number, Leaver { member, force: *force })),
             );
         }
-        let taken = if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
+        let taken =
+            if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
         Ok((taken, leaving.into_values().collect()))
     }
 
@@ -237,14 +272,21 @@ impl Movement {
         }
         let found = find_paths(&*self.world).await?;
         let numbers = self.members.unused().take(disks.len()).collect();
-        let wanted =
-            Wanted { group: &self.name, au_size: self.au_size, disks, numbers, of: Some((self.id, &membership)) };
+        let wanted = Wanted {
+            group: &self.name,
+            au_size: self.au_size,
+            disks,
+            numbers,
+            of: Some((self.id, &membership)),
+        };
         let taken = take_disks(&self.world, &wanted, &found).await?;
         for one in &taken {
             let same = membership.disks.iter().find(|disk| disk.name == one.entry.name);
             if let Some(same) = same {
                 let text = format!("disk group {} has a disk {} already", self.name, same.name);
-                return Err(AdminError::new(Code::Invalid, text).hint("give the new one another NAME"));
+                return Err(
+                    AdminError::new(Code::Invalid, text).hint("give the new one another NAME")
+                );
             }
             self.check_sectors(&*one.disk)?;
         }
@@ -254,11 +296,20 @@ impl Movement {
 
     /// Whether a disk that comes has sectors as the others have.
     pub(crate) fn check_sectors(&self, disk: &dyn Disk) -> Result<()> {
-        let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors().logical);
+        let sectors = self
+            .members
+            .values()
+            .find_map(|member| member.disk())
+            .map(|disk| disk.sectors().logical);
         let its = disk.sectors().logical;
         let Some(sector) = sectors.filter(|sector| *sector != its) else { return Ok(()) };
-        let text = format!("disk {} has sectors of {its} bytes, disk group {} of {sector}", disk.path(), self.name);
-        Err(AdminError::new(Code::DiskMismatch, text).hint("all disks of a group have one sector size"))
+        let text = format!(
+            "disk {} has sectors of {its} bytes, disk group {} of {sector}",
+            disk.path(),
+            self.name
+        );
+        Err(AdminError::new(Code::DiskMismatch, text)
+            .hint("all disks of a group have one sector size"))
     }
 
     /// Step 1 of ADD: the disks say that they belong to the group, and are known here.
@@ -269,9 +320,9 @@ impl Movement {
             wipe_system_area(&*one.disk, one.layout).await?;
             let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk), &self.world));
             let header = header_of(self.id, &membership, &member, self.created, Status::Member, 1);
-            write_header(&member, &header, &header.layout.header_places())
-                .await
-                .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.path())))?;
+            write_header(&member, &header, &header.layout.header_places()).await.map_err(
+                |reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.path())),
+            )?;
             members.push(member);
         }
         for member in &members {
@@ -289,11 +340,14 @@ impl Movement {
 
     /// Whether disks can leave, and what moves then. `None`: none leaves.
     fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<Option<Plan>> {
-        let numbers: BTreeSet<DiskNumber> = leaving.iter().map(|leaver| leaver.member.number).collect();
+        let numbers: BTreeSet<DiskNumber> =
+            leaving.iter().map(|leaver| leaver.member.number).collect();
         // What is gone already is not asked what it leaves behind.
         let forced = leaving.iter().all(|leaver| leaver.force);
         let plan = self.check_room(new, &numbers, forced)?;
-        let away = leaving.iter().find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
+        let away = leaving
+            .iter()
+            .find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
         let Some(Leaver { member, .. }) = away else { return Ok(plan) };
         let text = format!("disk {} of disk group {} is not ONLINE", member.name(), self.name);
         Err(AdminError::new(Code::WouldLoseData, text)
@@ -302,9 +356,14 @@ impl Movement {
 
     /// Step 2 of ADD and step 1 of DROP.
     async fn record_exchange(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<()> {
-        let failed = |refusal: Refusal| AdminError::new(Code::Io, format!("disk group {}: {refusal}", self.name));
-        let gone =
-            leaving.iter().filter(|leaver| leaver.force).map(|leaver| leaver.member.name().to_string()).collect();
+        let failed = |refusal: Refusal| {
+            AdminError::new(Code::Io, format!("disk group {}: {refusal}", self.name))
+        };
+        let gone = leaving
+            .iter()
+            .filter(|leaver| leaver.force)
+            .map(|leaver| leaver.member.name().to_string())
+            .collect();
         self.take_offline(&Selection::Disks(gone)).await?;
         if !new.is_empty() {
             self.voters.enlist(new).await.map_err(failed)?;
@@ -325,16 +384,23 @@ impl Movement {
 
     /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors. `forced`: as the group's redundancy says is
     /// enough, and files that ask for more make do with what is left.
-    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>, forced: bool) -> Result<Option<Plan>> {
+    fn check_room(
+        &self,
+        new: &[MemberDisk],
+        leaving: &BTreeSet<DiskNumber>,
+        forced: bool,
+    ) -> Result<Option<Plan>> {
         if leaving.is_empty() {
             return Ok(None);
         }
         let membership = self.voters.current();
-        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !leaving.contains(&disk.number);
+        let stays =
+            |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !leaving.contains(&disk.number);
         let disks = membership.disks.iter().chain(new).filter(stays);
         let groups: BTreeSet<&str> = disks.map(|disk| disk.failure_group.as_str()).collect();
         let wanted = self.voters.current().wanted;
-        let needed = if forced { wanted.mirrors() } else { self.mirror_sets.most_wanted(&membership) };
+        let needed =
+            if forced { wanted.mirrors() } else { self.mirror_sets.most_wanted(&membership) };
         if groups.len() < needed {
             let whose = if needed > wanted.mirrors() { Redundancy::High } else { wanted };
             let text = format!(
@@ -356,7 +422,10 @@ impl Movement {
     fn plan_exchange(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<Plan> {
         let mut next = (*self.voters.current()).clone();
         next.disks.extend(new.iter().cloned());
-        next.disks.iter_mut().filter(|disk| leaving.contains(&disk.number)).for_each(|disk| disk.leaving = true);
+        next.disks
+            .iter_mut()
+            .filter(|disk| leaving.contains(&disk.number))
+            .for_each(|disk| disk.leaving = true);
         self.plan_for(&next).map_err(|TooSmall { missing }| {
             let text = format!(
                 "disk group {} has too little space on the disks that would stay: {missing} AUs too few",
@@ -378,8 +447,14 @@ impl Movement {
 
     /// Step 3 of DROP, for every disk that leaves. False: something is still there.
     pub(crate) async fn let_go_of_leaving(&self) -> std::result::Result<bool, FileError> {
-        let leaving: Vec<DiskNumber> =
-            self.voters.current().disks.iter().filter(|disk| disk.leaving).map(|disk| disk.number).collect();
+        let leaving: Vec<DiskNumber> = self
+            .voters
+            .current()
+            .disks
+            .iter()
+            .filter(|disk| disk.leaving)
+            .map(|disk| disk.number)
+            .collect();
         if leaving.is_empty() {
             return Ok(true);
         }
@@ -394,7 +469,10 @@ impl Movement {
 
     async fn let_go(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let Some(member) = self.members.get(&number).cloned() else { return Ok(true) };
-        let units = on_disks::units(&self.voters.current()).iter().filter(|(disk, _)| *disk == number).count();
+        let units = on_disks::units(&self.voters.current())
+            .iter()
+            .filter(|(disk, _)| *disk == number)
+            .count();
         let space = if planted::has(Bug::PendingIgnoredAtDrop) { Space::held } else { Space::used };
         let used = space(&self.space(), number) as usize;
         if used != units || self.store.needs(number) {
@@ -431,9 +509,15 @@ impl Movement {
         member.release();
         let text = match retired {
             Ok(()) => {
-                format!("disk {} ({path}) is dropped: its header says FORMER, and it can be removed", member.name())
+                format!(
+                    "disk {} ({path}) is dropped: its header says FORMER, and it can be removed",
+                    member.name()
+                )
             }
-            Err(reason) => format!("disk {} is dropped; its header still names the group: {reason}", member.name()),
+            Err(reason) => format!(
+                "disk {} is dropped; its header still names the group: {reason}",
+                member.name()
+            ),
         };
         self.tell(Severity::Note, Some(number), text);
         Ok(true)
@@ -441,23 +525,39 @@ impl Movement {
 
     /// Finishes what a crash cut short: disks in sight whose headers name the group, and which are none of its members, are former ones. Not so
     /// when the mount was forced, or they are of another history: then who knows what they have.
-    pub(crate) async fn retire_strangers(&self, decision: &Decision, sightings: &[Sighting], disks: &[Arc<dyn Disk>]) {
+    pub(crate) async fn retire_strangers(
+        &self,
+        decision: &Decision,
+        sightings: &[Sighting],
+        disks: &[Arc<dyn Disk>],
+    ) {
         let line = &decision.membership;
-        let is_of_line = |held: &Membership| held.id == line.id || line.ancestors.contains(&held.id);
+        let is_of_line =
+            |held: &Membership| held.id == line.id || line.ancestors.contains(&held.id);
         for index in decision.strangers.iter().filter(|_| decision.case == Case::Mount) {
             let (sighting, disk) = (&sightings[*index], &disks[*index]);
             if !sighting.memberships.iter().all(is_of_line) {
                 continue;
             }
             let header = &sighting.header;
-            let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };
+            let former = DiskHeader {
+                status: Status::Former,
+                sequence: header.sequence + 1,
+                ..header.clone()
+            };
             let member = Member::stranger(header, Arc::clone(disk), &self.world);
             let text = match write_header(&member, &former, &former.layout.header_places()).await {
                 Ok(()) => {
-                    format!("{} was disk {} of the group: its header says FORMER now", sighting.path, header.name)
+                    format!(
+                        "{} was disk {} of the group: its header says FORMER now",
+                        sighting.path, header.name
+                    )
                 }
                 Err(reason) => {
-                    format!("{} was disk {} of the group, and says so still: {reason}", sighting.path, header.name)
+                    format!(
+                        "{} was disk {} of the group, and says so still: {reason}",
+                        sighting.path, header.name
+                    )
                 }
             };
             self.tell(Severity::Note, None, text);

@@ -43,7 +43,8 @@ impl Movement {
             *from_disk.entry(from).or_default() += mirrors;
             let entry = entries.get(&from);
             let leaves = changes.leaving.get(&from).copied();
-            let is_gone = leaves == Some(true) || entry.is_some_and(|entry| entry.state == DiskState::Offline);
+            let is_gone = leaves == Some(true)
+                || entry.is_some_and(|entry| entry.state == DiskState::Offline);
             let leaves = leaves.is_some() || entry.is_some_and(|entry| entry.leaving);
             let (pass, why) = if leaves && is_gone {
                 ("RESTORE", "the disk it was on is gone: it is copied from another mirror")
@@ -68,7 +69,13 @@ impl Movement {
             let mirrors = in_the_way.saturating_sub(from_disk.get(disk).copied().unwrap_or(0));
             if mirrors > 0 {
                 let why = "it lies in AUs that the disk gives up, and moves within it".to_owned();
-                steps.push(PlannedStep { pass: "RESIZE".to_owned(), from: name(*disk), to: name(*disk), mirrors, why });
+                steps.push(PlannedStep {
+                    pass: "RESIZE".to_owned(),
+                    from: name(*disk),
+                    to: name(*disk),
+                    mirrors,
+                    why,
+                });
             }
         }
         // What was lost comes first, as it does when it is carried out.
@@ -81,7 +88,9 @@ impl Movement {
     pub(crate) fn estimate_of(&self, steps: Vec<PlannedStep>, least: u64) -> Estimate {
         let work = steps.iter().map(|step| step.mirrors).sum();
         let last = self.rebalance.operation(self.world.monotonic());
-        let rate = last.filter(|last| last.rate > 0).map(|last| Rate { per_minute: last.rate, power: last.power });
+        let rate = last
+            .filter(|last| last.rate > 0)
+            .map(|last| Rate { per_minute: last.rate, power: last.power });
         Estimate { work, least, au_size: self.au_size, steps, rate }
     }
 }

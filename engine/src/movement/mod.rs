@@ -59,7 +59,10 @@ impl std::fmt::Debug for Movement {
 }
 
 impl Movement {
-    pub(crate) fn new(file_system: Arc<FileSystem>, drop_after: BTreeMap<DiskNumber, DropAfter>) -> Arc<Self> {
+    pub(crate) fn new(
+        file_system: Arc<FileSystem>,
+        drop_after: BTreeMap<DiskNumber, DropAfter>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             file_system,
             onlining: AsyncMutex::new(()),

@@ -97,7 +97,11 @@ impl Movement {
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
-    pub(crate) async fn add_mirror(&self, extent: &Arc<Extent>, to: &Arc<Member>) -> Result<Option<u64>, FileError> {
+    pub(crate) async fn add_mirror(
+        &self,
+        extent: &Arc<Extent>,
+        to: &Arc<Member>,
+    ) -> Result<Option<u64>, FileError> {
         let take = |space: &mut Space| space.allocate_on(to.number);
         self.settle_in(extent, to, take, |guest| Change::Add { guest }, false).await
     }
@@ -107,7 +111,11 @@ impl Movement {
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
-    pub(crate) async fn remove_mirror(&self, extent: &Arc<Extent>, from: DiskNumber) -> Result<bool, FileError> {
+    pub(crate) async fn remove_mirror(
+        &self,
+        extent: &Arc<Extent>,
+        from: DiskNumber,
+    ) -> Result<bool, FileError> {
         let others = self.mirrors(extent).filter(|(mirror, _)| mirror.disk != from);
         let stay: Vec<Arrival> = others
             .map(|(_, member)| member)
@@ -126,7 +134,10 @@ impl Movement {
             let mut left = Report::default();
             self.check_data(extent, false, &mut left).await?;
             if let Some(problem) = left.problems.into_iter().next() {
-                let disk = self.members.get(&from).map_or_else(|| from.to_string(), |member| member.name().to_string());
+                let disk = self
+                    .members
+                    .get(&from)
+                    .map_or_else(|| from.to_string(), |member| member.name().to_string());
                 reached::at(Mark::MirrorNotTaken);
                 return Err(FileError::NotMended { disk, problem: problem.text });
             }
@@ -147,8 +158,9 @@ impl Movement {
             })
         };
         let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
-        let one_is_current =
-            Box::new(move || planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good));
+        let one_is_current = Box::new(move || {
+            planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good)
+        });
         match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
             Some(changed) => {
                 self.leave(extent, changed);
@@ -208,7 +220,10 @@ impl Movement {
         match old {
             Some(old) => {
                 extent.dismiss(old);
-                self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+                self.note_freed(
+                    commit,
+                    Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() },
+                );
             }
             // Who has read its row before shall find it in memory, with all its mirrors.
             None => {
@@ -236,13 +251,15 @@ impl Movement {
         }
         let goes_on = || arrival.is_good() && !extent.is_buried();
         let gate = self.rebalance.gate();
-        let Copied { bytes, lost, unread } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
+        let Copied { bytes, lost, unread } =
+            self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
         let moves_all = planted::has(Bug::UnreadableMovedByChoice) && is_choice;
         if lost && is_choice && !moves_all {
             return Ok(None);
         }
         // Where it is it may be read later. A disk that is not ONLINE has nothing that counts.
-        let is_kept = |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
+        let is_kept =
+            |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
         let leaves_it = matches!(change, Change::Move { from, .. } if is_kept(from));
         if unread && leaves_it && !moves_all && !planted::has(Bug::UnreadLeftBehind) {
             return Err(FileError::Unread { file: extent.file, extent: extent.number });
@@ -250,7 +267,8 @@ impl Movement {
         if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {
             return Ok(None);
         }
-        let changed = self.change_places(extent, change, Box::new(move || arrival.is_good())).await?;
+        let changed =
+            self.change_places(extent, change, Box::new(move || arrival.is_good())).await?;
         Ok(changed.map(|changed| (bytes, changed)))
     }
 
@@ -278,7 +296,9 @@ impl Movement {
             Ok(Some(_)) => self.mirror_sets.remove(before.into_iter(), extent.own),
             Ok(None) => self.mirror_sets.remove(after(), extent.own),
             // The row is as it was.
-            Err(_) if self.catalog.failure().is_none() => self.mirror_sets.remove(after(), extent.own),
+            Err(_) if self.catalog.failure().is_none() => {
+                self.mirror_sets.remove(after(), extent.own)
+            }
             // The row may be either; so both count.
             Err(_) => {}
         }
@@ -297,7 +317,9 @@ impl Movement {
             if !proviso() || moving.is_buried() {
                 return Ok(None);
             }
-            let Some(old) = extent::change_mirrors(connection, &moving, change)? else { return Ok(None) };
+            let Some(old) = extent::change_mirrors(connection, &moving, change)? else {
+                return Ok(None);
+            };
             {
                 // Without its range: nobody may be about to drop them.
                 let _state = moving.state();

@@ -26,7 +26,15 @@ impl Progress {
     /// Of one that begins now.
     #[must_use]
     pub fn begin(now: Duration) -> Self {
-        Self { state: "RUN", so_far: 0, work: 0, bytes: 0, was: VecDeque::from([(now, 0)]), last: now, error: None }
+        Self {
+            state: "RUN",
+            so_far: 0,
+            work: 0,
+            bytes: 0,
+            was: VecDeque::from([(now, 0)]),
+            last: now,
+            error: None,
+        }
     }
 
     /// One more is done, for which so many bytes were copied.
@@ -50,7 +58,8 @@ impl Progress {
         // The oldest moment that is no more than the window ago, or the last before it.
         let recent = self.was.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= WINDOW);
         let (since, was) = recent.or(self.was.front()).copied().unwrap_or((now, self.so_far));
-        let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX).max(1);
+        let millis =
+            u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX).max(1);
         Operation {
             pass: pass.to_owned(),
             state: self.state.to_owned(),

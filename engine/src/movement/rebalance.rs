@@ -156,14 +156,22 @@ impl Rebalance {
     fn advance(&self, now: Duration, bytes: u64) {
         let mut orders = self.lock();
         let orders = &mut *orders;
-        let stages = orders.stages.iter_mut().map(|(_, progress)| progress).filter(|progress| progress.state == "RUN");
+        let stages = orders
+            .stages
+            .iter_mut()
+            .map(|(_, progress)| progress)
+            .filter(|progress| progress.state == "RUN");
         orders.progress.iter_mut().chain(stages).for_each(|progress| progress.advance(now, bytes));
     }
 
     /// What `V$ASM_OPERATION` shows of parts of it.
     pub fn stages(&self, now: Duration) -> Vec<Operation> {
         let orders = self.lock();
-        orders.stages.iter().map(|(stage, progress)| progress.operation(stage, orders.power, now)).collect()
+        orders
+            .stages
+            .iter()
+            .map(|(stage, progress)| progress.operation(stage, orders.power, now))
+            .collect()
     }
 
     /// The order for one that shall do what it did before, or begin: where it is paused it stays so.
@@ -175,7 +183,8 @@ impl Rebalance {
     /// Whether one has stopped, with something left to do.
     pub fn has_stopped(&self) -> bool {
         let orders = self.lock();
-        !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "ERRS")
+        !orders.is_running
+            && orders.progress.as_ref().is_some_and(|progress| progress.state == "ERRS")
     }
 
     /// What `V$ASM_OPERATION` shows of it.
@@ -305,17 +314,23 @@ impl Movement {
         self.rebalance_in_turn(self.rebalance.as_before()).await
     }
 
-    async fn rebalance_in_turn(self: &Arc<Self>, Order { power, phases }: Order) -> Result<(), AdminError> {
+    async fn rebalance_in_turn(
+        self: &Arc<Self>,
+        Order { power, phases }: Order,
+    ) -> Result<(), AdminError> {
         let now = {
             let orders = self.rebalance.lock();
-            let power = if orders.is_running && orders.power > 0 { orders.power } else { POWER_DEFAULT };
+            let power =
+                if orders.is_running && orders.power > 0 { orders.power } else { POWER_DEFAULT };
             (power, if orders.is_running { orders.phases } else { Phases::default() })
         };
         let (power, phases) = (power.unwrap_or(now.0), phases.unwrap_or(now.1));
         // Before the catalog says so: who ends one that was asked for earlier must see it.
         self.rebalance.lock().asked += 1;
         let begun = Some((power, phases));
-        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, begun));
+        let stored = self
+            .catalog
+            .release(true, move |connection| attributes::store_rebalance(connection, begun));
         stored.await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.resume_rebalance(power, phases);
         Ok(())
@@ -343,7 +358,10 @@ impl Movement {
         loop {
             let asked = self.rebalance.lock().asked;
             let ended = self.make_passes().await;
-            if matches!(ended, Err(Stuck::Stopping)) && !self.is_stopping() && !self.voters.is_closing() {
+            if matches!(ended, Err(Stuck::Stopping))
+                && !self.is_stopping()
+                && !self.voters.is_closing()
+            {
                 // The dismount that it ended for has failed.
                 self.world.sleep(PAUSE).await;
                 continue;
@@ -354,12 +372,19 @@ impl Movement {
                 continue;
             }
             orders.is_running = false;
-            orders.leave_stages(if matches!(ended, Err(Stuck::Stopping)) { "WAIT" } else { "DONE" });
+            orders.leave_stages(if matches!(ended, Err(Stuck::Stopping)) {
+                "WAIT"
+            } else {
+                "DONE"
+            });
             let Some(progress) = &mut orders.progress else { return };
             let text = match &ended {
                 Ok(()) => {
                     progress.state = "DONE";
-                    format!("rebalance ended: {} mirrors moved, {} bytes copied", progress.so_far, progress.bytes)
+                    format!(
+                        "rebalance ended: {} mirrors moved, {} bytes copied",
+                        progress.so_far, progress.bytes
+                    )
                 }
                 Err(Stuck::Stopping) => {
                     progress.state = "WAIT";
@@ -369,11 +394,18 @@ impl Movement {
                     progress.state = "ERRS";
                     reached::at(Mark::RebalanceStuck);
                     progress.error = Some(reason.clone());
-                    format!("rebalance stops: {reason}. ALTER DISKGROUP {} REBALANCE goes on", self.name)
+                    format!(
+                        "rebalance stops: {reason}. ALTER DISKGROUP {} REBALANCE goes on",
+                        self.name
+                    )
                 }
             };
             drop(orders);
-            let severity = if matches!(ended, Err(Stuck::Because(_))) { Severity::Alarm } else { Severity::Note };
+            let severity = if matches!(ended, Err(Stuck::Because(_))) {
+                Severity::Alarm
+            } else {
+                Severity::Note
+            };
             self.tell(severity, None, text);
             return;
         }
@@ -391,7 +423,12 @@ impl Movement {
             if power == 0 {
                 // Nothing moves, and how much would is told.
                 if let Ok(plan) = self.plan_moves() {
-                    let work = self.work_of(&plan, self.barred_mirrors(), self.mirrors_to_convert(), phases);
+                    let work = self.work_of(
+                        &plan,
+                        self.barred_mirrors(),
+                        self.mirrors_to_convert(),
+                        phases,
+                    );
                     self.rebalance.progress(|progress| progress.work = progress.so_far + work);
                 }
                 self.world.sleep(PAUSE).await;
@@ -404,15 +441,16 @@ impl Movement {
             if odd == 0 {
                 self.finish_conversion().await?;
             }
-            let waits = match if barred == 0 { self.finish_resizes().await? } else { Resized::Nothing } {
-                Resized::Nothing => false,
-                // What is even is another question now.
-                Resized::Done => {
-                    passes = 0;
-                    continue;
-                }
-                Resized::Waits => true,
-            };
+            let waits =
+                match if barred == 0 { self.finish_resizes().await? } else { Resized::Nothing } {
+                    Resized::Nothing => false,
+                    // What is even is another question now.
+                    Resized::Done => {
+                        passes = 0;
+                        continue;
+                    }
+                    Resized::Waits => true,
+                };
             let plan = match self.plan_moves() {
                 // To take mirrors may be the remedy.
                 Err(_) if odd > 0 && in_vain == 0 => Plan::none(),
@@ -438,9 +476,17 @@ impl Movement {
                     _ if barred > 0 => Focus::Barred,
                     _ => Focus::Balance,
                 };
-                let text = format!("rebalance, pass {} ({}): {work} mirrors to move", passes + 1, focus.name());
+                let text = format!(
+                    "rebalance, pass {} ({}): {work} mirrors to move",
+                    passes + 1,
+                    focus.name()
+                );
                 self.tell(Severity::Note, None, text);
-                let lost = if let Focus::Restore { lost, .. } = &focus { self.mirrors_on(lost) } else { 0 };
+                let lost = if let Focus::Restore { lost, .. } = &focus {
+                    self.mirrors_on(lost)
+                } else {
+                    0
+                };
                 self.rebalance.enter(focus.stage(), self.world.monotonic(), lost);
                 let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
                 passes += 1;
@@ -454,7 +500,9 @@ impl Movement {
                     let reason = trouble.map(|error| error.to_string());
                     let reason = reason.or_else(|| (odd > 0).then(|| self.why_not_converted()));
                     let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-                    return Err(Stuck::Because(format!("{work} mirrors should move, and none can{why}")));
+                    return Err(Stuck::Because(format!(
+                        "{work} mirrors should move, and none can{why}"
+                    )));
                 }
                 if moved == 0 {
                     // A file that is being made is in the plan, and not among the extents.
@@ -463,7 +511,8 @@ impl Movement {
             } else if waits {
                 pauses += 1;
                 if pauses == PAUSES {
-                    let why = match self.store.in_the_way().and_then(|disk| self.members.get(&disk)) {
+                    let why = match self.store.in_the_way().and_then(|disk| self.members.get(&disk))
+                    {
                         Some(member) => format!(
                             "the catalog has a mirror where disk {} is to give up space, and there is no room for it elsewhere: add a \
                              disk, or remove files",
@@ -495,7 +544,9 @@ impl Movement {
                      failure group: add a disk, or remove files"
                 )));
             } else if pauses == PAUSES {
-                return Err(Stuck::Because("what is on a disk that is being dropped stays in use".to_owned()));
+                return Err(Stuck::Because(
+                    "what is on a disk that is being dropped stays in use".to_owned(),
+                ));
             } else {
                 pauses += 1;
                 self.world.sleep(PAUSE).await;
@@ -506,14 +557,16 @@ impl Movement {
     /// How many mirrors have to move, be made or be taken.
     fn work_of(&self, plan: &Plan, barred: u64, odd: u64, phases: Phases) -> u64 {
         // What has to leave where it is counts for what has to go anyway.
-        let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
+        let balances =
+            phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
         odd + if balances { plan.work().max(barred) } else { barred }
     }
 
     /// A disk that leaves and has a mirror of the catalog that can go nowhere else.
     fn disk_of_the_catalog(&self) -> Option<String> {
         let membership = self.voters.current();
-        let needed = membership.disks.iter().find(|disk| disk.leaving && self.store.needs(disk.number));
+        let needed =
+            membership.disks.iter().find(|disk| disk.leaving && self.store.needs(disk.number));
         needed.map(|disk| disk.name.clone())
     }
 
@@ -524,7 +577,8 @@ impl Movement {
         if passes < 2 || leaving.any(|disk| self.mirror_sets.has(disk.number)) {
             return false;
         }
-        let held: u64 = self.mirror_sets.counts().iter().map(|(set, count)| set.len() as u64 * count).sum();
+        let held: u64 =
+            self.mirror_sets.counts().iter().map(|(set, count)| set.len() as u64 * count).sum();
         work * EVEN_ENOUGH <= held || passes >= PASSES_MAX
     }
 
@@ -542,8 +596,8 @@ impl Movement {
     pub(crate) fn rebalance_again(self: &Arc<Self>) {
         let paused = {
             let orders = self.rebalance.lock();
-            let paused =
-                !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
+            let paused = !orders.is_running
+                && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
             paused.then_some((orders.power, orders.phases))
         };
         if let Some((power, phases)) = paused.filter(|_| !planted::has(Bug::RebalanceNotAgain)) {
@@ -563,7 +617,9 @@ impl Movement {
             // What a file has beyond what can be goes where it leaves, and nowhere else.
             let wanted = if own == 0 { set.len() } else { mirrors_wanted(own, membership) };
             while set.len() > wanted
-                && let Some(place) = set.iter().position(|disk| membership.disk(*disk).is_none_or(|disk| disk.leaving))
+                && let Some(place) = set
+                    .iter()
+                    .position(|disk| membership.disk(*disk).is_none_or(|disk| disk.leaving))
             {
                 set.remove(place);
             }
@@ -575,7 +631,9 @@ impl Movement {
             set.iter().for_each(|disk| *held.entry(*disk).or_default() += count);
         }
         let mut fixed: BTreeMap<DiskNumber, u32> = BTreeMap::new();
-        on_disks::units(membership).iter().for_each(|(disk, _)| *fixed.entry(*disk).or_default() += 1);
+        on_disks::units(membership)
+            .iter()
+            .for_each(|(disk, _)| *fixed.entry(*disk).or_default() += 1);
         // What is kept for a mirror that the catalog lacks no extent gets.
         let kept = |space: &crate::space::Space, disk| space.unowned(disk) - space.available(disk);
         {
@@ -586,8 +644,10 @@ impl Movement {
             let Ok(layout) = Layout::new(disk.size, self.au_size) else { return 0 };
             // While it is resized, what both layouts have.
             let target = disk.target.filter(|_| !planted::has(Bug::ShrinkNotCounted));
-            let target = target.and_then(|target| Layout::new(target, self.au_size).ok()).unwrap_or(layout);
-            u32::try_from(layout.data_units().filter(|au| target.is_data(*au)).count()).unwrap_or(u32::MAX)
+            let target =
+                target.and_then(|target| Layout::new(target, self.au_size).ok()).unwrap_or(layout);
+            u32::try_from(layout.data_units().filter(|au| target.is_data(*au)).count())
+                .unwrap_or(u32::MAX)
         };
         let loads: Vec<Load> = membership
             .disks
@@ -598,7 +658,9 @@ impl Movement {
                 failure_group: disk.failure_group.clone(),
                 units: units(disk),
                 fixed: fixed.get(&disk.number).copied().unwrap_or(0),
-                held: held.get(&disk.number).map_or(0, |held| u32::try_from(*held).unwrap_or(u32::MAX)),
+                held: held
+                    .get(&disk.number)
+                    .map_or(0, |held| u32::try_from(*held).unwrap_or(u32::MAX)),
                 role: match disk.state {
                     _ if disk.leaving => Role::Leaves,
                     DiskState::Online => Role::Stays,
@@ -607,7 +669,9 @@ impl Movement {
             })
             .collect();
         let placement = self.placement();
-        let are_partners = |one: DiskNumber, other: DiskNumber| placement.partners(one).any(|partner| partner == other);
+        let are_partners = |one: DiskNumber, other: DiskNumber| {
+            placement.partners(one).any(|partner| partner == other)
+        };
         Plan::new(&loads, sets, are_partners)
     }
 
@@ -706,7 +770,9 @@ impl Movement {
                 return Ok(None);
             }
             let Some(extent) = scan.batch.pop_front() else {
-                let Some((extents, next)) = self.some_alive(scan.from).await? else { return Ok(None) };
+                let Some((extents, next)) = self.some_alive(scan.from).await? else {
+                    return Ok(None);
+                };
                 (scan.batch, scan.from) = (extents.into(), next);
                 continue;
             };
@@ -739,22 +805,30 @@ impl Movement {
                 let barred: Vec<DiskNumber> = {
                     let space = self.space();
                     let mirrors = extent.mirrors().into_iter();
-                    mirrors.filter(|one| space.is_barred(one.disk, one.au)).map(|one| one.disk).collect()
+                    mirrors
+                        .filter(|one| space.is_barred(one.disk, one.au))
+                        .map(|one| one.disk)
+                        .collect()
                 };
                 if barred.is_empty() {
                     return Vec::new();
                 }
-                let mut steps: Vec<Step> = scan.plan.next_from(&disks, &barred).iter().map(step).collect();
-                let goes = |step: &Step, disk| matches!(step, Step::Move { from, .. } if *from == disk);
-                let stay = barred.into_iter().filter(|disk| !steps.iter().any(|step| goes(step, *disk)));
+                let mut steps: Vec<Step> =
+                    scan.plan.next_from(&disks, &barred).iter().map(step).collect();
+                let goes =
+                    |step: &Step, disk| matches!(step, Step::Move { from, .. } if *from == disk);
+                let stay =
+                    barred.into_iter().filter(|disk| !steps.iter().any(|step| goes(step, *disk)));
                 let stay: Vec<_> = stay.map(|disk| within((disk, None))).collect();
                 steps.extend(stay);
                 steps
             }
             Focus::Compact(limits) => {
                 let limit = |disk: DiskNumber| limits.get(&disk).copied();
-                let behind =
-                    extent.mirrors().into_iter().filter(|one| limit(one.disk).is_some_and(|limit| one.au >= limit));
+                let behind = extent
+                    .mirrors()
+                    .into_iter()
+                    .filter(|one| limit(one.disk).is_some_and(|limit| one.au >= limit));
                 behind.map(|one| within((one.disk, limit(one.disk)))).collect()
             }
         }
@@ -770,7 +844,8 @@ impl Movement {
     ) -> Result<(), FileError> {
         let membership = self.voters.current();
         let is_wanted = |member: &Member| {
-            phases.compact.unwrap_or_else(|| member.disk().is_some_and(|disk| disk.rotates())) && member.is_readable()
+            phases.compact.unwrap_or_else(|| member.disk().is_some_and(|disk| disk.rotates()))
+                && member.is_readable()
         };
         let mut limits = BTreeMap::new();
         let mut work = 0;
@@ -786,14 +861,22 @@ impl Movement {
             return Ok(());
         }
         self.rebalance.progress(|progress| progress.work = progress.so_far + work);
-        self.tell(Severity::Note, None, format!("rebalance, compact: {work} mirrors at most to move"));
+        self.tell(
+            Severity::Note,
+            None,
+            format!("rebalance, compact: {work} mirrors at most to move"),
+        );
         let focus = Focus::Compact(limits);
         reached::at(Mark::Compacted);
         self.rebalance.enter(focus.stage(), self.world.monotonic(), work);
         let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
         self.rebalance.enter(None, self.world.monotonic(), 0);
         if let Some(error) = trouble {
-            self.tell(Severity::Note, None, format!("rebalance, compact: {moved} mirrors moved, not all: {error}"));
+            self.tell(
+                Severity::Note,
+                None,
+                format!("rebalance, compact: {moved} mirrors moved, not all: {error}"),
+            );
         }
         Ok(())
     }
@@ -801,7 +884,11 @@ impl Movement {
     /// Mirrors of extents on disks.
     fn mirrors_on(&self, disks: &[DiskNumber]) -> u64 {
         let sets = self.mirror_sets.counts();
-        sets.iter().map(|(set, count)| set.iter().filter(|disk| disks.contains(disk)).count() as u64 * count).sum()
+        sets.iter()
+            .map(|(set, count)| {
+                set.iter().filter(|disk| disks.contains(disk)).count() as u64 * count
+            })
+            .sum()
     }
 
     /// Mirrors of extents in AUs that a disk is to give up, and can.
@@ -810,7 +897,9 @@ impl Movement {
         let catalog = on_disks::units(&membership);
         let space = self.space();
         let of = |disk: DiskNumber| {
-            let fixed = catalog.iter().filter(|(on, au)| *on == disk && space.is_barred(disk, *au)).count() as u64;
+            let fixed =
+                catalog.iter().filter(|(on, au)| *on == disk && space.is_barred(disk, *au)).count()
+                    as u64;
             u64::from(space.barred_in_use(disk)).saturating_sub(fixed)
         };
         self.resizing().into_iter().map(of).sum()
@@ -818,14 +907,18 @@ impl Movement {
 
     /// How many of these disks can be read.
     fn readable(&self, disks: &[DiskNumber]) -> usize {
-        disks.iter().filter(|disk| self.members.get(disk).is_some_and(|member| member.is_readable())).count()
+        disks
+            .iter()
+            .filter(|disk| self.members.get(disk).is_some_and(|member| member.is_readable()))
+            .count()
     }
 
     /// The pass for those mirrors on disks that leave and cannot be read whose extents have fewest others. `None`: there are none.
     fn most_exposed(&self) -> Option<Focus> {
         let membership = self.voters.current();
         let is_lost = |disk: &&MemberDisk| disk.leaving && self.readable(&[disk.number]) == 0;
-        let lost: Vec<DiskNumber> = membership.disks.iter().filter(is_lost).map(|disk| disk.number).collect();
+        let lost: Vec<DiskNumber> =
+            membership.disks.iter().filter(is_lost).map(|disk| disk.number).collect();
         let sets = self.mirror_sets.wishes();
         // One that has more than are wanted loses that one instead.
         let exposed = sets.iter().filter(|(set, own, _)| {

@@ -30,11 +30,14 @@ impl Movement {
         let _nobody_returns = self.onlining.lock().await;
         let _nobody_compares = self.renaming.lock().await;
         let pairs = self.new_names(renaming)?;
-        let names: BTreeMap<_, _> = pairs.iter().map(|(member, name)| (member.number, name.clone())).collect();
+        let names: BTreeMap<_, _> =
+            pairs.iter().map(|(member, name)| (member.number, name.clone())).collect();
         let record = self.voters.change(move |next| {
             let mut changed = false;
             for disk in &mut next.disks {
-                let Some(name) = names.get(&disk.number).filter(|name| **name != disk.name) else { continue };
+                let Some(name) = names.get(&disk.number).filter(|name| **name != disk.name) else {
+                    continue;
+                };
                 changed = true;
                 disk.name.clone_from(name);
             }
@@ -46,8 +49,14 @@ impl Movement {
             AdminError::new(Code::Io, text)
         })?;
         let mut failed = Vec::new();
-        for ((member, name), before) in pairs.iter().zip(before).filter(|((_, name), before)| **name != **before) {
-            self.tell(Severity::Note, Some(member.number), format!("disk {before} is called {name} now"));
+        for ((member, name), before) in
+            pairs.iter().zip(before).filter(|((_, name), before)| **name != **before)
+        {
+            self.tell(
+                Severity::Note,
+                Some(member.number),
+                format!("disk {before} is called {name} now"),
+            );
             if let Err(reason) = self.repair_header(member).await {
                 failed.push(format!("disk {name} ({}): {reason}", member.path()));
             }
@@ -55,8 +64,12 @@ impl Movement {
         if failed.is_empty() {
             return Ok(());
         }
-        let text = format!("the new names are on record, but headers have the old ones: {}", failed.join("; "));
-        Err(AdminError::new(Code::Io, text).hint("the next mount rewrites them, and so does CHECK ALL REPAIR"))
+        let text = format!(
+            "the new names are on record, but headers have the old ones: {}",
+            failed.join("; ")
+        );
+        Err(AdminError::new(Code::Io, text)
+            .hint("the next mount rewrites them, and so does CHECK ALL REPAIR"))
     }
 
     /// Who gets which name.
@@ -64,7 +77,9 @@ impl Movement {
         let pairs: Vec<(Arc<Member>, String)> = match renaming {
             Renaming::All => {
                 let members = self.members.values().cloned();
-                members.map(|member| (Arc::clone(&member), default_name(&self.name, member.number))).collect()
+                members
+                    .map(|member| (Arc::clone(&member), default_name(&self.name, member.number)))
+                    .collect()
             }
             Renaming::Disks(pairs) => {
                 let old = pairs.iter().map(|(old, _)| old.clone()).collect();
@@ -80,17 +95,23 @@ impl Movement {
                 return Err(AdminError::new(Code::Invalid, text));
             }
             if member.state() != DiskState::Online {
-                let text = format!("disk {} of disk group {} is not ONLINE", member.name(), self.name);
+                let text =
+                    format!("disk {} of disk group {} is not ONLINE", member.name(), self.name);
                 return Err(AdminError::new(Code::Invalid, text)
                     .hint("bring it ONLINE first, and wait for its resync: its header gets the new name too"));
             }
         }
-        let stay = self.members.values().filter(|member| !seen.contains(&member.number)).map(|member| member.name());
+        let stay = self
+            .members
+            .values()
+            .filter(|member| !seen.contains(&member.number))
+            .map(|member| member.name());
         let mut names: BTreeSet<String> = stay.map(|name| name.to_string()).collect();
         for (_, name) in &pairs {
             if !names.insert(name.clone()) {
                 let text = format!("disk group {} would have two disks {name}", self.name);
-                return Err(AdminError::new(Code::Invalid, text).hint("choose another name; V$ASM_DISK shows them"));
+                return Err(AdminError::new(Code::Invalid, text)
+                    .hint("choose another name; V$ASM_DISK shows them"));
             }
         }
         Ok(pairs)

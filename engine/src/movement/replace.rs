@@ -66,7 +66,11 @@ impl Movement {
         };
         let force = if replacement.force { " FORCE" } else { "" };
         let path = replacement.path.replace('\'', "''");
-        format!("ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}", self.name, member.name())
+        format!(
+            "ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}",
+            self.name,
+            member.name()
+        )
     }
 
     fn check_replaceable(&self, member: &Member, replacement: &Replacement) -> Result<()> {
@@ -75,21 +79,28 @@ impl Movement {
             let text = format!("disk {name} of disk group {} is not OFFLINE", self.name);
             let keep = match member.state() {
                 DiskState::Online => {
-                    format!("; or keep all mirrors meanwhile: {}", self.said_as_exchange(member, replacement))
+                    format!(
+                        "; or keep all mirrors meanwhile: {}",
+                        self.said_as_exchange(member, replacement)
+                    )
                 }
                 _ => String::new(),
             };
-            return Err(AdminError::new(Code::Invalid, text).hint(format!("take it OFFLINE first{keep}")));
+            return Err(
+                AdminError::new(Code::Invalid, text).hint(format!("take it OFFLINE first{keep}"))
+            );
         }
         let membership = self.voters.current();
         let entry = membership.disk(member.number);
         if entry.is_none_or(|entry| entry.leaving) {
             let text = format!("disk {name} of disk group {} is being dropped", self.name);
-            return Err(AdminError::new(Code::Invalid, text).hint("UNDROP DISKS first, or ADD the other one"));
+            return Err(AdminError::new(Code::Invalid, text)
+                .hint("UNDROP DISKS first, or ADD the other one"));
         }
         if entry.is_some_and(|entry| entry.votes) {
             let text = format!("disk {name} of disk group {} still has a vote", self.name);
-            return Err(AdminError::new(Code::Busy, text).hint("bring more disks ONLINE, that can vote in its place"));
+            return Err(AdminError::new(Code::Busy, text)
+                .hint("bring more disks ONLINE, that can vote in its place"));
         }
         Ok(())
     }
@@ -124,8 +135,15 @@ impl Movement {
             let target = target.filter(|_| !planted::has(Bug::SmallReplacement)).unwrap_or(0);
             let (has, needs) = (one.layout.size(), member.layout().size().max(target));
             if has < needs {
-                let text = format!("disk {} has {has} bytes, disk {} needs {needs}", one.disk.path(), member.name());
-                let hint = format!("take a larger one; or {} FORCE", self.said_as_exchange(member, replacement));
+                let text = format!(
+                    "disk {} has {has} bytes, disk {} needs {needs}",
+                    one.disk.path(),
+                    member.name()
+                );
+                let hint = format!(
+                    "take a larger one; or {} FORCE",
+                    self.said_as_exchange(member, replacement)
+                );
                 return Err(AdminError::new(Code::DiskTooSmall, text).hint(hint));
             }
         }
@@ -136,7 +154,10 @@ impl Movement {
     async fn put_in_place(&self, member: &Arc<Member>, taken: Taken) -> Result<()> {
         let path = taken.disk.path().to_owned();
         let failed = |why: &dyn std::fmt::Display| {
-            AdminError::new(Code::Io, format!("disk {path} cannot take the place of disk {}: {why}", member.name()))
+            AdminError::new(
+                Code::Io,
+                format!("disk {path} cannot take the place of disk {}: {why}", member.name()),
+            )
         };
         if !member.wait_settled().await {
             return Err(failed(&"what the disk misses could not be recorded"));
@@ -149,7 +170,8 @@ impl Movement {
         member.release();
         member.attach(taken.disk);
         member.take_broken();
-        let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1);
+        let header =
+            header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1);
         member.set_areas(header.record_areas());
         let admitted = match write_header(member, &header, &header.layout.header_places()).await {
             Ok(()) => self.voters.admit(member).await.map_err(|refusal| refusal.to_string()),
@@ -164,7 +186,8 @@ impl Movement {
             self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
         self.renew_header_of_new(member).await;
-        let text = format!("disk {}: {path} takes its place, and gets all that it had", member.name());
+        let text =
+            format!("disk {}: {path} takes its place, and gets all that it had", member.name());
         self.tell(Severity::Note, Some(member.number), text);
         Ok(())
     }

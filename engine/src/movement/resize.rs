@@ -61,7 +61,11 @@ impl Movement {
     ///
     /// # Errors
     /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half way.
-    pub async fn resize_disks(self: &Arc<Self>, resizes: &[Resize], order: impl Into<Order>) -> Result<()> {
+    pub async fn resize_disks(
+        self: &Arc<Self>,
+        resizes: &[Resize],
+        order: impl Into<Order>,
+    ) -> Result<()> {
         let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
@@ -71,16 +75,19 @@ impl Movement {
         let checked = self.check_targets(&targets);
         if checked.is_ok() || only_grow {
             self.forget_goals(named.keys()).await.map_err(|error| {
-                let text =
-                    format!("the sizes that disks of disk group {} come to cannot be changed: {error}", self.name);
+                let text = format!(
+                    "the sizes that disks of disk group {} come to cannot be changed: {error}",
+                    self.name
+                );
                 AdminError::new(Code::Io, text)
             })?;
         }
         if targets.is_empty() {
             // One that stopped goes on.
             let goes_on = resizes.iter().any(|one| {
-                self.select(&one.which)
-                    .is_ok_and(|members| members.iter().any(|member| self.resizing().contains(&member.number)))
+                self.select(&one.which).is_ok_and(|members| {
+                    members.iter().any(|member| self.resizing().contains(&member.number))
+                })
             });
             return if goes_on { self.rebalance(order).await } else { Ok(()) };
         }
@@ -101,7 +108,10 @@ impl Movement {
             let _nobody_compares = self.renaming.lock().await;
             // A crash may have left copies where another target would have them, and that was not recorded.
             self.move_header(member, member.layout()).await.map_err(|reason| {
-                AdminError::new(Code::Io, format!("the header of disk {} cannot be written: {reason}", member.name()))
+                AdminError::new(
+                    Code::Io,
+                    format!("the header of disk {} cannot be written: {reason}", member.name()),
+                )
             })?;
         }
         let recorded = self.voters.change(|next| {
@@ -112,7 +122,10 @@ impl Movement {
             Ok(true)
         });
         recorded.await.map_err(|refusal| {
-            AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {refusal}", self.name))
+            AdminError::new(
+                Code::Io,
+                format!("disks of disk group {} cannot be resized: {refusal}", self.name),
+            )
         })?;
         for (number, (member, layout)) in targets {
             let now = member.layout();
@@ -120,7 +133,12 @@ impl Movement {
             let text = if *layout == now {
                 format!("disk {} keeps its size, {} bytes", member.name(), now.size())
             } else {
-                format!("disk {} is resized from {} to {} bytes", member.name(), now.size(), layout.size())
+                format!(
+                    "disk {} is resized from {} to {} bytes",
+                    member.name(),
+                    now.size(),
+                    layout.size()
+                )
             };
             self.tell(Severity::Note, Some(*number), text);
         }
@@ -131,8 +149,12 @@ impl Movement {
     pub(crate) fn use_whole_units(self: &Arc<Self>) {
         let membership = self.voters.current();
         let of_whole_units = |disk: &MemberDisk| {
-            let is_at_rest = disk.state == DiskState::Online && !disk.quorum && !disk.leaving && disk.target.is_none();
-            let layout = Layout::of_whole_units(disk.size, self.au_size).ok().filter(|_| is_at_rest)?;
+            let is_at_rest = disk.state == DiskState::Online
+                && !disk.quorum
+                && !disk.leaving
+                && disk.target.is_none();
+            let layout =
+                Layout::of_whole_units(disk.size, self.au_size).ok().filter(|_| is_at_rest)?;
             let which = Selection::Disks(vec![disk.name.clone()]);
             (layout.size() != disk.size).then(|| Resize { which, size: Some(layout.size()) })
         };
@@ -144,9 +166,11 @@ impl Movement {
         let resize = async move {
             // Those that come to another size in stages are cut otherwise in between.
             let goals = group.goals().await.unwrap_or_default();
-            let is_on_its_way = |name: &String| goals.values().any(|(member, _)| *member.name() == **name);
+            let is_on_its_way =
+                |name: &String| goals.values().any(|(member, _)| *member.name() == **name);
             let stays = |which: &Selection| matches!(which, Selection::Disks(names) if names.iter().any(is_on_its_way));
-            let resizes: Vec<Resize> = resizes.into_iter().filter(|one| !stays(&one.which)).collect();
+            let resizes: Vec<Resize> =
+                resizes.into_iter().filter(|one| !stays(&one.which)).collect();
             if let Err(error) = group.resize_disks(&resizes, Order::default()).await {
                 let text = format!(
                     "what lies in the last MiB of devices cannot be moved away from there: {error}. The next mount tries again"
@@ -180,7 +204,10 @@ impl Movement {
                 }
                 let disk = member.disk().filter(|_| entry.state == DiskState::Online);
                 let Some(disk) = disk else {
-                    return refuse("is not ONLINE", "bring it ONLINE first, and wait for its resync");
+                    return refuse(
+                        "is not ONLINE",
+                        "bring it ONLINE first, and wait for its resync",
+                    );
                 };
                 let layout = check_size(&*disk, *size, disk.measure(), self.au_size)?;
                 let wanted = (Arc::clone(&member), layout);
@@ -242,9 +269,12 @@ impl Movement {
     /// That it does not fit.
     fn check_targets(&self, targets: &Targets) -> Result<Plan> {
         self.plan_of(targets).map_err(|TooSmall { missing }| {
-            let text =
-                format!("what is in disk group {} does not fit on smaller disks: {missing} AUs too few", self.name);
-            AdminError::new(Code::NoSpace, text).hint("give larger sizes, add disks first, or remove files")
+            let text = format!(
+                "what is in disk group {} does not fit on smaller disks: {missing} AUs too few",
+                self.name
+            );
+            AdminError::new(Code::NoSpace, text)
+                .hint("give larger sizes, add disks first, or remove files")
         })
     }
 
@@ -252,13 +282,19 @@ impl Movement {
     fn only_grow(&self, targets: &Targets) -> bool {
         let membership = self.voters.current();
         targets.iter().all(|(number, (_, layout))| {
-            let least = membership.disk(*number).map_or(0, |disk| disk.target.unwrap_or(disk.size).min(disk.size));
+            let least = membership
+                .disk(*number)
+                .map_or(0, |disk| disk.target.unwrap_or(disk.size).min(disk.size));
             layout.size() >= least
         })
     }
 
     /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
-    async fn move_header(&self, member: &Arc<Member>, layout: Layout) -> std::result::Result<(), String> {
+    async fn move_header(
+        &self,
+        member: &Arc<Member>,
+        layout: Layout,
+    ) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Err("the disk is gone".to_owned()) };
         // None of its own is there where somebody has overwritten it.
         let (best, wrong) = self.own_header(member, &*disk).await?.unwrap_or_else(|| {
@@ -322,7 +358,9 @@ impl Movement {
     async fn take_size(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let membership = self.voters.current();
         let entry = membership.disk(number).filter(|entry| is_resizing(entry));
-        let (Some(member), Some(target)) = (self.members.get(&number), entry.and_then(|entry| entry.target)) else {
+        let (Some(member), Some(target)) =
+            (self.members.get(&number), entry.and_then(|entry| entry.target))
+        else {
             return Ok(true);
         };
         let refused = |reason: &str, why: String| FileError::Refused {
@@ -330,16 +368,20 @@ impl Movement {
             reason: reason.to_owned(),
             why,
         };
-        let layout = Layout::new(target, self.au_size).map_err(|error| refused("its new size", error.to_string()))?;
+        let layout = Layout::new(target, self.au_size)
+            .map_err(|error| refused("its new size", error.to_string()))?;
         let before = member.layout();
         self.bar(number, Some(layout));
         if self.space().barred_in_use(number) > 0 {
             return Ok(false);
         }
         let _nobody_compares = self.renaming.lock().await;
-        self.move_header(member, layout).await.map_err(|reason| refused("its header cannot be written", reason))?;
+        self.move_header(member, layout)
+            .await
+            .map_err(|reason| refused("its header cannot be written", reason))?;
         let recorded = self.voters.change(move |next| {
-            let disk = find(next, number).filter(|disk| is_resizing(disk) && disk.target == Some(target));
+            let disk =
+                find(next, number).filter(|disk| is_resizing(disk) && disk.target == Some(target));
             let Some(disk) = disk else { return Ok(false) };
             disk.size = target;
             disk.target = None;
@@ -358,8 +400,13 @@ impl Movement {
         self.space().cut(number, layout);
         reached::at(Mark::ResizeFinished);
         self.forget_placement();
-        let what = if target < before.size() { ": what lies behind them can be taken away" } else { "" };
-        self.tell(Severity::Note, Some(number), format!("disk {} has {target} bytes now{what}", member.name()));
+        let what =
+            if target < before.size() { ": what lies behind them can be taken away" } else { "" };
+        self.tell(
+            Severity::Note,
+            Some(number),
+            format!("disk {} has {target} bytes now{what}", member.name()),
+        );
         Ok(true)
     }
 
@@ -371,7 +418,8 @@ impl Movement {
         for place in before.header_places().into_iter().filter(is_left) {
             let zeros = crate::sync::buffer::Buffer::zeroed(BLOCK_SIZE).share();
             // One that stays is older than those that were just written. None may land on what somebody writes there later.
-            let mut flight = member.start_write(place, zeros).of(crate::disk::counters::IoClient::Records);
+            let mut flight =
+                member.start_write(place, zeros).of(crate::disk::counters::IoClient::Records);
             if flight.settle_or_go_on().await.is_none() && !planted::has(Bug::WipeNotWaited) {
                 flight.wait().await;
             }

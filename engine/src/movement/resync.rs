@@ -62,7 +62,10 @@ fn is_same(member: &Member, losses: u64) -> bool {
 
 impl Movement {
     /// `ONLINE`: starts the resync of every selected disk that is offline.
-    pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
+    pub(crate) async fn bring_online(
+        self: &Arc<Self>,
+        selection: &Selection,
+    ) -> Result<(), AdminError> {
         let mut trouble = None;
         for member in self.select(selection)? {
             self.resume_failed_resync(&member);
@@ -78,28 +81,45 @@ impl Movement {
     }
 
     /// Begins to bring a disk back that is OFFLINE.
-    pub(crate) async fn start_resync(self: &Arc<Self>, member: &Arc<Member>, how: Return) -> Result<(), AdminError> {
+    pub(crate) async fn start_resync(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        how: Return,
+    ) -> Result<(), AdminError> {
         let _one_at_a_time = self.onlining.lock().await;
         if member.state() != DiskState::Offline {
             return Ok(());
         }
         if !planted::has(Bug::ReturnUnsettled) && !member.wait_settled().await {
-            return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
+            return Err(AdminError::new(
+                Code::Io,
+                format!("what disk {} misses could not be recorded", member.name()),
+            ));
         }
         let (disk, standing, areas) = self.find_device(member).await?;
-        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
-            Standing::CopyWhole => "it was marked so".to_owned(),
-            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
-            _ => "it is an old image".to_owned(),
-        });
+        let whole =
+            standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
+                Standing::CopyWhole => "it was marked so".to_owned(),
+                Standing::LosingBranch => {
+                    "it went on in another history, or was away too long".to_owned()
+                }
+                _ => "it is an old image".to_owned(),
+            });
         let was_put_there = matches!(standing, Some(Standing::LosingBranch | Standing::OldImage));
         if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
             let text = format!("{} would be written over: {reason}", disk.path());
-            let hint = format!("if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}", self.name, member.name());
+            let hint = format!(
+                "if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}",
+                self.name,
+                member.name()
+            );
             return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
         }
         let failed = |refusal: &dyn std::fmt::Display| {
-            AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
+            AdminError::new(
+                Code::Io,
+                format!("disk {} cannot be brought online: {refusal}", member.name()),
+            )
         };
         if let Some(reason) = &whole {
             let text = format!("disk {} is copied whole: {reason}", member.name());
@@ -133,7 +153,11 @@ impl Movement {
         );
         if member.state() == DiskState::Online {
             // A quorum disk has nothing to copy.
-            self.tell(Severity::Note, Some(member.number), format!("disk {} is online: 0 bytes copied", member.name()));
+            self.tell(
+                Severity::Note,
+                Some(member.number),
+                format!("disk {} is online: 0 bytes copied", member.name()),
+            );
         } else {
             self.spawn_resync(member, losses);
         }
@@ -155,7 +179,11 @@ impl Movement {
 
     /// Whether the disk's resync ended with an error, which left it SYNCING.
     pub(crate) fn has_failed_resync(&self, member: &Member) -> bool {
-        let has_failed = self.resyncs.lock().get(&member.number).is_some_and(|progress| progress.state == "ERRS");
+        let has_failed = self
+            .resyncs
+            .lock()
+            .get(&member.number)
+            .is_some_and(|progress| progress.state == "ERRS");
         has_failed && member.state() == DiskState::Syncing
     }
 
@@ -179,19 +207,32 @@ impl Movement {
         &self,
         member: &Member,
     ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
-        let FoundDisk { matches, copies, silence } = originals::find_disk(&*self.world, self.id, member.id()).await?;
-        let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
+        let FoundDisk { matches, copies, silence } =
+            originals::find_disk(&*self.world, self.id, member.id()).await?;
+        let mut identities: Vec<_> =
+            matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
             let paths: Vec<_> = matches.iter().map(|(found, ..)| found.path.as_str()).collect();
-            let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name(), self.name);
+            let text = format!(
+                "{} are all disk {} of disk group {}",
+                paths.join(" and "),
+                member.name(),
+                self.name
+            );
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
-            let text = format!("disk {} of disk group {} is not in sight{silence}", member.name(), self.name);
+            let text = format!(
+                "disk {} of disk group {} is not in sight{silence}",
+                member.name(),
+                self.name
+            );
             if !copies.is_empty() {
                 let text = format!("{text}, only copies of it are: {}", copies.join("; "));
-                return Err(AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself"));
+                return Err(
+                    AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself")
+                );
             }
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
@@ -222,7 +263,9 @@ impl Movement {
         member.set_origin(header.best.origin);
         let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
-        let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));
+        let standing = membership
+            .disk(member.number)
+            .map(|entry| choose::returning(&sighting, entry, &membership));
         Ok((disk, standing, sighting.header.record_areas()))
     }
 
@@ -243,10 +286,14 @@ impl Movement {
         let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
         // What could not move without it can now.
         if entry.is_some_and(|entry| {
-            entry.target.is_some() || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
+            entry.target.is_some()
+                || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
         }) && let Err(error) = self.rebalance_as_before().await
         {
-            let text = format!("disk {} is back, but the rebalance does not go on: {error}", member.name());
+            let text = format!(
+                "disk {} is back, but the rebalance does not go on: {error}",
+                member.name()
+            );
             self.tell(Severity::Alarm, Some(member.number), text);
         }
     }
@@ -266,7 +313,10 @@ impl Movement {
                 progress.state = "WAIT";
             }
             reached::at(Mark::ResyncPaused);
-            let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name());
+            let text = format!(
+                "resync of disk {} pauses: the disk group is being dismounted",
+                member.name()
+            );
             self.tell(Severity::Note, Some(member.number), text);
             return;
         }
@@ -277,7 +327,9 @@ impl Movement {
         };
         let mut bytes = 0;
         // A resync that was overtaken leaves the stage to the one that came after it.
-        if (result.is_ok_and(|done| done) || member.losses() == losses || member.state() == DiskState::Offline)
+        if (result.is_ok_and(|done| done)
+            || member.losses() == losses
+            || member.state() == DiskState::Offline)
             && let Some(progress) = self.resyncs.lock().get_mut(&member.number)
         {
             progress.state = state;
@@ -329,7 +381,8 @@ impl Movement {
                 rows.last().map_or(end, |extent| extent.id + 1)
             };
             let broken = member.broken();
-            self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member).await?;
+            self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member)
+                .await?;
             if !self.flush_or_give_up(member).await? {
                 return Ok(false);
             }
@@ -355,7 +408,11 @@ impl Movement {
     }
 
     /// Copies what extents hold to their mirrors on a disk, as many at once as the power says. All that began have ended then.
-    async fn copy_extents(&self, extents: Vec<Arc<Extent>>, member: &Arc<Member>) -> Result<(), FileError> {
+    async fn copy_extents(
+        &self,
+        extents: Vec<Arc<Extent>>,
+        member: &Arc<Member>,
+    ) -> Result<(), FileError> {
         let trouble = Mutex::new(None);
         let power = self.resync_power.load(Ordering::Relaxed) as usize;
         let copies = stream::iter(extents).for_each_concurrent(power, |extent| {
@@ -384,7 +441,13 @@ impl Movement {
         self.resync_power.store(power.clamp(1, POWER_MAX), Ordering::Relaxed);
     }
 
-    async fn extents_on(&self, disk: DiskNumber, start: u64, end: u64, most: usize) -> Result<Vec<Extent>, FileError> {
+    async fn extents_on(
+        &self,
+        disk: DiskNumber,
+        start: u64,
+        end: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, FileError> {
         self.catalog
             .read(move |connection| {
                 let mut select = connection.prepare_cached(&format!(
@@ -409,14 +472,15 @@ impl Movement {
         let work = self
             .catalog
             .read(move |connection| {
-                let mut count = connection
-                    .prepare_cached("SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)")?;
+                let mut count = connection.prepare_cached(
+                    "SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)",
+                )?;
                 let mut work = 0;
                 for (start, end) in &runs {
-                    let found: i64 = count
-                        .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| {
-                            row.get(0)
-                        })?;
+                    let found: i64 = count.query_row(
+                        rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0],
+                        |row| row.get(0),
+                    )?;
                     work += found.cast_unsigned();
                 }
                 Ok(work)
@@ -430,7 +494,9 @@ impl Movement {
 
     /// Copies what an extent holds to its mirror on a disk. Returns bytes.
     async fn copy_extent(&self, extent: &Extent, member: &Arc<Member>) -> Result<u64, FileError> {
-        let Some((mirror, _)) = self.mirrors(extent).find(|(mirror, _)| mirror.disk == member.number) else {
+        let Some((mirror, _)) =
+            self.mirrors(extent).find(|(mirror, _)| mirror.disk == member.number)
+        else {
             return Ok(0);
         };
         if !planted::has(Bug::CopiedBeforeRecovery) {
@@ -440,7 +506,9 @@ impl Movement {
         if !planted::has(Bug::ResyncOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        let copied = self.copy_marked(extent, member, mirror, None, || member.state() == DiskState::Syncing).await?;
+        let copied = self
+            .copy_marked(extent, member, mirror, None, || member.state() == DiskState::Syncing)
+            .await?;
         Ok(copied.bytes)
     }
 

@@ -138,12 +138,18 @@ impl Disks {
     fn may_go(&self, set: &[usize], place: usize, to: usize) -> bool {
         self.all[to].role == Role::Stays
             && set[place] != to
-            && set.iter().enumerate().all(|(other, disk)| other == place || self.all[*disk].group != self.all[to].group)
+            && set
+                .iter()
+                .enumerate()
+                .all(|(other, disk)| other == place || self.all[*disk].group != self.all[to].group)
     }
 
     /// How many of the others in a set are partners of a disk.
     fn partnered(&self, set: &[usize], place: usize, to: usize) -> usize {
-        set.iter().enumerate().filter(|(other, disk)| *other != place && self.partners[to].contains(disk)).count()
+        set.iter()
+            .enumerate()
+            .filter(|(other, disk)| *other != place && self.partners[to].contains(disk))
+            .count()
     }
 
     fn surplus(&self) -> u64 {
@@ -174,7 +180,8 @@ impl Plan {
         loads.sort_by_key(|load| load.disk);
         let names: BTreeSet<&str> = loads.iter().map(|load| load.failure_group.as_str()).collect();
         let names: BTreeMap<&str, usize> = names.into_iter().zip(0..).collect();
-        let groups: Vec<usize> = loads.iter().map(|load| names[load.failure_group.as_str()]).collect();
+        let groups: Vec<usize> =
+            loads.iter().map(|load| names[load.failure_group.as_str()]).collect();
         let shares = shares(extents, &loads, &groups, names.len())?;
         let standing = |((load, group), share): ((&&Load, usize), u32)| Standing {
             number: load.disk,
@@ -184,14 +191,20 @@ impl Plan {
             held: load.held.into(),
         };
         let all: Vec<Standing> = loads.iter().zip(groups).zip(shares).map(standing).collect();
-        let index: BTreeMap<DiskNumber, usize> = all.iter().map(|disk| disk.number).zip(0..).collect();
+        let index: BTreeMap<DiskNumber, usize> =
+            all.iter().map(|disk| disk.number).zip(0..).collect();
         let partners = all
             .iter()
-            .map(|disk| (0..all.len()).filter(|other| are_partners(disk.number, all[*other].number)).collect())
+            .map(|disk| {
+                (0..all.len())
+                    .filter(|other| are_partners(disk.number, all[*other].number))
+                    .collect()
+            })
             .collect();
         let disks = Disks { all, index, partners };
         let known = |(set, count): (Vec<DiskNumber>, u64)| {
-            let mut set: Set = set.iter().map(|disk| disks.index.get(disk).copied()).collect::<Option<_>>()?;
+            let mut set: Set =
+                set.iter().map(|disk| disks.index.get(disk).copied()).collect::<Option<_>>()?;
             set.sort_unstable();
             let to = BTreeMap::from([(set.clone(), Outcome { planned: count, done: 0 })]);
             Some((set, Outcomes { count, to, seen: 0 }))
@@ -214,10 +227,14 @@ impl Plan {
     /// AUs that the plan moves.
     #[must_use]
     pub fn work(&self) -> u64 {
-        let moves = |from: &Set, to: &Set| from.iter().zip(to).filter(|(from, to)| from != to).count() as u64;
+        let moves = |from: &Set, to: &Set| {
+            from.iter().zip(to).filter(|(from, to)| from != to).count() as u64
+        };
         self.sets
             .iter()
-            .flat_map(|(from, of)| of.to.iter().map(move |(to, count)| moves(from, to) * count.planned))
+            .flat_map(|(from, of)| {
+                of.to.iter().map(move |(to, count)| moves(from, to) * count.planned)
+            })
             .sum()
     }
 
@@ -226,9 +243,12 @@ impl Plan {
     pub fn routes(&self) -> Vec<(DiskNumber, DiskNumber, u64)> {
         let mut ways: BTreeMap<(DiskNumber, DiskNumber), u64> = BTreeMap::new();
         for (set, of) in &self.sets {
-            for (to, outcome) in of.to.iter().filter(|(to, outcome)| *to != set && outcome.planned > 0) {
+            for (to, outcome) in
+                of.to.iter().filter(|(to, outcome)| *to != set && outcome.planned > 0)
+            {
                 for Move { mirror, to } in self.moves(set, set, to) {
-                    *ways.entry((self.disks.all[set[mirror]].number, to)).or_default() += outcome.planned;
+                    *ways.entry((self.disks.all[set[mirror]].number, to)).or_default() +=
+                        outcome.planned;
                 }
             }
         }
@@ -251,16 +271,22 @@ impl Plan {
     /// mirrors in one failure group.
     pub fn next(&mut self, mirrors: &[DiskNumber]) -> Vec<Move> {
         let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
-        let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else { return Vec::new() };
+        let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else {
+            return Vec::new();
+        };
         let mut set = on.clone();
         set.sort_unstable();
         let Some(of) = self.sets.get_mut(&set) else { return Vec::new() };
         of.seen += 1;
         let (seen, count) = (i128::from(of.seen), i128::from(of.count));
         // Who is furthest behind what should have become of as many as were seen.
-        let behind = |outcome: &Outcome| i128::from(outcome.planned) * seen - i128::from(outcome.done) * count;
+        let behind = |outcome: &Outcome| {
+            i128::from(outcome.planned) * seen - i128::from(outcome.done) * count
+        };
         let open = of.to.iter_mut().filter(|(_, outcome)| outcome.done < outcome.planned);
-        let Some((to, outcome)) = open.max_by_key(|(_, outcome)| behind(outcome)) else { return Vec::new() };
+        let Some((to, outcome)) = open.max_by_key(|(_, outcome)| behind(outcome)) else {
+            return Vec::new();
+        };
         outcome.done += 1;
         let to = to.clone();
         self.moves(&on, &set, &to)
@@ -269,15 +295,21 @@ impl Plan {
     /// The same for an extent that must leave its place on some of its disks, `from`: what leaves one of these anyway comes first, and at once.
     pub fn next_from(&mut self, mirrors: &[DiskNumber], from: &[DiskNumber]) -> Vec<Move> {
         let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
-        let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else { return Vec::new() };
+        let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else {
+            return Vec::new();
+        };
         let from: Set = from.iter().filter_map(index).collect();
         let mut set = on.clone();
         set.sort_unstable();
         let Some(of) = self.sets.get_mut(&set) else { return Vec::new() };
         let leaves = |to: &Set| from.iter().filter(|disk| !to.contains(disk)).count();
-        let open = of.to.iter_mut().filter(|(to, outcome)| outcome.done < outcome.planned && leaves(to) > 0);
+        let open = of
+            .to
+            .iter_mut()
+            .filter(|(to, outcome)| outcome.done < outcome.planned && leaves(to) > 0);
         let left = |outcome: &Outcome| outcome.planned - outcome.done;
-        let Some((to, outcome)) = open.max_by_key(|(to, outcome)| (leaves(to), left(outcome))) else {
+        let Some((to, outcome)) = open.max_by_key(|(to, outcome)| (leaves(to), left(outcome)))
+        else {
             return Vec::new();
         };
         outcome.done += 1;
@@ -287,10 +319,12 @@ impl Plan {
 
     /// Which mirrors of an extent move where, so that the set of its disks becomes another.
     fn moves(&self, on: &Set, set: &Set, to: &Set) -> Vec<Move> {
-        let mut coming: Vec<usize> = to.iter().copied().filter(|disk| !set.contains(disk)).collect();
+        let mut coming: Vec<usize> =
+            to.iter().copied().filter(|disk| !set.contains(disk)).collect();
         // Who stays in its failure group comes first, and replaces the mirror that is there; for the others all are alike.
         let group = |disk: usize| self.disks.all[disk].group;
-        let mut leaving: Vec<usize> = set.iter().copied().filter(|disk| !to.contains(disk)).collect();
+        let mut leaving: Vec<usize> =
+            set.iter().copied().filter(|disk| !to.contains(disk)).collect();
         leaving.sort_by_key(|from| !coming.iter().any(|to| group(*to) == group(*from)));
         let moves = leaving.into_iter().map(|from| {
             let beside = coming.iter().position(|to| group(*to) == group(from)).unwrap_or(0);
@@ -318,22 +352,32 @@ impl Plan {
 
     /// From disks with too many to disks that lack some.
     fn send_directly(&mut self) {
-        let first: Vec<(u64, u64, u64)> =
-            self.disks.all.iter().map(|disk| (disk.surplus(), disk.held.max(1), disk.lacks().max(1))).collect();
-        let sets: Vec<(Set, u64)> = self.sets.iter().map(|(set, of)| (set.clone(), of.count)).collect();
+        let first: Vec<(u64, u64, u64)> = self
+            .disks
+            .all
+            .iter()
+            .map(|disk| (disk.surplus(), disk.held.max(1), disk.lacks().max(1)))
+            .collect();
+        let sets: Vec<(Set, u64)> =
+            self.sets.iter().map(|(set, of)| (set.clone(), of.count)).collect();
         let mut sent: BTreeMap<(&Set, usize), u64> = BTreeMap::new();
         // In rounds, so that nobody's first choice is all that was left to another.
         for round in 1..=ROUNDS {
             for (set, count) in &sets {
                 for (place, from) in set.iter().enumerate() {
                     let (surplus, held, _) = first[*from];
-                    let fair = (u128::from(*count) * u128::from(surplus)).div_ceil(u128::from(held));
+                    let fair =
+                        (u128::from(*count) * u128::from(surplus)).div_ceil(u128::from(held));
                     let fair = u64::try_from(fair).unwrap_or(*count);
                     let so_far = sent.entry((set, place)).or_default();
-                    let upto = if round == ROUNDS { *count } else { (fair * round).div_ceil(ROUNDS) };
-                    let mut left = upto.saturating_sub(*so_far).min(self.disks.all[*from].surplus());
+                    let upto =
+                        if round == ROUNDS { *count } else { (fair * round).div_ceil(ROUNDS) };
+                    let mut left =
+                        upto.saturating_sub(*so_far).min(self.disks.all[*from].surplus());
                     while left > 0 {
-                        let Some((becomes, to, most)) = self.direct(set, place, &first) else { break };
+                        let Some((becomes, to, most)) = self.direct(set, place, &first) else {
+                            break;
+                        };
                         let count = left.min(most);
                         let mut next = becomes.clone();
                         next[place] = to;
@@ -347,12 +391,17 @@ impl Plan {
     }
 
     /// Which of a set's extents, as they are planned now, can send the mirror in one place where: to a disk that lacks some. And how many.
-    fn direct(&self, set: &Set, place: usize, first: &[(u64, u64, u64)]) -> Option<(Set, usize, u64)> {
+    fn direct(
+        &self,
+        set: &Set,
+        place: usize,
+        first: &[(u64, u64, u64)],
+    ) -> Option<(Set, usize, u64)> {
         let disks = &self.disks;
         let waiting = self.sets[set].to.iter().filter(|(becomes, _)| becomes[place] == set[place]);
         let choices = waiting.flat_map(|(becomes, outcome)| {
-            let open =
-                (0..disks.all.len()).filter(move |to| disks.all[*to].lacks() > 0 && disks.may_go(becomes, place, *to));
+            let open = (0..disks.all.len())
+                .filter(move |to| disks.all[*to].lacks() > 0 && disks.may_go(becomes, place, *to));
             open.map(move |to| (becomes, outcome.planned, to))
         });
         let need = |to: usize| (u128::from(disks.all[to].lacks()) << 32) / u128::from(first[to].2);
@@ -365,7 +414,9 @@ impl Plan {
     /// Finds the cheapest way for mirrors too many to where some are lacking. False: there is none.
     fn send_round(&mut self) -> bool {
         let all = &self.disks.all;
-        let Some(start) = (0..all.len()).find(|disk| all[*disk].surplus() > 0) else { return false };
+        let Some(start) = (0..all.len()).find(|disk| all[*disk].surplus() > 0) else {
+            return false;
+        };
         let mut came: BTreeMap<usize, Hop> = BTreeMap::new();
         let mut queue = VecDeque::from([(start, None)]);
         let mut done: BTreeSet<usize> = BTreeSet::new();
@@ -384,13 +435,20 @@ impl Plan {
             }
             for (set, of) in &self.sets {
                 for becomes in of.to.keys() {
-                    let Some(place) = becomes.iter().position(|disk| *disk == here) else { continue };
+                    let Some(place) = becomes.iter().position(|disk| *disk == here) else {
+                        continue;
+                    };
                     for (to, next) in self.ways(set, becomes, place) {
                         if done.contains(&to) {
                             continue;
                         }
                         let costs = moves(set, &next) > moves(set, becomes);
-                        let hop = Some(Hop { set: set.clone(), becomes: becomes.clone(), next, from: here });
+                        let hop = Some(Hop {
+                            set: set.clone(),
+                            becomes: becomes.clone(),
+                            next,
+                            from: here,
+                        });
                         if costs { queue.push_back((to, hop)) } else { queue.push_front((to, hop)) }
                     }
                 }
@@ -450,9 +508,15 @@ impl Plan {
             for becomes in of.to.keys() {
                 for (place, from) in becomes.iter().enumerate() {
                     for (to, next) in self.ways(set, becomes, place) {
-                        let cost = moves(set, &next).cast_signed() - moves(set, becomes).cast_signed();
+                        let cost =
+                            moves(set, &next).cast_signed() - moves(set, becomes).cast_signed();
                         if arcs.get(&(*from, to)).is_none_or(|(best, _)| cost < *best) {
-                            let hop = Hop { set: set.clone(), becomes: becomes.clone(), next, from: *from };
+                            let hop = Hop {
+                                set: set.clone(),
+                                becomes: becomes.clone(),
+                                next,
+                                from: *from,
+                            };
                             arcs.insert((*from, to), (cost, hop));
                         }
                     }
@@ -499,7 +563,9 @@ impl Plan {
             ways.push((to, next));
         }
         // Instead of another mirror of the extent, which stays.
-        for other in (0..set.len()).filter(|other| *other != place && becomes[*other] != set[*other]) {
+        for other in
+            (0..set.len()).filter(|other| *other != place && becomes[*other] != set[*other])
+        {
             let mut next = becomes.clone();
             (next[place], next[other]) = (becomes[other], set[other]);
             let groups: BTreeSet<usize> = next.iter().map(|disk| disks.all[*disk].group).collect();
@@ -554,7 +620,8 @@ fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<V
         let members = loads.iter().zip(groups).filter(|(_, of)| **of == group);
         members.map(|(load, _)| u64::from(at(load, level))).sum()
     };
-    let capped = |level: u64| -> u64 { (0..count).map(|group| in_group(group, level).min(cap)).sum() };
+    let capped =
+        |level: u64| -> u64 { (0..count).map(|group| in_group(group, level).min(cap)).sum() };
     let highest = |fits: &dyn Fn(u64) -> bool| {
         let (mut low, mut high) = (0, FULL + 1);
         while high - low > 1 {
@@ -568,8 +635,11 @@ fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<V
         return Err(TooSmall { missing: total - most });
     }
     let level = highest(&|level| capped(level) <= total);
-    let levels: Vec<u64> = (0..count).map(|group| level.min(highest(&|level| in_group(group, level) <= cap))).collect();
-    let mut shares: Vec<u32> = loads.iter().zip(groups).map(|(load, group)| at(load, levels[*group])).collect();
+    let levels: Vec<u64> = (0..count)
+        .map(|group| level.min(highest(&|level| in_group(group, level) <= cap)))
+        .collect();
+    let mut shares: Vec<u32> =
+        loads.iter().zip(groups).map(|(load, group)| at(load, levels[*group])).collect();
     let mut of_group = vec![0; count];
     for (share, group) in shares.iter().zip(groups) {
         of_group[*group] += u64::from(*share);
@@ -589,7 +659,9 @@ fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<V
                     && of_group[groups[*index]] < cap
             })
             .collect();
-        order.sort_by_key(|index| (loads[*index].held <= shares[*index], std::cmp::Reverse(below(*index)), *index));
+        order.sort_by_key(|index| {
+            (loads[*index].held <= shares[*index], std::cmp::Reverse(below(*index)), *index)
+        });
         let before = rest;
         for index in order {
             if rest > 0 && of_group[groups[index]] < cap {

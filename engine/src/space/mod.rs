@@ -63,7 +63,9 @@ pub enum AuState {
 pub enum MarkError {
     #[error("disk {disk} is not in the group, but its AU {au} is in use; run CHECK")]
     UnknownDisk { disk: DiskNumber, au: u32 },
-    #[error("AU {au} of disk {disk} is in use, but it holds no data or lies beyond the disk's end; run CHECK")]
+    #[error(
+        "AU {au} of disk {disk} is in use, but it holds no data or lies beyond the disk's end; run CHECK"
+    )]
     NotData { disk: DiskNumber, au: u32 },
     #[error("AU {au} of disk {disk} is in use twice; run CHECK")]
     Twice { disk: DiskNumber, au: u32 },
@@ -305,7 +307,11 @@ impl Space {
         let Some(space) = self.disks.get_mut(&disk) else { return };
         for au in first..first + count {
             let state = space.state(au);
-            assert!(state == AuState::Discarding, "AU {au} of disk {disk} is {state:?}, not {:?}", AuState::Discarding);
+            assert!(
+                state == AuState::Discarding,
+                "AU {au} of disk {disk} is {state:?}, not {:?}",
+                AuState::Discarding
+            );
             space.set(au, AuState::Free);
             if done {
                 space.stain(au, false);
@@ -326,7 +332,8 @@ impl Space {
     /// Whatever is free on a disk may hold something on the device.
     pub fn stain(&mut self, disk: DiskNumber) {
         if let Some(space) = self.disks.get_mut(&disk) {
-            let free: Vec<u32> = space.layout.data_units().filter(|au| space.state(*au) == AuState::Free).collect();
+            let free: Vec<u32> =
+                space.layout.data_units().filter(|au| space.state(*au) == AuState::Free).collect();
             free.into_iter().for_each(|au| space.stain(au, true));
         }
     }
@@ -396,15 +403,17 @@ impl Space {
     /// The same, with those that the disk is to give up.
     #[must_use]
     pub fn capacity(&self, disk: DiskNumber) -> u32 {
-        self.disks
-            .get(&disk)
-            .map_or(0, |space| space.total + space.barred.iter().map(|word| word.count_ones()).sum::<u32>())
+        self.disks.get(&disk).map_or(0, |space| {
+            space.total + space.barred.iter().map(|word| word.count_ones()).sum::<u32>()
+        })
     }
 
     /// AUs that somebody has, or had a moment ago.
     #[must_use]
     pub fn used(&self, disk: DiskNumber) -> u32 {
-        self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use() - space.discarding)
+        self.disks
+            .get(&disk)
+            .map_or(0, |space| space.total - space.free + space.barred_in_use() - space.discarding)
     }
 
     /// AUs that somebody has.
@@ -485,8 +494,9 @@ impl DiskSpace {
             }
         }
         let open = self.layout.data_units().filter(|au| !self.is_barred(*au));
-        (self.total, self.free) =
-            open.fold((0, 0), |(total, free), au| (total + 1, free + u32::from(self.state(au) == AuState::Free)));
+        (self.total, self.free) = open.fold((0, 0), |(total, free), au| {
+            (total + 1, free + u32::from(self.state(au) == AuState::Free))
+        });
     }
 
     fn is_barred(&self, au: u32) -> bool {
@@ -508,12 +518,18 @@ impl DiskSpace {
                 next.set(au, state);
                 let (word, bit) = place(au);
                 next.taken_stained[word] |= self.taken_stained[word] & bit;
-            } else if self.is_stained(au) && layout.is_data(au) && !planted::has(Bug::StainsLostInCut) {
+            } else if self.is_stained(au)
+                && layout.is_data(au)
+                && !planted::has(Bug::StainsLostInCut)
+            {
                 next.stain(au, true);
             }
         }
         // Nobody knows what the device holds there.
-        layout.data_units().filter(|au| !self.layout.is_data(*au)).for_each(|au| next.stain(au, true));
+        layout
+            .data_units()
+            .filter(|au| !self.layout.is_data(*au))
+            .for_each(|au| next.stain(au, true));
         next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
         *self = next;
     }
@@ -576,7 +592,8 @@ impl DiskSpace {
             let (word, bit) = place(au);
             word < words && self.to_discard(word) & bit != 0
         };
-        let count = (first..first.saturating_add(most.max(1))).take_while(|au| is_ready(*au)).count();
+        let count =
+            (first..first.saturating_add(most.max(1))).take_while(|au| is_ready(*au)).count();
         let count = u32::try_from(count).expect("as many as a disk has");
         (first..first + count).for_each(|au| self.set(au, AuState::Discarding));
         Some((first, count))
@@ -750,7 +767,10 @@ mod tests {
         assert_eq!((space.stains(DISK), space.free(DISK)), (total, total));
         let (first, count) = space.take_to_discard(DISK, 3).expect("a run");
         assert_eq!((count, space.discarding(DISK), space.free(DISK)), (3, 3, total - 3));
-        assert_eq!((space.used(DISK), space.unowned(DISK), space.available(DISK)), (0, total, total));
+        assert_eq!(
+            (space.used(DISK), space.unowned(DISK), space.available(DISK)),
+            (0, total, total)
+        );
         assert_eq!(space.state(DISK, first), Some(AuState::Discarding));
         let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
         assert_eq!(given.len(), total as usize - 3);

@@ -161,7 +161,8 @@ impl Placement {
     /// If two disks have one number.
     #[must_use]
     pub fn new(redundancy: Redundancy, disks: &[DataDisk]) -> Self {
-        let mut names: BTreeMap<&str, usize> = disks.iter().map(|disk| (disk.failure_group.as_str(), 0)).collect();
+        let mut names: BTreeMap<&str, usize> =
+            disks.iter().map(|disk| (disk.failure_group.as_str(), 0)).collect();
         for (index, group) in names.values_mut().enumerate() {
             *group = index;
         }
@@ -176,7 +177,10 @@ impl Placement {
             })
             .collect();
         places.sort_by_key(|place| place.number);
-        assert!(places.windows(2).all(|two| two[0].number < two[1].number), "two disks with one number");
+        assert!(
+            places.windows(2).all(|two| two[0].number < two[1].number),
+            "two disks with one number"
+        );
         let groups = names.len();
         for (place, partners) in partners(&places, groups).into_iter().enumerate() {
             places[place].partners = partners;
@@ -214,7 +218,9 @@ impl Placement {
     /// The partners of a disk, ascending: always mutual, always in other failure groups.
     pub fn partners(&self, disk: DiskNumber) -> impl Iterator<Item = DiskNumber> + '_ {
         let place = self.disks.iter().find(|place| place.number == disk);
-        place.into_iter().flat_map(|place| place.partners.iter().map(|partner| self.disks[*partner].number))
+        place
+            .into_iter()
+            .flat_map(|place| place.partners.iter().map(|partner| self.disks[*partner].number))
     }
 
     /// Takes the AUs for a new extent: number `extent` of the file with this seed. The first mirror is on a
@@ -222,14 +228,20 @@ impl Placement {
     ///
     /// # Errors
     /// If no further extent fits.
-    pub fn choose(&self, seed: u64, extent: u64, space: &mut Space) -> Result<Vec<Mirror>, NoSpace> {
+    pub fn choose(
+        &self,
+        seed: u64,
+        extent: u64,
+        space: &mut Space,
+    ) -> Result<Vec<Mirror>, NoSpace> {
         let room = self.room(&|disk| space.free(disk));
         if room.extents == 0 {
             return Err(NoSpace);
         }
         let turn = mix(seed).wrapping_add(extent);
-        let candidates: Vec<Candidate> =
-            (0..self.disks.len()).filter_map(|disk| room.candidate(self, space, disk, turn)).collect();
+        let candidates: Vec<Candidate> = (0..self.disks.len())
+            .filter_map(|disk| room.candidate(self, space, disk, turn))
+            .collect();
         let firsts = self.firsts(&candidates, turn);
         let mut others: Vec<&Candidate> = candidates.iter().collect();
         others.sort_by(|a, b| a.emptier(b));
@@ -237,7 +249,9 @@ impl Placement {
             firsts.iter().find_map(|first| {
                 let partners = &self.disks[first.disk].partners;
                 let partners_only = partners_only && !planted::has(Bug::MirrorsShareGroup);
-                let allowed = |other: &&&Candidate| !partners_only || partners.binary_search(&other.disk).is_ok();
+                let allowed = |other: &&&Candidate| {
+                    !partners_only || partners.binary_search(&other.disk).is_ok()
+                };
                 let others: Vec<&Candidate> = others.iter().filter(allowed).copied().collect();
                 let mut set = vec![*first];
                 room.complete(&mut set, &others).then_some(set)
@@ -254,7 +268,8 @@ impl Placement {
 
     /// The disks for the first mirror, best first: from the schedule's place on, each once.
     fn firsts<'c>(&self, candidates: &'c [Candidate], turn: u64) -> Vec<&'c Candidate> {
-        let find = |disk: usize| candidates.binary_search_by_key(&disk, |candidate| candidate.disk).ok();
+        let find =
+            |disk: usize| candidates.binary_search_by_key(&disk, |candidate| candidate.disk).ok();
         let places = self.schedule.len().max(1);
         let start = usize::try_from(turn % places as u64).expect("an index");
         let mut seen = vec![false; self.disks.len()];
@@ -271,7 +286,8 @@ impl Placement {
         if let Some(first) = firsts.first().copied()
             && mix(turn) & 1 == 0
         {
-            let alike = |other: &(usize, &&Candidate)| self.mirrors() == 1 || other.1.group == first.group;
+            let alike =
+                |other: &(usize, &&Candidate)| self.mirrors() == 1 || other.1.group == first.group;
             let emptiest = firsts.iter().enumerate().filter(alike).min_by(|a, b| a.1.emptier(b.1));
             if let Some((index, emptiest)) = emptiest
                 && first.clearly_fuller(emptiest)
@@ -292,16 +308,23 @@ impl Placement {
         space: &Space,
     ) -> Option<DiskNumber> {
         let partnered = |place: &Place| {
-            place.partners.iter().filter(|partner| mirrors.contains(&self.disks[**partner].number)).count()
+            place
+                .partners
+                .iter()
+                .filter(|partner| mirrors.contains(&self.disks[**partner].number))
+                .count()
         };
         let used = |place: &Place| {
-            (u64::from(place.units - space.free(place.number).min(place.units)) << 32) / u64::from(place.units.max(1))
+            (u64::from(place.units - space.free(place.number).min(place.units)) << 32)
+                / u64::from(place.units.max(1))
         };
-        let open = self
-            .disks
-            .iter()
-            .filter(|place| place.state == DiskState::Online && space.free(place.number) > 0 && is_apart(place.number));
-        open.min_by_key(|place| (std::cmp::Reverse(partnered(place)), used(place))).map(|place| place.number)
+        let open = self.disks.iter().filter(|place| {
+            place.state == DiskState::Online
+                && space.free(place.number) > 0
+                && is_apart(place.number)
+        });
+        open.min_by_key(|place| (std::cmp::Reverse(partnered(place)), used(place)))
+            .map(|place| place.number)
     }
 
     /// How many more extents can be allocated, exactly.
@@ -313,8 +336,9 @@ impl Placement {
     /// How many extents could be allocated if all disks were empty.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        let units =
-            |number: DiskNumber| self.disks.iter().find(|disk| disk.number == number).map_or(0, |disk| disk.units);
+        let units = |number: DiskNumber| {
+            self.disks.iter().find(|disk| disk.number == number).map_or(0, |disk| disk.units)
+        };
         self.room(&units).extents
     }
 
@@ -333,7 +357,8 @@ impl Placement {
         let healable = (mirrors - 1).min(self.groups.saturating_sub(mirrors));
         let required_mirror_free = sizes.iter().take(healable).sum();
         let signed = |number: u64| i64::try_from(number).expect("fewer than 2^63 AUs");
-        let by_formula = (signed(free) - signed(required_mirror_free)).div_euclid(signed(mirrors as u64));
+        let by_formula =
+            (signed(free) - signed(required_mirror_free)).div_euclid(signed(mirrors as u64));
         let usable_file = by_formula.min(signed(self.allocatable(space)));
         Usable { total, free, required_mirror_free, usable_file }
     }
@@ -381,11 +406,22 @@ impl Room {
 
     /// By how many AUs this kind of failure groups has more than `extents` need.
     fn slack(&self, serving: bool, extents: u64) -> Option<u64> {
-        let have: u64 = self.groups.iter().filter(|group| group.0 == serving).map(|group| group.1.min(extents)).sum();
+        let have: u64 = self
+            .groups
+            .iter()
+            .filter(|group| group.0 == serving)
+            .map(|group| group.1.min(extents))
+            .sum();
         have.checked_sub(extents * self.wanted(serving) as u64)
     }
 
-    fn candidate(&self, placement: &Placement, space: &Space, disk: usize, turn: u64) -> Option<Candidate> {
+    fn candidate(
+        &self,
+        placement: &Placement,
+        space: &Space,
+        disk: usize,
+        turn: u64,
+    ) -> Option<Candidate> {
         let place = &placement.disks[disk];
         let (serving, free) = self.groups[place.group];
         let free_here = space.free(place.number);
@@ -411,7 +447,8 @@ impl Room {
         }
         let mut tried = Vec::new();
         for candidate in others {
-            let kind = set.iter().filter(|member| member.class.serving == candidate.class.serving).count();
+            let kind =
+                set.iter().filter(|member| member.class.serving == candidate.class.serving).count();
             let fits = kind < self.wanted(candidate.class.serving)
                 && set.iter().all(|member| {
                     member.group != candidate.group
@@ -437,9 +474,17 @@ impl Room {
         online >= 1
             && online <= 1 + (self.online - self.extents)
             && [true, false].into_iter().all(|serving| {
-                let tight = self.groups.iter().filter(|group| group.0 == serving && group.1 >= self.extents).count();
-                let chosen = set.iter().filter(|member| member.class.serving == serving && member.class.tight).count();
-                self.slack(serving, self.extents).is_some_and(|slack| (tight - chosen) as u64 <= slack)
+                let tight = self
+                    .groups
+                    .iter()
+                    .filter(|group| group.0 == serving && group.1 >= self.extents)
+                    .count();
+                let chosen = set
+                    .iter()
+                    .filter(|member| member.class.serving == serving && member.class.tight)
+                    .count();
+                self.slack(serving, self.extents)
+                    .is_some_and(|slack| (tight - chosen) as u64 <= slack)
             })
     }
 }
@@ -474,13 +519,18 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
     let outside = |disk: &Place| disks.len() - members[disk.group];
     if disks.iter().all(|disk| outside(disk) <= PARTNERS_MAX) {
         for (index, partners) in of.iter_mut().enumerate() {
-            partners.extend((0..disks.len()).filter(|other| disks[*other].group != disks[index].group));
+            partners
+                .extend((0..disks.len()).filter(|other| disks[*other].group != disks[index].group));
         }
         return of;
     }
     // How often each disk has partners in each failure group.
     let mut reach = vec![vec![0_u64; groups]; disks.len()];
-    let best = |of: &[Vec<usize>], reach: &[Vec<u64>], index: usize, limit: usize, new_groups_only: bool| {
+    let best = |of: &[Vec<usize>],
+                reach: &[Vec<u64>],
+                index: usize,
+                limit: usize,
+                new_groups_only: bool| {
         let disk = &disks[index];
         let free = |other: &usize| {
             let there = &disks[*other];
@@ -512,7 +562,9 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
                 continue;
             }
             let limits = [round, PARTNERS_MAX];
-            if let Some(other) = limits.into_iter().find_map(|limit| best(&of, &reach, index, limit, false)) {
+            if let Some(other) =
+                limits.into_iter().find_map(|limit| best(&of, &reach, index, limit, false))
+            {
                 join(&mut of, &mut reach, index, other);
             }
         }
@@ -531,7 +583,9 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
 fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
     // Round the failure groups, so that neighbours lie in different ones.
     let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); groups];
-    for (index, disk) in disks.iter().enumerate().filter(|(_, disk)| disk.serves() && disk.units > 0) {
+    for (index, disk) in
+        disks.iter().enumerate().filter(|(_, disk)| disk.serves() && disk.units > 0)
+    {
         by_group[disk.group].push(index);
     }
     let mut order = Vec::new();
@@ -539,8 +593,10 @@ fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
         order.extend(by_group.iter().filter_map(|group| group.get(rank)));
     }
     // A failure group's share is at most 1/mirrors: larger ones are cut, largest first.
-    let mut shares: Vec<u64> =
-        by_group.iter().map(|group| group.iter().map(|disk| u64::from(disks[*disk].units)).sum()).collect();
+    let mut shares: Vec<u64> = by_group
+        .iter()
+        .map(|group| group.iter().map(|disk| u64::from(disks[*disk].units)).sum())
+        .collect();
     let sizes = shares.clone();
     let mut largest: Vec<usize> = (0..groups).collect();
     largest.sort_by_key(|group| std::cmp::Reverse(sizes[*group]));
@@ -566,7 +622,8 @@ fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
     };
     let greatest = order.iter().map(|disk| weight(*disk)).max().unwrap_or(0).max(1);
     let count = |disk: &usize| (weight(*disk) * u128::from(PLACES_MAX)).div_ceil(greatest).max(1);
-    let places: Vec<u64> = order.iter().map(|disk| u64::try_from(count(disk)).expect("PLACES_MAX at most")).collect();
+    let places: Vec<u64> =
+        order.iter().map(|disk| u64::try_from(count(disk)).expect("PLACES_MAX at most")).collect();
     let divisor = places.iter().copied().fold(0, gcd).max(1);
     // Place k of p lies at (k + its rank's offset) / p of the round.
     let mut round: Vec<(u64, u64, usize)> = Vec::new();
@@ -575,7 +632,9 @@ fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
         let steps = order.len() as u64;
         round.extend((0..count).map(|k| ((k * steps + rank as u64), count * steps, *disk)));
     }
-    round.sort_by(|a, b| (u128::from(a.0) * u128::from(b.1), a.2).cmp(&(u128::from(b.0) * u128::from(a.1), b.2)));
+    round.sort_by(|a, b| {
+        (u128::from(a.0) * u128::from(b.1), a.2).cmp(&(u128::from(b.0) * u128::from(a.1), b.2))
+    });
     round.into_iter().map(|(_, _, disk)| disk).collect()
 }
 

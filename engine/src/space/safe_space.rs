@@ -48,7 +48,13 @@ fn fits(mirrors: u64, extents: u64, lost: usize, grown: u64, rooms: &[Room]) -> 
 /// How many more extents may be written at most, of `writable` that can be, when there are `extents`; and the failure group whose loss
 /// would be too much for one more, if it is not for want of space now.
 #[must_use]
-pub fn safe_extents(mirrors: u64, extents: u64, writable: u64, au_size: u64, rooms: &[Room]) -> (u64, Option<usize>) {
+pub fn safe_extents(
+    mirrors: u64,
+    extents: u64,
+    writable: u64,
+    au_size: u64,
+    rooms: &[Room],
+) -> (u64, Option<usize>) {
     let (mut safe, mut bound) = (writable, None);
     for lost in 0..rooms.len() {
         let fits = |new: u64| fits(mirrors, extents + new, lost, growth(new, au_size), rooms);
@@ -97,8 +103,11 @@ mod tests {
 
     #[test]
     fn the_catalog_has_to_fit_too() {
-        let lost =
-            [Room { units: 900, catalog: 100 }, Room { units: 1000, catalog: 0 }, Room { units: 1000, catalog: 0 }];
+        let lost = [
+            Room { units: 900, catalog: 100 },
+            Room { units: 1000, catalog: 0 },
+            Room { units: 1000, catalog: 0 },
+        ];
         let (safe, bound) = safe_extents(2, 0, 1400, AU, &lost);
         assert!((880..=900).contains(&safe), "{safe}");
         assert!(bound.is_some());

@@ -39,7 +39,8 @@ impl Slots {
     /// Takes a free slot of the lowest extent that has one, so that others empty.
     pub fn take(&mut self) -> Option<(u64, usize)> {
         let id = *self.with_room.first()?;
-        let piece = (0..self.per_extent).find(|piece| !self.used.get(&id).is_some_and(|used| used.has(*piece)))?;
+        let piece = (0..self.per_extent)
+            .find(|piece| !self.used.get(&id).is_some_and(|used| used.has(*piece)))?;
         self.mark_used(id, piece).then_some((id, piece))
     }
 
@@ -77,7 +78,10 @@ mod tests {
         assert_eq!(slots.take(), None);
         slots.add_extent(7);
         slots.add_extent(9);
-        assert_eq!([slots.take(), slots.take(), slots.take()], [Some((7, 0)), Some((7, 1)), Some((9, 0))]);
+        assert_eq!(
+            [slots.take(), slots.take(), slots.take()],
+            [Some((7, 0)), Some((7, 1)), Some((9, 0))]
+        );
         assert!(!slots.mark_used(7, 1));
         assert!(!slots.mark_used(8, 0));
         assert!(!slots.give_back(7, 0));

@@ -36,7 +36,11 @@ pub struct Stripes {
 impl Stripes {
     #[must_use]
     pub fn new(fine: bool, au_size: u64) -> Self {
-        if fine { Self { au_size, chunk: CHUNK, width: WIDTH } } else { Self { au_size, chunk: au_size, width: 1 } }
+        if fine {
+            Self { au_size, chunk: CHUNK, width: WIDTH }
+        } else {
+            Self { au_size, chunk: au_size, width: 1 }
+        }
     }
 
     /// Bytes of a set.
@@ -55,7 +59,9 @@ impl Stripes {
     #[must_use]
     pub fn inside(&self, number: u64, start: u64, end: u64) -> Range<u64> {
         let base = (number / self.width).saturating_mul(self.set_size());
-        let at = |offset: u64| self.part_of_set(number % self.width, offset.saturating_sub(base).min(self.set_size()));
+        let at = |offset: u64| {
+            self.part_of_set(number % self.width, offset.saturating_sub(base).min(self.set_size()))
+        };
         at(start)..at(end)
     }
 
@@ -80,8 +86,9 @@ impl Stripes {
             return 0;
         }
         let all = self.around(start, end);
-        let some =
-            |numbers: Range<u64>| numbers.filter(|number| !self.inside(*number, start, end).is_empty()).count() as u64;
+        let some = |numbers: Range<u64>| {
+            numbers.filter(|number| !self.inside(*number, start, end).is_empty()).count() as u64
+        };
         if all.end - all.start <= 2 * self.width {
             return some(all);
         }
@@ -94,16 +101,25 @@ impl Stripes {
     pub fn locate(&self, offset: u64) -> (u64, u64, u64) {
         let chunk = offset % self.set_size() / self.chunk;
         let number = offset / self.set_size() * self.width + chunk % self.width;
-        (number, chunk / self.width * self.chunk + offset % self.chunk, (offset / self.chunk + 1) * self.chunk)
+        (
+            number,
+            chunk / self.width * self.chunk + offset % self.chunk,
+            (offset / self.chunk + 1) * self.chunk,
+        )
     }
 
     /// Where in the file the bytes of an extent are, chunk by chunk.
-    pub fn in_file(&self, number: u64, inside: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    pub fn in_file(
+        &self,
+        number: u64,
+        inside: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + use<> {
         let stripes = *self;
         let base = number / self.width * self.set_size() + number % self.width * self.chunk;
         let mut at = inside.start;
         std::iter::from_fn(move || {
-            let start = base + at / stripes.chunk * stripes.chunk * stripes.width + at % stripes.chunk;
+            let start =
+                base + at / stripes.chunk * stripes.chunk * stripes.width + at % stripes.chunk;
             let take = (stripes.chunk - at % stripes.chunk).min(inside.end.checked_sub(at)?);
             at += take;
             (take > 0).then(|| start..start + take)
@@ -139,7 +155,10 @@ mod tests {
             let mut taken = std::collections::BTreeSet::new();
             for piece in 0..20 * AU / PIECE_SIZE {
                 let (number, at, chunk_end) = stripes.locate(piece * PIECE_SIZE);
-                assert!(at % PIECE_SIZE == 0 && at < AU && taken.insert((number, at)), "{fine} {piece}");
+                assert!(
+                    at % PIECE_SIZE == 0 && at < AU && taken.insert((number, at)),
+                    "{fine} {piece}"
+                );
                 assert_eq!(stripes.locate(piece * PIECE_SIZE + 5), (number, at + 5, chunk_end));
                 let mut back = stripes.in_file(number, at..at + PIECE_SIZE);
                 assert_eq!(back.next(), Some(piece * PIECE_SIZE..(piece + 1) * PIECE_SIZE));
@@ -163,8 +182,10 @@ mod tests {
                 let end = start + numbers.below(30 * AU);
                 let touched: Vec<_> = stripes.touched(start, end).collect();
                 assert_eq!(touched.len() as u64, stripes.count(start, end));
-                let mut ranges: Vec<Range<u64>> =
-                    touched.iter().flat_map(|(number, inside)| stripes.in_file(*number, inside.clone())).collect();
+                let mut ranges: Vec<Range<u64>> = touched
+                    .iter()
+                    .flat_map(|(number, inside)| stripes.in_file(*number, inside.clone()))
+                    .collect();
                 ranges.sort_by_key(|range| range.start);
                 let mut at = start;
                 for range in ranges {
@@ -174,8 +195,8 @@ mod tests {
                 assert_eq!(at, end);
                 for (number, inside) in touched {
                     assert!(inside.end <= AU);
-                    let (found, at, _) =
-                        stripes.locate(stripes.in_file(number, inside.clone()).next().expect("one").start);
+                    let (found, at, _) = stripes
+                        .locate(stripes.in_file(number, inside.clone()).next().expect("one").start);
                     assert_eq!((found, at), (number, inside.start));
                 }
             }

@@ -18,7 +18,8 @@ impl Lab {
 
     /// Mode, user and group of a file.
     fn owner(&self, name: &str) -> (u32, u32, u32) {
-        let file = block_on(self.session().lookup(ROOT, name.as_bytes())).expect("the file is there");
+        let file =
+            block_on(self.session().lookup(ROOT, name.as_bytes())).expect("the file is there");
         (file.mode, file.uid, file.gid)
     }
 }
@@ -46,15 +47,23 @@ fn statements_and_modes_are_one_truth() {
     };
     let error = change(&lab, own("ann", &["one"])).expect_err("nobody knows ann");
     assert_eq!(error.code, Code::NoSuchUser);
-    change(&lab, AccessChange::AddUsers(vec![principal(1001, "ann"), principal(1002, "bob")])).expect("added");
+    change(&lab, AccessChange::AddUsers(vec![principal(1001, "ann"), principal(1002, "bob")]))
+        .expect("added");
     for again in [principal(1001, "eve"), principal(1009, "bob")] {
         let error = change(&lab, AccessChange::AddUsers(vec![again])).expect_err("taken");
         assert_eq!(error.code, Code::UserExists);
     }
-    let dba = AccessChange::AddUserGroup { group: principal(2001, "dba"), members: names(&["ann", "bob"]) };
+    let dba = AccessChange::AddUserGroup {
+        group: principal(2001, "dba"),
+        members: names(&["ann", "bob"]),
+    };
     change(&lab, dba).expect("added");
     change(&lab, own("ann", &["+DATA/one", "two"])).expect("owned");
-    let group = AccessChange::SetOwnership { owner: None, usergroup: Some("dba".to_owned()), files: names(&["one"]) };
+    let group = AccessChange::SetOwnership {
+        owner: None,
+        usergroup: Some("dba".to_owned()),
+        files: names(&["one"]),
+    };
     change(&lab, group).expect("owned");
     let permission = AccessChange::SetPermission {
         owner: Some(Permission::ReadWrite),
@@ -81,7 +90,8 @@ fn statements_and_modes_are_one_truth() {
     );
     let gone = AccessChange::DropUserGroup("dba".to_owned());
     assert_eq!(change(&lab, gone.clone()).expect_err("it has a file").code, Code::UserInUse);
-    change(&lab, AccessChange::DropUsers { users: names(&["cleo"]), cascade: true }).expect("dropped with her files");
+    change(&lab, AccessChange::DropUsers { users: names(&["cleo"]), cascade: true })
+        .expect("dropped with her files");
     assert!(block_on(lab.session().lookup(ROOT, b"one")).is_err());
     change(&lab, gone).expect("it has none any more");
     assert_eq!(lab.ask("SELECT os_name FROM v$asm_user"), r#"[[Text("bob")]]"#);
@@ -113,7 +123,8 @@ fn a_write_takes_capabilities_away() {
         block_on(lab.session().change(node, program)).expect("it is one");
     }
     let set = |lab: &Lab, node, name| {
-        block_on(lab.session().set_xattr(node, name, b"all of them", SetXattr::Any)).expect("it is set");
+        block_on(lab.session().set_xattr(node, name, b"all of them", SetXattr::Any))
+            .expect("it is set");
     };
     let names = |lab: &Lab, node| block_on(lab.session().xattrs(node)).expect("they are read");
     for node in nodes {
@@ -144,7 +155,8 @@ fn capabilities_that_go_while_somebody_looks_are_gone() {
     const CAPABILITY: &[u8] = b"security.capability";
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("tool");
-    block_on(lab.session().set_xattr(node, CAPABILITY, b"all of them", SetXattr::Any)).expect("it is set");
+    block_on(lab.session().set_xattr(node, CAPABILITY, b"all of them", SetXattr::Any))
+        .expect("it is set");
     // Nothing is in memory of its attributes.
     lab.dismount();
     lab.mount();
@@ -161,13 +173,15 @@ fn capabilities_that_go_while_somebody_looks_are_gone() {
     let ((begun, is_begun), (go_on, may_go_on)) = (channel(), channel());
     let ((begun_too, is_begun_too), (go_on_too, may_go_on_too)) = (channel(), channel());
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| block_on(group.catalog.release(false, standstill(begun, may_go_on))));
+        let first =
+            scope.spawn(|| block_on(group.catalog.release(false, standstill(begun, may_go_on))));
         is_begun.recv().expect("the job runs");
         let owner = Changes { uid: Some(1001), ..Changes::default() };
         let changing = scope.spawn(|| block_on(lab.session().change(node, owner)));
         waiting(1);
         // Runs behind it, in the same commit.
-        let second = scope.spawn(|| block_on(group.catalog.release(false, standstill(begun_too, may_go_on_too))));
+        let second = scope
+            .spawn(|| block_on(group.catalog.release(false, standstill(begun_too, may_go_on_too))));
         waiting(2);
         go_on.send(()).expect("it waits");
         is_begun_too.recv().expect("the job runs");

@@ -20,7 +20,8 @@ fn attributes_that_are_set_at_once_all_count() {
     let (wait, timeout) = block_on(futures::future::join(wait, timeout));
     wait.and(timeout).expect("both are set");
     let known = group.attributes();
-    let stored = block_on(group.catalog.read(crate::catalog::attributes::load)).expect("the catalog is read");
+    let stored = block_on(group.catalog.read(crate::catalog::attributes::load))
+        .expect("the catalog is read");
     assert_eq!(known, stored);
     assert_eq!(known.mount_wait, 60);
     assert_eq!(group.voters.current().mount_wait, Some(60));
@@ -44,6 +45,7 @@ fn another_power_of_a_rebalance_outlives_a_statement_without_one() {
     let (slower, more) = block_on(futures::future::join(slower, more));
     slower.and(more).expect("both hold");
     assert_eq!(lab.rebalance().power, 2);
-    let stored = block_on(group.catalog.read(crate::catalog::attributes::load_rebalance)).expect("the catalog is read");
+    let stored = block_on(group.catalog.read(crate::catalog::attributes::load_rebalance))
+        .expect("the catalog is read");
     assert_eq!(stored.map(|(power, _)| power), Some(2));
 }

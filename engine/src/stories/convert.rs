@@ -15,13 +15,19 @@ impl Lab {
     }
 
     fn estimate_conversion(&self, to: Redundancy) -> u64 {
-        block_on(self.group().estimate(&Work::Convert(Conversion(to)))).expect("it can be converted").work
+        block_on(self.group().estimate(&Work::Convert(Conversion(to))))
+            .expect("it can be converted")
+            .work
     }
 
     /// How many extents there are with each number of mirrors: none, one, two, three.
     fn mirrors(&self) -> [u64; 4] {
         let mut counts = [0; 4];
-        self.group().mirror_sets.counts().iter().for_each(|(set, count)| counts[set.len()] += count);
+        self.group()
+            .mirror_sets
+            .counts()
+            .iter()
+            .for_each(|(set, count)| counts[set.len()] += count);
         counts
     }
 
@@ -45,14 +51,19 @@ impl Lab {
     fn fill(&self) -> Node {
         let node = self.create_file("table");
         self.write(node, 0, &pattern(1, 20 << 20));
-        (0..30).for_each(|number| self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+        (0..30).for_each(|number| {
+            self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000))
+        });
         self.sync(node);
         node
     }
 
     fn has_small_files(&self) {
         for number in 0..30 {
-            assert_eq!(self.read(self.find(&format!("small{number}")), 0, 9999), pattern(number, 5000));
+            assert_eq!(
+                self.read(self.find(&format!("small{number}")), 0, 9999),
+                pattern(number, 5000)
+            );
         }
     }
 }
@@ -72,9 +83,16 @@ fn every_redundancy_becomes_every_other() {
             let session = lab.session();
             let writer = std::thread::spawn(move || {
                 for round in 0..20 {
-                    block_on(session.write(node, round << 20, &pattern(100 + round, 1 << 20), false)).expect("written");
+                    block_on(session.write(
+                        node,
+                        round << 20,
+                        &pattern(100 + round, 1 << 20),
+                        false,
+                    ))
+                    .expect("written");
                 }
-                let made = session.create(ROOT, b"made meanwhile", NewFile::Regular, 0o644, ROOT_CALLER);
+                let made =
+                    session.create(ROOT, b"made meanwhile", NewFile::Regular, 0o644, ROOT_CALLER);
                 let made = block_on(made).expect("made").node;
                 block_on(session.write(made, 0, &pattern(7, 3 << 20), false)).expect("written");
                 block_on(session.sync(node, true)).expect("synced");
@@ -82,10 +100,16 @@ fn every_redundancy_becomes_every_other() {
             let changed = lab.rebalanced();
             writer.join().expect("no panic");
             let most = from.mirrors().abs_diff(to.mirrors()) as u64 * (extents + 4);
-            assert!((most.saturating_sub(8)..=most + 8).contains(&changed), "{from} to {to}: {changed} of {most}");
+            assert!(
+                (most.saturating_sub(8)..=most + 8).contains(&changed),
+                "{from} to {to}: {changed} of {most}"
+            );
             lab.is_of(to);
             let held = lab.held();
-            assert!(held.iter().max().expect("4") - held.iter().min().expect("4") <= 2 + 24, "{held:?}");
+            assert!(
+                held.iter().max().expect("4") - held.iter().min().expect("4") <= 2 + 24,
+                "{held:?}"
+            );
             lab.kill();
             lab.mount();
             lab.is_of(to);
@@ -104,7 +128,13 @@ fn killed_while_the_redundancy_changes() {
     let mut lab = Lab::new(Redundancy::Normal, 160 * MIB, &["A", "B", "C"]);
     let node = lab.fill();
     lab.write(lab.create_file("much"), 0, &pattern(2, 80 << 20));
-    let goals = [Redundancy::High, Redundancy::External, Redundancy::Normal, Redundancy::High, Redundancy::Normal];
+    let goals = [
+        Redundancy::High,
+        Redundancy::External,
+        Redundancy::Normal,
+        Redundancy::High,
+        Redundancy::Normal,
+    ];
     let mut kills = 0;
     // On a busy host much of it is done before the next kill comes: then all of it again.
     for (turn, to) in goals.into_iter().cycle().take(8 * goals.len()).enumerate() {
@@ -182,9 +212,16 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
     lab.read(lab.find("table"), 0, bytes.len());
     {
         // It waits in the middle.
-        let middle = lab.group().extents.all().into_iter().find(|extent| extent.number == 20).expect("it was read");
+        let middle = lab
+            .group()
+            .extents
+            .all()
+            .into_iter()
+            .find(|extent| extent.number == 20)
+            .expect("it was read");
         let _held = block_on(middle.ranges.hold(0..256, true));
-        block_on(lab.group().convert(Conversion(Redundancy::External), Some(1))).expect("it can be");
+        block_on(lab.group().convert(Conversion(Redundancy::External), Some(1)))
+            .expect("it can be");
         lab.wait_for("some that are on one disk", || lab.mirrors()[1] > 3);
         block_on(lab.group().rebalance(Some(0))).expect("it is paused");
     }
@@ -199,7 +236,10 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
     lab.disks[0].heal();
     lab.kill();
     lab.mount();
-    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "what was on the other disk alone is there");
+    assert!(
+        lab.read(lab.find("table"), 0, bytes.len()) == bytes,
+        "what was on the other disk alone is there"
+    );
     lab.wait_for("the rest", || !lab.group().is_converting());
     lab.wait_for_the_end();
     lab.is_of(Redundancy::External);
@@ -247,14 +287,19 @@ fn what_does_not_fit_is_refused() {
     lab.sync(node);
     let membership = lab.group().voters.current();
     let refused = lab.convert(Redundancy::High).expect_err("it does not fit");
-    assert_eq!((refused.code, refused.message.contains("AUs too few")), (Code::NoSpace, true), "{refused}");
+    assert_eq!(
+        (refused.code, refused.message.contains("AUs too few")),
+        (Code::NoSpace, true),
+        "{refused}"
+    );
     assert!(block_on(lab.group().estimate(&Work::Convert(Conversion(Redundancy::High)))).is_err());
     assert_eq!(lab.group().voters.current().id, membership.id, "nothing is recorded");
     lab.convert(Redundancy::Normal).expect("it is that already");
     assert!(lab.group().operations().iter().all(|one| one.pass != "REBALANCE"));
     block_on(lab.session().unlink(ROOT, b"table")).expect("removed");
     lab.convert(Redundancy::High).expect("it fits now");
-    let refused = lab.exchange(&[], &["DATA_0002"], false).expect_err("three failure groups are wanted");
+    let refused =
+        lab.exchange(&[], &["DATA_0002"], false).expect_err("three failure groups are wanted");
     assert_eq!(refused.code, Code::NotEnoughFailureGroups);
     lab.rebalanced();
     lab.is_of(Redundancy::High);
@@ -272,12 +317,16 @@ fn what_does_not_fit_is_refused() {
 /// A conversion is taken back half way: what had been made goes again, what had been taken is made again.
 #[test]
 fn a_conversion_is_taken_back() {
-    for (from, to) in [(Redundancy::Normal, Redundancy::High), (Redundancy::High, Redundancy::Normal)] {
+    for (from, to) in
+        [(Redundancy::Normal, Redundancy::High), (Redundancy::High, Redundancy::Normal)]
+    {
         let lab = Lab::new(from, 96 * MIB, &["A", "B", "C"]);
         let node = lab.fill();
         for _ in 0..3 {
             lab.convert(to).expect("it can be");
-            lab.wait_for("the first", || lab.rebalance().so_far > 3 || lab.rebalance().state != "RUN");
+            lab.wait_for("the first", || {
+                lab.rebalance().so_far > 3 || lab.rebalance().state != "RUN"
+            });
             lab.convert(from).expect("it was that");
         }
         lab.rebalanced();
@@ -314,7 +363,8 @@ fn a_conversion_that_stopped_goes_on_when_its_disk_is_back() {
     assert_eq!(lab.rebalance().state, "ERRS");
     block_on(lab.group().online(Selection::All)).expect("it comes back");
     lab.wait_for("its return", || lab.state(2) == DiskState::Online);
-    let resynced = || lab.group().operations().iter().all(|one| one.pass != "RESYNC" || one.state == "DONE");
+    let resynced =
+        || lab.group().operations().iter().all(|one| one.pass != "RESYNC" || one.state == "DONE");
     lab.wait_for("the end of its resync", resynced);
     let next = std::cell::RefCell::new(None);
     lab.wait_for("the rebalance", || {

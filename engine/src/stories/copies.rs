@@ -17,12 +17,19 @@ fn images(disks: &[MemoryDisk]) -> Vec<Vec<u8>> {
     disks.iter().map(|disk| disk.peek(0, MIB as usize)).collect()
 }
 
-fn plan(world: &Arc<TestWorld>, from: &str, to: &str) -> Result<RenamingPlan, crate::admin::AdminError> {
+fn plan(
+    world: &Arc<TestWorld>,
+    from: &str,
+    to: &str,
+) -> Result<RenamingPlan, crate::admin::AdminError> {
     let world: Arc<dyn World> = Arc::clone(world) as _;
     block_on(Group::plan_renaming(&world, from, to))
 }
 
-fn carry_out(world: &Arc<TestWorld>, plan: &RenamingPlan) -> Result<usize, crate::admin::AdminError> {
+fn carry_out(
+    world: &Arc<TestWorld>,
+    plan: &RenamingPlan,
+) -> Result<usize, crate::admin::AdminError> {
     let world: Arc<dyn World> = Arc::clone(world) as _;
     block_on(Group::carry_out_renaming(&world, plan, |_| {}))
 }
@@ -37,7 +44,8 @@ fn a_rehearsal_says_what_the_next_mount_would() {
     lab.copies().iter().for_each(|copy| lab.world.attach(copy));
     block_on(Group::rehearse(&lab.world(), "DATA")).expect("it could");
     lab.world.forget_notes();
-    let refusal = block_on(Group::rehearse(&lab.world(), "DATA")).expect_err("nobody knows which are the disks");
+    let refusal = block_on(Group::rehearse(&lab.world(), "DATA"))
+        .expect_err("nobody knows which are the disks");
     let text = refusal.to_string();
     assert!(text.contains("/copy0 and /disk0; ") || text.contains("/copy1 and /disk1; "), "{text}");
     assert_eq!(lab.read(node, 0, 300_000), pattern(1, 300_000));
@@ -65,7 +73,10 @@ fn copies_are_mounted_beside_their_disks() {
 
     // The disks themselves are used, and disks and copies together are not told apart.
     let before = images(&lab.disks);
-    assert_eq!(plan(&lab.world, "DATA", "COPY").expect_err("they are used").code, Code::HeldElsewhere);
+    assert_eq!(
+        plan(&lab.world, "DATA", "COPY").expect_err("they are used").code,
+        Code::HeldElsewhere
+    );
     assert!(images(&lab.disks) == before);
     assert_eq!(plan(&elsewhere, "DATA", "DATA").expect_err("the same name").code, Code::Invalid);
     elsewhere.detach("/copy2");
@@ -152,7 +163,10 @@ fn a_renaming_that_is_cut_short_is_gone_on_with() {
         let mut bytes = vec![0; 300_000];
         assert_eq!(block_on(session.read(table, 0, &mut bytes)).expect("read"), 300_000);
         assert!(bytes == pattern(1, 300_000), "after {changes} changes");
-        assert!(copy.members().iter().all(|(_, state)| *state == DiskState::Online), "after {changes} changes");
+        assert!(
+            copy.members().iter().all(|(_, state)| *state == DiskState::Online),
+            "after {changes} changes"
+        );
         block_on(copy.dismount(false)).expect("it dismounts");
         copies.iter().chain(&after).for_each(MemoryDisk::scrap);
     }
@@ -169,7 +183,12 @@ fn a_plan_is_of_disks_that_nobody_has_used_since() {
     lab.mount();
     lab.dismount();
     let before = images(&lab.disks);
-    assert!(carry_out(&lab.world, &planned).expect_err("they were used").to_string().contains("was used since"));
+    assert!(
+        carry_out(&lab.world, &planned)
+            .expect_err("they were used")
+            .to_string()
+            .contains("was used since")
+    );
     assert!(images(&lab.disks) == before);
     lab.mount();
     let sightings = block_on(async {

@@ -30,7 +30,8 @@ fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate
                 file.resize(file.len().max(at + length), 0);
                 file[at..at + length].copy_from_slice(&bytes);
             }
-            5 => block_on(session.sync(if round % 2 == 0 { own } else { shared }, true)).expect("synced"),
+            5 => block_on(session.sync(if round % 2 == 0 { own } else { shared }, true))
+                .expect("synced"),
             6 => {
                 let size = usize::try_from(numbers.below(file.len() as u64 + 1)).expect("small");
                 let changes = Changes { size: Some(size as u64), ..Changes::default() };
@@ -39,7 +40,8 @@ fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate
             }
             _ => {
                 let punch = Allocate::PunchHole;
-                block_on(session.allocate(shared, base + at as u64, length as u64, punch, false)).expect("punched");
+                block_on(session.allocate(shared, base + at as u64, length as u64, punch, false))
+                    .expect("punched");
                 part[at..at + length].fill(0);
             }
         }
@@ -61,7 +63,8 @@ fn many_threads_while_disks_come_and_go() {
     let gate = Arc::new(RwLock::new(()));
     let workers: Vec<_> = (0..5)
         .map(|seed| {
-            let (session, own, gate) = (lab.session(), lab.create_file(&format!("own{seed}")), Arc::clone(&gate));
+            let (session, own, gate) =
+                (lab.session(), lab.create_file(&format!("own{seed}")), Arc::clone(&gate));
             std::thread::spawn(move || toil(&session, shared, own, seed, 120, &gate))
         })
         .collect();
@@ -137,8 +140,12 @@ fn a_new_extent_is_in_memory_once() {
                 // Right behind the job that writes the row, before anybody has heard of that.
                 let look = move |connection: &rusqlite::Connection| {
                     let mut ids = connection.prepare("SELECT id FROM extent")?;
-                    let ids = ids.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-                    let find = |id: i64| crate::extent::part::find(connection, &extents, id.cast_unsigned());
+                    let ids = ids
+                        .query_map([], |row| row.get(0))?
+                        .collect::<rusqlite::Result<Vec<i64>>>()?;
+                    let find = |id: i64| {
+                        crate::extent::part::find(connection, &extents, id.cast_unsigned())
+                    };
                     Ok(ids.into_iter().map(find).collect::<rusqlite::Result<Vec<_>>>()?)
                 };
                 seen.extend(block_on(group.catalog.release(false, look)).expect("it looks").0);
@@ -198,7 +205,8 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     let enter = |number| block_on(group.activate(&far(number))).expect("there is room");
     let held: Vec<_> = (0..taken).map(enter).collect();
     // Each write is held up between its two regions.
-    let ranges = [two, four].map(|extent| extent.ranges.try_hold(0..1, false).expect("nobody writes"));
+    let ranges =
+        [two, four].map(|extent| extent.ranges.try_hold(0..1, false).expect("nobody writes"));
     let session = lab.session();
     let (new, newer) = (pattern(2, 8192), pattern(3, 8192));
     let mut writing = pin!(session.write(node, first, &new, false));
@@ -207,7 +215,10 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     let mut waiting = pin!(session.write(node, second, &newer, false));
     // Disks in memory answer at once: it comes as far as it can.
     assert!((0..1000).all(|_| waiting.as_mut().now_or_never().is_none()));
-    assert!(!group.activity.has(three.id), "it has taken the region that the other one needs, and needs one more");
+    assert!(
+        !group.activity.has(three.id),
+        "it has taken the region that the other one needs, and needs one more"
+    );
     drop(ranges);
     block_on(writing).expect("it is written");
     block_on(waiting).expect("it is written");

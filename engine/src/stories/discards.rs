@@ -45,7 +45,10 @@ impl Lab {
 
 /// Every disk is asked to discard so much more.
 fn more(before: &[u64], after: &[u64], bytes: u64) {
-    assert!(before.iter().zip(after).all(|(before, after)| after - before >= bytes), "{before:?} {after:?}");
+    assert!(
+        before.iter().zip(after).all(|(before, after)| after - before >= bytes),
+        "{before:?} {after:?}"
+    );
 }
 
 /// Discards do not end. What is free otherwise is given, files are made, written and synced; no disk is taken to be silent; a
@@ -62,7 +65,11 @@ fn discards_that_hang_hold_nobody_up() {
     lab.remove("gone");
     let discarding = || {
         let space = lab.group().space();
-        lab.group().members.values().map(|member| space.discarding(member.number)).collect::<Vec<_>>()
+        lab.group()
+            .members
+            .values()
+            .map(|member| space.discarding(member.number))
+            .collect::<Vec<_>>()
     };
     lab.wait_for("discards on all disks", || discarding().iter().all(|count| *count > 0));
     let stuck = discarding().into_iter().map(|count| u64::from(count) * MIB).max().expect("two");
@@ -74,7 +81,10 @@ fn discards_that_hang_hold_nobody_up() {
     lab.wait_for("discards that are late", || {
         lab.group().members.values().all(|member| lab.group().discards.late(member.number) > 0)
     });
-    assert!((0..2).all(|disk| lab.state(disk) == DiskState::Online), "a disk that discards slowly is not a silent one");
+    assert!(
+        (0..2).all(|disk| lab.state(disk) == DiskState::Online),
+        "a disk that discards slowly is not a silent one"
+    );
     lab.write(file, 160 << 10, &pattern(99, 1 << 20));
     let session = lab.session();
     let wish = lab.create_file("wish");
@@ -82,7 +92,8 @@ fn discards_that_hang_hold_nobody_up() {
     let all = lab.room() / MIB * MIB;
     let refused = block_on(session.allocate(wish, 0, all, reserve, false));
     assert!(matches!(refused, Err(FileError::NoSpace)), "{refused:?}");
-    block_on(session.allocate(wish, 0, all - stuck, reserve, false)).expect("all but what is being discarded");
+    block_on(session.allocate(wish, 0, all - stuck, reserve, false))
+        .expect("all but what is being discarded");
     lab.disks.iter().for_each(MemoryDisk::heal);
     lab.wait_for("the end of the discards", || discarding().iter().all(|count| *count == 0));
     block_on(session.allocate(wish, 0, all, reserve, false)).expect("the rest");
@@ -116,9 +127,15 @@ fn what_is_taken_undiscarded_goes_back_where_nothing_is_written() {
     lab.wait_for("room", || lab.room() >= room + (16 << 20));
     let (session, wish) = (lab.session(), lab.create_file("wish"));
     let reserve = Allocate::Reserve { keep_size: true };
-    let stuck = lab.group().members.values().map(|member| lab.group().space().discarding(member.number)).max();
+    let stuck = lab
+        .group()
+        .members
+        .values()
+        .map(|member| lab.group().space().discarding(member.number))
+        .max();
     let rest = (lab.room() / MIB - u64::from(stuck.expect("two"))) * MIB;
-    block_on(session.allocate(wish, 0, rest, reserve, false)).expect("all but what is being discarded");
+    block_on(session.allocate(wish, 0, rest, reserve, false))
+        .expect("all but what is being discarded");
     lab.write(wish, 0, &pattern(2, 200 << 10));
     lab.disks.iter().for_each(MemoryDisk::heal);
     lab.wait_until_all_is_discarded();
@@ -146,24 +163,33 @@ fn holes_and_slots_go_back() {
     let before = lab.discarded();
     for hole in 0..16 {
         let offset = (2 * hole + 1) * 4 * PIECE;
-        block_on(session.allocate(node, offset, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+        block_on(session.allocate(node, offset, 4 * PIECE, Allocate::PunchHole, false))
+            .expect("it is punched");
     }
     for index in (0..64).step_by(2) {
         lab.remove(&format!("small{index}"));
     }
     let all = 16 * 4 * PIECE + 32 * PIECE;
     lab.wait_for("the discards", || {
-        lab.discarded().iter().zip(&before).all(|(now, before)| now - before >= all) && lab.group().is_all_discarded()
+        lab.discarded().iter().zip(&before).all(|(now, before)| now - before >= all)
+            && lab.group().is_all_discarded()
     });
     let check = |lab: &Lab| {
         for piece in 0..bytes.len() / PIECE as usize {
             let at = piece * PIECE as usize;
             let read = lab.read(lab.find("table"), at as u64, PIECE as usize);
             let is_hole = piece / 4 % 2 == 1;
-            assert!(if is_hole { read.iter().all(|byte| *byte == 0) } else { read == bytes[at..at + PIECE as usize] });
+            assert!(if is_hole {
+                read.iter().all(|byte| *byte == 0)
+            } else {
+                read == bytes[at..at + PIECE as usize]
+            });
         }
         for index in (1..64).step_by(2) {
-            assert_eq!(lab.read(lab.find(&format!("small{index}")), 0, 8192), pattern(100 + index, 8192));
+            assert_eq!(
+                lab.read(lab.find(&format!("small{index}")), 0, 8192),
+                pattern(100 + index, 8192)
+            );
         }
         lab.check();
     };
@@ -171,7 +197,8 @@ fn holes_and_slots_go_back() {
     // What is written there again is there.
     lab.write(node, 4 * PIECE + 1000, &pattern(7, 1000));
     assert_eq!(lab.read(node, 4 * PIECE + 1000, 1000), pattern(7, 1000));
-    block_on(session.allocate(node, 4 * PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    block_on(session.allocate(node, 4 * PIECE, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
     drop(session);
     lab.kill();
     lab.mount();
@@ -186,8 +213,10 @@ fn what_one_engine_leaves_the_next_discards() {
     let table = lab.make_gone_and_table();
     lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
     lab.remove("gone");
-    block_on(lab.session().allocate(table, 0, 1 << 20, Allocate::PunchHole, false)).expect("it is punched");
-    block_on(lab.session().allocate(table, 1 << 20, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    block_on(lab.session().allocate(table, 0, 1 << 20, Allocate::PunchHole, false))
+        .expect("it is punched");
+    block_on(lab.session().allocate(table, 1 << 20, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
     lab.sync(table);
     block_on(lab.session().sync_directory(ROOT)).expect("it is durable");
     lab.kill();
@@ -225,7 +254,8 @@ fn what_was_freed_before_the_attribute_is_discarded_then() {
     let table = lab.make_gone_and_table();
     let before = lab.discarded();
     lab.remove("gone");
-    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
     lab.wait_for_care(3);
     assert_eq!(lab.discarded(), before);
     block_on(lab.group().set_attribute("thin_provisioned", "true")).expect("it is set");
@@ -241,11 +271,15 @@ fn a_disk_that_was_away_discards_what_it_missed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let table = lab.make_gone_and_table();
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it can be spared");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
+        .expect("it can be spared");
     let before = lab.discarded();
     lab.remove("gone");
-    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
-    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE);
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
+    lab.wait_for("the other one's discards", || {
+        lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE
+    });
     assert_eq!(lab.discarded()[1], before[1]);
     lab.online_all();
     lab.wait_until_all_is_discarded();
@@ -262,15 +296,19 @@ fn a_disk_that_stays_after_all_discards_what_it_missed() {
     lab.write(table, 0, &pattern(1, 12 << 20));
     lab.sync(table);
     let group = lab.group();
-    let parts = group.mirror_sets.counts().into_iter().filter(|(set, _)| set.contains(&DiskNumber(0)));
+    let parts =
+        group.mirror_sets.counts().into_iter().filter(|(set, _)| set.contains(&DiskNumber(0)));
     let parts: u64 = parts.map(|(_, count)| count).sum();
     assert!(parts > 0);
     block_on(group.exchange(lab.wanted(&[], &["DATA_0000"], false), Some(0))).expect("it can go");
     let before = lab.discarded();
     for au in 0..12 {
-        block_on(lab.session().allocate(table, au << 20, 4 * PIECE, Allocate::PunchHole, false)).expect("punched");
+        block_on(lab.session().allocate(table, au << 20, 4 * PIECE, Allocate::PunchHole, false))
+            .expect("punched");
     }
-    let others = || lab.discarded().iter().zip(&before).skip(1).map(|(now, before)| now - before).sum::<u64>();
+    let others = || {
+        lab.discarded().iter().zip(&before).skip(1).map(|(now, before)| now - before).sum::<u64>()
+    };
     lab.wait_for("the others' discards", || others() >= (2 * 12 - parts) * 4 * PIECE);
     lab.wait_for_care(2);
     assert_eq!(lab.discarded()[0], before[0]);
@@ -302,10 +340,16 @@ fn a_disk_that_fails_discards_is_told_again() {
     let before = lab.discarded();
     lab.disks[1].faults(|faults| faults.fail_discards = true);
     lab.remove("gone");
-    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
-    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE);
-    block_on(lab.session().allocate(table, 6 * PIECE, PIECE, Allocate::PunchHole, false)).expect("it is punched");
-    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 5 * PIECE);
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
+    lab.wait_for("the other one's discards", || {
+        lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE
+    });
+    block_on(lab.session().allocate(table, 6 * PIECE, PIECE, Allocate::PunchHole, false))
+        .expect("it is punched");
+    lab.wait_for("the other one's discards", || {
+        lab.discarded()[0] - before[0] >= (8 << 20) + 5 * PIECE
+    });
     assert!(lab.discarded()[1] == before[1] && !lab.group().is_all_discarded());
     assert!(lab.group().members.values().all(|member| member.state() == DiskState::Online));
     lab.disks[1].heal();
@@ -361,7 +405,8 @@ fn nothing_is_left_to_discard_only_until_the_next_mount() {
     lab.wait_until_all_is_discarded();
     lab.dismount();
     lab.mount();
-    let said = block_on(lab.group().catalog.read(attributes::load_all_discarded)).expect("the catalog answers");
+    let said = block_on(lab.group().catalog.read(attributes::load_all_discarded))
+        .expect("the catalog answers");
     assert!(!said);
 }
 
@@ -373,12 +418,21 @@ fn a_hole_that_had_data_meanwhile_is_not_discarded() {
     // Nobody else discards anything.
     block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
     let node = lab.create_file("table");
-    let punch = || block_on(lab.session().allocate(node, 0, 4 * PIECE, Allocate::PunchHole, false)).expect("punched");
+    let punch = || {
+        block_on(lab.session().allocate(node, 0, 4 * PIECE, Allocate::PunchHole, false))
+            .expect("punched")
+    };
     lab.write(node, 0, &pattern(1, 1 << 20));
     lab.sync(node);
     punch();
     lab.sync(node);
-    let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("it has one");
+    let extent = lab
+        .group()
+        .extents
+        .all()
+        .into_iter()
+        .find(|extent| extent.file == node)
+        .expect("it has one");
     let losses = extent.losses();
     let new = pattern(2, 4 * PIECE as usize);
     lab.write(node, 0, &new);
@@ -403,10 +457,15 @@ fn what_somebody_is_stuck_in_is_not_free() {
     lab.write(node, 0, &pattern(1, 1 << 20));
     lab.sync(node);
     let group = lab.group();
-    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("it has one");
+    let extent =
+        group.extents.all().into_iter().find(|extent| extent.file == node).expect("it has one");
     let states = || {
         let space = group.space();
-        extent.mirrors().iter().map(|mirror| space.state(mirror.disk, mirror.au)).collect::<Vec<_>>()
+        extent
+            .mirrors()
+            .iter()
+            .map(|mirror| space.state(mirror.disk, mirror.au))
+            .collect::<Vec<_>>()
     };
     let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
     lab.remove("table");
@@ -430,9 +489,13 @@ fn a_hole_is_discarded_when_it_is_durable() {
     block_on(lab.session().allocate(node, 0, 48 * MIB, reserve, false)).expect("there is room");
     let has_log = |lab: &Lab, disk: usize| !lab.runs_of(CatalogFile::Wal, disk).is_empty();
     let (logs, plain): (Vec<usize>, Vec<usize>) = (0..7).partition(|disk| has_log(&lab, *disk));
-    let is_plain = |extent: &Extent| extent.disks().all(|disk| plain.contains(&usize::from(disk.0)));
+    let is_plain =
+        |extent: &Extent| extent.disks().all(|disk| plain.contains(&usize::from(disk.0)));
     let all = lab.group().extents.all();
-    let extent = all.iter().find(|extent| extent.file == node && is_plain(extent)).expect("every two disks have some");
+    let extent = all
+        .iter()
+        .find(|extent| extent.file == node && is_plain(extent))
+        .expect("every two disks have some");
     let at = extent.number * MIB;
     let place_of = |mirror: &crate::extent::Mirror| {
         let disk = usize::from(mirror.disk.0);
@@ -450,16 +513,19 @@ fn a_hole_is_discarded_when_it_is_durable() {
     lab.mount();
     let hole = 4 * PIECE as usize;
     let punch = Allocate::PunchHole;
-    block_on(lab.session().allocate(lab.find("table"), at, hole as u64, punch, false)).expect("it is punched");
+    block_on(lab.session().allocate(lab.find("table"), at, hole as u64, punch, false))
+        .expect("it is punched");
     lab.group().tend_discards();
     let mut discards = lab.world.take_task("discards").expect("it was begun");
-    let is_discarded = |(disk, place): &(usize, u64)| lab.disks[*disk].peek(*place, hole) != bytes[..hole];
+    let is_discarded =
+        |(disk, place): &(usize, u64)| lab.disks[*disk].peek(*place, hole) != bytes[..hole];
     assert!(!places.iter().any(is_discarded));
     assert!(run_until(discards.as_mut(), || places.iter().all(is_discarded)).is_none());
     // The disks with the catalog's log keep nothing that was not flushed, those with the file's data all of it.
     let end = |seed: u64, disk: usize| Numbers::new(seed * 1000 + disk as u64).below(4);
     let is_worst = |seed: &u64| {
-        logs.iter().all(|disk| end(*seed, *disk) == 1) && places.iter().all(|(disk, _)| end(*seed, *disk) == 0)
+        logs.iter().all(|disk| end(*seed, *disk) == 1)
+            && places.iter().all(|(disk, _)| end(*seed, *disk) == 0)
     };
     let seed = (0..).find(is_worst).expect("one in 1024");
     drop(discards);
@@ -505,7 +571,8 @@ fn a_hole_that_a_crowded_disk_does_not_take_is_discarded_later() {
     lab.disks[1].faults(|faults| faults.hang_discards = true);
     // One in each extent.
     for hole in 0..HOLES {
-        block_on(lab.session().allocate(table, hole * MIB, PIECE, Allocate::PunchHole, false)).expect("it is punched");
+        block_on(lab.session().allocate(table, hole * MIB, PIECE, Allocate::PunchHole, false))
+            .expect("it is punched");
     }
     lab.sync(table);
     lab.wait_for("discards that hang", || lab.disks[1].hung() >= 4);

@@ -37,8 +37,14 @@ impl Court {
         let node = lab.create_file("table");
         lab.write(node, 0, &bytes);
         lab.sync(node);
-        let extents = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
-        let extent = extents.iter().find(|extent| extent.file == node && extent.number == 2).expect("it is there");
+        let extents = block_on(lab.group().some_alive(0))
+            .expect("the catalog is read")
+            .expect("there are some")
+            .0;
+        let extent = extents
+            .iter()
+            .find(|extent| extent.file == node && extent.number == 2)
+            .expect("it is there");
         let places: Vec<_> = extent
             .mirrors()
             .iter()
@@ -55,7 +61,10 @@ impl Court {
         lab.write(lab.find("table"), PLACE, &new);
         lab.sync(lab.find("table"));
         lab.dismount();
-        [data, sums].iter().zip(&kept).for_each(|(offset, kept)| lab.disks[disk].corrupt(*offset, kept));
+        [data, sums]
+            .iter()
+            .zip(&kept)
+            .for_each(|(offset, kept)| lab.disks[disk].corrupt(*offset, kept));
         lab.mount();
         let mut court = Self { lab, old, new, bytes, places, versions: Vec::new() };
         court.versions = court.found();
@@ -69,7 +78,10 @@ impl Court {
     }
 
     fn found(&self) -> Vec<Vec<u8>> {
-        self.places.iter().map(|(disk, data, _)| self.lab.disks[*disk].peek(*data, BLOCK_SIZE)).collect()
+        self.places
+            .iter()
+            .map(|(disk, data, _)| self.lab.disks[*disk].peek(*data, BLOCK_SIZE))
+            .collect()
     }
 
     /// Readers get one version, always the same, and all else as it was written.
@@ -81,7 +93,8 @@ impl Court {
         for _ in 0..6 {
             let mut found = self.lab.read(node, 0, LENGTH);
             assert!(found[place..place + BLOCK_SIZE] == first, "readers get the same each time");
-            found[place..place + BLOCK_SIZE].copy_from_slice(&self.bytes[place..place + BLOCK_SIZE]);
+            found[place..place + BLOCK_SIZE]
+                .copy_from_slice(&self.bytes[place..place + BLOCK_SIZE]);
             assert!(found == self.bytes, "all else is as it was");
         }
         first
@@ -100,7 +113,11 @@ impl Court {
                 problem.text
             );
         }
-        assert!(problem.text.contains(&format!("extent 2 of file {node}: 4 KiB at 20480")), "{}", problem.text);
+        assert!(
+            problem.text.contains(&format!("extent 2 of file {node}: 4 KiB at 20480")),
+            "{}",
+            problem.text
+        );
         assert!(self.found() == self.versions, "{when}: a disk was overwritten");
     }
 
@@ -143,7 +160,12 @@ fn two_right_pairs_are_told_and_neither_is_overwritten() {
             court.check("its checksums were written with a neighbour's");
             assert!(court.look() == first, "readers get the same after each mount");
         }
-        let alarms = court.lab.world.events().into_iter().filter(|event| event.text.contains("are disputed"));
+        let alarms = court
+            .lab
+            .world
+            .events()
+            .into_iter()
+            .filter(|event| event.text.contains("are disputed"));
         assert!(alarms.count() >= 4, "each mount tells");
         // Somebody writes it.
         let node = court.lab.find("table");
@@ -195,7 +217,14 @@ fn a_mirror_in_dispute_does_not_move() {
         ..Exchange::default()
     };
     block_on(court.lab.group().exchange(drop(false), Some(4))).expect("it begins");
-    let ended = || court.lab.group().operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
+    let ended = || {
+        court
+            .lab
+            .group()
+            .operations()
+            .iter()
+            .any(|one| one.pass == "REBALANCE" && one.state == "ERRS")
+    };
     court.lab.wait_for("the refusal", ended);
     assert!(court.lab.told("until that is settled none of its mirrors moves"));
     assert!(court.found() == court.versions, "a disk was overwritten");
@@ -242,7 +271,9 @@ fn a_rotten_checksum_block_is_named_and_written_again() {
             let right = court.lab.disks[disk].peek(sums, BLOCK_SIZE);
             court.lab.disks[disk].corrupt(sums, &pattern(9, BLOCK_SIZE));
             court.lab.mount();
-            let named = |text: &str| text.contains(&format!("disk DATA_{disk:04}")) && text.contains("checksum block");
+            let named = |text: &str| {
+                text.contains(&format!("disk DATA_{disk:04}")) && text.contains("checksum block")
+            };
             if by_read {
                 court.look();
                 court.look();
@@ -252,7 +283,10 @@ fn a_rotten_checksum_block_is_named_and_written_again() {
                 assert!(named(&problem.text), "{}", problem.text);
             }
             let report = block_on(court.lab.group().check(true)).expect("the check runs");
-            assert!(report.problems.iter().all(|problem| named(&problem.text) && problem.repaired), "{report:?}");
+            assert!(
+                report.problems.iter().all(|problem| named(&problem.text) && problem.repaired),
+                "{report:?}"
+            );
             for member in court.lab.group().members.values() {
                 assert_eq!(
                     member.counters.mismatches.load(std::sync::atomic::Ordering::Relaxed),

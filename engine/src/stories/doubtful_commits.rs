@@ -24,7 +24,8 @@ fn in_a_commit_that_fails<T: Send + 'static>(
         });
         (is_begun, go_on, held)
     };
-    let waiting = |count: usize| lab.wait_for("the jobs", || lab.group().catalog.jobs_waiting() >= count);
+    let waiting =
+        |count: usize| lab.wait_for("the jobs", || lab.group().catalog.jobs_waiting() >= count);
     let (first_begun, end_first, first) = standstill();
     first_begun.recv().expect("the job runs");
     let working = std::thread::spawn(work);
@@ -56,7 +57,9 @@ fn lab() -> Lab {
         lab.write(node, 0, &pattern(9, 100_000));
         lab.sync(node);
     }
-    let has = |number: usize| lab.group().space().used(lab.group().members.values().nth(number).expect("two").number);
+    let has = |number: usize| {
+        lab.group().space().used(lab.group().members.values().nth(number).expect("two").number)
+    };
     assert!(has(0) > 0 && has(1) > 0);
     lab
 }
@@ -64,7 +67,9 @@ fn lab() -> Lab {
 /// Grows a file out of its slot, while the catalog stops in the middle of the commit that says so, but on one of its mirrors.
 fn grow_out_of_its_slot_in_doubt(lab: &Lab, node: Node) {
     let session = lab.session();
-    let grow = move || block_on(session.allocate(node, 0, 100_000, Allocate::Reserve { keep_size: true }, false));
+    let grow = move || {
+        block_on(session.allocate(node, 0, 100_000, Allocate::Reserve { keep_size: true }, false))
+    };
     let grown = in_a_commit_that_fails(lab, &[0], grow);
     assert!(matches!(grown, Err(FileError::CatalogStopped(_))), "{grown:?}");
 }
@@ -94,7 +99,8 @@ fn a_place_is_nobodys_while_it_may_be_a_files() {
     grow_out_of_its_slot_in_doubt(&lab, node);
     for other in others {
         let reserve = Allocate::Reserve { keep_size: true };
-        block_on(lab.session().allocate(other, 0, 100_000, reserve, false)).expect_err("the catalog has stopped");
+        block_on(lab.session().allocate(other, 0, 100_000, reserve, false))
+            .expect_err("the catalog has stopped");
     }
     let ticks = || lab.group().ticks.load(std::sync::atomic::Ordering::Relaxed);
     let now = ticks();
@@ -118,9 +124,11 @@ fn what_is_written_where_a_file_perhaps_was_is_not_acknowledged() {
     let steady = lab.create_file("steady");
     lab.write(steady, 0, &pattern(3, 300_000));
     grow_out_of_its_slot_in_doubt(&lab, node);
-    let write = |node: Node, at: u64| block_on(lab.session().write(node, at, &pattern(2, 8192), false));
+    let write =
+        |node: Node, at: u64| block_on(lab.session().write(node, at, &pattern(2, 8192), false));
     // In whole blocks, and not.
-    let acknowledged: Vec<u64> = [0, 20_001].into_iter().filter(|at| write(node, *at).is_ok()).collect();
+    let acknowledged: Vec<u64> =
+        [0, 20_001].into_iter().filter(|at| write(node, *at).is_ok()).collect();
     write(steady, 65_536).expect("a file that nothing is in doubt of is written as before");
     let read = lab.try_read(node, 40_000, 1000);
     assert!(
@@ -130,7 +138,8 @@ fn what_is_written_where_a_file_perhaps_was_is_not_acknowledged() {
     );
     let hole = block_on(lab.session().seek(node, 0, Seek::Hole));
     assert!(
-        hole.as_ref().is_ok_and(|at| *at == 60_000) || matches!(hole, Err(FileError::CatalogStopped(_))),
+        hole.as_ref().is_ok_and(|at| *at == 60_000)
+            || matches!(hole, Err(FileError::CatalogStopped(_))),
         "{hole:?}"
     );
     lab.kill();
@@ -151,7 +160,8 @@ fn what_is_written_where_a_mark_perhaps_is_is_not_acknowledged() {
     let mut lab = lab();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 400_000));
-    block_on(lab.session().allocate(node, 65_536, 131_072, Allocate::PunchHole, false)).expect("a hole");
+    block_on(lab.session().allocate(node, 65_536, 131_072, Allocate::PunchHole, false))
+        .expect("a hole");
     lab.sync(node);
     let session = lab.session();
     let first = move || block_on(session.write(node, 65_536, &pattern(2, 8192), false));
@@ -173,7 +183,9 @@ fn what_was_cut_off_in_doubt_is_no_file_that_is_gone() {
     lab.write(node, 0, &pattern(1, 3 << 20));
     lab.sync(node);
     let session = lab.session();
-    let cut = move || block_on(session.change(node, Changes { size: Some(100_000), ..Changes::default() }));
+    let cut = move || {
+        block_on(session.change(node, Changes { size: Some(100_000), ..Changes::default() }))
+    };
     let cut = in_a_commit_that_fails(&lab, &[0], cut);
     assert!(matches!(cut, Err(FileError::CatalogStopped(_))), "{cut:?}");
     for at in [2 << 20, (2 << 20) + 1] {
@@ -181,7 +193,8 @@ fn what_was_cut_off_in_doubt_is_no_file_that_is_gone() {
         assert!(matches!(written, Err(FileError::CatalogStopped(_))), "{written:?}");
         let read = lab.try_read(node, at, 8192);
         assert!(
-            read.as_ref().is_ok_and(Vec::is_empty) || matches!(read, Err(FileError::CatalogStopped(_))),
+            read.as_ref().is_ok_and(Vec::is_empty)
+                || matches!(read, Err(FileError::CatalogStopped(_))),
             "{read:?}"
         );
     }

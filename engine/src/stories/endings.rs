@@ -35,7 +35,9 @@ fn a_forced_dismount_ends_although_the_disk_takes_nothing() {
             faults.hang = hang;
         });
         let session = lab.session();
-        let writer = std::thread::spawn(move || block_on(session.write(node, 9 * MIB, &[7; 300_000], false)));
+        let writer = std::thread::spawn(move || {
+            block_on(session.write(node, 9 * MIB, &[7; 300_000], false))
+        });
         std::thread::sleep(Duration::from_millis(200));
         let group = lab.group.take().expect("mounted");
         let ending = std::thread::spawn(move || block_on(group.dismount(true)));
@@ -81,7 +83,14 @@ fn a_dismount_amid_writes() {
                     std::thread::spawn(move || {
                         let mut last = 0;
                         for count in 1..=255_u8 {
-                            if block_on(session.write(node, writer * 300_000, &[count; 250_000], false)).is_err() {
+                            if block_on(session.write(
+                                node,
+                                writer * 300_000,
+                                &[count; 250_000],
+                                false,
+                            ))
+                            .is_err()
+                            {
                                 return (last, true);
                             }
                             last = count;
@@ -96,13 +105,17 @@ fn a_dismount_amid_writes() {
                 block_on(group.dismount(true)).expect("it ends by force");
             }
             drop(group);
-            let ends: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
+            let ends: Vec<_> =
+                writers.into_iter().map(|writer| writer.join().expect("no panic")).collect();
             lab.mount();
             let node = lab.find(&name);
             for (writer, (last, torn)) in (0..).zip(ends) {
                 let bytes = lab.read(node, writer * 300_000, 250_000);
                 let next = last.wrapping_add(u8::from(torn));
-                assert!(bytes.iter().all(|byte| *byte == last || *byte == next), "{redundancy}: {last} is lost");
+                assert!(
+                    bytes.iter().all(|byte| *byte == last || *byte == next),
+                    "{redundancy}: {last} is lost"
+                );
             }
             lab.check();
         }

@@ -31,7 +31,9 @@ impl Lab {
             size: None,
             force: false,
         };
-        let drop = drop.iter().map(|name| Departure { which: Selection::Disks(vec![(*name).to_owned()]), force });
+        let drop = drop
+            .iter()
+            .map(|name| Departure { which: Selection::Disks(vec![(*name).to_owned()]), force });
         Exchange { add: add.iter().map(new).collect(), drop: drop.collect() }
     }
 
@@ -73,7 +75,8 @@ impl Lab {
     /// Waits for the end of a rebalance, but not for ever: the host may come to its end first.
     pub(super) fn wait_a_while(&self) {
         let running = || self.rebalance().state == "RUN";
-        let _ = (0..200).find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+        let _ = (0..200)
+            .find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
     }
 
     /// Waits until mirrors have begun to move.
@@ -100,7 +103,11 @@ impl Lab {
     pub(super) fn held(&self) -> Vec<u64> {
         let counts = self.group().mirror_sets.counts();
         let on = |member: &std::sync::Arc<crate::disk::member::Member>| {
-            counts.iter().filter(|(set, _)| set.contains(&member.number)).map(|(_, count)| count).sum()
+            counts
+                .iter()
+                .filter(|(set, _)| set.contains(&member.number))
+                .map(|(_, count)| count)
+                .sum()
         };
         self.group().members.values().map(on).collect()
     }
@@ -125,7 +132,10 @@ fn a_disk_is_added() {
     let held = lab.held();
     assert_eq!((held.len(), held.iter().sum::<u64>()), (5, before));
     assert_eq!(moved, held[4], "only to the new disk");
-    assert!(held.iter().max().expect("five") - held.iter().min().expect("five") <= 2 + 24, "{held:?}");
+    assert!(
+        held.iter().max().expect("five") - held.iter().min().expect("five") <= 2 + 24,
+        "{held:?}"
+    );
     assert_eq!(lab.plan().work(), 0);
     assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
     lab.check();
@@ -146,7 +156,8 @@ fn a_default_name_is_one_that_no_disk_has() {
     block_on(lab.group().exchange(wanted, Some(4))).expect("they are added");
     lab.exchange(&[(&paths[2], "E")], &[], false).expect("it is added");
     lab.rebalanced();
-    let names: Vec<_> = lab.group().members.values().map(|member| member.name().to_string()).collect();
+    let names: Vec<_> =
+        lab.group().members.values().map(|member| member.name().to_string()).collect();
     assert_eq!(names, ["DATA_0000", "DATA_0001", "DATA_0003", "DATA_0004", "DATA_0005"]);
     lab.check();
 }
@@ -157,14 +168,17 @@ fn a_disk_is_dropped_while_files_are_written() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
-    (0..50).for_each(|number| lab.write(lab.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+    (0..50).for_each(|number| {
+        lab.write(lab.create_file(&format!("small{number}")), 0, &pattern(number, 5000))
+    });
     lab.sync(node);
     let held = lab.held();
     lab.exchange(&[], &["DATA_0001"], false).expect("it leaves");
     let session = lab.session();
     let writer = std::thread::spawn(move || {
         for round in 0..40 {
-            block_on(session.write(node, round << 20, &pattern(100 + round, 1 << 20), false)).expect("it is written");
+            block_on(session.write(node, round << 20, &pattern(100 + round, 1 << 20), false))
+                .expect("it is written");
         }
         block_on(session.sync(node, true)).expect("it is synced");
     });
@@ -177,8 +191,9 @@ fn a_disk_is_dropped_while_files_are_written() {
     for round in 0..40 {
         assert!(lab.read(node, round << 20, 1 << 20) == pattern(100 + round, 1 << 20));
     }
-    (0..50)
-        .for_each(|number| assert_eq!(lab.read(lab.find(&format!("small{number}")), 0, 9999), pattern(number, 5000)));
+    (0..50).for_each(|number| {
+        assert_eq!(lab.read(lab.find(&format!("small{number}")), 0, 9999), pattern(number, 5000))
+    });
     lab.check();
     lab.kill();
     lab.mount();
@@ -204,8 +219,10 @@ fn all_disks_are_exchanged() {
         lab.sync(node);
         let all: u64 = lab.held().iter().sum();
         let paths: Vec<String> = (0..4).map(|_| lab.spare(96 * MIB)).collect();
-        let add: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(["E", "F", "G", "H"]).collect();
-        lab.exchange(&add, &["DATA_0000", "DATA_0001", "DATA_0002", "DATA_0003"], false).expect("they are exchanged");
+        let add: Vec<(&str, &str)> =
+            paths.iter().map(String::as_str).zip(["E", "F", "G", "H"]).collect();
+        lab.exchange(&add, &["DATA_0000", "DATA_0001", "DATA_0002", "DATA_0003"], false)
+            .expect("they are exchanged");
         assert_eq!(lab.rebalanced(), all, "{redundancy}");
         assert!((0..4).all(|disk| lab.status(disk) == Status::Former));
         (0..4).for_each(|disk| lab.world.detach(&format!("/disk{disk}")));
@@ -279,14 +296,19 @@ fn a_disk_is_away_for_too_long() {
         for name in ["disk_repair_time", "failgroup_repair_time"] {
             block_on(lab.group().set_attribute(name, "0.02m")).expect("it is set");
         }
-        block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
+        block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
+            .expect("it can be spared");
         if groups.len() == 2 {
-            lab.wait_for("the alarm", || lab.told("cannot be dropped: NORMAL redundancy needs 2 failure groups"));
+            lab.wait_for("the alarm", || {
+                lab.told("cannot be dropped: NORMAL redundancy needs 2 failure groups")
+            });
             assert_eq!(lab.held().len(), 2);
             continue;
         }
         lab.wait_for("the drop", || lab.held().len() == 2);
-        assert!(lab.told("disk DATA_0001 was offline for longer than the repair time, and is dropped"));
+        assert!(
+            lab.told("disk DATA_0001 was offline for longer than the repair time, and is dropped")
+        );
         lab.check();
         lab.disks[0].faults(|faults| faults.fail_reads = true);
         assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
@@ -312,7 +334,11 @@ fn a_disk_that_came_back_is_not_dropped_for_its_absence() {
         block_on(lab.group().rename(&Renaming::Disks(pairs))).expect("they change names");
     };
     let away_again = |lab: &Lab| lab.offline(1);
-    for (case, then) in [("returned", &returned as &dyn Fn(&Lab)), ("renamed", &renamed), ("away again", &away_again)] {
+    for (case, then) in [
+        ("returned", &returned as &dyn Fn(&Lab)),
+        ("renamed", &renamed),
+        ("away again", &away_again),
+    ] {
         let (lab, task) = group_of_three();
         lab.online_all();
         then(&lab);
@@ -370,7 +396,9 @@ fn a_disk_is_waited_for_as_long_as_was_said() {
         block_on(lab.group().offline(which, drop_after)).expect("it can be spared");
     };
     let timer = |lab: &Lab| {
-        let rows = block_on(lab.group().query("SELECT repair_timer FROM v$asm_disk WHERE name = 'DATA_0001'"));
+        let rows = block_on(
+            lab.group().query("SELECT repair_timer FROM v$asm_disk WHERE name = 'DATA_0001'"),
+        );
         match rows.expect("it is asked").rows[0][0] {
             crate::admin::Value::Integer(seconds) => seconds,
             ref other => panic!("{other:?}"),
@@ -410,7 +438,8 @@ fn a_rebalance_with_a_latency_target() {
         let size = if then.is_some() { 24 << 20 } else { 6 << 20 };
         lab.write(node, 0, &pattern(1, size));
         lab.sync(node);
-        let set = |value: &str| block_on(lab.group().set_attribute("rebalance.latency_target", value));
+        let set =
+            |value: &str| block_on(lab.group().set_attribute("rebalance.latency_target", value));
         set(target).expect("it is one");
         assert!(set("fast").is_err());
         let session = lab.session();
@@ -425,7 +454,8 @@ fn a_rebalance_with_a_latency_target() {
         lab.exchange(&[(&path, "D")], &[], false).expect("it is added");
         if let Some(value) = then {
             lab.wait_for_moves();
-            block_on(lab.group().set_attribute("rebalance.latency_target", value)).expect("it is none");
+            block_on(lab.group().set_attribute("rebalance.latency_target", value))
+                .expect("it is none");
         }
         assert!(lab.rebalanced() > 0);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -439,8 +469,12 @@ fn a_rebalance_with_a_latency_target() {
 #[test]
 fn refusals() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
-    let code = |result: Result<(), crate::admin::AdminError>| result.expect_err("it is refused").code;
-    assert_eq!(code(lab.exchange(&[], &["DATA_0000", "DATA_0001"], false)), Code::NotEnoughFailureGroups);
+    let code =
+        |result: Result<(), crate::admin::AdminError>| result.expect_err("it is refused").code;
+    assert_eq!(
+        code(lab.exchange(&[], &["DATA_0000", "DATA_0001"], false)),
+        Code::NotEnoughFailureGroups
+    );
     assert_eq!(code(lab.exchange(&[], &["NOBODY"], false)), Code::NoSuchDisk);
     assert_eq!(code(lab.exchange(&[("/disk1", "X")], &[], false)), Code::DiskInUse);
     assert_eq!(code(lab.exchange(&[("/nowhere", "X")], &[], false)), Code::UnknownDisk);
@@ -449,9 +483,14 @@ fn refusals() {
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 45 << 20));
     let path = lab.spare(40 * MIB);
-    let refused = lab.exchange(&[(&path, "D")], &["DATA_0001", "DATA_0002"], false).expect_err("it does not fit");
+    let refused = lab
+        .exchange(&[(&path, "D")], &["DATA_0001", "DATA_0002"], false)
+        .expect_err("it does not fit");
     assert_eq!(refused.code, Code::NoSpace, "{refused}");
-    assert!(block_on(identify::read_header(&*lab.world(), &*lab.disks[4].open())).is_none(), "nothing was written");
+    assert!(
+        block_on(identify::read_header(&*lab.world(), &*lab.disks[4].open())).is_none(),
+        "nothing was written"
+    );
     assert_eq!(lab.held().len(), 3);
     lab.check();
 }
@@ -496,7 +535,9 @@ fn a_disk_is_replaced() {
         lab.write(node, 0, &pattern(1, 20 << 20));
         lab.sync(node);
         let path = lab.spare(128 * MIB);
-        let replace = |lab: &Lab, path: &str| block_on(lab.group().replace(&[replacement("DATA_0001", path)]));
+        let replace = |lab: &Lab, path: &str| {
+            block_on(lab.group().replace(&[replacement("DATA_0001", path)]))
+        };
         assert_eq!(replace(&lab, &path).expect_err("it is there").code, Code::Invalid);
         lab.silence(1);
         lab.write(node, 0, &pattern(2, 20 << 20));
@@ -516,16 +557,25 @@ fn a_disk_is_replaced() {
             lab.mount();
         }
         lab.disks[1].heal();
-        lab.wait_for("the resync", || lab.group().members().iter().all(|(_, state)| *state == DiskState::Online));
+        lab.wait_for("the resync", || {
+            lab.group().members().iter().all(|(_, state)| *state == DiskState::Online)
+        });
         let members = lab.group().members();
         assert_eq!(members[1], ("DATA_0001".to_owned(), DiskState::Online));
-        assert!(lab.group().members.get(&plinth_format::DiskNumber(1)).is_some_and(|member| member.path() == path));
+        assert!(
+            lab.group()
+                .members
+                .get(&plinth_format::DiskNumber(1))
+                .is_some_and(|member| member.path() == path)
+        );
         lab.check();
         lab.dismount();
         lab.mount();
         assert_eq!(lab.status(1), Status::Former, "the old one");
         let disks = [0, 2];
-        disks.iter().for_each(|disk| lab.disks[*disk].faults(|faults| faults.fail_reads = *disk == 0));
+        disks
+            .iter()
+            .for_each(|disk| lab.disks[*disk].faults(|faults| faults.fail_reads = *disk == 0));
         assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(2, 20 << 20));
     }
 }
@@ -538,7 +588,8 @@ fn a_replacement_is_as_large_as_the_disk_is_to_be() {
     lab.rebalanced();
     block_on(lab.group().rebalance(Some(0))).expect("it waits");
     let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
-    block_on(lab.group().resize_disks(&[Resize { which, size: Some(128 * MIB) }], Some(0))).expect("it is possible");
+    block_on(lab.group().resize_disks(&[Resize { which, size: Some(128 * MIB) }], Some(0)))
+        .expect("it is possible");
     lab.offline(1);
     let path = lab.spare(100 * MIB);
     let replaced = block_on(lab.group().replace(&[replacement("DATA_0001", &path)]));
@@ -577,9 +628,15 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
         // The resync waits for somebody who works with an extent in the middle.
         let hold = block_on(late.ranges.hold(0..256, true));
         let path = lab.spare(96 * MIB);
-        block_on(lab.group().replace(&[replacement("DATA_0001", &path)])).expect("it takes its place");
-        let copied =
-            || lab.group().stale.lock().get(&number).is_some_and(|runs| !runs.has(there[4].id) && runs.has(late.id));
+        block_on(lab.group().replace(&[replacement("DATA_0001", &path)]))
+            .expect("it takes its place");
+        let copied = || {
+            lab.group()
+                .stale
+                .lock()
+                .get(&number)
+                .is_some_and(|runs| !runs.has(there[4].id) && runs.has(late.id))
+        };
         lab.wait_for("a part of the resync", copied);
         drop(there);
         // What is copied is an active region for a while, and would be compared again after a crash.
@@ -607,9 +664,18 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
             lab.mount();
         }
         lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
-        let resync = lab.group().operations().into_iter().find(|one| one.pass == "RESYNC").expect("it is shown");
+        let resync = lab
+            .group()
+            .operations()
+            .into_iter()
+            .find(|one| one.pass == "RESYNC")
+            .expect("it is shown");
         // What was copied last may share a region with what is copied next, which is active when it is cut short: that is copied again.
-        assert!(resync.work > 0 && resync.work < all, "{cut:?}: {} of {all} extents once more", resync.work);
+        assert!(
+            resync.work > 0 && resync.work < all,
+            "{cut:?}: {} of {all} extents once more",
+            resync.work
+        );
         let said = lab.world.events().split_off(before);
         assert!(!said.iter().any(|event| event.text.contains("copied whole")), "{cut:?}: {said:?}");
         assert!(cut == Cut::Failure || lab.told("disk DATA_0001: its resync goes on"), "{cut:?}");
@@ -665,10 +731,14 @@ fn a_guest_is_turned_away_where_its_disk_stays() {
     lab.write(node, 0, &pattern(1, 60 << 20));
     lab.sync(node);
     let group = lab.group();
-    let extents = block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let extents =
+        block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
     let on = |extent: &Extent| extent.disks().map(|disk| usize::from(disk.0)).collect::<Vec<_>>();
     // Without the second disk the third cannot be spared.
-    let moves = extents.iter().find(|extent| on(extent) == [0, 1] || on(extent) == [1, 0]).expect("there is one");
+    let moves = extents
+        .iter()
+        .find(|extent| on(extent) == [0, 1] || on(extent) == [1, 0])
+        .expect("there is one");
     block_on(group.offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it goes");
     let third = DiskNumber(2);
     let au = group.space().allocate_on(third).expect("there is room");
@@ -694,8 +764,12 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
     lab.write(node, 0, &pattern(1, 20 << 20));
     lab.sync(node);
     let group = lab.group();
-    let extents = block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
-    let moves = extents.iter().find(|extent| extent.disks().any(|disk| disk == DiskNumber(0))).expect("there is one");
+    let extents =
+        block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let moves = extents
+        .iter()
+        .find(|extent| extent.disks().any(|disk| disk == DiskNumber(0)))
+        .expect("there is one");
     let au = group.space().allocate_on(DiskNumber(1)).expect("there is room");
     assert!(moves.receive(Mirror { disk: DiskNumber(1), au }));
     let at = moves.number * MIB;
@@ -708,7 +782,10 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
     assert_eq!(read, pattern(2, 1 << 20)[..8192]);
     let member = group.members.get(&DiskNumber(1)).expect("it is there");
     let there = lab.disks[1].peek(member.layout().au_offset(au), 8192);
-    assert!(moves.places().1.is_none() || there == read, "another thing than was read would move in");
+    assert!(
+        moves.places().1.is_none() || there == read,
+        "another thing than was read would move in"
+    );
     moves.dismiss(Mirror { disk: DiskNumber(1), au });
     group.space().cancel(DiskNumber(1), au);
     lab.check();
@@ -727,12 +804,16 @@ fn a_disk_dies_and_returns_during_a_rebalance() {
     lab.write(node, 0, &pattern(2, 60 << 20));
     lab.sync(node);
     lab.wait_for("the loss", || {
-        lab.group().members().iter().any(|(name, state)| name == "DATA_0002" && *state == DiskState::Offline)
+        lab.group()
+            .members()
+            .iter()
+            .any(|(name, state)| name == "DATA_0002" && *state == DiskState::Offline)
     });
     lab.disks[2].heal();
     block_on(lab.group().online(Selection::All)).expect("it comes back");
     lab.wait_for("the end", || {
-        lab.status(0) == Status::Former && lab.group().members().iter().all(|(_, state)| *state == DiskState::Online)
+        lab.status(0) == Status::Former
+            && lab.group().members().iter().all(|(_, state)| *state == DiskState::Online)
     });
     lab.wait_for("rest", || lab.group().operations().iter().all(|one| one.state == "DONE"));
     assert_eq!(lab.held().len(), 3);
@@ -751,8 +832,14 @@ fn a_group_is_filled_during_a_rebalance() {
     lab.exchange(&[], &["DATA_0002"], false).expect("it fits");
     let session = lab.session();
     let mut size = 0;
-    while block_on(session.allocate(filler, size, 1 << 20, crate::api::Allocate::Reserve { keep_size: false }, false))
-        .is_ok()
+    while block_on(session.allocate(
+        filler,
+        size,
+        1 << 20,
+        crate::api::Allocate::Reserve { keep_size: false },
+        false,
+    ))
+    .is_ok()
     {
         size += 1 << 20;
     }
@@ -796,15 +883,21 @@ fn the_most_exposed_come_first() {
     };
     let ([_, one, two], _) = counts();
     assert!(one > 10 && two > 5, "{one} {two}");
-    block_on(lab.group().exchange(lab.wanted(&[(&path, "G")], &["DATA_0001", "DATA_0004"], true), Some(1)))
-        .expect("they go");
+    block_on(
+        lab.group()
+            .exchange(lab.wanted(&[(&path, "G")], &["DATA_0001", "DATA_0004"], true), Some(1)),
+    )
+    .expect("they go");
     let seen = std::cell::Cell::new(0);
     lab.wait_for("the end of what is exposed", || {
         let ([_, one_now, two_now], even) = counts();
         // One extent is on its way, and is counted twice while its row changes.
         if two_now > 1 {
             seen.set(seen.get() + 1);
-            assert!(one_now + 2 >= one, "{two_now} had one mirror left when one of {one} with two had got its third");
+            assert!(
+                one_now + 2 >= one,
+                "{two_now} had one mirror left when one of {one} with two had got its third"
+            );
         }
         one_now + two_now == 0 || (seen.get() > 0 && even > 200)
     });
@@ -829,7 +922,8 @@ fn a_pause_ends_with_the_next_statement() {
     assert_eq!(moved(), ("WAIT".to_owned(), 0));
     lab.wait_for("how much would move", || lab.rebalance().work > 0);
     block_on(lab.group().undrop()).expect("it stays");
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can go");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
+        .expect("it can go");
     lab.online_all();
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(moved(), ("WAIT".to_owned(), 0));
@@ -847,8 +941,12 @@ fn waits_for_extents_on_the_move_are_counted() {
     lab.write(node, 0, &pattern(1, 1 << 20));
     lab.sync(node);
     let group = lab.group();
-    let extent =
-        group.extents.all().into_iter().find(|extent| extent.file == node && extent.number == 0).expect("it has one");
+    let extent = group
+        .extents
+        .all()
+        .into_iter()
+        .find(|extent| extent.file == node && extent.number == 0)
+        .expect("it has one");
     let counts = || group.live().move_waits.iter().map(|(_, count)| count).sum::<u64>();
     let wait = || {
         let held = block_on(extent.ranges.hold(0..256, true));
@@ -861,7 +959,11 @@ fn waits_for_extents_on_the_move_are_counted() {
     };
     wait();
     assert_eq!(counts(), 0);
-    let away = group.members.values().find(|member| extent.disks().all(|disk| disk != member.number)).expect("a third");
+    let away = group
+        .members
+        .values()
+        .find(|member| extent.disks().all(|disk| disk != member.number))
+        .expect("a third");
     let au = group.space().allocate_on(away.number).expect("there is room");
     let guest = crate::extent::Mirror { disk: away.number, au };
     assert!(extent.receive(guest));
@@ -877,7 +979,8 @@ fn random_exchanges() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..24 {
         let mut numbers = Numbers::new(seed);
-        let redundancy = [Redundancy::External, Redundancy::Normal, Redundancy::High][numbers.below(3) as usize];
+        let redundancy =
+            [Redundancy::External, Redundancy::Normal, Redundancy::High][numbers.below(3) as usize];
         let count = redundancy.mirrors() as u64 + numbers.below(3);
         let names = ["A", "B", "C", "D", "E", "F"];
         let mut groups: Vec<&str> = names[..count as usize].to_vec();
@@ -894,12 +997,17 @@ fn random_exchanges() {
         }
         for _ in 0..2 {
             let add: Vec<(String, &str)> = (0..numbers.below(3))
-                .map(|_| (lab.spare((32 + 8 * numbers.below(9)) * MIB), names[numbers.below(6) as usize]))
+                .map(|_| {
+                    (lab.spare((32 + 8 * numbers.below(9)) * MIB), names[numbers.below(6) as usize])
+                })
                 .collect();
-            let add: Vec<(&str, &str)> = add.iter().map(|(path, group)| (path.as_str(), *group)).collect();
-            let drop: Vec<String> = lab.names().into_iter().filter(|_| numbers.below(4) == 0).collect();
+            let add: Vec<(&str, &str)> =
+                add.iter().map(|(path, group)| (path.as_str(), *group)).collect();
+            let drop: Vec<String> =
+                lab.names().into_iter().filter(|_| numbers.below(4) == 0).collect();
             let drop: Vec<&str> = drop.iter().map(String::as_str).collect();
-            let estimate = block_on(lab.group().estimate(&Work::Exchange(lab.wanted(&add, &drop, false))));
+            let estimate =
+                block_on(lab.group().estimate(&Work::Exchange(lab.wanted(&add, &drop, false))));
             let done = lab.exchange(&add, &drop, false);
             assert_eq!(done.is_ok(), estimate.is_ok(), "seed {seed}: {estimate:?} {done:?}");
             let Ok(estimate) = estimate else {
@@ -910,12 +1018,18 @@ fn random_exchanges() {
             lab.wait_for_the_end();
             let end = lab.rebalance();
             // The catalog may have no room elsewhere: then the disk stays, and it is said.
-            let catalog = end.error.as_ref().is_some_and(|error| error.contains("the catalog has a mirror"));
+            let catalog =
+                end.error.as_ref().is_some_and(|error| error.contains("the catalog has a mirror"));
             assert!(end.state == "DONE" || catalog, "seed {seed}: {end:?}");
             // What is even is another question when the catalog has gone where nobody knew that it would.
-            let catalog_units = crate::catalog::on_disks::units(&lab.group().voters.current()).len() as u64;
+            let catalog_units =
+                crate::catalog::on_disks::units(&lab.group().voters.current()).len() as u64;
             let most = estimate.work + catalog_units;
-            assert!(end.so_far <= most, "seed {seed}: {} moved, {estimate:?}, {catalog_units}", end.so_far);
+            assert!(
+                end.so_far <= most,
+                "seed {seed}: {} moved, {estimate:?}, {catalog_units}",
+                end.so_far
+            );
             assert!(lab.plan().work() == 0 || catalog, "seed {seed}");
             lab.check();
         }
@@ -963,12 +1077,14 @@ fn no_device_takes_a_place_before_all_of_it_is_stale() {
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
     lab.sync(node);
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
+        .expect("it can be spared");
     let path = lab.spare(64 * MIB);
     lab.world.detach("/disk1");
     let log = lab.runs_of(CatalogFile::Wal, 0);
     lab.disks[0].faults(|faults| faults.worn = log);
-    block_on(lab.group().replace(&[replacement("DATA_0001", &path)])).expect_err("the catalog takes nothing");
+    block_on(lab.group().replace(&[replacement("DATA_0001", &path)]))
+        .expect_err("the catalog takes nothing");
     lab.kill();
     lab.disks[0].heal();
     lab.mount();
@@ -1007,7 +1123,8 @@ fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
     slow.join().expect("no panic").expect("the catalog answers");
     ask();
     block_on(task);
-    let under_way = block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers");
+    let under_way =
+        block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers");
     assert!(under_way.is_none() && lab.nothing_moves(), "{under_way:?}");
 }
 
@@ -1019,8 +1136,11 @@ fn a_rebalance_that_ends_leaves_the_record_of_a_later_statement() {
     let group = lab.group();
     lab.world.hold_back("rebalance");
     let ask = || block_on(group.rebalance(Some(4))).expect("it is recorded");
-    let is_recorded =
-        || block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers").is_some();
+    let is_recorded = || {
+        block_on(group.catalog.read(attributes::load_rebalance))
+            .expect("the catalog answers")
+            .is_some()
+    };
     ask();
     let asked = group.rebalance.asked();
     ask();
@@ -1084,7 +1204,10 @@ fn a_mark_of_what_was_lost_moves() {
     lab.rebalanced();
     assert_eq!(lab.status(0), Status::Former);
     lab.try_read(node, at + 5 * 4096, 4096).expect_err("it is lost");
-    assert!(lab.read(node, at + 6 * 4096, 4096) == pattern(1, 8 << 20)[(at as usize + 6 * 4096)..][..4096]);
+    assert!(
+        lab.read(node, at + 6 * 4096, 4096)
+            == pattern(1, 8 << 20)[(at as usize + 6 * 4096)..][..4096]
+    );
 }
 
 /// A rebalance pauses for a dismount, and that fails, as a disk that cannot be spared does not take its checksums: the group stays mounted, and the rebalance goes on.

@@ -40,8 +40,13 @@ impl Lab {
     /// All pieces of 64 KiB are as written or zeros.
     fn assert_no_stranger(&self, node: Node, written: &[u8]) {
         let found = self.read(node, 0, written.len());
-        for (index, (found, written)) in found.chunks(64 << 10).zip(written.chunks(64 << 10)).enumerate() {
-            assert!(found == written || found.iter().all(|byte| *byte == 0), "piece {index} is a stranger's");
+        for (index, (found, written)) in
+            found.chunks(64 << 10).zip(written.chunks(64 << 10)).enumerate()
+        {
+            assert!(
+                found == written || found.iter().all(|byte| *byte == 0),
+                "piece {index} is a stranger's"
+            );
         }
     }
 }
@@ -74,8 +79,11 @@ fn a_record_that_somebody_elses_flush_has_lost_is_written_again() {
     lab.disks[0].faults(|faults| faults.fail_writes = true);
     let before = lab.disks[1].counts().writes;
     let voters = Arc::clone(&group.voters);
-    let expelled = std::thread::spawn(move || block_on(voters.expel(gone, "it failed a write", false)));
-    lab.wait_for("the record", || lab.disks[1].counts().writes >= before + kept.areas().len() as u64);
+    let expelled =
+        std::thread::spawn(move || block_on(voters.expel(gone, "it failed a write", false)));
+    lab.wait_for("the record", || {
+        lab.disks[1].counts().writes >= before + kept.areas().len() as u64
+    });
     lab.disks[1].faults(|faults| faults.flushes_lost = 1);
     lab.disks[1].answer();
     assert!(!block_on(flush).is_ok());
@@ -189,7 +197,10 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
         drop(group);
         lab.cut_power(3);
         lab.mount();
-        assert!(lab.read(lab.find("table"), 0, LENGTH) == pattern(1, LENGTH), "a flush that failed is made good");
+        assert!(
+            lab.read(lab.find("table"), 0, LENGTH) == pattern(1, LENGTH),
+            "a flush that failed is made good"
+        );
         lab.check();
     }
 }
@@ -200,7 +211,8 @@ fn a_copy_out_of_a_slot_that_a_flush_lost_is_in_doubt() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let (plain, group) = (lab.plain_disk(), lab.group());
     group.doubt.leave_to_story(true);
-    let small: Vec<Node> = (0..20).map(|number| lab.create_file(&format!("small{number}"))).collect();
+    let small: Vec<Node> =
+        (0..20).map(|number| lab.create_file(&format!("small{number}"))).collect();
     small.iter().for_each(|node| lab.write(*node, 0, &pattern(1, 60_000)));
     // What they have in their slots is durable.
     block_on(group.flush_disks()).expect("it works");
@@ -285,10 +297,13 @@ fn a_disk_that_came_back_is_not_taken_for_what_it_was_before() {
     lab.sync(lab.find("table"));
     let group = lab.group();
     let member = lab.member(1);
-    let page =
-        group.store.read(CatalogFile::Database, 0, PAGE_SIZE, &|page| page::written(page, 1)).expect("it is good");
+    let page = group
+        .store
+        .read(CatalogFile::Database, 0, PAGE_SIZE, &|page| page::written(page, 1))
+        .expect("it is good");
     let page = page.share();
-    let write = || group.store.write(CatalogFile::Database, 0, page.clone()).expect("there are mirrors");
+    let write =
+        || group.store.write(CatalogFile::Database, 0, page.clone()).expect("there are mirrors");
     write();
     block_on(group.voters.expel(member.number, "it failed", false)).expect("it can be spared");
     lab.online_all();
@@ -315,7 +330,14 @@ fn a_region_is_not_closed_by_a_second_flush() {
     lab.cut_power(1);
     lab.mount();
     assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(1, LENGTH));
-    assert_eq!(lab.group().members.values().map(|one| one.counters.mismatches.load(Ordering::Relaxed)).sum::<u64>(), 0);
+    assert_eq!(
+        lab.group()
+            .members
+            .values()
+            .map(|one| one.counters.mismatches.load(Ordering::Relaxed))
+            .sum::<u64>(),
+        0
+    );
     lab.check();
 }
 
@@ -330,11 +352,14 @@ fn a_flush_that_fails_beside_a_release_repeats_it() {
     let group = lab.group();
     let members: Vec<_> = group.members.values().collect();
     let sums = || {
-        let writes = members.iter().map(|member| &member.counters.of(IoClient::Checksums).writes.count);
+        let writes =
+            members.iter().map(|member| &member.counters.of(IoClient::Checksums).writes.count);
         writes.map(|count| count.load(Ordering::Relaxed)).sum::<u64>()
     };
     (0..24).for_each(|extent| lab.write(node, extent << 20, &pattern(2, 4096)));
-    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.slow_writes = Duration::from_millis(50)));
+    lab.disks
+        .iter()
+        .for_each(|disk| disk.faults(|faults| faults.slow_writes = Duration::from_millis(50)));
     let before = sums();
     std::thread::scope(|scope| {
         let closer = scope.spawn(|| block_on(group.close_idle(true)));
@@ -376,10 +401,12 @@ fn an_extent_whose_recovery_failed_is_compared_again() {
     let (away, number) = lab.leave_one_that_is_needed();
     let bytes = pattern(2, 40 << 20);
     lab.write(node, 0, &bytes);
-    let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
+    let (extents, _) =
+        block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
     let mut mirrors = extents.iter().map(|extent| extent.mirrors());
     let is_second = |disks: &[u16]| disks[0] != away && disks[1] == number;
-    let mirrors = mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
+    let mirrors =
+        mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
     let (second, disk) = (mirrors[1], usize::from(number));
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
@@ -413,10 +440,12 @@ fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     let (away, number) = lab.leave_one_that_is_needed();
     let bytes = pattern(2, 40 << 20);
     lab.write(node, 0, &bytes);
-    let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
+    let (extents, _) =
+        block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
     let mut mirrors = extents.iter().map(|extent| extent.mirrors());
     let is_second = |disks: &[u16]| disks[0] != away && disks[1] == number;
-    let mirrors = mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
+    let mirrors =
+        mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
     let (second, disk) = (mirrors[1], usize::from(number));
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
@@ -449,10 +478,12 @@ fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
     lab.close_regions();
     let (away, number) = lab.leave_one_that_is_needed();
     lab.write(node, 0, &pattern(2, 40 << 20));
-    let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
+    let (extents, _) =
+        block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
     let mut mirrors = extents.iter().map(|extent| extent.mirrors());
     let is_second = |disks: &[u16]| disks[0] != away && disks[1] == number;
-    let mirrors = mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
+    let mirrors =
+        mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
     let (second, disk) = (mirrors[1], usize::from(number));
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
@@ -504,9 +535,11 @@ fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
     lab.sync(node);
     let second = (0..5).flat_map(|disk| on(disk, node)).find(|extent| extent.number == 1);
     let mirror = second.expect("it has two").mirrors()[0];
-    let (other, place) = (usize::from(mirror.disk.0), group.members[&mirror.disk].layout().au_offset(mirror.au));
+    let (other, place) =
+        (usize::from(mirror.disk.0), group.members[&mirror.disk].layout().au_offset(mirror.au));
     lab.disks[other].faults(|faults| faults.worn.push(place..place + MIB));
-    block_on(lab.session().write(node, end, &pattern(2, 100_000), false)).expect_err("a part of it fails");
+    block_on(lab.session().write(node, end, &pattern(2, 100_000), false))
+        .expect_err("a part of it fails");
     lab.disks[other].heal();
     block_on(group.flush_disks()).expect("it works");
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
@@ -536,8 +569,16 @@ fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
     let (away, number) = lab.leave_one_that_is_needed();
     let other = (0..5).find(|other| *other != away && *other != number).expect("five");
     let extent = lab.extents_on(&[number, other]).remove(0);
-    let stays = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
-    let goes = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == other).expect("it has one there");
+    let stays = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == number)
+        .expect("it has one there");
+    let goes = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == other)
+        .expect("it has one there");
     let disk = usize::from(number);
     let place = lab.member(disk).layout().au_offset(stays.au);
     // Its region is open.
@@ -559,7 +600,8 @@ fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
 fn a_synced_hole_survives_a_loss_of_power() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();
     let hole = lab.extent_alone_on(plain, node).number * MIB + 512;
-    block_on(lab.session().allocate(node, hole, 60_000, Allocate::PunchHole, false)).expect("punched");
+    block_on(lab.session().allocate(node, hole, 60_000, Allocate::PunchHole, false))
+        .expect("punched");
     lab.sync(node);
     lab.cut_power(3);
     lab.mount();
@@ -581,7 +623,9 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
         lab.write(node, at, &pattern(2, 8192));
         let session = lab.session();
         let syncer = std::thread::spawn(move || block_on(session.sync(node, false)));
-        lab.wait_for("the sync", || lab.disks[plain].counts().flushes > before && catalog.jobs_waiting() > 0);
+        lab.wait_for("the sync", || {
+            lab.disks[plain].counts().flushes > before && catalog.jobs_waiting() > 0
+        });
         lab.write(node, at + 4096, &bytes);
         drop(go_on);
         block_on(busy).expect("the catalog answers");
@@ -590,7 +634,10 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
     lab.sync(node);
     lab.cut_power(3);
     lab.mount();
-    assert!(lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes, "what was synced is lost");
+    assert!(
+        lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes,
+        "what was synced is lost"
+    );
 }
 
 /// A write is on the disk, and its commit waits for the catalog, when a flush loses it. Then a sync of the file begins, which waits for the same commit: the
@@ -601,7 +648,8 @@ fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_
     let group = Arc::clone(lab.group());
     group.doubt.leave_to_story(true);
     let at = lab.extent_alone_on(plain, node).number * MIB;
-    block_on(lab.session().allocate(node, at, 65_536, Allocate::PunchHole, false)).expect("punched");
+    block_on(lab.session().allocate(node, at, 65_536, Allocate::PunchHole, false))
+        .expect("punched");
     lab.sync(node);
     let (go_on, busy) = lab.keep_catalog_busy();
     // The sync has a time to store.
@@ -622,7 +670,10 @@ fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_
     block_on(busy).expect("the catalog answers");
     writer.join().expect("no panic").expect("it is written");
     let first = syncer.join().expect("no panic");
-    assert!(first.is_err() || lab.try_sync(node).is_err(), "the write is lost, and two syncs were good");
+    assert!(
+        first.is_err() || lab.try_sync(node).is_err(),
+        "the write is lost, and two syncs were good"
+    );
     lab.sync(node);
     lab.disks[plain].forget_given_up();
     assert!(lab.read(node, at, bytes.len()) == bytes, "what was synced is lost");
@@ -681,7 +732,8 @@ fn a_latent_sector_is_healed_by_rewriting_it() {
     lab.write(node, 0, &bytes);
     lab.sync(node);
     for (index, disk) in lab.disks.iter().enumerate() {
-        let at = (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
+        let at =
+            (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
         let at = at.expect("every mirror has the block");
         disk.faults(|faults| faults.latent.push(at..at + 512));
         let member = lab.group().members.values().nth(index).expect("it is there");
@@ -731,11 +783,16 @@ fn a_file_in_doubt_stays_in_memory() {
 fn killed_without_a_sync() -> (Lab, usize) {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
     let node = lab.create_file("table");
-    block_on(lab.session().change(node, Changes { size: Some(UNSYNCED as u64), ..Changes::default() })).expect("sized");
+    block_on(
+        lab.session().change(node, Changes { size: Some(UNSYNCED as u64), ..Changes::default() }),
+    )
+    .expect("sized");
     lab.sync(node);
     lab.write(node, 0, &pattern(1, UNSYNCED));
     let membership = lab.group().voters.current();
-    let is_plain = |disk: &MemberDisk| !disk.votes && membership.catalog.iter().all(|run| run.disk != disk.number);
+    let is_plain = |disk: &MemberDisk| {
+        !disk.votes && membership.catalog.iter().all(|run| run.disk != disk.number)
+    };
     let plain = membership.disks.iter().position(is_plain).expect("five vote");
     lab.kill();
     (lab, plain)
@@ -772,8 +829,10 @@ fn a_flush_that_fails_at_a_mount_is_not_made_good_by_another() {
                 Err(_) => is_durable,
             };
             if is_wrong {
-                let sync = if is_durable { "a sync says that it is durable" } else { "a sync failed" };
-                wrong.push(format!("{lost} flushes failed, {mounts} mounts, {sync}: piece {piece}"));
+                let sync =
+                    if is_durable { "a sync says that it is durable" } else { "a sync failed" };
+                wrong
+                    .push(format!("{lost} flushes failed, {mounts} mounts, {sync}: piece {piece}"));
                 break;
             }
         }

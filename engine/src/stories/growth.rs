@@ -17,8 +17,19 @@ impl Lab {
     /// Another file that takes some KiB of the catalog.
     fn add_weight(&self, index: usize) -> Result<(), FileError> {
         let name = format!("weight{index}");
-        let made = block_on(self.session().create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER))?;
-        block_on(self.session().set_xattr(made.node, b"user.weight", &pattern(index as u64, 3000), SetXattr::Any))
+        let made = block_on(self.session().create(
+            ROOT,
+            name.as_bytes(),
+            NewFile::Regular,
+            0o644,
+            ROOT_CALLER,
+        ))?;
+        block_on(self.session().set_xattr(
+            made.node,
+            b"user.weight",
+            &pattern(index as u64, 3000),
+            SetXattr::Any,
+        ))
     }
 }
 
@@ -47,7 +58,8 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     lab.wait_for("that the operator hears", || lab.told("KiB left and cannot grow"));
     // What was acknowledged can be made durable, a disk may go and come back, and the group be mounted.
     lab.sync(node);
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it can be spared");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
+        .expect("it can be spared");
     lab.write(node, 0, &pattern(5, 300_000));
     lab.sync(node);
     lab.kill();
@@ -55,7 +67,8 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     lab.online_all();
     lab.check();
     let node = lab.find("big");
-    block_on(lab.session().change(node, Changes { size: Some(at / 2), ..Changes::default() })).expect("it is cut");
+    block_on(lab.session().change(node, Changes { size: Some(at / 2), ..Changes::default() }))
+        .expect("it is cut");
     assert_eq!(lab.read(node, 0, 300_000), pattern(5, 300_000));
     lab.sync(node);
     block_on(lab.session().unlink(ROOT, b"big")).expect("removing works");
@@ -82,11 +95,9 @@ fn a_disk_lost_while_the_catalog_grows() {
         let add = || lab.add_weight(count.replace(count.get() + 1));
         // It grows well before it is full.
         let nearly = || {
-            let pages: i64 = block_on(
-                lab.group()
-                    .catalog
-                    .read(|connection| Ok(connection.pragma_query_value(None, "page_count", |row| row.get(0))?)),
-            )
+            let pages: i64 = block_on(lab.group().catalog.read(|connection| {
+                Ok(connection.pragma_query_value(None, "page_count", |row| row.get(0))?)
+            }))
             .expect("the catalog answers");
             pages.cast_unsigned() * 4096 + 270 * 4096 > size
         };
@@ -134,14 +145,17 @@ fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
             size: None,
             force: false,
         };
-        block_on(lab.group().exchange(Exchange { add: vec![new], drop: Vec::new() }, Some(0))).expect("it is added");
+        block_on(lab.group().exchange(Exchange { add: vec![new], drop: Vec::new() }, Some(0)))
+            .expect("it is added");
         let mut count = 0;
         while lab.add_weight(count).is_ok() && count < 5000 {
             count += 1;
         }
         let membership = lab.group().voters.current();
         for file in [CatalogFile::Database, CatalogFile::Wal] {
-            let group = |run: &CatalogRun| membership.disk(run.disk).expect("it is listed").failure_group.clone();
+            let group = |run: &CatalogRun| {
+                membership.disk(run.disk).expect("it is listed").failure_group.clone()
+            };
             let runs: Vec<_> = membership.catalog.iter().filter(|run| run.file == file).collect();
             for run in &runs {
                 let elsewhere = runs.iter().filter(|other| other.mirror != run.mirror);
@@ -149,7 +163,8 @@ fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
             }
         }
         // It can be lost.
-        block_on(lab.group().offline(Selection::FailureGroups(vec!["D".to_owned()]), None)).expect("it can be spared");
+        block_on(lab.group().offline(Selection::FailureGroups(vec!["D".to_owned()]), None))
+            .expect("it can be spared");
         lab.find(&format!("weight{}", count - 1));
         lab.check();
     }
@@ -170,8 +185,13 @@ fn a_mirror_of_the_catalog_waits_for_room() {
     }
     lab.sync(node);
     let runs = lab.group().voters.current().catalog.clone();
-    let away =
-        usize::from(runs.iter().find(|run| run.disk.0 > 1).expect("it has a mirror in each failure group").disk.0);
+    let away = usize::from(
+        runs.iter()
+            .find(|run| run.disk.0 > 1)
+            .expect("it has a mirror in each failure group")
+            .disk
+            .0,
+    );
     lab.silence(away);
     lab.write(small, 0, &pattern(2, 300_000));
     lab.sync(small);
@@ -179,7 +199,14 @@ fn a_mirror_of_the_catalog_waits_for_room() {
     assert!(!lab.group().lacks_catalog_mirror(), "there is room already");
     let mirrored = |lab: &Lab, file| {
         let membership = lab.group().voters.current();
-        membership.catalog.iter().filter(|run| run.file == file).map(|run| run.disk).collect::<BTreeSet<_>>().len() == 2
+        membership
+            .catalog
+            .iter()
+            .filter(|run| run.file == file)
+            .map(|run| run.disk)
+            .collect::<BTreeSet<_>>()
+            .len()
+            == 2
     };
     assert!(!mirrored(&lab, CatalogFile::Database) || !mirrored(&lab, CatalogFile::Wal));
     block_on(lab.session().unlink(ROOT, b"big")).expect("it is removed");

@@ -19,7 +19,8 @@ fn a_stranger_that_hangs_is_in_nobodys_way() {
     lab.mount();
     assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));
     assert!(lab.told("/a-stranger does not answer"));
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".into()]), None)).expect("it can be spared");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".into()]), None))
+        .expect("it can be spared");
     lab.online_all();
     lab.wait_for("its return", || lab.state(1) == DiskState::Online);
     assert_eq!(lab.read(lab.find("table"), 0, 300_000), pattern(1, 300_000));
@@ -145,7 +146,10 @@ impl Lab {
     /// answers later than it may. Nobody goes on without it.
     fn kill_and_mount_when_a_log_is_late(&mut self, last: usize) {
         let logs: Vec<_> = (0..=last).map(|disk| self.places_of_logs(disk)).collect();
-        assert!((0..=last).all(|disk| self.votes(disk)) && self.disks.len() == last + 1, "they all vote");
+        assert!(
+            (0..=last).all(|disk| self.votes(disk)) && self.disks.len() == last + 1,
+            "they all vote"
+        );
         self.kill();
         for (disk, logs) in self.disks.iter().zip(logs) {
             disk.fail_hung();
@@ -155,7 +159,10 @@ impl Lab {
                     faults.hang_in = logs;
                 } else {
                     // Until they are written again.
-                    faults.latent = logs.into_iter().map(|log| log.start..log.start + BLOCK_SIZE as u64).collect();
+                    faults.latent = logs
+                        .into_iter()
+                        .map(|log| log.start..log.start + BLOCK_SIZE as u64)
+                        .collect();
                 }
             });
         }
@@ -188,15 +195,19 @@ fn what_was_being_written_is_compared_although_the_log_comes_late() {
     let at = extent.number * MIB;
     let places: Vec<_> = (0..2)
         .map(|disk| {
-            let here = extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk);
+            let here =
+                extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk);
             lab.member(disk).layout().au_offset(here.expect("it has one there").au)
         })
         .collect();
     let old = lab.disks[0].peek(places[0], 8192);
     lab.disks[1].faults(|faults| faults.hang_writes.push(places[1]..places[1] + 8192));
     let session = lab.session();
-    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
-    lab.wait_for("one mirror", || lab.disks[1].hung() > 0 && lab.disks[0].peek(places[0], 8192) != old);
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    lab.wait_for("one mirror", || {
+        lab.disks[1].hung() > 0 && lab.disks[0].peek(places[0], 8192) != old
+    });
     drop(extent);
     lab.kill_and_mount_when_a_log_is_late(2);
     drop(writer);

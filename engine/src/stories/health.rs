@@ -12,8 +12,12 @@ const LENGTH: usize = 6 << 20;
 impl Lab {
     /// Where a disk has the blocks of files: offsets of AUs.
     fn data_on(&self, disk: usize) -> Vec<u64> {
-        let extents = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
-        let mirrors = extents.iter().filter(|extent| extent.file != 0).flat_map(|extent| extent.mirrors());
+        let extents = block_on(self.group().some_alive(0))
+            .expect("the catalog is read")
+            .expect("there are some")
+            .0;
+        let mirrors =
+            extents.iter().filter(|extent| extent.file != 0).flat_map(|extent| extent.mirrors());
         let here = mirrors.filter(|mirror| usize::from(mirror.disk.0) == disk);
         here.map(|mirror| Data::offset(&self.group().members[&mirror.disk], mirror, 0)).collect()
     }
@@ -26,7 +30,14 @@ impl Lab {
     }
 
     fn repairs(&self, disk: usize) -> u64 {
-        self.group().members.values().nth(disk).expect("it is there").counters.repaired.load(Ordering::Relaxed)
+        self.group()
+            .members
+            .values()
+            .nth(disk)
+            .expect("it is there")
+            .counters
+            .repaired
+            .load(Ordering::Relaxed)
     }
 
     fn set(&self, attribute: &str, value: &str) {
@@ -38,7 +49,9 @@ impl Lab {
     }
 
     fn take_offline(&self, failure_group: &str) -> Result<(), crate::admin::AdminError> {
-        block_on(self.group().offline(Selection::FailureGroups(vec![failure_group.to_owned()]), None))
+        block_on(
+            self.group().offline(Selection::FailureGroups(vec![failure_group.to_owned()]), None),
+        )
     }
 
     fn count_told(&self, text: &str) -> usize {
@@ -87,7 +100,9 @@ fn a_repair_is_read_back_before_it_counts() {
         faults.bad.push(bad..bad + 512);
     });
     assert_eq!(lab.read(node, 0, LENGTH), bytes);
-    lab.wait_for("the repairs", || lab.repairs(0) == 1 && lab.count_told("cannot be read back") > 0);
+    lab.wait_for("the repairs", || {
+        lab.repairs(0) == 1 && lab.count_told("cannot be read back") > 0
+    });
     assert_eq!(lab.rows("SELECT count FROM v$asm_error WHERE kind = 'REPAIRED'"), [["1"]]);
     let offset = lab.rows("SELECT last_offset FROM v$asm_error WHERE kind = 'NOT REPAIRED'");
     assert_eq!(offset, [[bad.to_string()]]);
@@ -145,11 +160,17 @@ fn a_failing_disk_that_cannot_be_spared_is_an_alarm() {
     let (lab, node, _) = with_a_table(&["A", "B"]);
     lab.take_offline("B").expect("A has everything");
     lab.spoil(0);
-    let alarm = || lab.count_told("and it cannot go offline, because some extent would keep no current mirror");
-    let read = || (0..LENGTH as u64).step_by(8192).filter(|at| lab.try_read(node, *at, 8192).is_err()).count();
+    let alarm = || {
+        lab.count_told("and it cannot go offline, because some extent would keep no current mirror")
+    };
+    let read = || {
+        (0..LENGTH as u64).step_by(8192).filter(|at| lab.try_read(node, *at, 8192).is_err()).count()
+    };
     lab.wait_for("the alarm", || read() > 0 && alarm() > 0);
     let rounds = lab.group().ticks.load(Ordering::Relaxed);
-    lab.wait_for("another look", || read() > 0 && lab.group().ticks.load(Ordering::Relaxed) > rounds + 3);
+    lab.wait_for("another look", || {
+        read() > 0 && lab.group().ticks.load(Ordering::Relaxed) > rounds + 3
+    });
     assert_eq!((lab.state(0), alarm()), (DiskState::Online, 1));
     // With B back it would go.
     lab.set("disk_error_limit", "0");
@@ -194,8 +215,12 @@ fn a_disk_that_keeps_failing_its_checksums_goes_offline() {
 fn a_disk_far_slower_than_its_mirror_is_told_and_goes_if_it_should() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
     // Disks in memory are asked one after the other: the slow one last.
-    let extents = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
-    let first = extents.iter().find(|extent| extent.file != 0 && extent.number == 0).expect("it has data");
+    let extents = block_on(lab.group().some_alive(0))
+        .expect("the catalog is read")
+        .expect("there are some")
+        .0;
+    let first =
+        extents.iter().find(|extent| extent.file != 0 && extent.number == 0).expect("it has data");
     let slow = usize::from(first.mirrors().get(1).expect("two").disk.0);
     lab.disks[slow].faults(|faults| faults.slow_writes = Duration::from_millis(60));
     let window = || {
@@ -208,7 +233,9 @@ fn a_disk_far_slower_than_its_mirror_is_told_and_goes_if_it_should() {
     });
     let rows = lab.rows("SELECT name, last_text FROM v$asm_error WHERE kind = 'SLOWER'");
     assert!(
-        rows.len() == 1 && rows[0][0] == format!("DATA_000{slow}") && rows[0][1].contains("ms on the other disks"),
+        rows.len() == 1
+            && rows[0][0] == format!("DATA_000{slow}")
+            && rows[0][1].contains("ms on the other disks"),
         "{rows:?}"
     );
     assert_eq!(lab.state(slow), DiskState::Online, "nobody asked for more");

@@ -71,7 +71,8 @@ pub(super) fn cut_short_by(
     verify: impl Fn(&mut Lab, &str),
 ) {
     let (call, is_within) = CALLS.get();
-    let test = std::thread::current().name().filter(|name| name.contains("::")).map(ToOwned::to_owned);
+    let test =
+        std::thread::current().name().filter(|name| name.contains("::")).map(ToOwned::to_owned);
     let Some(test) = test.filter(|_| !is_within) else {
         try_places(0.., ends, lab, stride, work, verify);
         return;
@@ -98,10 +99,15 @@ pub(super) fn cut_short_by(
 /// Tries some places in a process of its own. Whether those were the last.
 fn try_part(test: &str, call: usize, part: usize) -> bool {
     let mut process = std::process::Command::new(std::env::current_exe().expect("this test"));
-    let ended = process.args([test, "--exact", "--nocapture"]).env(PART, format!("{call} {part}")).output();
+    let ended =
+        process.args([test, "--exact", "--nocapture"]).env(PART, format!("{call} {part}")).output();
     let ended = ended.expect("it can be run again");
     let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success(), "part {part}: {said}\n{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "part {part}: {said}\n{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
     let outcomes = said.lines().filter_map(|line| line.strip_prefix(MET)?.parse::<usize>().ok());
     OUTCOMES.with_borrow_mut(|all| all.extend(outcomes));
     said.contains(ALL_TRIED)
@@ -156,8 +162,14 @@ fn try_places(
                 End::Torn => disk.tear_and_cut_power(changes * 10 + index),
             }
         }
-        let mut heir =
-            Lab { world, disks, group: None, redundancy: lab.redundancy, groups: lab.groups.clone(), used: lab.used };
+        let mut heir = Lab {
+            world,
+            disks,
+            group: None,
+            redundancy: lab.redundancy,
+            groups: lab.groups.clone(),
+            used: lab.used,
+        };
         verify(&mut heir, &format!("{end:?} after {changes} changes"));
     }
     false
@@ -220,7 +232,9 @@ fn a_mount_is_cut_short_twice() {
                 |twice, second| {
                     twice.mount();
                     let mut members = twice.group().members();
-                    members.retain(|(_, state)| *state != plinth_format::membership::DiskState::Online);
+                    members.retain(|(_, state)| {
+                        *state != plinth_format::membership::DiskState::Online
+                    });
                     assert!(members.is_empty(), "{first}, {second}: {members:?}");
                     twice.check();
                     twice.dismount();
@@ -238,14 +252,21 @@ fn a_renaming_is_cut_short() {
         2,
         |doomed| {
             if doomed.try_mount(false).is_ok() {
-                let _ = doomed.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000"), ("DATA_0002", "LAST")]);
+                let _ = doomed.rename(&[
+                    ("DATA_0000", "DATA_0001"),
+                    ("DATA_0001", "DATA_0000"),
+                    ("DATA_0002", "LAST"),
+                ]);
             }
         },
         |heir, place| {
             heir.mount();
             let names = heir.names();
             let is_new = names == ["DATA_0001", "DATA_0000", "LAST"];
-            assert!(is_new || names == ["DATA_0000", "DATA_0001", "DATA_0002"], "{place}: {names:?}");
+            assert!(
+                is_new || names == ["DATA_0000", "DATA_0001", "DATA_0002"],
+                "{place}: {names:?}"
+            );
             met(usize::from(is_new));
             assert_eq!(heir.header_names(), names, "{place}");
             heir.check();
@@ -308,7 +329,10 @@ fn an_exchange_of_a_voter_is_cut_short() {
             met(usize::from(is_dropped));
             let membership = heir.group().voters.current();
             assert_eq!(membership.disk(DiskNumber(0)).is_none(), is_dropped, "{place}");
-            assert!(membership.disks.len() >= 3 && membership.disks.iter().all(|disk| disk.votes), "{place}");
+            assert!(
+                membership.disks.len() >= 3 && membership.disks.iter().all(|disk| disk.votes),
+                "{place}"
+            );
             heir.check();
             heir.dismount();
             if is_dropped {
@@ -331,8 +355,10 @@ fn work_and_a_dismount_are_cut_short() {
         doomed.write(node, 0, &pattern(2, 30_000));
         doomed.write(node, 0, &pattern(3, 200_000));
         doomed.sync(node);
-        block_on(doomed.session().allocate(node, 10_000, 150_000, Allocate::PunchHole, false)).expect("punched");
-        block_on(doomed.session().change(node, Changes { size: Some(5000), ..Changes::default() })).expect("cut");
+        block_on(doomed.session().allocate(node, 10_000, 150_000, Allocate::PunchHole, false))
+            .expect("punched");
+        block_on(doomed.session().change(node, Changes { size: Some(5000), ..Changes::default() }))
+            .expect("cut");
         block_on(doomed.session().unlink(ROOT, b"other")).expect("removed");
         doomed.dismount();
     };
@@ -374,7 +400,8 @@ fn a_vote_that_moves_is_cut_short() {
 fn a_mount_that_finds_a_torn_membership_is_cut_short() {
     let lab = prepared_with(&["A", "B"], true);
     let newest = FIRST_AREA.memberships.into_iter().max_by_key(|place| {
-        Membership::decode(&lab.disks[1].peek(*place, MEMBERSHIP_SLOT), *place).map_or(0, |(_, found)| found.generation)
+        Membership::decode(&lab.disks[1].peek(*place, MEMBERSHIP_SLOT), *place)
+            .map_or(0, |(_, found)| found.generation)
     });
     lab.disks[1].corrupt(newest.expect("two slots"), &pattern(5, 4096));
     cut_short_by(&[End::Torn], &lab, 1, |doomed| drop(doomed.try_mount(false)), verify_table);
@@ -387,10 +414,17 @@ fn a_mount_that_finds_a_torn_membership_is_cut_short() {
 fn a_torn_membership_is_not_made_whole_by_the_next() {
     const SECTOR: usize = 512;
     let lab = prepared(true);
-    let found = |disk: &MemoryDisk, place: u64| Membership::decode(&disk.peek(place, MEMBERSHIP_SLOT), place).ok();
-    let generation = |disk: &MemoryDisk, place: u64| found(disk, place).map_or(0, |(_, found)| found.generation);
+    let found = |disk: &MemoryDisk, place: u64| {
+        Membership::decode(&disk.peek(place, MEMBERSHIP_SLOT), place).ok()
+    };
+    let generation =
+        |disk: &MemoryDisk, place: u64| found(disk, place).map_or(0, |(_, found)| found.generation);
     let disk = &lab.disks[0];
-    let place = FIRST_AREA.memberships.into_iter().min_by_key(|place| generation(disk, *place)).expect("two slots");
+    let place = FIRST_AREA
+        .memberships
+        .into_iter()
+        .min_by_key(|place| generation(disk, *place))
+        .expect("two slots");
     let begun = disk.twin();
     let twins = [begun.clone(), lab.disks[1].twin(), lab.disks[2].twin()];
     let mut other = Lab {
@@ -405,13 +439,15 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     let lost = found(&begun, place).expect("the first record of a mount").1;
     assert_eq!(
         lost.generation,
-        generation(disk, FIRST_AREA.memberships[usize::from(place == FIRST_AREA.memberships[0])]) + 1
+        generation(disk, FIRST_AREA.memberships[usize::from(place == FIRST_AREA.memberships[0])])
+            + 1
     );
     disk.corrupt(place, &begun.peek(place, SECTOR));
     disk.corrupt(place + SECTOR as u64, &pattern(5, SECTOR));
     assert!(found(disk, place).is_none());
     // A loss of power that leaves nothing which was not flushed.
-    let all = (0..).find(|seed| crate::testing::Numbers::new(*seed).below(4) == 1).expect("one in four");
+    let all =
+        (0..).find(|seed| crate::testing::Numbers::new(*seed).below(4) == 1).expect("one in four");
     cut_short_by(
         &[End::Kill],
         &lab,
@@ -437,12 +473,16 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
 fn a_log_that_one_voter_has_is_written_to_all() {
     let mut lab = prepared(true);
     let listed = |disk: &MemoryDisk| {
-        let logs = FIRST_AREA.activity.map(|place| ActivityLog::decode(&disk.peek(place, ACTIVITY_SLOT), place));
+        let logs = FIRST_AREA
+            .activity
+            .map(|place| ActivityLog::decode(&disk.peek(place, ACTIVITY_SLOT), place));
         let newest = logs.into_iter().flatten().map(|(_, log)| log).max_by_key(|log| log.sequence);
         newest.map_or(0, |log| log.regions.len())
     };
     assert!(lab.disks.iter().all(|disk| listed(disk) > 0));
-    for (disk, place) in lab.disks[1..].iter().flat_map(|disk| FIRST_AREA.activity.map(|place| (disk, place))) {
+    for (disk, place) in
+        lab.disks[1..].iter().flat_map(|disk| FIRST_AREA.activity.map(|place| (disk, place)))
+    {
         disk.corrupt(place, &pattern(5, 4096));
     }
     assert!(lab.disks[1..].iter().all(|disk| listed(disk) == 0));
@@ -455,7 +495,9 @@ fn a_log_that_one_voter_has_is_written_to_all() {
 #[test]
 fn a_creation_is_cut_short() {
     let mut lab = prepared(false);
-    lab.disks = (0..2).map(|index| MemoryDisk::noisy(&format!("/disk{index}"), 64 * MIB, 512, 4096, index)).collect();
+    lab.disks = (0..2)
+        .map(|index| MemoryDisk::noisy(&format!("/disk{index}"), 64 * MIB, 512, 4096, index))
+        .collect();
     lab.groups.truncate(2);
     cut_short(
         &lab,

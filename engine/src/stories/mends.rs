@@ -46,7 +46,8 @@ impl Case {
     fn of(lab: Lab, extent: &Extent) -> Self {
         let place = |mirror: &crate::extent::Mirror| {
             let member = Arc::clone(&lab.group().members[&mirror.disk]);
-            let (data, sums) = (member.layout().au_offset(mirror.au), member.layout().sums_of(mirror.au).0);
+            let (data, sums) =
+                (member.layout().au_offset(mirror.au), member.layout().sums_of(mirror.au).0);
             Place { disk: usize::from(mirror.disk.0), data, sums }
         };
         let places = extent.mirrors().iter().map(place).collect();
@@ -145,7 +146,8 @@ fn what_nobody_has_seen_is_not_written_over() {
     let (mut case, needed, _) = Case::with_one_that_is_needed();
     let new = pattern(3, BLOCK_SIZE);
     case.lab.dismount();
-    let kept = [needed.data, needed.sums].map(|place| case.lab.disks[needed.disk].peek(place, BLOCK_SIZE));
+    let kept =
+        [needed.data, needed.sums].map(|place| case.lab.disks[needed.disk].peek(place, BLOCK_SIZE));
     case.lab.mount();
     case.lab.write(case.node, case.at, &new);
     case.lab.sync(case.node);
@@ -198,7 +200,10 @@ fn a_mend_that_hangs_does_not_land_on_what_is_written_next() {
         std::thread::sleep(Duration::from_secs(1));
         lab.disks[needed.disk].heal();
     });
-    assert!(case.has(needed) == new && case.has(other) == new, "the mend landed on what was written after it");
+    assert!(
+        case.has(needed) == new && case.has(other) == new,
+        "the mend landed on what was written after it"
+    );
     assert!(case.read().expect("it is read") == new);
     lab.online_all();
     lab.check();
@@ -254,7 +259,8 @@ fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
         let _healed = Healed(lab);
         let (case, last) = (&case, &last);
         let client = scope.spawn(move || {
-            let end = block_on(lab.session().write(case.node, case.at, &pattern(3, BLOCK_SIZE), false));
+            let end =
+                block_on(lab.session().write(case.node, case.at, &pattern(3, BLOCK_SIZE), false));
             may_go_on.recv().expect("the story goes on");
             lab.write(case.node, case.at, last);
             end
@@ -307,8 +313,11 @@ fn what_cannot_be_brought_back_stays_where_it_is_right() {
     case.goes_bad(stays);
     lab.disks[stays.disk].faults(|faults| faults.worn.push(stays.bytes()));
     block_on(lab.group().online(Selection::All)).expect("its resync begins");
-    let has_ended = || lab.group().operations().iter().any(|one| one.pass == "RESYNC" && one.state != "RUN");
-    lab.wait_for("the end of the resync", || has_ended() || lab.state(gone.disk) == DiskState::Online);
+    let has_ended =
+        || lab.group().operations().iter().any(|one| one.pass == "RESYNC" && one.state != "RUN");
+    lab.wait_for("the end of the resync", || {
+        has_ended() || lab.state(gone.disk) == DiskState::Online
+    });
     assert!(case.read().expect("it is there again") == case.bytes);
     assert!(case.has(gone) == case.bytes);
     lab.disks[stays.disk].heal();

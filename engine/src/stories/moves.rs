@@ -22,7 +22,8 @@ impl Lab {
         let member = self.member(disk);
         let layout = member.layout();
         let space = self.group().space.lock();
-        let units = layout.data_units().filter(|au| space.state(member.number, *au) != Some(AuState::Used));
+        let units =
+            layout.data_units().filter(|au| space.state(member.number, *au) != Some(AuState::Used));
         let places: Vec<Range<u64>> = units.map(|au| place(&layout, au)).collect();
         self.disks[disk].faults(|faults| faults.hang_in = places);
     }
@@ -31,13 +32,21 @@ impl Lab {
     fn go_on_until<F: Future>(&self, what: &str, future: Pin<&mut F>, ready: impl Fn() -> bool) {
         let future = RefCell::new(future);
         self.wait_for(what, || {
-            assert!(future.borrow_mut().as_mut().now_or_never().is_none(), "it has ended before: {what}");
+            assert!(
+                future.borrow_mut().as_mut().now_or_never().is_none(),
+                "it has ended before: {what}"
+            );
             ready()
         });
     }
 
     /// Lets `future` go on until something is so. Its end, if it comes first.
-    fn go_on_or_end<F: Future>(&self, what: &str, future: Pin<&mut F>, ready: impl Fn() -> bool) -> Option<F::Output> {
+    fn go_on_or_end<F: Future>(
+        &self,
+        what: &str,
+        future: Pin<&mut F>,
+        ready: impl Fn() -> bool,
+    ) -> Option<F::Output> {
         let (future, end) = (RefCell::new(future), RefCell::new(None));
         self.wait_for(what, || {
             *end.borrow_mut() = future.borrow_mut().as_mut().now_or_never();
@@ -173,12 +182,19 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     let guest = extent.guest().expect("it is on its way");
     let refused = || {
         let troubles = to.counters.troubles.all();
-        troubles.iter().find(|(trouble, _)| *trouble == Trouble::Refused).map_or(0, |(_, seen)| seen.count)
+        troubles
+            .iter()
+            .find(|(trouble, _)| *trouble == Trouble::Refused)
+            .map_or(0, |(_, seen)| seen.count)
     };
     // Whoever goes on waiting asks again whether the disk can go offline now.
     let end = lab.go_on_or_end("a second refusal", moving.as_mut(), || refused() > 1);
     assert_eq!(lab.state(2), DiskState::Online);
-    assert_eq!(group.space().state(guest.disk, guest.au), Some(AuState::Used), "what is written next may be lost");
+    assert_eq!(
+        group.space().state(guest.disk, guest.au),
+        Some(AuState::Used),
+        "what is written next may be lost"
+    );
     assert!(end.is_none());
     lab.disks[2].heal();
     assert_eq!(block_on(moving).expect("it moves"), Some(MIB));
@@ -204,7 +220,10 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
         let guest = extent.guest().expect("it is on its way");
         let refused = || {
             let troubles = to.counters.troubles.all();
-            troubles.iter().find(|(trouble, _)| *trouble == Trouble::Refused).map_or(0, |(_, seen)| seen.count)
+            troubles
+                .iter()
+                .find(|(trouble, _)| *trouble == Trouble::Refused)
+                .map_or(0, |(_, seen)| seen.count)
         };
         lab.go_on_until("a refusal", moving.as_mut(), || refused() > 0);
         let ending = Arc::clone(&group);
@@ -214,7 +233,8 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
         } else {
             lab.go_on_until("the dismount", moving.as_mut(), || group.is_stopping());
             let before = refused();
-            let end = lab.go_on_or_end("another refusal", moving.as_mut(), || refused() > before + 1);
+            let end =
+                lab.go_on_or_end("another refusal", moving.as_mut(), || refused() > before + 1);
             assert_eq!(
                 group.space().state(guest.disk, guest.au),
                 Some(AuState::Used),
@@ -258,13 +278,19 @@ fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
         faults.worn.push(middle..end);
     });
     let (session, at) = (lab.session(), extent.number * MIB);
-    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
     lab.wait_for("the write", || lab.disks[2].hung() > 0);
     // One that fails there ends the move.
     lab.write(node, at + MIB / 2, &pattern(3, 8192));
     drop(permit);
-    let end = lab.go_on_or_end("the end of the move", moving.as_mut(), || extent.ranges.waiting() > 0);
-    assert_eq!(group.space().state(guest.disk, guest.au), Some(AuState::Used), "what is written next may be lost");
+    let end =
+        lab.go_on_or_end("the end of the move", moving.as_mut(), || extent.ranges.waiting() > 0);
+    assert_eq!(
+        group.space().state(guest.disk, guest.au),
+        Some(AuState::Used),
+        "what is written next may be lost"
+    );
     lab.disks[2].heal();
     writer.join().expect("no panic").expect("it is written");
     assert!(end.is_none());
@@ -282,13 +308,21 @@ fn nothing_is_copied_to_where_a_mirror_was() {
     lab.sync(node);
     let (extent, other) = (lab.extents_on(&[0, 1]).remove(0), lab.extents_on(&[0, 2]).remove(0));
     let (group, [_, second, third]) = (lab.group(), [0, 1, 2].map(|disk| lab.member(disk)));
-    let old = extent.mirrors().into_iter().find(|mirror| mirror.disk == second.number).expect("it has one there");
-    assert_eq!(block_on(group.move_mirror(&extent, second.number, &third, None)).expect("it moves"), Some(MIB));
+    let old = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk == second.number)
+        .expect("it has one there");
+    assert_eq!(
+        block_on(group.move_mirror(&extent, second.number, &third, None)).expect("it moves"),
+        Some(MIB)
+    );
     lab.wait_for("its old place", || group.space().state(old.disk, old.au) == Some(AuState::Free));
     let moved = block_on(group.move_mirror(&other, third.number, &second, Some(old.au + 1)));
     assert_eq!(moved.expect("it moves"), Some(MIB));
     assert!(other.mirrors().contains(&old));
-    let copied = block_on(group.copy_marked(&extent, &second, old, None, || true)).expect("it ends");
+    let copied =
+        block_on(group.copy_marked(&extent, &second, old, None, || true)).expect("it ends");
     lab.check();
     assert_eq!(copied.bytes, 0);
 }
@@ -324,7 +358,8 @@ fn a_mirror_is_not_taken_while_the_other_goes() {
     lab.write(node, 0, &pattern(1, 6 << 20));
     lab.sync(node);
     let extent = lab.extents_on(&[0, 1]).remove(0);
-    let records = lab.member(2).areas().iter().flat_map(|area| area.memberships).collect::<Vec<_>>();
+    let records =
+        lab.member(2).areas().iter().flat_map(|area| area.memberships).collect::<Vec<_>>();
     let places = records.into_iter().map(|at| at..at + MEMBERSHIP_SLOT as u64).collect();
     lab.disks[2].faults(|faults| faults.hang_in = places);
     let (group, voters) = (lab.group(), Arc::clone(&lab.group().voters));
@@ -355,11 +390,13 @@ fn a_move_waits_for_a_write_that_began_before_it() {
     block_on(lab.session().allocate(node, 0, 6 * MIB, reserve, false)).expect("there is room");
     let extent = lab.extents_on(&[0, 1]).remove(0);
     let (group, to) = (lab.group(), lab.member(2));
-    let stays = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
+    let stays =
+        extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
     let hanging = place(&lab.member(1).layout(), stays.au);
     lab.disks[1].faults(|faults| faults.hang_in.push(hanging));
     let (session, at) = (lab.session(), extent.number * MIB);
-    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(1, 65_536), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, at, &pattern(1, 65_536), false)));
     lab.wait_for("the write", || lab.disks[1].hung() > 0);
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
     let end = lab.go_on_or_end("the wait for him", moving.as_mut(), || extent.ranges.waiting() > 0);
@@ -368,7 +405,10 @@ fn a_move_waits_for_a_write_that_began_before_it() {
     let moved = end.unwrap_or_else(|| block_on(moving)).expect("it moves");
     lab.disks[1].faults(|faults| faults.fail_reads = true);
     let found = lab.try_read(node, at, 65_536);
-    assert!(found.is_ok_and(|found| found == pattern(1, 65_536)), "the new mirror lacks what was acknowledged");
+    assert!(
+        found.is_ok_and(|found| found == pattern(1, 65_536)),
+        "the new mirror lacks what was acknowledged"
+    );
     assert_eq!(moved, Some(65_536));
     lab.disks[1].heal();
     lab.check();
@@ -385,13 +425,15 @@ fn a_place_that_a_mirror_has_left_is_free_when_nobody_writes_there() {
     let (group, to) = (lab.group(), lab.member(2));
     // For as long as this takes the disk is not silent. Who frees a place waits no longer for that.
     group.deadline.store(10_000, Ordering::Relaxed);
-    let old = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
+    let old =
+        extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
     let permit = lab.copy_all(2, moving.as_mut());
     let hanging = place(&lab.member(0).layout(), old.au);
     lab.disks[0].faults(|faults| faults.hang_in.push(hanging));
     let (session, at) = (lab.session(), extent.number * MIB);
-    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
     lab.wait_for("the write", || lab.disks[0].hung() > 0);
     drop(permit);
     assert_eq!(block_on(moving).expect("it moves"), Some(MIB));
@@ -429,13 +471,16 @@ fn the_old_place_is_written_until_the_move_is_durable() {
     assert!(busy.as_mut().now_or_never().is_none());
     let counted = || {
         let sets = group.mirror_sets.counts();
-        sets.into_iter().find(|(set, _)| *set == [DiskNumber(1), DiskNumber(2)]).map_or(0, |(_, count)| count)
+        sets.into_iter()
+            .find(|(set, _)| *set == [DiskNumber(1), DiskNumber(2)])
+            .map_or(0, |(_, count)| count)
     };
     let before = counted();
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
     lab.go_on_until("its turn", moving.as_mut(), || counted() > before);
     // The next commit is on no disk.
-    let logs: Vec<_> = (0..3).map(|disk| (lab.disks[disk].clone(), lab.runs_of(CatalogFile::Wal, disk))).collect();
+    let logs: Vec<_> =
+        (0..3).map(|disk| (lab.disks[disk].clone(), lab.runs_of(CatalogFile::Wal, disk))).collect();
     let mut hanging = pin!(group.catalog.release(false, move |_| {
         logs.into_iter().for_each(|(disk, log)| disk.faults(|faults| faults.hang_writes = log));
         Ok(())
@@ -443,13 +488,18 @@ fn the_old_place_is_written_until_the_move_is_durable() {
     assert!(hanging.as_mut().now_or_never().is_none());
     drop(go_on);
     let has_moved = || extent.mirrors().iter().any(|mirror| mirror.disk.0 == 2);
-    lab.go_on_until("the commit", moving.as_mut(), || has_moved() && lab.disks.iter().any(|disk| disk.hung() > 0));
+    lab.go_on_until("the commit", moving.as_mut(), || {
+        has_moved() && lab.disks.iter().any(|disk| disk.hung() > 0)
+    });
     lab.write(node, at, &pattern(2, 8192));
     lab.kill();
     lab.disks.iter().for_each(MemoryDisk::fail_hung);
     lab.disks.iter().for_each(MemoryDisk::heal);
     lab.mount();
-    assert!(lab.read(lab.find("table"), at, 8192) == pattern(2, 8192), "what was acknowledged is not where it was");
+    assert!(
+        lab.read(lab.find("table"), at, 8192) == pattern(2, 8192),
+        "what was acknowledged is not where it was"
+    );
     let now = lab.extents_on(&[0, 1]).into_iter().any(|other| other.id == extent.id);
     assert!(now, "the commit was on no disk");
     lab.check();

@@ -16,7 +16,8 @@ impl Lab {
 
     pub(super) fn header_names(&self) -> Vec<String> {
         let name = |disk: &MemoryDisk| {
-            let header = block_on(identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+            let header = block_on(identify::read_header(&*self.world(), &*disk.open()))
+                .expect("it has a header");
             assert!(header.wrong.is_empty(), "{:?}", header.wrong);
             header.best.name
         };
@@ -31,7 +32,8 @@ fn disks_are_renamed() {
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 2 << 20));
     lab.sync(node);
-    lab.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000"), ("DATA_0002", "LAST")]).expect("it is done");
+    lab.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000"), ("DATA_0002", "LAST")])
+        .expect("it is done");
     let new = ["DATA_0001", "DATA_0000", "LAST"];
     for round in 0..3 {
         assert_eq!(
@@ -83,7 +85,8 @@ fn disks_are_renamed_during_checks() {
     std::thread::scope(|scope| {
         let renaming = scope.spawn(|| {
             for _ in 0..100 {
-                lab.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000")]).expect("it is done");
+                lab.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000")])
+                    .expect("it is done");
             }
         });
         while !renaming.is_finished() {
@@ -96,8 +99,14 @@ fn disks_are_renamed_during_checks() {
 #[test]
 fn a_disk_that_is_away_is_not_renamed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
-    assert!(lab.rename(&[("DATA_0001", "X")]).expect_err("it is away").message.contains("is not ONLINE"));
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
+        .expect("it can be spared");
+    assert!(
+        lab.rename(&[("DATA_0001", "X")])
+            .expect_err("it is away")
+            .message
+            .contains("is not ONLINE")
+    );
     assert!(block_on(lab.group().rename(&Renaming::All)).is_err());
     lab.rename(&[("DATA_0002", "X")]).expect("it is there");
     assert_eq!(lab.names(), ["DATA_0000", "DATA_0001", "X"]);

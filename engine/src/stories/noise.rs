@@ -28,12 +28,15 @@ fn noise_in_checksum_blocks() {
             .all()
             .iter()
             .flat_map(|extent| extent.mirrors())
-            .map(|mirror| (mirror.disk, lab.group().members[&mirror.disk].layout().sums_of(mirror.au).0))
+            .map(|mirror| {
+                (mirror.disk, lab.group().members[&mirror.disk].layout().sums_of(mirror.au).0)
+            })
             .collect();
         lab.dismount();
         for (disk, place) in places {
             if spoilt.contains(&usize::from(disk.0)) {
-                lab.disks[usize::from(disk.0)].corrupt(place, &pattern(place + u64::from(disk.0), 1024));
+                lab.disks[usize::from(disk.0)]
+                    .corrupt(place, &pattern(place + u64::from(disk.0), 1024));
             }
         }
         lab.mount();
@@ -62,7 +65,8 @@ fn what_became_a_hole_is_not_taken_for_rot() {
     lab.write(node, 0, &bytes);
     lab.sync(node);
     let group = Arc::clone(lab.group());
-    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("in memory");
+    let extent =
+        group.extents.all().into_iter().find(|extent| extent.file == node).expect("in memory");
     let hole = 4 * BLOCKS_PER_PIECE..7 * BLOCKS_PER_PIECE;
     let held = block_on(extent.ranges.hold(hole.clone(), true));
     std::thread::scope(|scope| {
@@ -75,7 +79,9 @@ fn what_became_a_hole_is_not_taken_for_rot() {
         lab.wait_for("all of them", || extent.ranges.waiting() == 3);
         let punched = Arc::clone(&extent);
         let punch = group.catalog.write(true, move |connection| {
-            change_marks(connection, &punched, |written, _| (4..7).for_each(|piece| written.remove(piece)))?;
+            change_marks(connection, &punched, |written, _| {
+                (4..7).for_each(|piece| written.remove(piece))
+            })?;
             Ok(())
         });
         block_on(punch).expect("it is punched");
@@ -138,7 +144,11 @@ fn noise_in_every_block_of_a_disk() {
         let (node, small) = (lab.find("table"), lab.find("small"));
         assert_eq!(lab.read(node, 0, bytes.len()), bytes, "round {round}");
         assert_eq!(lab.read(small, 0, 6000), &bytes[..5000], "round {round}");
-        lab.write(node, round * 4096, &bytes[usize::try_from(round).expect("small") * 4096..][..4096]);
+        lab.write(
+            node,
+            round * 4096,
+            &bytes[usize::try_from(round).expect("small") * 4096..][..4096],
+        );
         lab.online_all();
         let report = block_on(lab.group().check(true)).expect("the check runs");
         assert!(report.is_good(), "round {round}: {:?}", report.problems);
@@ -149,7 +159,9 @@ fn noise_in_every_block_of_a_disk() {
 /// Whoever reads often enough meets every mirror that is as fast as the others: what rotted is found and mended without a check, wherever it is.
 #[test]
 fn reading_again_meets_every_mirror() {
-    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::High, &["A", "B", "C"])] {
+    for (redundancy, groups) in
+        [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::High, &["A", "B", "C"])]
+    {
         let lab = Lab::new(redundancy, 64 * MIB, groups);
         let table = lab.create_file("table");
         let bytes = pattern(1, 3_000_000);
@@ -161,10 +173,14 @@ fn reading_again_meets_every_mirror() {
         for disk in 0..groups.len() {
             let mut struck = Vec::new();
             for extent in lab.group().extents.all() {
-                let mirror =
-                    extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk).expect("a mirror");
+                let mirror = extent
+                    .mirrors()
+                    .into_iter()
+                    .find(|mirror| usize::from(mirror.disk.0) == disk)
+                    .expect("a mirror");
                 for piece in extent.state().marked().iter() {
-                    let place = lab.group().members[&mirror.disk].layout().au_offset(mirror.au) + piece as u64 * 65536;
+                    let place = lab.group().members[&mirror.disk].layout().au_offset(mirror.au)
+                        + piece as u64 * 65536;
                     struck.push((place, lab.disks[disk].peek(place, 4096)));
                     lab.disks[disk].corrupt(place, &pattern(place, 4096));
                 }
@@ -174,7 +190,10 @@ fn reading_again_meets_every_mirror() {
             lab.wait_for("all of it to be mended", || {
                 for _ in groups {
                     for from in (0..bytes.len()).step_by(8192) {
-                        assert_eq!(lab.read(table, from as u64, 8192), bytes[from..bytes.len().min(from + 8192)]);
+                        assert_eq!(
+                            lab.read(table, from as u64, 8192),
+                            bytes[from..bytes.len().min(from + 8192)]
+                        );
                     }
                     assert_eq!(lab.read(small, 0, 6000), &bytes[..5000]);
                 }
@@ -199,19 +218,31 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
     let places = |page: u64| {
         let database = plinth_format::membership::CatalogFile::Database;
         let first = runs.iter().filter(move |run| run.file == database && run.at == 0);
-        first.map(move |run| (usize::from(run.disk.0), layout.au_offset(run.first) + page * 4096)).collect::<Vec<_>>()
+        first
+            .map(move |run| (usize::from(run.disk.0), layout.au_offset(run.first) + page * 4096))
+            .collect::<Vec<_>>()
     };
     lab.dismount();
     let (mut refused, mut served) = (0, 0);
     for page in 0..12 {
-        let kept: Vec<_> = places(page).iter().map(|(disk, at)| lab.disks[*disk].peek(*at, 4096)).collect();
-        assert!(kept.len() == 2 && plinth_format::page::is_good(&kept[0], page as u32 + 1), "page {page} is in use");
-        places(page).iter().for_each(|(disk, at)| lab.disks[*disk].corrupt(*at, &pattern(page, 4096)));
+        let kept: Vec<_> =
+            places(page).iter().map(|(disk, at)| lab.disks[*disk].peek(*at, 4096)).collect();
+        assert!(
+            kept.len() == 2 && plinth_format::page::is_good(&kept[0], page as u32 + 1),
+            "page {page} is in use"
+        );
+        places(page)
+            .iter()
+            .for_each(|(disk, at)| lab.disks[*disk].corrupt(*at, &pattern(page, 4096)));
         let name = format!("page {} is damaged on every mirror (disk DATA_0000", page + 1);
         match lab.try_mount(false) {
             Err(error) => {
                 refused += 1;
-                assert!(error.message.contains(&name) && error.hint.is_some(), "{error} ({:?})", error.hint);
+                assert!(
+                    error.message.contains(&name) && error.hint.is_some(),
+                    "{error} ({:?})",
+                    error.hint
+                );
             }
             Ok(()) => {
                 served += 1;
@@ -222,7 +253,10 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
                 let _ = block_on(group.dismount(true));
             }
         }
-        places(page).iter().zip(&kept).for_each(|((disk, at), bytes)| lab.disks[*disk].corrupt(*at, bytes));
+        places(page)
+            .iter()
+            .zip(&kept)
+            .for_each(|((disk, at), bytes)| lab.disks[*disk].corrupt(*at, bytes));
     }
     assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
     lab.mount();
@@ -239,9 +273,13 @@ fn a_voter_without_its_membership_is_named() {
         for place in areas.iter().flat_map(|area| area.memberships) {
             lab.disks[disk].corrupt(place, &pattern(place, 4096));
         }
-        let problems = |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
+        let problems =
+            |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
         let told = problems(false);
-        assert!(told.len() == 1 && told[0].text.contains(&format!("disk DATA_000{disk}")), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].text.contains(&format!("disk DATA_000{disk}")),
+            "{told:?}"
+        );
         assert!(told[0].text.contains("the membership at offset"), "{told:?}");
         assert!(problems(true).iter().all(|problem| problem.repaired));
         lab.check();
@@ -295,7 +333,10 @@ fn a_damaged_mirror_goes(after: u32) {
         }
         age
     };
-    let read = group.store.read(CatalogFile::Database, page, PAGE_SIZE, &age).expect("the other mirrors have it");
+    let read = group
+        .store
+        .read(CatalogFile::Database, page, PAGE_SIZE, &age)
+        .expect("the other mirrors have it");
     assert!(found.get() == after && page::written(&read, 2).is_some());
     assert_eq!(lab.state(run.disk.0.into()), DiskState::Offline);
 }
@@ -329,8 +370,10 @@ fn rot_in_the_catalogs_log_does_not_spread() {
     let group = lab.group();
     let log = |disk: DiskNumber| {
         let membership = group.voters.current();
-        let run =
-            membership.catalog.iter().find(|run| run.file == CatalogFile::Wal && run.disk == disk && run.at == 0)?;
+        let run = membership
+            .catalog
+            .iter()
+            .find(|run| run.file == CatalogFile::Wal && run.disk == disk && run.at == 0)?;
         Some((usize::from(disk.0), group.members[&disk].layout().au_offset(run.first)))
     };
     let disks: Vec<_> = group.members.values().map(|member| member.number).collect();
@@ -341,7 +384,8 @@ fn rot_in_the_catalogs_log_does_not_spread() {
     let right = lab.disks[rotten].peek(place, length);
     lab.disks[rotten].corrupt(place + 4096, &pattern(7, 4096));
     let (goes, _) = before[2];
-    block_on(group.voters.expel(lab.member(goes).number, "it failed", false)).expect("it can be spared");
+    block_on(group.voters.expel(lab.member(goes).number, "it failed", false))
+        .expect("it can be spared");
     lab.wait_for("a new mirror", || log(*spare).is_some());
     let (new, at) = log(*spare).expect("it is there");
     for (disk, at) in [(new, at), (rotten, place)] {
@@ -362,7 +406,11 @@ fn a_page_that_is_written_while_it_is_mended_stays_written() {
     let store = &group.store;
     let (database, page_size) = (CatalogFile::Database, PAGE_SIZE as u64);
     let membership = group.voters.current();
-    let run = membership.catalog.iter().find(|run| run.file == database && run.at == 0).expect("it has mirrors");
+    let run = membership
+        .catalog
+        .iter()
+        .find(|run| run.file == database && run.at == 0)
+        .expect("it has mirrors");
     let place = group.members[&run.disk].layout().au_offset(run.first) + page_size;
     let mut newer = lab.disks[usize::from(run.disk.0)].peek(place, PAGE_SIZE);
     lab.disks[usize::from(run.disk.0)].corrupt(place, &pattern(7, PAGE_SIZE));
@@ -380,7 +428,12 @@ fn a_page_that_is_written_while_it_is_mended_stays_written() {
     let read = store.read(database, page_size, PAGE_SIZE, &age).expect("the other mirrors have it");
     assert!(written.get() && read.len() == PAGE_SIZE);
     for mirror in store.mirrors(database) {
-        let found = store.read_mirror(database, mirror, page_size, PAGE_SIZE).expect("it can be read");
-        assert!(found[..] == newer[..], "mirror {mirror} is of write {:?}, not {write}", page::written(&found, 2));
+        let found =
+            store.read_mirror(database, mirror, page_size, PAGE_SIZE).expect("it can be read");
+        assert!(
+            found[..] == newer[..],
+            "mirror {mirror} is of write {:?}, not {write}",
+            page::written(&found, 2)
+        );
     }
 }

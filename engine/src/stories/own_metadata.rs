@@ -101,7 +101,10 @@ fn what_is_overwritten_is_written_again() {
                 disks.iter().for_each(|disk| lab.overwrite(*disk, &places, length, noise));
                 let found = lab.look();
                 assert_eq!(found.len(), disks.len(), "{what}: {found:?}");
-                assert!(found.iter().all(|one| one.repaired && one.text.contains(kind)), "{what}: {found:?}");
+                assert!(
+                    found.iter().all(|one| one.repaired && one.text.contains(kind)),
+                    "{what}: {found:?}"
+                );
                 assert!(disks.iter().all(|disk| lab.repaired(*disk) > 0), "{what}");
                 let told: Vec<_> = lab.world.events().into_iter().rev().take(disks.len()).collect();
                 let is_line = |event: &crate::event::Event| {
@@ -220,7 +223,10 @@ fn a_check_and_a_scrub_mend_it() {
         let image = || lab.disks[1].peek(places[0], length);
         let before = image();
         let named = lab.problems(false);
-        assert!(named.len() == 1 && named[0].text.contains(kind) && !named[0].repaired, "{kind}: {named:?}");
+        assert!(
+            named.len() == 1 && named[0].text.contains(kind) && !named[0].repaired,
+            "{kind}: {named:?}"
+        );
         assert!(image() == before, "{kind}: nothing was said of repairs");
         let mended = lab.problems(true);
         assert!(mended.len() == 1 && mended[0].repaired, "{kind}: {mended:?}");
@@ -228,7 +234,12 @@ fn a_check_and_a_scrub_mend_it() {
         lab.overwrite(1, &places, length, false);
         let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
         block_on(lab.group().scrub(&order)).expect("it begins");
-        let is_over = || lab.group().operations().iter().all(|one| one.pass != "SCRUBBING" || one.state == "DONE");
+        let is_over = || {
+            lab.group()
+                .operations()
+                .iter()
+                .all(|one| one.pass != "SCRUBBING" || one.state == "DONE")
+        };
         lab.wait_for("the end of the scrub", is_over);
         let report = lab.group().scrubbed();
         assert!(report.problems.len() == 1 && report.is_good(), "{kind}: {report:?}");
@@ -248,20 +259,34 @@ fn checksum_blocks_of_open_regions_are_written_again() {
         let extents: Vec<Arc<Extent>> = lab.group().extents.all();
         let zone = |disk: usize| {
             let of = |extent: &Arc<Extent>| {
-                let mirror = extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk)?;
+                let mirror = extent
+                    .mirrors()
+                    .into_iter()
+                    .find(|mirror| usize::from(mirror.disk.0) == disk)?;
                 Some(lab.group().members[&mirror.disk].layout().sums_of(mirror.au).0)
             };
-            extents.iter().filter(|extent| extent.file == node).filter_map(of).next().expect("it has a mirror there")
+            extents
+                .iter()
+                .filter(|extent| extent.file == node)
+                .filter_map(of)
+                .next()
+                .expect("it has a mirror there")
         };
         let before: Vec<_> = (0..2).map(|disk| lab.disks[disk].peek(zone(disk), 1024)).collect();
         assert_eq!(lab.look(), []);
         spoilt.iter().for_each(|disk| lab.overwrite(*disk, &[zone(*disk)], 4096, *disk == 0));
         let found = lab.look();
         assert_eq!(found.len(), spoilt.len(), "{found:?}");
-        assert!(found.iter().all(|one| one.repaired && one.text.contains("checksum block")), "{found:?}");
+        assert!(
+            found.iter().all(|one| one.repaired && one.text.contains("checksum block")),
+            "{found:?}"
+        );
         for (disk, was) in before.iter().enumerate() {
             // All but that of the block that has been written since.
-            assert!(lab.disks[disk].peek(zone(disk), 1024)[4..] == was[4..], "disk {disk} of {spoilt:?}");
+            assert!(
+                lab.disks[disk].peek(zone(disk), 1024)[4..] == was[4..],
+                "disk {disk} of {spoilt:?}"
+            );
         }
         assert_eq!(lab.look(), []);
         while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
@@ -278,12 +303,17 @@ fn what_a_check_found_wrong_is_no_news() {
     let node = lab.find("table");
     let extents: Vec<Arc<Extent>> = lab.group().extents.all();
     let extent = extents.iter().find(|extent| extent.file == node).expect("it has an extent");
-    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has a mirror there");
+    let mirror = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == 1)
+        .expect("it has a mirror there");
     let (zone, length) = lab.group().members[&mirror.disk].layout().sums_of(mirror.au);
     lab.overwrite(1, &[zone], length, true);
     let found = lab.problems(true);
     assert!(
-        !found.is_empty() && found.iter().all(|one| one.repaired && one.text.contains("checksum block")),
+        !found.is_empty()
+            && found.iter().all(|one| one.repaired && one.text.contains("checksum block")),
         "{found:?}"
     );
     assert_eq!(lab.look(), []);
@@ -306,7 +336,11 @@ fn what_holds_nothing_is_not_looked_at() {
     lab.write(node, 0, &bytes[..4096]);
     let extents: Vec<Arc<Extent>> = lab.group().extents.all();
     let extent = extents.iter().find(|extent| extent.file == node).expect("it has an extent");
-    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has a mirror there");
+    let mirror = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == 1)
+        .expect("it has a mirror there");
     let (zone, length) = lab.group().members[&mirror.disk].layout().sums_of(mirror.au);
     // 700,000 bytes are eleven pieces of 16 blocks, with four bytes for each.
     let used = 11 * 16 * 4;
@@ -314,7 +348,10 @@ fn what_holds_nothing_is_not_looked_at() {
     assert_eq!(lab.look(), []);
     assert_eq!(lab.problems(false), []);
     lab.overwrite(1, &[zone + used - 8], 8, true);
-    assert!(lab.look().len() == 1 || !lab.problems(true).is_empty(), "the last entries that are used");
+    assert!(
+        lab.look().len() == 1 || !lab.problems(true).is_empty(),
+        "the last entries that are used"
+    );
     lab.check();
 }
 
@@ -334,13 +371,20 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
         spoil();
         assert!(lab.look().iter().all(|one| one.repaired));
     }
-    assert!(lab.is_offline(1) && lab.told("is offline: its metadata: in 3 looks one after the other"));
+    assert!(
+        lab.is_offline(1) && lab.told("is offline: its metadata: in 3 looks one after the other")
+    );
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
 
     // The other one is all that is left.
     let alarms = || {
         let events = lab.world.events();
-        events.iter().filter(|event| event.severity == Severity::Alarm && event.text.contains("does not keep")).count()
+        events
+            .iter()
+            .filter(|event| {
+                event.severity == Severity::Alarm && event.text.contains("does not keep")
+            })
+            .count()
     };
     let mut looks = 0;
     // The engine itself looks at what is left when a disk has gone, and may begin the count anew once, or be the first to find it.
@@ -350,7 +394,11 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
         looks += 1;
     }
     assert!(!lab.is_offline(0));
-    assert!(alarms() == 2 && looks >= 3, "with each look from the third on: {} alarms in {looks} looks", alarms());
+    assert!(
+        alarms() == 2 && looks >= 3,
+        "with each look from the third on: {} alarms in {looks} looks",
+        alarms()
+    );
     assert_eq!(lab.look(), []);
 }
 
@@ -358,9 +406,14 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
 #[test]
 fn a_disk_that_takes_no_records_goes_offline() {
     let (lab, _) = with_an_open_region();
-    lab.disks[1].faults(|faults| faults.latent.extend(stamps().into_iter().map(|place| place..place + 4096)));
+    lab.disks[1].faults(|faults| {
+        faults.latent.extend(stamps().into_iter().map(|place| place..place + 4096))
+    });
     let found = lab.look();
-    assert!(found.len() == 1 && found[0].repaired && found[0].text.contains("cannot be read"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].repaired && found[0].text.contains("cannot be read"),
+        "{found:?}"
+    );
     assert_eq!(lab.look(), []);
     lab.overwrite(1, &layout().header_places(), 4096, false);
     lab.disks[1].faults(|faults| faults.fail_writes = true);
@@ -376,7 +429,9 @@ fn a_voter_that_missed_a_membership_is_given_it() {
     let voter = (0..3).rev().find(|disk| lab.votes(*disk)).expect("some vote");
     let areas = lab.member(voter).areas().to_vec();
     let places = areas.iter().flat_map(|area| area.memberships);
-    lab.disks[voter].faults(|faults| faults.worn = places.map(|place| place..place + MEMBERSHIP_SLOT as u64).collect());
+    lab.disks[voter].faults(|faults| {
+        faults.worn = places.map(|place| place..place + MEMBERSHIP_SLOT as u64).collect()
+    });
     block_on(lab.group().set_attribute("mount_wait", "17")).expect("it is set");
     assert_eq!(lab.state(voter), DiskState::Online);
     lab.disks[voter].heal();
@@ -408,7 +463,11 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
         lab.no_fuse();
         lab.mount();
         let membership = lab.group().voters.current();
-        assert!(membership.generation > before.generation, "cut {cut}: {} is lost", before.generation);
+        assert!(
+            membership.generation > before.generation,
+            "cut {cut}: {} is lost",
+            before.generation
+        );
     }
 }
 
@@ -453,7 +512,9 @@ fn what_is_being_written_is_no_damage() {
 #[test]
 fn header_copies_are_written_one_after_the_other() {
     let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B"]);
-    let header = block_on(identify::read_header(&*lab.world(), &*lab.disks[0].open())).expect("it has one").best;
+    let header = block_on(identify::read_header(&*lab.world(), &*lab.disks[0].open()))
+        .expect("it has one")
+        .best;
     let places = header.layout.header_places();
     let before = lab.disks[0].counts().flushes;
     block_on(headers::write_header(&lab.member(0), &header, &places)).expect("they are written");

@@ -8,7 +8,9 @@ const PART: usize = 2048;
 impl Lab {
     /// Reads of files on all disks.
     fn reads_of_files(&self) -> u64 {
-        self.rows("SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'FILES'")[0][0].parse().expect("a count")
+        self.rows("SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'FILES'")[0][0]
+            .parse()
+            .expect("a count")
     }
 }
 
@@ -61,7 +63,10 @@ fn what_is_read_along_is_checked() {
         lab.sync(node);
         for extent in block_on(lab.group().some_alive(0)).expect("read").expect("some").0 {
             let mirrors = extent.mirrors();
-            let mirror = mirrors.into_iter().find(|mirror| usize::from(mirror.disk.0) == rotten).expect("a mirror");
+            let mirror = mirrors
+                .into_iter()
+                .find(|mirror| usize::from(mirror.disk.0) == rotten)
+                .expect("a mirror");
             for block in 0..16 {
                 let offset = Data::offset(&lab.group().members[&mirror.disk], mirror, block);
                 lab.disks[rotten].corrupt(offset, &[0xbd; 4096]);

@@ -83,7 +83,11 @@ fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
         lab.disks[slow].faults(|faults| faults.slow_reads = Duration::from_millis(2));
         // On a host that does something else for a moment the fast one is slow, too.
         let is_aside = |went: [u64; 2]| went[slow] * 50 <= went[0] + went[1];
-        assert!((0..20).any(|_| is_aside(lab.read_blocks(node, 500))), "disk {slow}: {:?}", lab.reads());
+        assert!(
+            (0..20).any(|_| is_aside(lab.read_blocks(node, 500))),
+            "disk {slow}: {:?}",
+            lab.reads()
+        );
         lab.wait_for("an exploration", || {
             lab.read_blocks(node, 500);
             lab.reads()[slow].exploration > before[slow].exploration
@@ -107,7 +111,10 @@ fn what_is_preferred_is_read() {
     let before = lab.reads();
     assert_eq!(lab.read_blocks(node, 300), [300, 0]);
     assert_eq!(lab.reads()[0].preferred, before[0].preferred + 300);
-    assert_eq!(lab.rows("SELECT preferred_read FROM v$asm_disk ORDER BY disk_number"), [["Y"], ["N"]]);
+    assert_eq!(
+        lab.rows("SELECT preferred_read FROM v$asm_disk ORDER BY disk_number"),
+        [["Y"], ["N"]]
+    );
     lab.prefer(&["B", "NOT_THERE"]);
     assert_eq!(lab.read_blocks(node, 300), [0, 300]);
     // Comparing reads every mirror, and is not asked why.
@@ -120,7 +127,8 @@ fn what_is_preferred_is_read() {
     assert_eq!(lab.reads()[0].retry, before[0].retry + 1);
     lab.disks[1].heal();
     // It is away, and comes back.
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("A has everything");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
+        .expect("A has everything");
     assert_eq!(lab.read_blocks(node, 10), [10, 0]);
     assert_eq!(lab.reads()[0].only, before[0].only + 10);
     lab.online_all();
@@ -133,7 +141,10 @@ fn what_is_preferred_is_read() {
     };
     assert!(known(&["A", "B"]).is_ok());
     let error = known(&["A", "C"]).expect_err("there is none");
-    assert_eq!((error.code, error.hint.as_deref()), (Code::NoSuchDisk, Some("its failure groups are A, B")));
+    assert_eq!(
+        (error.code, error.hint.as_deref()),
+        (Code::NoSuchDisk, Some("its failure groups are A, B"))
+    );
 }
 
 /// Somebody reads in a snapshot where a file lies. Before he has heard that, the file is removed and its AUs are free: they are no places of the file
@@ -168,9 +179,12 @@ fn who_asks_where_a_removed_file_lay_is_not_told() {
     gates[0].wait();
     let mut load = pin!(group.loaded_layout(&file));
     let woken = Arc::new(Woken(AtomicBool::new(false)));
-    assert!(load.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
+    assert!(
+        load.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending()
+    );
     gates[1].wait();
-    busy.into_iter().for_each(|reader| reader.join().expect("no panic").expect("the catalog answers"));
+    busy.into_iter()
+        .for_each(|reader| reader.join().expect("no panic").expect("the catalog answers"));
     lab.wait_for("the rows", || woken.0.load(Ordering::SeqCst));
     block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
     let count = move |connection: &rusqlite::Connection| {
@@ -179,7 +193,8 @@ fn who_asks_where_a_removed_file_lay_is_not_told() {
     };
     lab.wait_for("its AUs", || {
         block_on(group.reclaim(true)).expect("the catalog answers");
-        block_on(group.catalog.read(count)).expect("the catalog answers") == 0 && !group.has_pending()
+        block_on(group.catalog.read(count)).expect("the catalog answers") == 0
+            && !group.has_pending()
     });
     let found = block_on(load).map(|layout| layout.extents.len());
     assert!(matches!(found, Err(FileError::Stale(_))), "{found:?}");

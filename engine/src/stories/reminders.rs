@@ -18,15 +18,19 @@ fn a_group_that_fills_is_told_of() {
             at += MIB;
         }
     };
-    let count = |text: &str| lab.world.events().iter().filter(|event| event.text.contains(text)).count();
+    let count =
+        |text: &str| lab.world.events().iter().filter(|event| event.text.contains(text)).count();
     let all = block_on(lab.session().space()).expect("space").blocks_free * 4096;
     fill(0, all * 45 / 100);
     lab.wait_for("the first limit", || count("% full") == 1);
     fill(0, 0);
     fill(MIB * 100, 0);
     lab.wait_for("the last limit", || count("is full: nothing more can be allocated") == 1);
-    block_on(lab.session().change(node, Changes { size: Some(MIB), ..Changes::default() })).expect("it is cut");
-    lab.wait_for("the space", || block_on(lab.session().space()).expect("space").blocks_free * 4096 > all * 8 / 10);
+    block_on(lab.session().change(node, Changes { size: Some(MIB), ..Changes::default() }))
+        .expect("it is cut");
+    lab.wait_for("the space", || {
+        block_on(lab.session().space()).expect("space").blocks_free * 4096 > all * 8 / 10
+    });
     let ticks = || lab.group().ticks.load(std::sync::atomic::Ordering::Relaxed);
     let now = ticks();
     lab.wait_for("the caretaker", || ticks() > now + 1);
@@ -67,7 +71,7 @@ fn a_scrub_that_was_stopped_puts_no_reminder_off() {
     block_on(lab.group().scrub(&all)).expect("it begins");
     lab.group().stop_scrub();
     lab.wait_for("its end", || lab.told("scrub stopped"));
-    let scrubbed =
-        block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed)).expect("the catalog is read");
+    let scrubbed = block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed))
+        .expect("the catalog is read");
     assert!(scrubbed.is_none(), "it was stopped");
 }

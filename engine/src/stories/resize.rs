@@ -24,9 +24,13 @@ impl Lab {
         let membership = self.group().voters.current();
         for (disk, entry) in self.disks.iter().zip(&membership.disks) {
             let header =
-                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open()))
+                    .expect("it has a header");
             assert!(header.wrong.is_empty(), "{:?}", header.wrong);
-            assert!([Some(entry.size), entry.target].contains(&Some(header.best.layout.size())), "{entry:?}");
+            assert!(
+                [Some(entry.size), entry.target].contains(&Some(header.best.layout.size())),
+                "{entry:?}"
+            );
         }
         membership.disks.iter().map(|disk| disk.size).collect()
     }
@@ -45,7 +49,9 @@ impl Lab {
         }
         let node = self.create_file("table");
         self.write(node, 0, &pattern(2, length));
-        (0..20).for_each(|number| self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+        (0..20).for_each(|number| {
+            self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000))
+        });
         self.sync(node);
         block_on(self.session().unlink(ROOT, b"filler")).expect("removed");
     }
@@ -54,7 +60,8 @@ impl Lab {
     fn areas_have_records(&self) {
         for disk in &self.disks {
             let header =
-                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open()))
+                    .expect("it has a header");
             let newest = |area: &RecordArea| {
                 let found = area.memberships.iter().filter_map(|place| {
                     Membership::decode(&disk.peek(*place, MEMBERSHIP_SLOT), *place)
@@ -71,8 +78,9 @@ impl Lab {
 
     /// The AUs of all extents' mirrors.
     fn places(&self) -> Vec<Mirror> {
-        let extents =
-            block_on(self.group().some_alive(0)).expect("the catalog is read").map_or(Vec::new(), |(all, _)| all);
+        let extents = block_on(self.group().some_alive(0))
+            .expect("the catalog is read")
+            .map_or(Vec::new(), |(all, _)| all);
         extents.iter().flat_map(|extent| extent.mirrors().to_vec()).collect()
     }
 
@@ -91,7 +99,9 @@ impl Lab {
 /// What lies in the last quarter of each disk moves into the rest, the catalog too; then the devices can be made smaller.
 #[test]
 fn disks_are_made_smaller() {
-    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B", "C"][..]), (Redundancy::External, &["A"])] {
+    for (redundancy, groups) in
+        [(Redundancy::Normal, &["A", "B", "C"][..]), (Redundancy::External, &["A"])]
+    {
         let mut lab = Lab::new(redundancy, 64 * MIB, groups);
         lab.fill_the_end(24 << 20);
         let node = lab.find("table");
@@ -101,7 +111,10 @@ fn disks_are_made_smaller() {
         let estimate = block_on(lab.group().estimate_resize(&all)).expect("it fits");
         lab.resize(None, Some(48 * MIB + 8192)).expect("they are made smaller");
         let moved = lab.rebalanced();
-        assert!(estimate.least >= least && moved <= estimate.work + 6, "{moved} moved, {estimate:?}");
+        assert!(
+            estimate.least >= least && moved <= estimate.work + 6,
+            "{moved} moved, {estimate:?}"
+        );
         assert!(moved <= least + 6, "{moved} moved, {least} had to");
         // Of whole AUs, the last of which has a copy of the header.
         assert_eq!(lab.sizes(), vec![48 * MIB; groups.len()]);
@@ -205,7 +218,8 @@ fn disks_are_made_larger() {
     lab.write(node, 0, &pattern(1, 12 << 20));
     assert!(lab.places().len() == 24);
     assert!(
-        block_on(lab.session().write(lab.create_file("more"), 0, &pattern(2, 40 << 20), false)).is_err(),
+        block_on(lab.session().write(lab.create_file("more"), 0, &pattern(2, 40 << 20), false))
+            .is_err(),
         "it is full"
     );
     lab.resize(None, None).expect("they are made larger");
@@ -232,12 +246,21 @@ fn disks_are_made_larger() {
 /// Nothing is free, not even for what lies where a larger disk has its header: that comes from the disks themselves.
 #[test]
 fn disks_without_any_room_are_made_larger() {
-    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::External, &["A"])] {
+    for (redundancy, groups) in
+        [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::External, &["A"])]
+    {
         for units in [24, 25, 26] {
             let mut lab = Lab::of_size(redundancy, 64 * MIB, groups, Some(units * MIB));
             let node = lab.create_file("table");
             let mut length = 0;
-            while block_on(lab.session().write(node, length << 20, &pattern(length, 1 << 20), false)).is_ok() {
+            while block_on(lab.session().write(
+                node,
+                length << 20,
+                &pattern(length, 1 << 20),
+                false,
+            ))
+            .is_ok()
+            {
                 length += 1;
             }
             lab.sync(node);
@@ -256,7 +279,9 @@ fn disks_without_any_room_are_made_larger() {
             lab.kill();
             lab.mount();
             let node = lab.find("table");
-            assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == pattern(at, 1 << 20)));
+            assert!(
+                (0..length).all(|at| lab.read(node, at << 20, 1 << 20) == pattern(at, 1 << 20))
+            );
             lab.check();
         }
     }
@@ -269,7 +294,9 @@ fn a_full_disk_grows_in_stages() {
     let mut lab = Lab::of_size(Redundancy::External, 1400 * MIB, &["A"], Some(25 * MIB));
     let node = lab.create_file("table");
     let mut length = 0;
-    while block_on(lab.session().write(node, length << 20, &pattern(length, 1 << 20), false)).is_ok() {
+    while block_on(lab.session().write(node, length << 20, &pattern(length, 1 << 20), false))
+        .is_ok()
+    {
         length += 1;
     }
     lab.sync(node);
@@ -322,7 +349,8 @@ fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
         .filter(|extent| extent.mirrors().iter().all(|mirror| large.is_data(mirror.au)))
         .map(|extent| extent.file)
         .collect();
-    let gone: Vec<usize> = (0..before.len()).filter(|at| stays.contains(&before[*at])).take(8).collect();
+    let gone: Vec<usize> =
+        (0..before.len()).filter(|at| stays.contains(&before[*at])).take(8).collect();
     for at in &gone {
         block_on(lab.session().unlink(ROOT, format!("before{at}").as_bytes())).expect("removed");
     }
@@ -331,7 +359,11 @@ fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
     let all = [Resize { which: Selection::All, size: None }];
     block_on(lab.group().resize_disks(&all, Some(0))).expect("it may be");
     let target = |lab: &Lab| lab.group().voters.current().disks[0].target;
-    assert_eq!((lab.sizes(), target(&lab)), (vec![25 * MIB], Some(2000 * MIB)), "there is room, and nothing has moved");
+    assert_eq!(
+        (lab.sizes(), target(&lab)),
+        (vec![25 * MIB], Some(2000 * MIB)),
+        "there is room, and nothing has moved"
+    );
     assert!(!fill(&lab, "after").is_empty());
     block_on(lab.group().rebalance(Some(4))).expect("it goes on");
     lab.rebalanced();
@@ -341,7 +373,9 @@ fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
     lab.kill();
     lab.mount();
     for at in (0..before.len()).filter(|at| !gone.contains(at)) {
-        assert!(lab.read(lab.find(&format!("before{at}")), 0, 1 << 20) == pattern(at as u64, 1 << 20));
+        assert!(
+            lab.read(lab.find(&format!("before{at}")), 0, 1 << 20) == pattern(at as u64, 1 << 20)
+        );
     }
     lab.check();
 }
@@ -387,12 +421,20 @@ fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
     for number in 0..FILES {
         lab.create_file(&format!("file{number}"));
     }
-    let runs: Vec<_> =
-        lab.group().voters.current().catalog.iter().map(|run| run.first..run.first + run.count).collect();
+    let runs: Vec<_> = lab
+        .group()
+        .voters
+        .current()
+        .catalog
+        .iter()
+        .map(|run| run.first..run.first + run.count)
+        .collect();
     let catalog: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let layouts = (34 * 16..600 * 16).filter_map(|part| Layout::new(part * MIB / 16, MIB).ok());
     let mut layouts = layouts.filter(|layout| {
-        let is_cut = |run: &Range<u32>| layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au));
+        let is_cut = |run: &Range<u32>| {
+            layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au))
+        };
         layout.data_units().count() > catalog + 4 && runs.iter().any(is_cut)
     });
     let layout = layouts.next().expect("some size has its middle there");
@@ -439,7 +481,12 @@ fn a_mirror_of_the_catalog_too_many_is_in_nobodys_way() {
     lab.online_all();
     let mirrors = || {
         let membership = lab.group().voters.current();
-        membership.catalog.iter().map(|run| (run.file, run.mirror)).collect::<std::collections::BTreeSet<_>>().len()
+        membership
+            .catalog
+            .iter()
+            .map(|run| (run.file, run.mirror))
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
     };
     lab.wait_for("the third mirror of each file", || mirrors() == 6);
     for units in (10..64).rev().step_by(2) {
@@ -460,12 +507,16 @@ fn a_resize_is_taken_back() {
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
     lab.sync(node);
-    let power = |lab: &Lab, power| block_on(lab.group().rebalance(Some(power))).expect("it takes it");
+    let power =
+        |lab: &Lab, power| block_on(lab.group().rebalance(Some(power))).expect("it takes it");
     for size in [48 * MIB, 40 * MIB, 64 * MIB] {
         lab.resize(None, Some(size)).expect("it may be");
         power(&lab, 0);
         // Who is told the new size would cut the device.
-        assert!(lab.group().live().disks.iter().all(|disk| disk.total == 60 * MIB), "nothing has moved");
+        assert!(
+            lab.group().live().disks.iter().all(|disk| disk.total == 60 * MIB),
+            "nothing has moved"
+        );
     }
     power(&lab, 4);
     lab.rebalanced();
@@ -495,10 +546,15 @@ fn a_disk_goes_away_while_it_is_resized() {
     block_on(lab.group().rebalance(Some(0))).expect("it waits");
     let which = Selection::Disks(vec!["DATA_0002".to_owned()]);
     block_on(lab.group().offline(which.clone(), None)).expect("it goes");
-    assert!(lab.resize(Some("DATA_0002"), Some(50 * MIB)).is_err(), "nobody could write its header");
+    assert!(
+        lab.resize(Some("DATA_0002"), Some(50 * MIB)).is_err(),
+        "nobody could write its header"
+    );
     block_on(lab.group().rebalance(Some(4))).expect("it goes on");
     lab.rebalanced();
-    let sizes = || -> Vec<u64> { lab.group().voters.current().disks.iter().map(|disk| disk.size).collect() };
+    let sizes = || -> Vec<u64> {
+        lab.group().voters.current().disks.iter().map(|disk| disk.size).collect()
+    };
     assert_eq!(sizes(), [40 * MIB, 40 * MIB, 64 * MIB]);
     lab.write(node, 0, &pattern(2, 40 << 20));
     lab.online_all();
@@ -522,7 +578,8 @@ fn disks_are_made_compact() {
     let (before, held) = (behind(&lab), lab.held());
     assert!(before > 6);
     let phases = Phases { balance: false, compact: Some(true) };
-    block_on(lab.group().rebalance(Order { power: Some(4), phases: Some(phases) })).expect("it begins");
+    block_on(lab.group().rebalance(Order { power: Some(4), phases: Some(phases) }))
+        .expect("it begins");
     let moved = lab.rebalanced();
     assert!(moved <= u64::from(before), "{moved} moved, {before} lay behind");
     assert_eq!((behind(&lab), lab.held()), (0, held));
@@ -562,17 +619,26 @@ fn what_wipes_an_old_header_lands_in_nobodys_place() {
     let group = lab.group();
     let member = Arc::clone(group.members.values().nth(1).expect("two"));
     let (before, after) = (member.layout(), Layout::new(48 * MIB, MIB).expect("large enough"));
-    let old: Vec<u64> =
-        before.header_places().into_iter().filter(|place| !after.header_places().contains(place)).collect();
+    let old: Vec<u64> = before
+        .header_places()
+        .into_iter()
+        .filter(|place| !after.header_places().contains(place))
+        .collect();
     assert_eq!(old.len(), 2);
     let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
-    block_on(group.resize_disks(&[Resize { which, size: Some(48 * MIB) }], Some(0))).expect("it may be");
+    block_on(group.resize_disks(&[Resize { which, size: Some(48 * MIB) }], Some(0)))
+        .expect("it may be");
     assert_eq!(group.space().barred_in_use(member.number), 0, "nothing is in the way");
-    lab.disks[1].faults(|faults| faults.hang_writes = old.iter().map(|place| *place..place + 4096).collect());
+    lab.disks[1].faults(|faults| {
+        faults.hang_writes = old.iter().map(|place| *place..place + 4096).collect()
+    });
     let mut finish = pin!(group.finish_resizes());
     assert!(run_until(finish.as_mut(), || lab.disks[1].hung() > 0).is_none());
     let is_overdue = || member.counters.write_timeouts.load(Ordering::Relaxed) > 0;
-    assert!(run_until(finish.as_mut(), is_overdue).is_none(), "the disk has another size while an old header is wiped");
+    assert!(
+        run_until(finish.as_mut(), is_overdue).is_none(),
+        "the disk has another size while an old header is wiped"
+    );
     assert_eq!(member.layout(), before);
     lab.disks[1].heal();
     assert!(matches!(block_on(finish), Ok(Resized::Done)));
@@ -589,18 +655,30 @@ fn what_wipes_an_old_header_lands_in_nobodys_place() {
 #[test]
 fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B"]);
-    let second = (1..3).find(|disk| lab.runs_of(CatalogFile::Wal, *disk).is_empty()).expect("two mirrors are enough");
+    let second = (1..3)
+        .find(|disk| lab.runs_of(CatalogFile::Wal, *disk).is_empty())
+        .expect("two mirrors are enough");
     let number = lab.group().members.values().nth(second).expect("three").number;
     // What comes there lies behind what a small disk has.
     (0..20).for_each(|_| _ = lab.group().space().allocate_reserved(number));
     lab.offline(0);
     lab.write(lab.create_file("table"), 0, &pattern(1, 12 << 20));
     lab.online_all();
-    let runs = || lab.runs_of(CatalogFile::Wal, second).len() + lab.runs_of(CatalogFile::Database, second).len();
+    let runs = || {
+        lab.runs_of(CatalogFile::Wal, second).len()
+            + lab.runs_of(CatalogFile::Database, second).len()
+    };
     let all = || (0..3).map(|disk| lab.runs_of(CatalogFile::Wal, disk).len()).collect::<Vec<_>>();
-    lab.wait_for("the third mirror", || all().iter().all(|runs| *runs > 0) && !lab.group().store.lacks_mirror());
+    lab.wait_for("the third mirror", || {
+        all().iter().all(|runs| *runs > 0) && !lab.group().store.lacks_mirror()
+    });
     let group = lab.group();
-    let others: Vec<_> = group.members.values().zip(&lab.disks).filter(|(member, _)| member.number != number).collect();
+    let others: Vec<_> = group
+        .members
+        .values()
+        .zip(&lab.disks)
+        .filter(|(member, _)| member.number != number)
+        .collect();
     for (member, disk) in &others {
         disk.faults(|faults| faults.hang = true);
         drop(member.start_read(0, 4096));

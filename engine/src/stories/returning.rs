@@ -8,14 +8,29 @@ use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};
 
 impl Lab {
     pub(super) fn offline(&self, disk: usize) {
-        let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
+        let name = self
+            .group()
+            .members
+            .values()
+            .nth(disk)
+            .expect("there is such a disk")
+            .name()
+            .to_string();
         // Not before it is known where all mirrors are, and the catalog has those that it lacks.
-        let goes = || block_on(self.group().offline(Selection::Disks(vec![name.clone()]), None)).is_ok();
+        let goes =
+            || block_on(self.group().offline(Selection::Disks(vec![name.clone()]), None)).is_ok();
         self.wait_for("a disk that can be spared", goes);
     }
 
     fn online(&self, disk: usize) {
-        let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
+        let name = self
+            .group()
+            .members
+            .values()
+            .nth(disk)
+            .expect("there is such a disk")
+            .name()
+            .to_string();
         block_on(self.group().online(Selection::Disks(vec![name]))).expect("its resync begins");
     }
 }
@@ -65,7 +80,11 @@ fn a_losing_half_that_is_being_copied_has_no_history() {
         met += 1;
         match lab.try_mount(false) {
             Err(error) => wrong.push(format!("{changes} changes: {error}")),
-            Ok(()) => assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(2, 200_000), "{changes} changes"),
+            Ok(()) => assert_eq!(
+                lab.read(lab.find("table"), 0, 200_000),
+                pattern(2, 200_000),
+                "{changes} changes"
+            ),
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -127,7 +146,9 @@ fn a_resync_that_was_overtaken() {
     lab.write(filler, 0, &vec![1; 12 * MIB as usize]);
     let second = lab.create_file("second");
     lab.write(second, 0, &pattern(2, 200_000));
-    let extent = |node: Node| lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there");
+    let extent = |node: Node| {
+        lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there")
+    };
     // What is active when the disk goes is one run of marks, and the story needs two.
     while block_on(lab.group().close_idle(true)).expect("closed") {}
     lab.offline(1);
@@ -164,9 +185,17 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 3 << 20));
     lab.sync(node);
-    let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
+    let extent = lab
+        .extents_on(&[0, 1])
+        .into_iter()
+        .find(|extent| extent.file == node)
+        .expect("it has some");
     let (group, member) = (lab.group(), lab.member(1));
-    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let mirror = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk == member.number)
+        .expect("it has one there");
     let place = Data::offset(&member, mirror, 0);
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 3 << 20));
@@ -180,7 +209,8 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     block_on(group.voters.retire(&[member.number])).expect("it goes");
     let session = lab.session();
     let at = extent.number * MIB;
-    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(3, 60_000), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, at, &pattern(3, 60_000), false)));
     lab.wait_for("the write", || writer.is_finished());
     drop(go_on);
     block_on(busy).expect("it goes on");
@@ -206,9 +236,17 @@ fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
     lab.mount();
     let node = lab.find("table");
     lab.read(node, 0, 1);
-    let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
+    let extent = lab
+        .extents_on(&[0, 1])
+        .into_iter()
+        .find(|extent| extent.file == node)
+        .expect("it has some");
     let member = lab.member(1);
-    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let mirror = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk == member.number)
+        .expect("it has one there");
     let place = Data::offset(&member, mirror, 0);
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 200_000));
@@ -236,8 +274,10 @@ fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
 fn a_write_under_way_when_a_disk_returns() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
-    block_on(lab.session().allocate(node, 0, MIB, Allocate::Reserve { keep_size: false }, false)).expect("allocated");
-    let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there");
+    block_on(lab.session().allocate(node, 0, MIB, Allocate::Reserve { keep_size: false }, false))
+        .expect("allocated");
+    let extent =
+        lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there");
     lab.offline(1);
     // What a writer does between its I/O and its commit.
     let group = Arc::clone(lab.group());
@@ -270,9 +310,18 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     lab.write(node, 0, &pattern(1, 200_000));
     lab.sync(node);
     let group = lab.group();
-    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("it is in memory");
+    let extent = group
+        .extents
+        .all()
+        .into_iter()
+        .find(|extent| extent.file == node)
+        .expect("it is in memory");
     let member = lab.member(1);
-    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let mirror = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk == member.number)
+        .expect("it has one there");
     let place = member.layout().au_offset(mirror.au);
     // The catalog takes nothing until it may go on.
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
@@ -283,7 +332,8 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     assert!(busy.as_mut().now_or_never().is_none());
     lab.disks[1].faults(|faults| faults.worn.push(place..place + MIB));
     let session = lab.session();
-    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 200_000), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 200_000), false)));
     lab.wait_for("the loss", || lab.told("is offline: writing"));
     lab.disks[1].heal();
     let mut returns = pin!(group.online(Selection::All));
@@ -293,7 +343,10 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     drop(go_on);
     block_on(busy).expect("it goes on");
     writer.join().expect("no panic").expect("it is written");
-    assert!(!has_ended && state == DiskState::Offline, "it was back before what it misses was on record");
+    assert!(
+        !has_ended && state == DiskState::Offline,
+        "it was back before what it misses was on record"
+    );
     block_on(returns).expect("its resync begins");
     lab.online_all();
     lab.silence(0);
@@ -316,7 +369,13 @@ fn what_was_being_written_when_the_power_went_is_copied_to_a_disk_that_returns()
     lab.close_regions();
     lab.offline(1);
     lab.write(other, 0, &pattern(3, 200_000));
-    let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == other).expect("it is in memory");
+    let extent = lab
+        .group()
+        .extents
+        .all()
+        .into_iter()
+        .find(|extent| extent.file == other)
+        .expect("it is in memory");
     let held = block_on(extent.ranges.hold(0..256, true));
     lab.online(1);
     assert_eq!(lab.state(1), DiskState::Syncing);
@@ -348,7 +407,8 @@ fn what_was_active_at_a_kill_is_compared_before_it_is_copied() {
     let last = lab.extents_on(&[1, 2]).pop().expect("every two disks have some");
     assert!(first.id < last.id);
     let at = last.number * MIB;
-    let mirror = first.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
+    let mirror =
+        first.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
     let place = lab.member(0).layout().au_offset(mirror.au);
     lab.kill();
     lab.disks[0].faults(|faults| faults.hang_in.push(place..place + MIB));
@@ -398,7 +458,11 @@ fn an_old_image_after_half_a_resync() {
     lab.create_file("table");
     let missed = |lab: &Lab| {
         let stale = lab.group().stale.lock();
-        stale.values().flat_map(crate::extent::stale::Runs::iter).map(|(start, end)| end - start).sum::<u64>()
+        stale
+            .values()
+            .flat_map(crate::extent::stale::Runs::iter)
+            .map(|(start, end)| end - start)
+            .sum::<u64>()
     };
     let old = (1..).find_map(|round| {
         lab.offline(1);
@@ -455,7 +519,10 @@ fn a_disk_comes_online_with_the_catalog() {
     };
     for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {
         let runs = membership.catalog.iter().filter(|run| run.file == file);
-        assert!(runs.clone().any(|run| run.disk == membership.disks[1].number), "{file:?}: {runs:?}");
+        assert!(
+            runs.clone().any(|run| run.disk == membership.disks[1].number),
+            "{file:?}: {runs:?}"
+        );
     }
     lab.silence(0);
     lab.write(node, 0, &pattern(3, 300_000));
@@ -479,12 +546,16 @@ fn the_catalog_spreads_again_when_failure_groups_return() {
         lab.online(disk);
         lab.wait_for("the resync", || lab.state(disk) == DiskState::Online);
     }
-    lab.wait_for("the end of the resyncs", || lab.group().operations().iter().all(|work| work.state != "RUN"));
+    lab.wait_for("the end of the resyncs", || {
+        lab.group().operations().iter().all(|work| work.state != "RUN")
+    });
     let membership = lab.group().voters.current();
     for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {
         let runs = membership.catalog.iter().filter(|run| run.file == file);
-        let on: BTreeSet<_> =
-            runs.filter_map(|run| membership.disk(run.disk)).map(|disk| &disk.failure_group).collect();
+        let on: BTreeSet<_> = runs
+            .filter_map(|run| membership.disk(run.disk))
+            .map(|disk| &disk.failure_group)
+            .collect();
         assert_eq!(on.len(), 3, "{file:?}: {:?}", membership.catalog);
     }
     lab.check();
@@ -539,9 +610,15 @@ fn writers_that_wait_for_the_activity_log_are_told_of() {
     while block_on(lab.group().close_idle(true)).expect("regions close") {}
     lab.disks[0].faults(|faults| faults.fail_writes = true);
     let session = lab.session();
-    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
-    let alarms =
-        || lab.world.events().iter().filter(|event| event.text.contains("does not take the activity log")).count();
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
+    let alarms = || {
+        lab.world
+            .events()
+            .iter()
+            .filter(|event| event.text.contains("does not take the activity log"))
+            .count()
+    };
     lab.wait_for("the alarm", || alarms() > 0);
     let failed = || {
         lab.group()
@@ -578,18 +655,27 @@ fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
         let extents = lab.group().extents.all();
         let extent = extents.iter().find(|extent| extent.file == node).expect("it is in memory");
         let member = lab.group().members.values().nth(1).expect("two disks");
-        let mirror =
-            extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has a mirror there");
+        let mirror = extent
+            .mirrors()
+            .into_iter()
+            .find(|mirror| mirror.disk == member.number)
+            .expect("it has a mirror there");
         let place = member.layout().au_offset(mirror.au) + 65536;
         place..place + 8192
     };
     lab.kill();
     lab.disks[1].faults(|faults| faults.bad.push(bad));
     lab.mount();
-    assert!(lab.try_read(lab.find("table"), 65536, 8192).is_err(), "its only mirror cannot be read");
+    assert!(
+        lab.try_read(lab.find("table"), 65536, 8192).is_err(),
+        "its only mirror cannot be read"
+    );
     lab.online_all();
     for _ in 0..3 {
-        assert!(lab.try_read(lab.find("table"), 65536, 8192).is_err(), "the disk that returned has old bytes");
+        assert!(
+            lab.try_read(lab.find("table"), 65536, 8192).is_err(),
+            "the disk that returned has old bytes"
+        );
         assert_eq!(lab.read(lab.find("table"), 0, 65536), pattern(1, 200_000)[..65536]);
         // A region that is active: checksums do not count there.
         lab.write(lab.find("table"), 0, &pattern(1, 200_000)[..4096]);
@@ -617,9 +703,17 @@ fn a_disk_returns_to_a_group_that_was_filled() {
         }
         for number in 0..2000 {
             let name = format!("file{number}");
-            let made = block_on(lab.session().create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER));
+            let made = block_on(lab.session().create(
+                ROOT,
+                name.as_bytes(),
+                NewFile::Regular,
+                0o644,
+                ROOT_CALLER,
+            ));
             let Ok(made) = made else { break };
-            if block_on(lab.session().write(made.node, 0, &pattern(number, 300_000), false)).is_err() {
+            if block_on(lab.session().write(made.node, 0, &pattern(number, 300_000), false))
+                .is_err()
+            {
                 break;
             }
         }
@@ -640,7 +734,12 @@ fn a_check_meets_a_disk_that_fails() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "D"]);
     lab.disks[3].faults(|faults| faults.fail_reads = true);
     let report = block_on(lab.group().check(false)).expect("the check runs");
-    assert!(report.problems.iter().any(|problem| problem.text.contains("no copy of its header is valid")));
+    assert!(
+        report
+            .problems
+            .iter()
+            .any(|problem| problem.text.contains("no copy of its header is valid"))
+    );
     assert_eq!(lab.state(3), DiskState::Online);
     let report = block_on(lab.group().check(true)).expect("the check runs");
     assert!(report.problems.iter().all(|problem| problem.repaired), "{:?}", report.problems);
@@ -729,7 +828,9 @@ fn a_disk_that_vanishes_comes_back_and_less_soon_each_time() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.pull(1, node, 1);
-    lab.wait_for("the look", || lab.told("disk DATA_0001 is gone from /disk1; it comes ONLINE by itself"));
+    lab.wait_for("the look", || {
+        lab.told("disk DATA_0001 is gone from /disk1; it comes ONLINE by itself")
+    });
     lab.plug(1);
     lab.online_again(1);
     lab.pull(1, node, 2);
@@ -777,7 +878,8 @@ fn what_errors_or_an_operator_took_offline_stays_so() {
     lab.mount();
     assert!(lab.entry(3).absent);
     // The operator says that this one stays away, too.
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0003".to_owned()]), None)).expect("it is away already");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0003".to_owned()]), None))
+        .expect("it is away already");
     assert!(lab.entry(3).by_operator && !lab.entry(3).absent);
     lab.plug(3);
     assert!(lab.questions().is_empty());
@@ -803,7 +905,9 @@ fn an_old_image_does_not_come_back_by_itself() {
     lab.disks[1] = old;
     lab.plug(1);
     lab.wait_for("the refusal", || {
-        lab.told("disk DATA_0001 is in sight again, but does not come ONLINE by itself: /disk1 would be")
+        lab.told(
+            "disk DATA_0001 is in sight again, but does not come ONLINE by itself: /disk1 would be",
+        )
     });
     assert_eq!(lab.state(1), DiskState::Offline);
     lab.online_all();
@@ -846,7 +950,8 @@ fn a_start_waits_for_a_disk_that_is_late() {
     lab.online_again(1);
 
     // Nobody waits: not if the attribute says so, nor for a disk that was away before.
-    let notes = || lab.world.events().iter().filter(|event| event.text.contains("waits up to")).count();
+    let notes =
+        || lab.world.events().iter().filter(|event| event.text.contains("waits up to")).count();
     let before = notes();
     lab.offline(1);
     lab.world.detach("/disk1");
@@ -919,7 +1024,10 @@ fn a_read_only_disk_that_is_needed_is_named() {
     lab.disks[1].faults(|faults| faults.read_only = true);
     let refused = lab.try_mount(false).expect_err("one of two voters");
     assert!(refused.code == crate::admin::Code::NoQuorum, "{refused}");
-    assert!(refused.to_string().contains("disk DATA_0001 is not used: /disk1 is read-only"), "{refused}");
+    assert!(
+        refused.to_string().contains("disk DATA_0001 is not used: /disk1 is read-only"),
+        "{refused}"
+    );
     lab.try_mount(true).expect("it is forced");
     assert!(lab.read(lab.find("table"), 0, 300_000) == pattern(1, 300_000));
 }
@@ -933,9 +1041,11 @@ fn a_disk_that_cannot_be_claimed_is_missing() {
     lab.write(node, 0, &pattern(1, 200_000));
     lab.sync(node);
     lab.dismount();
-    for kind in
-        [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::Other]
-    {
+    for kind in [
+        std::io::ErrorKind::ReadOnlyFilesystem,
+        std::io::ErrorKind::PermissionDenied,
+        std::io::ErrorKind::Other,
+    ] {
         lab.disks[2].faults(|faults| faults.claim = Some(kind));
         for _ in 0..2 {
             lab.mount();
@@ -966,7 +1076,12 @@ fn a_disk_that_takes_no_stamps_is_no_old_image() {
     lab.write(node, 0, &pattern(1, 6 << 20));
     lab.sync(node);
     let member = Arc::clone(lab.group().members.values().nth(1).expect("two"));
-    let stamps = member.areas().iter().flat_map(|area| area.stamps).map(|place| place..place + 4096).collect();
+    let stamps = member
+        .areas()
+        .iter()
+        .flat_map(|area| area.stamps)
+        .map(|place| place..place + 4096)
+        .collect();
     lab.disks[1].faults(|faults| faults.worn = stamps);
     (0..3).for_each(|_| block_on(lab.group().voters.restamp(false)));
     assert_eq!(lab.state(1), DiskState::Online, "some extents are only there");
@@ -991,9 +1106,13 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
         let runs = |lab: &Lab, disk: usize| lab.runs_of(CatalogFile::Database, disk);
         let old: Vec<usize> = (0..7).filter(|disk| !runs(&lab, *disk).is_empty()).collect();
         assert_eq!(old.len(), 3);
-        let plain = (0..7).find(|disk| !membership.disks[*disk].votes && !old.contains(disk)).expect("five vote");
+        let plain = (0..7)
+            .find(|disk| !membership.disks[*disk].votes && !old.contains(disk))
+            .expect("five vote");
         // There is room on this one only.
-        for member in group.members.values().filter(|member| member.number != membership.disks[plain].number) {
+        for member in
+            group.members.values().filter(|member| member.number != membership.disks[plain].number)
+        {
             while group.space().allocate_reserved(member.number).is_some() {}
         }
         let struck = membership.disks[old[0]].number;
@@ -1005,7 +1124,12 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
         // Nor does the stamp that is written behind each change of the membership.
         group.deadline.store(10_000, Ordering::Relaxed);
         let member = Arc::clone(group.members.values().nth(plain).expect("seven"));
-        let stamps = member.areas().iter().flat_map(|area| area.stamps).map(|place| place..place + 4096).collect();
+        let stamps = member
+            .areas()
+            .iter()
+            .flat_map(|area| area.stamps)
+            .map(|place| place..place + 4096)
+            .collect();
         lab.disks[plain].faults(|faults| faults.hang_writes = stamps);
         let builder = Arc::clone(group);
         // It waits for a disk that does not answer any more.
@@ -1028,7 +1152,9 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
 }
 
 /// Five disks, of which one is to vote next and cannot be spared, and a file on all of them. `wears` has the places of the activity log on that disk from now on.
-fn with_one_that_is_to_vote(wears: impl FnOnce(&mut Faults, Vec<std::ops::Range<u64>>)) -> (Lab, Node) {
+fn with_one_that_is_to_vote(
+    wears: impl FnOnce(&mut Faults, Vec<std::ops::Range<u64>>),
+) -> (Lab, Node) {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B", "C", "D"]);
     // One disk of a failure group has the data, and the other one the vote.
     lab.offline(1);
@@ -1053,7 +1179,8 @@ fn with_one_that_is_to_vote(wears: impl FnOnce(&mut Faults, Vec<std::ops::Range<
 #[test]
 fn a_disk_comes_back_while_another_one_cannot_vote() {
     let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.worn = logs);
-    block_on(lab.group().online(Selection::Disks(vec!["DATA_0001".into()]))).expect("it comes back");
+    block_on(lab.group().online(Selection::Disks(vec!["DATA_0001".into()])))
+        .expect("it comes back");
     lab.wait_for("its return", || lab.state(1) == DiskState::Online);
     assert_eq!(lab.state(2), DiskState::Online);
     lab.disks[2].heal();
@@ -1069,7 +1196,8 @@ fn nobody_waits_for_a_disk_that_does_not_come_to_vote() {
     let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.lost_when_durable = logs);
     // Its region is not open.
     let session = lab.session();
-    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
+    let writer =
+        std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
     let waits = || lab.told("does not take the activity log");
     lab.wait_for("the write, or who waits for the disk", || writer.is_finished() || waits());
     let has_waited = waits();
@@ -1089,8 +1217,12 @@ fn the_catalog_grows_while_a_disk_cannot_vote() {
     let (store, member) = (Arc::clone(&lab.group().store), lab.member(2));
     let size = store.capacity(CatalogFile::Database);
     let resize = move |_: &rusqlite::Connection| {
-        let grown = store.grow(CatalogFile::Database, size + MIB).map(|()| store.capacity(CatalogFile::Database));
-        let shrunk = store.shrink(CatalogFile::Database, size).map(|()| store.capacity(CatalogFile::Database));
+        let grown = store
+            .grow(CatalogFile::Database, size + MIB)
+            .map(|()| store.capacity(CatalogFile::Database));
+        let shrunk = store
+            .shrink(CatalogFile::Database, size)
+            .map(|()| store.capacity(CatalogFile::Database));
         Ok((grown, shrunk))
     };
     // On the catalog's own thread, where it does so itself.
@@ -1099,7 +1231,9 @@ fn the_catalog_grows_while_a_disk_cannot_vote() {
     // Whoever does not go on asks the disk again and again.
     let refused = || member.counters.write_errors.load(Ordering::Relaxed);
     let before = refused();
-    lab.wait_for("the end, or many refusals", || resizing.is_finished() || refused() > before + 100);
+    lab.wait_for("the end, or many refusals", || {
+        resizing.is_finished() || refused() > before + 100
+    });
     let goes_on = resizing.is_finished();
     lab.disks[2].heal();
     let ((grown, shrunk), _) = resizing.join().expect("no panic").expect("the catalog goes on");

@@ -13,7 +13,8 @@ use std::{
 const RESERVE: Allocate = Allocate::Reserve { keep_size: true };
 
 /// A job that says when it runs, and ends when it is told to.
-fn standstill() -> (impl FnOnce(&Connection) -> Result<(), FileError> + Send + 'static, Receiver<()>, Sender<()>) {
+fn standstill()
+-> (impl FnOnce(&Connection) -> Result<(), FileError> + Send + 'static, Receiver<()>, Sender<()>) {
     let (begun, is_begun) = channel();
     let (go_on, may_go_on) = channel::<()>();
     let job = move |_: &Connection| {
@@ -25,7 +26,10 @@ fn standstill() -> (impl FnOnce(&Connection) -> Result<(), FileError> + Send + '
 
 /// As far as it comes by itself.
 fn begin(future: Pin<&mut impl Future>) {
-    assert!(future.poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it waits for the catalog");
+    assert!(
+        future.poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+        "it waits for the catalog"
+    );
 }
 
 /// A large file is removed job by job, and as much is asked for meanwhile: that is given, not refused.
@@ -71,7 +75,8 @@ fn a_file_that_was_removed_just_now_is_waited_for() {
         lab.world.sleep(Duration::from_millis(50)).await;
         session.forget(gone, 1).await;
     };
-    let (given, ()) = block_on(futures::future::join(session.allocate(wish, 0, most, RESERVE, false), late));
+    let (given, ()) =
+        block_on(futures::future::join(session.allocate(wish, 0, most, RESERVE, false), late));
     given.expect("what was freed is given");
     // One that is held is no reason to wait for ever.
     session.remember(wish, 1);
@@ -96,8 +101,19 @@ fn who_reads_never_hears_that_there_is_no_space() {
     }
     let add = |lab: &Lab, index: usize| {
         let name = format!("weight{index}");
-        let made = block_on(lab.session().create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER))?;
-        block_on(lab.session().set_xattr(made.node, b"user.weight", &pattern(index as u64, 3000), SetXattr::Any))
+        let made = block_on(lab.session().create(
+            ROOT,
+            name.as_bytes(),
+            NewFile::Regular,
+            0o644,
+            ROOT_CALLER,
+        ))?;
+        block_on(lab.session().set_xattr(
+            made.node,
+            b"user.weight",
+            &pattern(index as u64, 3000),
+            SetXattr::Any,
+        ))
     };
     let full = (0..).find(|index| add(&lab, *index).is_err()).expect("it is full at last");
     lab.dismount();
@@ -123,7 +139,9 @@ fn who_reads_never_hears_that_there_is_no_space() {
         Ok::<_, FileError>((size, bytes))
     });
     let looking = match block_on(select(looking, lab.world.sleep(Duration::from_millis(300)))) {
-        Either::Left((end, _)) => panic!("what it may have to do with the removal is not known yet: {end:?}"),
+        Either::Left((end, _)) => {
+            panic!("what it may have to do with the removal is not known yet: {end:?}")
+        }
         Either::Right(((), looking)) => looking,
     };
     end_second.send(()).expect("it waits");
@@ -131,6 +149,7 @@ fn who_reads_never_hears_that_there_is_no_space() {
     assert_eq!(block_on(looking).expect("who reads is answered"), (4, *b"here"));
     block_on(removing).expect("it is removed");
     // Holes make room, and are not refused for want of it.
-    block_on(session.allocate(lab.find("big"), 0, MIB / 2, Allocate::PunchHole, false)).expect("a hole is punched");
+    block_on(session.allocate(lab.find("big"), 0, MIB / 2, Allocate::PunchHole, false))
+        .expect("a hole is punched");
     lab.check();
 }

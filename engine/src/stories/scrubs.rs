@@ -23,7 +23,10 @@ impl Lab {
 
     /// A block of each of the first extents of a file rots on one disk or another, at rest. Returns the places.
     fn rot(&mut self, count: usize) -> Vec<(usize, u64)> {
-        let mut extents = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
+        let mut extents = block_on(self.group().some_alive(0))
+            .expect("the catalog is read")
+            .expect("there are some")
+            .0;
         extents.retain(|extent| extent.file != 0);
         let mut places = Vec::new();
         for (index, extent) in extents.iter().take(count).enumerate() {
@@ -68,12 +71,17 @@ fn a_scrub_finds_rot_and_mends_it_if_it_may() {
     assert!(lab.blocks_at(&good) == rotten, "nothing was said of repairs");
     let operation = lab.scrub_operation();
     assert!(operation.so_far >= 6 && operation.so_far == operation.work, "{operation:?}");
-    let mended = lab.scrubbed(&ScrubOrder { repair: true, power: ScrubPower::Max, ..ScrubOrder::default() });
+    let mended =
+        lab.scrubbed(&ScrubOrder { repair: true, power: ScrubPower::Max, ..ScrubOrder::default() });
     assert!(mended.problems.len() == 5 && mended.is_good(), "{mended:?}");
     assert!(lab.blocks_at(&good).iter().zip(&rotten).all(|(now, was)| now != was));
     assert!(lab.scrubbed(&ScrubOrder::default()).problems.is_empty());
-    let told: Vec<_> = lab.world.events().into_iter().filter(|event| event.text.starts_with("scrub")).collect();
-    assert!(told.iter().any(|event| event.text.contains("5 problems found, 5 repaired, 0 left")), "{told:?}");
+    let told: Vec<_> =
+        lab.world.events().into_iter().filter(|event| event.text.starts_with("scrub")).collect();
+    assert!(
+        told.iter().any(|event| event.text.contains("5 problems found, 5 repaired, 0 left")),
+        "{told:?}"
+    );
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
     lab.check();
 }
@@ -83,10 +91,14 @@ fn a_scrub_finds_rot_and_mends_it_if_it_may() {
 #[test]
 fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
-    let extents = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let extents = block_on(lab.group().some_alive(0))
+        .expect("the catalog is read")
+        .expect("there are some")
+        .0;
     let mut places = Vec::new();
     for extent in extents.iter().filter(|extent| extent.file != 0) {
-        let mirror = *extent.mirrors().iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
+        let mirror =
+            *extent.mirrors().iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
         places.push(Data::offset(&lab.group().members[&mirror.disk], mirror, 0));
     }
     lab.dismount();
@@ -107,12 +119,20 @@ fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
     assert!(seen.contains(&row), "{seen:?}");
     assert!(lab.rows("SELECT * FROM v$asm_operation").is_empty(), "it has ended");
     assert_eq!((report.problems.found(), report.problems.left()), (lost, lost));
-    assert!(report.problems.len() == KEPT_MAX && lost > KEPT_MAX as u64, "{}", report.problems.len());
+    assert!(
+        report.problems.len() == KEPT_MAX && lost > KEPT_MAX as u64,
+        "{}",
+        report.problems.len()
+    );
     let repaired = block_on(lab.group().check(true)).expect("the check runs").problems;
     assert_eq!((repaired.found(), repaired.left()), (lost, 0));
-    let told: Vec<_> = lab.world.events().into_iter().filter(|event| event.text.starts_with("check")).collect();
+    let told: Vec<_> =
+        lab.world.events().into_iter().filter(|event| event.text.starts_with("check")).collect();
     assert!(told.len() <= 2 * (TOLD_MAX + 1), "{} lines", told.len());
-    for verdict in [format!("{lost} problems found, 0 repaired, {lost} left"), format!("{lost} repaired, 0 left")] {
+    for verdict in [
+        format!("{lost} problems found, 0 repaired, {lost} left"),
+        format!("{lost} repaired, 0 left"),
+    ] {
         assert!(told.iter().any(|event| event.text.contains(&verdict)), "{verdict}: {told:?}");
     }
     lab.check();
@@ -127,11 +147,17 @@ fn a_part_is_scrubbed_and_checked_alone() {
     lab.write(other, 0, &pattern(4, 2 << 20));
     lab.sync(other);
     let places = lab.rot(6);
-    let scope = |order| ScrubOrder { scope: order, power: ScrubPower::High, ..ScrubOrder::default() };
+    let scope =
+        |order| ScrubOrder { scope: order, power: ScrubPower::High, ..ScrubOrder::default() };
     let clean = lab.scrubbed(&scope(Scope::Files(vec!["+data/other".to_owned()])));
     assert_eq!((clean.extents_checked, clean.problems.len()), (2, 0), "{clean:?}");
-    let incarnation = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").generation;
-    for name in [format!("+DATA.{}.{incarnation}", lab.find("table")), "+data/TABLE".to_owned(), "Table".to_owned()] {
+    let incarnation =
+        block_on(lab.session().attributes(lab.find("table"))).expect("it is there").generation;
+    for name in [
+        format!("+DATA.{}.{incarnation}", lab.find("table")),
+        "+data/TABLE".to_owned(),
+        "Table".to_owned(),
+    ] {
         let table = lab.scrubbed(&scope(Scope::Files(vec![name])));
         assert_eq!((table.extents_checked, table.problems.len()), (6, 6), "{table:?}");
     }
@@ -141,7 +167,11 @@ fn a_part_is_scrubbed_and_checked_alone() {
         let held = lab.held()[disk];
         let report = block_on(lab.group().check_scope(&which, false)).expect("the check runs");
         assert_eq!(report.extents_checked, held, "extents with a mirror on disk {disk}");
-        let there = report.problems.iter().filter(|one| one.text.contains(&format!("DATA_000{disk}"))).count();
+        let there = report
+            .problems
+            .iter()
+            .filter(|one| one.text.contains(&format!("DATA_000{disk}")))
+            .count();
         assert_eq!(there, expected, "{report:?}");
     }
     for (name, code, says) in [
@@ -149,7 +179,8 @@ fn a_part_is_scrubbed_and_checked_alone() {
         ("+OTHER/table", Code::Invalid, "another disk group"),
         ("+DATA.9999.1", Code::NoSuchFile, "no file '+DATA.9999.1'"),
     ] {
-        let error = block_on(lab.group().check_scope(&Scope::Files(vec![name.to_owned()]), false)).expect_err(name);
+        let error = block_on(lab.group().check_scope(&Scope::Files(vec![name.to_owned()]), false))
+            .expect_err(name);
         assert!(error.code == code && error.message.contains(says), "{error}");
     }
 }
@@ -188,7 +219,10 @@ fn a_scrub_can_be_stopped() {
     block_on(lab.group().scrub(&order)).expect("it begins again");
     lab.dismount();
     lab.mount();
-    assert!(lab.group().operations().iter().all(|one| one.pass != "SCRUBBING"), "it is not remembered");
+    assert!(
+        lab.group().operations().iter().all(|one| one.pass != "SCRUBBING"),
+        "it is not remembered"
+    );
     lab.check();
 }
 
@@ -215,10 +249,20 @@ fn a_scrub_of_a_group_in_use_finds_nothing() {
                     bytes[place..place + new.len()].copy_from_slice(&new);
                 }
                 let name = format!("passing{}", round % 3);
-                let made = block_on(session.create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER));
+                let made = block_on(session.create(
+                    ROOT,
+                    name.as_bytes(),
+                    NewFile::Regular,
+                    0o644,
+                    ROOT_CALLER,
+                ));
                 let node = made.expect("made").node;
-                block_on(session.write(node, 0, &pattern(round, 1_500_000), false)).expect("written");
-                block_on(session.change(node, Changes { size: Some(70_000), ..Changes::default() })).expect("cut");
+                block_on(session.write(node, 0, &pattern(round, 1_500_000), false))
+                    .expect("written");
+                block_on(
+                    session.change(node, Changes { size: Some(70_000), ..Changes::default() }),
+                )
+                .expect("cut");
                 block_on(session.sync(table, true)).expect("synced");
                 block_on(session.unlink(ROOT, name.as_bytes())).expect("removed");
                 block_on(session.forget(node, 0));
@@ -242,8 +286,15 @@ fn a_scrub_of_a_group_in_use_finds_nothing() {
 fn a_scrub_without_another_mirror_names_what_is_lost() {
     let (mut lab, _) = with_a_table(Redundancy::External, &["A", "B"]);
     lab.rot(2);
-    let report = lab.scrubbed(&ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() });
-    assert!(report.problems.len() == 2 && report.problems.iter().all(|problem| !problem.repaired), "{report:?}");
+    let report = lab.scrubbed(&ScrubOrder {
+        repair: true,
+        power: ScrubPower::High,
+        ..ScrubOrder::default()
+    });
+    assert!(
+        report.problems.len() == 2 && report.problems.iter().all(|problem| !problem.repaired),
+        "{report:?}"
+    );
     let events = lab.world.events();
     let told = |event: &crate::event::Event| {
         event.severity == crate::event::Severity::Alarm && event.text.contains("0 repaired, 2 left")
@@ -263,10 +314,14 @@ fn a_scrub_that_mends_is_cut_short() {
         3,
         |doomed| {
             if doomed.try_mount(false).is_ok() {
-                let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
+                let order =
+                    ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
                 if block_on(doomed.group().scrub(&order)).is_ok() {
-                    let is_over = || doomed.group().operations().iter().all(|one| one.state == "DONE");
-                    let _ = (0..400).find(|_| is_over() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+                    let is_over =
+                        || doomed.group().operations().iter().all(|one| one.state == "DONE");
+                    let _ = (0..400).find(|_| {
+                        is_over() || (std::thread::sleep(Duration::from_millis(5)), false).1
+                    });
                 }
             }
         },
@@ -293,7 +348,8 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     lab.write(node, extent.number * MIB, &pattern(2, 8192));
     lab.sync(node);
     lab.world.hold_back("scrub");
-    block_on(lab.group().scrub(&ScrubOrder { repair: true, ..ScrubOrder::default() })).expect("it begins");
+    block_on(lab.group().scrub(&ScrubOrder { repair: true, ..ScrubOrder::default() }))
+        .expect("it begins");
     let mut scrub = lab.world.take_task("scrub").expect("it begins");
     let (zone, length) = lab.member(plain).layout().sums_of(extent.mirrors()[0].au);
     lab.disks[plain].faults(|faults| faults.hang_in.push(zone..zone + length as u64));
@@ -315,8 +371,8 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     lab.disks[plain].heal();
     block_on(scrub);
     assert!(lab.told("scrub stopped") && !lab.told("scrub ended"));
-    let scrubbed =
-        block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed)).expect("the catalog is read");
+    let scrubbed = block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed))
+        .expect("the catalog is read");
     assert!(scrubbed.is_none(), "it has read nothing");
     lab.check();
 }

@@ -43,7 +43,8 @@ impl Lab {
         lab.write(work.old, 0, &pattern(1, 60_000_000));
         lab.sync(work.old);
         let membership = lab.group().voters.current();
-        let is_voter = |disk: &usize| membership.voters().any(|voter| usize::from(voter.number.0) == *disk);
+        let is_voter =
+            |disk: &usize| membership.voters().any(|voter| usize::from(voter.number.0) == *disk);
         let others: Vec<_> = (0..7).filter(|disk| !is_voter(disk)).collect();
         let others = others.try_into().expect("five vote");
         (lab, work, others)
@@ -60,17 +61,26 @@ impl Lab {
             scope.spawn(move || self.write(work.old, 300_000, &pattern(10 + round, 200_000)));
             scope.spawn(move || {
                 // Beyond what the file has: space, marks and a commit.
-                self.write(work.fresh, 4_000_000 + round * 3_000_000, &pattern(20 + round, 3_000_000));
+                self.write(
+                    work.fresh,
+                    4_000_000 + round * 3_000_000,
+                    &pattern(20 + round, 3_000_000),
+                );
                 self.sync(work.fresh);
             });
             scope.spawn(move || self.sync(self.create_file(&format!("new {round}"))));
             scope.spawn(move || self.read(work.old, 1_000_000, 500_000));
             scope.spawn(move || block_on(group.voters.restamp(false)));
-            scope.spawn(move || block_on(group.voters.change(|_| Ok(true))).expect("it is recorded"));
+            scope.spawn(move || {
+                block_on(group.voters.change(|_| Ok(true))).expect("it is recorded")
+            });
             silent();
         });
         assert_eq!(self.read(work.old, 300_000, 200_000), pattern(10 + round, 200_000));
-        assert_eq!(self.read(work.fresh, 4_000_000 + round * 3_000_000, 3_000_000), pattern(20 + round, 3_000_000));
+        assert_eq!(
+            self.read(work.fresh, 4_000_000 + round * 3_000_000, 3_000_000),
+            pattern(20 + round, 3_000_000)
+        );
         self.find(&format!("new {round}"));
     }
 
@@ -147,7 +157,11 @@ fn who_stays_silent_when_others_answer_is_expelled() {
         });
         lab.wait_for("its end", || lab.state(silent) == DiskState::Offline);
         let others = (0..3).filter(|disk| *disk != silent);
-        assert!(others.into_iter().all(|disk| lab.state(disk) == DiskState::Online), "{silent}: {:?}", lab.states());
+        assert!(
+            others.into_iter().all(|disk| lab.state(disk) == DiskState::Online),
+            "{silent}: {:?}",
+            lab.states()
+        );
         lab.disks[silent].heal();
         lab.online_all();
     }
@@ -167,7 +181,11 @@ fn two_silent_mirrors_do_not_expel_each_other() {
             silent.iter().for_each(|disk| lab.disks[*disk].heal());
         });
         lab.give_none();
-        assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{round}: {:?}", lab.states());
+        assert!(
+            lab.states().iter().all(|state| *state == DiskState::Online),
+            "{round}: {:?}",
+            lab.states()
+        );
     }
     lab.check();
 }
@@ -247,7 +265,11 @@ fn a_disk_whose_partner_is_silent_is_not_expelled() {
     members.iter().for_each(|member| drop(member.start_read(0, 4096)));
     lab.wait_for("the timeouts", || silent.iter().all(|disk| lab.is_hung(*disk)));
     for member in &members {
-        let end = block_on(lab.group().voters.expel(member.number, "a read: no answer within the disk timeout", false));
+        let end = block_on(lab.group().voters.expel(
+            member.number,
+            "a read: no answer within the disk timeout",
+            false,
+        ));
         assert!(matches!(end, Err(Refusal::WouldLoseData)), "{end:?}");
     }
     lab.disks.iter().for_each(MemoryDisk::heal);
@@ -299,10 +321,18 @@ fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
     let (away, number) = lab.leave_one_that_is_needed();
     let other = (0..5).find(|other| *other != away && *other != number).expect("five");
     let extent = lab.extents_on(&[number, other]).remove(0);
-    let rotten = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == other).expect("it has one there");
+    let rotten = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == other)
+        .expect("it has one there");
     let place = lab.member(usize::from(other)).layout().au_offset(rotten.au);
     lab.disks[usize::from(other)].corrupt(place, &pattern(7, 4096));
-    let good = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
+    let good = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == number)
+        .expect("it has one there");
     let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
     // Its checksums are known, and its region is active: a disk that is silent does not take the activity log.
     lab.write(node, at as u64 + 8192, &bytes[at + 8192..at + 12288]);
@@ -369,7 +399,11 @@ fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
     let (away, number) = lab.leave_one_that_is_needed();
     let other = (0..5).find(|other| *other != away && *other != number).expect("five");
     let extent = lab.extents_on(&[number, other]).remove(0);
-    let unseen = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
+    let unseen = extent
+        .mirrors()
+        .into_iter()
+        .find(|mirror| mirror.disk.0 == number)
+        .expect("it has one there");
     let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
     let place = lab.member(silent).layout().au_offset(unseen.au);
     // Its region is active, and its checksums are those of before.
@@ -396,14 +430,19 @@ fn nobody_waits_for_a_silent_disk_that_has_gone() {
     lab.close_regions();
     let silent = lab.plain_disk();
     let number = u16::try_from(silent).expect("few");
-    let other =
-        (0..5).find(|other| *other != number && !lab.extents_on(&[number, *other]).is_empty()).expect("one has some");
+    let other = (0..5)
+        .find(|other| *other != number && !lab.extents_on(&[number, *other]).is_empty())
+        .expect("one has some");
     let extent = lab.extents_on(&[number, other]).remove(0);
     let at = extent.number * MIB;
     // Its checksums are known.
     lab.read(node, at, 8192);
     let place = |disk: u16| {
-        let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == disk).expect("it has one there");
+        let mirror = extent
+            .mirrors()
+            .into_iter()
+            .find(|mirror| mirror.disk.0 == disk)
+            .expect("it has one there");
         lab.member(usize::from(disk)).layout().au_offset(mirror.au)
     };
     lab.disks[usize::from(other)].corrupt(place(other), &pattern(7, 4096));
@@ -447,7 +486,11 @@ fn the_catalog_writes_again_when_every_silent_disk_has_answered() {
         lab.disks[one].answer();
         // Whoever does not wait for the other one writes now.
         std::thread::sleep(2 * LOOK_AGAIN);
-        assert_eq!(lab.disks[other].hung(), under_way, "it was written while a write there was under way");
+        assert_eq!(
+            lab.disks[other].hung(),
+            under_way,
+            "it was written while a write there was under way"
+        );
         assert!(lab.is_hung(other));
         lab.disks[other].answer();
     });

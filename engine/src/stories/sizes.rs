@@ -61,14 +61,17 @@ fn what_a_failed_write_left_behind_a_files_end_is_not_shown() {
     let others = (0..5).filter(|other| ![away, needed].contains(other));
     let mut extents = others.flat_map(|other| lab.extents_on(&[needed, other]));
     // The other mirror is written before it.
-    let extent =
-        extents.find(|extent| extent.file == node && extent.mirrors()[1].disk.0 == needed).expect("there is one");
+    let extent = extents
+        .find(|extent| extent.file == node && extent.mirrors()[1].disk.0 == needed)
+        .expect("there is one");
     let end = extent.number * MIB + 4096;
-    block_on(lab.session().change(node, Changes { size: Some(end), ..Changes::default() })).expect("cut");
+    block_on(lab.session().change(node, Changes { size: Some(end), ..Changes::default() }))
+        .expect("cut");
     let disk = usize::from(needed);
     let place = Data::offset(&lab.member(disk), extent.mirrors()[1], 1);
     lab.disks[disk].faults(|faults| faults.worn.push(place..place + 8192));
-    block_on(lab.session().write(node, end, &pattern(2, 8192), false)).expect_err("one mirror does not take it");
+    block_on(lab.session().write(node, end, &pattern(2, 8192), false))
+        .expect_err("one mirror does not take it");
     lab.disks[disk].heal();
     lab.write(node, end + 40_000, b"it grows");
     assert!(lab.read(node, end, 40_000).iter().all(|byte| *byte == 0));
@@ -127,11 +130,14 @@ fn a_file_that_was_cut_stays_cut() {
 fn a_query_sees_how_long_a_file_has_grown() {
     let lab = lab();
     let shown = || {
-        let rows = block_on(lab.group().query("SELECT count(*) FROM v$asm_file WHERE bytes = 65536")).expect("asked");
+        let rows =
+            block_on(lab.group().query("SELECT count(*) FROM v$asm_file WHERE bytes = 65536"))
+                .expect("asked");
         format!("{:?}", rows.rows)
     };
     let before = shown();
-    let several: Vec<String> = (0..5).map(|turn| grow(&lab, &format!("file{turn}"))).map(|_| shown()).collect();
+    let several: Vec<String> =
+        (0..5).map(|turn| grow(&lab, &format!("file{turn}"))).map(|_| shown()).collect();
     assert!(several.iter().all(|now| *now != before), "{before}, {several:?}");
     assert!(several.windows(2).all(|pair| pair[0] != pair[1]), "{several:?}");
 }
@@ -150,7 +156,10 @@ fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
             file.touch(1);
             Ok(store_times_of(connection, &file, files.next_commit())?)
         };
-        block_on(lab.group().catalog.release(false, job)).expect("stored").0.expect("there was something")
+        block_on(lab.group().catalog.release(false, job))
+            .expect("stored")
+            .0
+            .expect("there was something")
     };
     let kept = (0..20).any(|_| {
         let cut = Changes { size: Some(PAGE as u64), ..Changes::default() };
@@ -190,7 +199,8 @@ fn another_mount_makes_old_words_worthless() {
 #[test]
 fn room_comes_back() {
     let mut lab = lab();
-    let files: Vec<Node> = (0..150).map(|number| lab.create_file(&format!("file{number}"))).collect();
+    let files: Vec<Node> =
+        (0..150).map(|number| lab.create_file(&format!("file{number}"))).collect();
     files.iter().for_each(|node| lab.write(*node, 0, b"1"));
     files.iter().for_each(|node| lab.write(*node, 1, b"2"));
     block_on(lab.session().sync_all()).expect("synced");
@@ -229,7 +239,8 @@ fn a_replacement_is_cut_short() {
             }
             HAS_GROWN.store(true, Ordering::SeqCst);
             let session = doomed.session();
-            block_on(session.rename((ROOT, b"new"), (ROOT, b"file"), RenameMode::Replace)).expect("it is replaced");
+            block_on(session.rename((ROOT, b"new"), (ROOT, b"file"), RenameMode::Replace))
+                .expect("it is replaced");
             doomed.dismount();
         },
         |heir, place| {

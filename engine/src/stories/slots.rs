@@ -20,7 +20,9 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     let slot = reading.slot.clone().expect("it is small");
     let is_free = || {
         let free = group.slots().free();
-        (0..free).filter_map(|_| group.slots().take()).any(|free| free == (slot.extent.id, slot.piece))
+        (0..free)
+            .filter_map(|_| group.slots().take())
+            .any(|free| free == (slot.extent.id, slot.piece))
     };
     block_on(lab.session().unlink(ROOT, b"gone")).expect("it is removed");
     block_on(group.reclaim(true)).expect("what can be freed is");
@@ -30,10 +32,14 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     assert!(is_free());
     let now = group.world.monotonic();
     if let Ok(read) = block_on(group.read_file(now, &file, 0, 8000)) {
-        assert!(read.slices().flatten().all(|byte| *byte == 0), "not what another file has there by now");
+        assert!(
+            read.slices().flatten().all(|byte| *byte == 0),
+            "not what another file has there by now"
+        );
     }
-    let late = block_on(group.write_file(now, &file, 100, &Source::from(&[7; 100][..]), false, false))
-        .expect_err("it is gone");
+    let late =
+        block_on(group.write_file(now, &file, 100, &Source::from(&[7; 100][..]), false, false))
+            .expect_err("it is gone");
     assert!(matches!(late, FileError::Stale(_)), "{late}");
     assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
 }
@@ -44,9 +50,12 @@ fn a_file_that_is_gone_gets_no_space() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     let now = group.world.monotonic();
-    for (name, before, at) in
-        [("none", 0, 0), ("slot", 5000, 70_000), ("extents", 2 << 20, 3 << 20), ("hole", 0, 5 << 20)]
-    {
+    for (name, before, at) in [
+        ("none", 0, 0),
+        ("slot", 5000, 70_000),
+        ("extents", 2 << 20, 3 << 20),
+        ("hole", 0, 5 << 20),
+    ] {
         let node = lab.create_file(name);
         if before > 0 {
             lab.write(node, 0, &pattern(1, before));
@@ -54,10 +63,12 @@ fn a_file_that_is_gone_gets_no_space() {
         let file = block_on(group.files.get(node)).expect("it is there");
         block_on(lab.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
         // One of them has its slot now.
-        let others: Vec<Node> = (0..20).map(|other| lab.create_file(&format!("{name}{other}"))).collect();
+        let others: Vec<Node> =
+            (0..20).map(|other| lab.create_file(&format!("{name}{other}"))).collect();
         lab.wait_until_all_is_discarded();
         others.iter().for_each(|other| lab.write(*other, 0, &pattern(3, 9000)));
-        let late = block_on(group.write_file(now, &file, at, &Source::from(&[7; 100][..]), false, false));
+        let late =
+            block_on(group.write_file(now, &file, at, &Source::from(&[7; 100][..]), false, false));
         assert!(matches!(late, Err(FileError::Stale(_))), "{name}: {late:?}");
         assert!(others.iter().all(|other| lab.read(*other, 0, 9000) == pattern(3, 9000)), "{name}");
         let reserve = Allocate::Reserve { keep_size: true };
@@ -158,7 +169,8 @@ fn a_small_file_that_cannot_grow_takes_no_space() {
     let group = lab.group();
     let file = block_on(group.files.get(node)).expect("it is there");
     let slot = block_on(file.data.layout.read()).slot.clone().expect("it is small");
-    let first = lab.member(0).layout().au_offset(slot.extent.mirrors()[0].au) + slot.piece as u64 * (64 << 10);
+    let first = lab.member(0).layout().au_offset(slot.extent.mirrors()[0].au)
+        + slot.piece as u64 * (64 << 10);
     lab.wait_until_all_is_discarded();
     let used = || group.space().used(lab.member(0).number);
     let before = used();

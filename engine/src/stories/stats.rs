@@ -7,7 +7,9 @@ impl Lab {
     /// Disks that differ, in MiB.
     fn of_sizes(redundancy: Redundancy, sizes: &[u64], failure_groups: &[&str]) -> Self {
         let world = TestWorld::new();
-        let disk = |(size, number)| MemoryDisk::noisy(&format!("/disk{number}"), size * MIB, 512, 4096, number);
+        let disk = |(size, number)| {
+            MemoryDisk::noisy(&format!("/disk{number}"), size * MIB, 512, 4096, number)
+        };
         let disks: Vec<_> = sizes.iter().copied().zip(1..).map(disk).collect();
         disks.iter().for_each(|disk| world.attach(disk));
         let groups = failure_groups.iter().map(|&name| name.to_owned()).collect();
@@ -19,7 +21,8 @@ impl Lab {
 
     /// The rows of a query, as text; nothing is an empty one.
     pub(super) fn rows(&self, sql: &str) -> Vec<Vec<String>> {
-        let rows = block_on(self.group().query(sql)).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let rows =
+            block_on(self.group().query(sql)).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let text = |value: &Value| match value {
             Value::Null => String::new(),
             Value::Integer(number) => number.to_string(),
@@ -31,7 +34,8 @@ impl Lab {
     }
 
     fn numbers(&self, sql: &str) -> Vec<Vec<i64>> {
-        let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{sql}: {text} is no number"));
+        let number =
+            |text: String| text.parse().unwrap_or_else(|_| panic!("{sql}: {text} is no number"));
         self.rows(sql).into_iter().map(|row| row.into_iter().map(number).collect()).collect()
     }
 
@@ -73,7 +77,11 @@ fn counters_are_what_the_disks_saw() {
         );
         lab.wait_for("as many in the histogram", || lab.number(&apart) == 0);
     }
-    assert!(lab.number("SELECT sum(wait_count) FROM v$asm_diskgroup_histogram WHERE io_class = 'FLUSH'") >= 20);
+    assert!(
+        lab.number(
+            "SELECT sum(wait_count) FROM v$asm_diskgroup_histogram WHERE io_class = 'FLUSH'"
+        ) >= 20
+    );
     let totals = "SELECT count(*) FROM v$asm_disk d WHERE (reads, writes, bytes_read, bytes_written) <> (SELECT sum(i.reads),
         sum(i.writes), sum(i.bytes_read), sum(i.bytes_written) FROM v$asm_disk_iostat i WHERE i.disk_number = d.disk_number)";
     lab.wait_for("clients that add up", || lab.number(totals) == 0);
@@ -96,7 +104,8 @@ fn io_is_told_apart_by_what_it_is_for() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let of = |client: &str| {
-        let sum = "SELECT sum(bytes_read), sum(bytes_written) FROM v$asm_disk_iostat WHERE io_client";
+        let sum =
+            "SELECT sum(bytes_read), sum(bytes_written) FROM v$asm_disk_iostat WHERE io_client";
         let row = lab.numbers(&format!("{sum} = '{client}'")).remove(0);
         (row[0], row[1])
     };
@@ -108,7 +117,8 @@ fn io_is_told_apart_by_what_it_is_for() {
     assert!(of("CATALOG").1 > 0 && of("RECORDS").1 > 0);
     lab.check();
     assert!(of("CHECKS").0 - checks.0 >= 2 * (6 << 20) && of("FILES").1 - files.1 == 2 * (6 << 20));
-    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
+        .expect("it can be spared");
     lab.write(node, 0, &pattern(2, 1 << 20));
     lab.online_all();
     let copied = of("COPIES").1 - copies.1;
@@ -141,8 +151,13 @@ fn requests_are_counted_by_file() {
     let histogram = lab.rows(&format!(
         "SELECT io_class, sum(wait_count) FROM v$asm_file_histogram WHERE file_number = {one} GROUP BY 1 ORDER BY 1"
     ));
-    let expected =
-        [("LARGE READ", "1"), ("LARGE WRITE", "1"), ("SMALL READ", "1"), ("SMALL WRITE", "3"), ("SYNC", "1")];
+    let expected = [
+        ("LARGE READ", "1"),
+        ("LARGE WRITE", "1"),
+        ("SMALL READ", "1"),
+        ("SMALL WRITE", "3"),
+        ("SYNC", "1"),
+    ];
     assert_eq!(histogram, expected.map(|(class, count)| vec![class.to_owned(), count.to_owned()]));
     // What fails is not counted.
     assert!(block_on(lab.session().write(one, u64::MAX - 1, b"beyond", false)).is_err());
@@ -175,7 +190,13 @@ fn the_extent_map_is_true() {
         assert_eq!((row[0], row[1], row[2]), (index as i64 / 3, index as i64 % 3, index as i64));
         assert_eq!(row[5..7], [0, 0]);
         let start = (index / 3) << 20;
-        assert_eq!(at(row, 1 << 20), of_large[start..start + (1 << 20)], "extent {}, mirror {}", row[0], row[1]);
+        assert_eq!(
+            at(row, 1 << 20),
+            of_large[start..start + (1 << 20)],
+            "extent {}, mirror {}",
+            row[0],
+            row[1]
+        );
     }
     let rows = map(small);
     assert_eq!(rows.len(), 3);
@@ -183,7 +204,8 @@ fn the_extent_map_is_true() {
         assert_eq!((row[0], row[6]), (0, 2));
         assert_eq!(at(row, 10_000), of_small);
     }
-    let incarnation = lab.number(&format!("SELECT incarnation FROM v$asm_file WHERE file_number = {small}"));
+    let incarnation =
+        lab.number(&format!("SELECT incarnation FROM v$asm_file WHERE file_number = {small}"));
     assert_eq!(rows[0][7], incarnation);
 }
 
@@ -195,8 +217,9 @@ fn the_extent_map_marks_what_is_stale() {
     lab.write(node, 0, &pattern(1, 3 << 20));
     lab.silence(1);
     lab.write(node, 0, &pattern(2, 100_000));
-    let stale =
-        format!("SELECT disk_kffxp FROM x$kffxp WHERE number_kffxp = {node} AND flags_kffxp & 1 AND xnum_kffxp = 0");
+    let stale = format!(
+        "SELECT disk_kffxp FROM x$kffxp WHERE number_kffxp = {node} AND flags_kffxp & 1 AND xnum_kffxp = 0"
+    );
     lab.wait_for("the mark", || lab.numbers(&stale) == [[1]]);
 }
 
@@ -212,7 +235,9 @@ fn the_map_of_units_is_whole() {
          FROM x$kfdat GROUP BY 1 ORDER BY 1",
     );
     assert_eq!(whole, (0..3).map(|disk| vec![disk, 64, 64, 0, 63]).collect::<Vec<_>>());
-    let count = |what: &str| lab.number(&format!("SELECT count(*) FROM x$kfdat WHERE what_kfdat = '{what}'"));
+    let count = |what: &str| {
+        lab.number(&format!("SELECT count(*) FROM x$kfdat WHERE what_kfdat = '{what}'"))
+    };
     // First block, middle and end: the first is in the system AU.
     assert_eq!((count("SYSTEM"), count("HEADER"), count("FILE"), count("SHARED")), (3, 6, 14, 2));
     let membership = lab.group().voters.current();
@@ -241,8 +266,7 @@ fn partners_are_shown() {
     assert!(!pairs.iter().any(|pair| pair[0] < 2 && pair[1] < 2));
     lab.silence(3);
     lab.write(lab.create_file("table"), 0, &pattern(1, 9 << 20));
-    let inactive =
-        "SELECT count(*) FROM x$kfdpartner WHERE active_kfdpartner = 0 AND (disk = 3 OR number_kfdpartner = 3)";
+    let inactive = "SELECT count(*) FROM x$kfdpartner WHERE active_kfdpartner = 0 AND (disk = 3 OR number_kfdpartner = 3)";
     let of_three = pairs.iter().filter(|pair| pair[0] == 3 || pair[1] == 3).count();
     lab.wait_for("inactive partners", || lab.number(inactive) == of_three as i64);
 }
@@ -256,7 +280,9 @@ fn troubles_are_told_with_their_place() {
     lab.write(node, 0, &bytes);
     lab.sync(node);
     assert_eq!(lab.number("SELECT count(*) FROM v$asm_error"), 0);
-    let row = &lab.numbers(&format!("SELECT au_kffxp FROM x$kffxp WHERE number_kffxp = {node} AND disk_kffxp = 1"))[0];
+    let row = &lab.numbers(&format!(
+        "SELECT au_kffxp FROM x$kffxp WHERE number_kffxp = {node} AND disk_kffxp = 1"
+    ))[0];
     let place = row[0].unsigned_abs() * MIB + 8192;
     lab.disks[1].corrupt(place, &[0x5a; 4096]);
     lab.wait_for("the repair", || {
@@ -265,11 +291,13 @@ fn troubles_are_told_with_their_place() {
     });
     let rows = lab
         .rows("SELECT disk_number, name, kind, count, last_offset, last_bytes, last_au FROM v$asm_error ORDER BY kind");
-    let kinds: Vec<(&str, &str)> = rows.iter().map(|row| (row[0].as_str(), row[2].as_str())).collect();
+    let kinds: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row[0].as_str(), row[2].as_str())).collect();
     assert_eq!(kinds, [("1", "CHECKSUM"), ("1", "REPAIRED")]);
     assert_eq!(
         rows[1][1..],
-        ["DATA_0001", "REPAIRED", "1", &place.to_string(), "4096", &row[0].to_string()].map(str::to_owned)
+        ["DATA_0001", "REPAIRED", "1", &place.to_string(), "4096", &row[0].to_string()]
+            .map(str::to_owned)
     );
     lab.silence(0);
     lab.write(node, 0, &bytes);
@@ -311,7 +339,11 @@ fn what_is_safe_to_write_survives_the_loss_of_any_failure_group() {
             let lab = Lab::of_sizes(redundancy, sizes, groups);
             let safe = "SELECT safe_bytes, writable_bytes, reserve_bytes FROM v$asm_space WHERE restorable = 'Y'";
             let promised = lab.numbers(safe)[0].clone();
-            assert!(promised[0] > 10 << 20 && promised[0] < promised[1] && promised[0] + promised[2] == promised[1]);
+            assert!(
+                promised[0] > 10 << 20
+                    && promised[0] < promised[1]
+                    && promised[0] + promised[2] == promised[1]
+            );
             let node = lab.create_file("fill");
             let chunk = pattern(1, 1 << 20);
             for number in 0..promised[0].unsigned_abs() / MIB {
@@ -329,16 +361,23 @@ fn what_is_safe_to_write_survives_the_loss_of_any_failure_group() {
             (0..16).for_each(|number| drop(lab.read(node, number * MIB, 4096)));
             let selection = Selection::FailureGroups(vec![name.to_owned()]);
             let _ = block_on(lab.group().offline(selection.clone(), None));
-            lab.wait_for("its disks to be offline", || gone.iter().all(|disk| lab.state(*disk) == DiskState::Offline));
+            lab.wait_for("its disks to be offline", || {
+                gone.iter().all(|disk| lab.state(*disk) == DiskState::Offline)
+            });
             let drop = crate::admin::Departure { which: selection, force: true };
             let exchange = crate::admin::Exchange { add: Vec::new(), drop: vec![drop] };
-            block_on(lab.group().exchange(exchange, Some(8)))
-                .unwrap_or_else(|error| panic!("{sizes:?}, {name} lost, {} MiB: {error}", promised[0] >> 20));
+            block_on(lab.group().exchange(exchange, Some(8))).unwrap_or_else(|error| {
+                panic!("{sizes:?}, {name} lost, {} MiB: {error}", promised[0] >> 20)
+            });
             lab.rebalanced();
             let rebuilt =
                 lab.rows("SELECT state, sofar = est_work, sofar > 0 FROM v$asm_operation_ended WHERE pass = 'REBUILD'");
             assert_eq!(rebuilt, [["DONE", "1", "1"]]);
-            assert_eq!(lab.number("SELECT count(*) FROM v$asm_missing_mirror"), 0, "{sizes:?}, {name} lost");
+            assert_eq!(
+                lab.number("SELECT count(*) FROM v$asm_missing_mirror"),
+                0,
+                "{sizes:?}, {name} lost"
+            );
             let fewest = "SELECT min(n) FROM (SELECT count(*) AS n FROM x$kffxp GROUP BY number_kffxp, xnum_kffxp)";
             assert_eq!(lab.number(fewest), redundancy.mirrors() as i64);
             lab.check();

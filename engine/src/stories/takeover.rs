@@ -17,7 +17,8 @@ fn mounted(lab: &Lab) -> Session {
 }
 
 fn resume(lab: &mut Lab) -> Session {
-    lab.group = Some(block_on(Group::resume(lab.world(), "DATA", false, &[MOUNT])).expect("mounted"));
+    lab.group =
+        Some(block_on(Group::resume(lab.world(), "DATA", false, &[MOUNT])).expect("mounted"));
     mounted(lab)
 }
 
@@ -30,7 +31,8 @@ fn effects_and_rows_are_there_together() {
     let work = |lab: &mut Lab| {
         lab.mount();
         let session = mounted(lab);
-        let requests: Vec<_> = (0..FILES).map(|number| session.begin(number, false).expect("a mount")).collect();
+        let requests: Vec<_> =
+            (0..FILES).map(|number| session.begin(number, false).expect("a mount")).collect();
         for (request, number) in requests.iter().zip(0..) {
             let (session, name) = (session.on_behalf_of(request), format!("{number}"));
             let made = session.create(ROOT, name.as_bytes(), NewFile::Regular, 0o600, ROOT_CALLER);
@@ -41,13 +43,16 @@ fn effects_and_rows_are_there_together() {
     cut_short(&lab, 7, work, |heir, place| {
         let session = resume(heir);
         for number in 0..FILES {
-            let found = block_on(session.lookup(ROOT, format!("{number}").as_bytes())).ok().map(|found| found.node);
+            let found = block_on(session.lookup(ROOT, format!("{number}").as_bytes()))
+                .ok()
+                .map(|found| found.node);
             let request = session.begin(number, true).expect("a mount");
             let before = request.done_before().map(|done| done.node);
             assert_eq!(before, found.map(Some), "{place}: file {number}");
             if before.is_none() {
                 let (session, name) = (session.on_behalf_of(&request), format!("{number}"));
-                let made = session.create(ROOT, name.as_bytes(), NewFile::Regular, 0o600, ROOT_CALLER);
+                let made =
+                    session.create(ROOT, name.as_bytes(), NewFile::Regular, 0o600, ROOT_CALLER);
                 block_on(made).expect("done anew");
             }
         }
@@ -62,7 +67,8 @@ fn effects_and_rows_are_there_together() {
 fn a_file_without_a_name_outlives_engines() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = mounted(&lab);
-    let made = block_on(session.create(ROOT, b"temporary", NewFile::Regular, 0o600, ROOT_CALLER)).expect("made");
+    let made = block_on(session.create(ROOT, b"temporary", NewFile::Regular, 0o600, ROOT_CALLER))
+        .expect("made");
     session.remember(made.node, 1);
     block_on(session.unlink(ROOT, b"temporary")).expect("unlinked");
     for life in 0..3_u64 {

@@ -9,13 +9,15 @@ use crate::{
 impl Lab {
     fn add_template(&self, name: &str, mirrors: Option<u8>, fine: Option<bool>) {
         let template = Template { name: name.to_owned(), mirrors, fine };
-        block_on(self.session().order(NameOrder::AddTemplates(vec![template]), ROOT_CALLER)).expect("it is added");
+        block_on(self.session().order(NameOrder::AddTemplates(vec![template]), ROOT_CALLER))
+            .expect("it is added");
     }
 
     fn try_make(&self, template: &str, alias: &str) -> Result<Node, FileError> {
         let (template, alias) = (Some(template.to_owned()), Some(format!("+DATA/{alias}")));
         let new = NewSystemFile { template, alias, ..NewSystemFile::default() };
-        block_on(self.session().create_system(new, b"", 0o644, ROOT_CALLER)).map(|(file, _)| file.node)
+        block_on(self.session().create_system(new, b"", 0o644, ROOT_CALLER))
+            .map(|(file, _)| file.node)
     }
 
     fn make(&self, template: &str, alias: &str) -> Node {
@@ -25,7 +27,9 @@ impl Lab {
     /// How many extents there are with two mirrors, and with three.
     fn twos_and_threes(&self) -> (u64, u64) {
         let counts = self.group().mirror_sets.counts();
-        let with = |mirrors: usize| counts.iter().filter(|(set, _)| set.len() == mirrors).map(|(_, count)| count).sum();
+        let with = |mirrors: usize| {
+            counts.iter().filter(|(set, _)| set.len() == mirrors).map(|(_, count)| count).sum()
+        };
         (with(2), with(3))
     }
 }
@@ -75,7 +79,10 @@ fn a_file_of_three_mirrors_in_a_normal_group() {
     assert_eq!(refused.code, Code::NotEnoughFailureGroups, "{refused}");
     assert!(refused.message.contains("HIGH redundancy"), "{refused}");
     for name in ["control01.ctl", "small"] {
-        block_on(lab.session().order(NameOrder::DropFiles(vec![format!("+DATA/{name}")]), ROOT_CALLER)).expect("gone");
+        block_on(
+            lab.session().order(NameOrder::DropFiles(vec![format!("+DATA/{name}")]), ROOT_CALLER),
+        )
+        .expect("gone");
     }
     lab.exchange(&[], &["DATA_0002"], false).expect("two are enough for what is left");
     lab.rebalanced();
@@ -99,7 +106,8 @@ fn a_file_of_three_mirrors_survives_two_losses() {
     lab.sync(file);
     assert!(lab.read(file, 0, 500_000) == pattern(3, 500_000));
     let missing =
-        block_on(lab.group().query("SELECT redundancy, mirrors_left FROM v$asm_missing_mirror")).expect("rows");
+        block_on(lab.group().query("SELECT redundancy, mirrors_left FROM v$asm_missing_mirror"))
+            .expect("rows");
     assert_eq!(missing.rows.len(), 1, "{missing:?}");
     assert_eq!(format!("{:?}", missing.rows[0]), "[Text(\"HIGH\"), Integer(1)]");
     lab.disks.iter().for_each(MemoryDisk::heal);
@@ -120,7 +128,8 @@ fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
     lab.sync(file);
     lab.sync(plain);
     let lowered = |lab: &Lab| {
-        let sql = "SELECT redundancy || ' ' || redundancy_lowered FROM v$asm_file ORDER BY file_number";
+        let sql =
+            "SELECT redundancy || ' ' || redundancy_lowered FROM v$asm_file ORDER BY file_number";
         format!("{:?}", block_on(lab.group().query(sql)).expect("rows").rows)
     };
     lab.exchange(&[], &["DATA_0002"], false).expect_err("nobody says that it is gone");
@@ -145,7 +154,10 @@ fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
     assert_eq!(lowered(&lab), "[[Text(\"HIGH N\")], [Text(\"MIRROR N\")]]");
     lab.check();
     let [file, plain] = ["control", "plain"].map(|name| lab.find(name));
-    assert!(lab.read(file, 0, 500_000) == pattern(1, 500_000) && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+    assert!(
+        lab.read(file, 0, 500_000) == pattern(1, 500_000)
+            && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH)
+    );
     assert!(lab.read(file, 500_000, 500_000) == pattern(3, 500_000));
 }
 
@@ -158,7 +170,9 @@ fn two_failure_groups_have_no_three_mirrors() {
     assert_eq!(lab.twos_and_threes(), (4, 0));
     lab.add_template("SAFE", Some(3), None);
     let refused = lab.try_make("SAFE", "file").expect_err("two failure groups");
-    assert!(matches!(refused, FileError::Order(error) if error.code == Code::NotEnoughFailureGroups));
+    assert!(
+        matches!(refused, FileError::Order(error) if error.code == Code::NotEnoughFailureGroups)
+    );
     lab.check();
 }
 
@@ -185,7 +199,10 @@ fn a_conversion_and_a_file_of_three_mirrors() {
         lab.mount();
     }
     let [file, plain] = ["control", "plain"].map(|name| lab.find(name));
-    assert!(lab.read(file, 0, LENGTH) == pattern(1, LENGTH) && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+    assert!(
+        lab.read(file, 0, LENGTH) == pattern(1, LENGTH)
+            && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH)
+    );
 }
 
 /// What a file should be: its bytes, and the pieces of which some may be data.
@@ -240,17 +257,20 @@ fn a_striped_file_is_like_any_other() {
                 }
                 6 => {
                     let punched = lab.session();
-                    block_on(punched.allocate(node, offset, length, Allocate::PunchHole, false)).expect("punched");
+                    block_on(punched.allocate(node, offset, length, Allocate::PunchHole, false))
+                        .expect("punched");
                     model.zero(start, end);
                 }
                 7 => {
                     let mode = Allocate::ZeroRange { keep_size: true };
-                    block_on(lab.session().allocate(node, offset, length, mode, false)).expect("zeroed");
+                    block_on(lab.session().allocate(node, offset, length, mode, false))
+                        .expect("zeroed");
                     model.zero(start, end);
                 }
                 8 => {
                     let mode = Allocate::Reserve { keep_size: false };
-                    block_on(lab.session().allocate(node, offset, length, mode, false)).expect("reserved");
+                    block_on(lab.session().allocate(node, offset, length, mode, false))
+                        .expect("reserved");
                     model.resize(model.bytes.len().max(end));
                 }
                 9 => {
@@ -268,7 +288,12 @@ fn a_striped_file_is_like_any_other() {
                 }
             }
             let read = lab.read(node, 0, MOST as usize * 2);
-            assert!(read == model.bytes, "{place}: {} bytes, should be {}", read.len(), model.bytes.len());
+            assert!(
+                read == model.bytes,
+                "{place}: {} bytes, should be {}",
+                read.len(),
+                model.bytes.len()
+            );
             let (at, length) = (numbers.below(MOST), 1 + numbers.below(400_000) as usize);
             let expected = model.bytes.get(at as usize..).unwrap_or_default();
             let expected = &expected[..expected.len().min(length)];
@@ -279,7 +304,10 @@ fn a_striped_file_is_like_any_other() {
             let mut ranges = Vec::new();
             while at < size {
                 let Ok(data) = block_on(lab.session().seek(node, at, Seek::Data)) else {
-                    assert!(model.bytes[at as usize..].iter().all(|byte| *byte == 0), "{place}: data behind {at}");
+                    assert!(
+                        model.bytes[at as usize..].iter().all(|byte| *byte == 0),
+                        "{place}: data behind {at}"
+                    );
                     ranges.push((size - at, false));
                     break;
                 };
@@ -290,18 +318,23 @@ fn a_striped_file_is_like_any_other() {
                 if data > at {
                     ranges.push((data - at, false));
                 }
-                at = block_on(lab.session().seek(node, data, Seek::Hole)).expect("there is one at the end");
+                at = block_on(lab.session().seek(node, data, Seek::Hole))
+                    .expect("there is one at the end");
                 assert!(at > data, "{place}");
                 ranges.push((at - data, true));
             }
             // In one look, from the start and from the middle of the first range.
-            let map = |offset, most| block_on(lab.session().map(node, offset, 1 << 40, most)).expect("a map");
+            let map = |offset, most| {
+                block_on(lab.session().map(node, offset, 1 << 40, most)).expect("a map")
+            };
             assert_eq!(map(0, usize::MAX), ranges, "{place}");
             if let Some((length, data)) = ranges.first() {
                 assert_eq!(map(length / 2, 1), [(length - length / 2, *data)], "{place}");
             }
         }
-        lab.wait_for("the rebalance", || lab.group().operations().iter().all(|one| one.state != "RUN"));
+        lab.wait_for("the rebalance", || {
+            lab.group().operations().iter().all(|one| one.state != "RUN")
+        });
         lab.check();
     }
 }
@@ -315,12 +348,15 @@ fn stripes_go_round_the_disks() {
         let node = lab.make(template, alias);
         lab.write(node, 0, &pattern(7, 1_000_000));
         assert!(lab.read(node, 0, 1_000_000) == pattern(7, 1_000_000));
-        let sql = format!("SELECT count(*), count(DISTINCT d0) > 2 FROM extent WHERE file = {node}");
+        let sql =
+            format!("SELECT count(*), count(DISTINCT d0) > 2 FROM extent WHERE file = {node}");
         format!("{:?}", block_on(lab.group().query(&sql)).expect("rows").rows)
     };
     assert_eq!(count("fine", "STRIPED"), "[[Integer(8), Integer(1)]]");
     assert_eq!(count("coarse", "DATAFILE"), "[[Integer(1), Integer(0)]]");
-    let striped = block_on(lab.group().query("SELECT striped FROM v$asm_file ORDER BY file_number")).expect("rows");
+    let striped =
+        block_on(lab.group().query("SELECT striped FROM v$asm_file ORDER BY file_number"))
+            .expect("rows");
     assert_eq!(format!("{:?}", striped.rows), "[[Text(\"FINE\")], [Text(\"COARSE\")]]");
     lab.check();
 }
@@ -343,7 +379,10 @@ fn a_striped_file_in_a_crowd() {
                 for round in 0..6 {
                     let bytes = pattern(writer * 100 + round, SHARE);
                     lab.write(node, writer * SHARE as u64, &bytes);
-                    assert!(lab.read(node, writer * SHARE as u64, SHARE) == bytes, "writer {writer}, round {round}");
+                    assert!(
+                        lab.read(node, writer * SHARE as u64, SHARE) == bytes,
+                        "writer {writer}, round {round}"
+                    );
                     lab.sync(node);
                 }
             });
@@ -377,8 +416,12 @@ fn a_group_of_an_earlier_version() {
         assert!(report.problems.is_empty(), "{report:?}");
         lab.mount();
         let found =
-            block_on(lab.group().query("SELECT type, redundancy, striped FROM v$asm_file LIMIT 1")).expect("rows");
-        assert_eq!(format!("{:?}", found.rows), "[[Text(\"DATAFILE\"), Text(\"MIRROR\"), Text(\"COARSE\")]]");
+            block_on(lab.group().query("SELECT type, redundancy, striped FROM v$asm_file LIMIT 1"))
+                .expect("rows");
+        assert_eq!(
+            format!("{:?}", found.rows),
+            "[[Text(\"DATAFILE\"), Text(\"MIRROR\"), Text(\"COARSE\")]]"
+        );
         assert!(lab.read(lab.find("table"), 0, 3 << 20) == pattern(1, 3 << 20));
         assert_eq!(lab.read(lab.find("small"), 0, 9), b"small");
         lab.make("CONTROLFILE", "control");

@@ -10,12 +10,20 @@ impl Lab {
 
     fn add(&self, name: &str, size: u64) -> Result<(), AdminError> {
         let (stripe_width, stripe_columns) = (128 << 10, 4);
-        self.volume(&VolumeChange::Add { name: name.to_owned(), size, mirrors: None, stripe_width, stripe_columns })
+        self.volume(&VolumeChange::Add {
+            name: name.to_owned(),
+            size,
+            mirrors: None,
+            stripe_width,
+            stripe_columns,
+        })
     }
 
     /// Names and sizes in MiB.
     fn volumes(&self) -> Vec<String> {
-        let rows = block_on(self.group().query("SELECT volume_name || ' ' || size_mb FROM v$asm_volume ORDER BY 1"));
+        let rows = block_on(
+            self.group().query("SELECT volume_name || ' ' || size_mb FROM v$asm_volume ORDER BY 1"),
+        );
         rows.expect("a query").rows.iter().map(|row| format!("{:?}", row[0])).collect()
     }
 
@@ -51,22 +59,37 @@ fn a_volume_has_its_space() {
     let full = lab.add("V2", 200 * MIB).expect_err("it does not fit");
     assert_eq!(full.code, Code::NoSpace, "{full}");
     assert_eq!((lab.volume_files(), before - lab.free()), (1, 22), "nothing is left of it");
-    assert_eq!(lab.volume(&resize("V1", 300 * MIB)).expect_err("it does not fit").code, Code::NoSpace);
+    assert_eq!(
+        lab.volume(&resize("V1", 300 * MIB)).expect_err("it does not fit").code,
+        Code::NoSpace
+    );
     assert_eq!(before - lab.free(), 22);
     lab.volume(&resize("V1", 4 * MIB)).expect("smaller");
     lab.volume(&resize("V1", 6 * MIB)).expect("larger");
     assert_eq!(lab.volumes(), [r#"Text("V1 6")"#]);
-    let high =
-        VolumeChange::Add { name: "V3".into(), size: MIB, mirrors: Some(3), stripe_width: 4096, stripe_columns: 1 };
+    let high = VolumeChange::Add {
+        name: "V3".into(),
+        size: MIB,
+        mirrors: Some(3),
+        stripe_width: 4096,
+        stripe_columns: 1,
+    };
     assert_eq!(lab.volume(&high).expect_err("it is the group's").code, Code::NotSupported);
-    lab.volume(&VolumeChange::Modify { name: "V1".into(), mount_path: Some("/v".into()), usage: Some("ext4".into()) })
-        .expect("noted");
+    lab.volume(&VolumeChange::Modify {
+        name: "V1".into(),
+        mount_path: Some("/v".into()),
+        usage: Some("ext4".into()),
+    })
+    .expect("noted");
     lab.volume(&VolumeChange::Enable { volumes: None, enable: false }).expect("disabled");
     lab.kill();
     lab.mount();
     let row = "SELECT state, usage, mountpath, redundancy, stripe_width_k FROM v$asm_volume";
     let rows = format!("{:?}", block_on(lab.group().query(row)).expect("a query").rows);
-    assert_eq!(rows, r#"[[Text("DISABLED"), Text("ext4"), Text("/v"), Text("MIRROR"), Integer(128)]]"#);
+    assert_eq!(
+        rows,
+        r#"[[Text("DISABLED"), Text("ext4"), Text("/v"), Text("MIRROR"), Integer(128)]]"#
+    );
     lab.volume(&drop_volume("V1")).expect("dropped");
     assert_eq!(lab.volume(&drop_volume("V1")).expect_err("it is gone").code, Code::NoSuchVolume);
     lab.check();
@@ -99,7 +122,11 @@ fn the_making_of_volumes_is_cut_short() {
         |heir, place| {
             heir.mount();
             let volumes = heir.volumes();
-            let all = [&[r#"Text("OLD 3")"#][..], &[r#"Text("NEW 5")"#, r#"Text("OLD 3")"#], &[r#"Text("NEW 5")"#]];
+            let all = [
+                &[r#"Text("OLD 3")"#][..],
+                &[r#"Text("NEW 5")"#, r#"Text("OLD 3")"#],
+                &[r#"Text("NEW 5")"#],
+            ];
             let case = all.iter().position(|names| volumes == *names);
             let case = case.unwrap_or_else(|| panic!("{place}: {volumes:?}"));
             super::kills::met(case);

@@ -17,10 +17,14 @@ impl Lab {
         let node = self.find(name);
         let extents = group.catalog.read(move |connection| {
             let sql = format!("SELECT {} FROM extent WHERE file = ?1", crate::extent::COLUMNS);
-            Ok(connection.prepare(&sql)?.query_row([node.cast_signed()], crate::extent::from_row)?)
+            Ok(connection
+                .prepare(&sql)?
+                .query_row([node.cast_signed()], crate::extent::from_row)?)
         });
         let extent = block_on(extents).expect("the extent's row");
-        let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout().sums_of(mirror.au).0;
+        let zone = |mirror: &crate::extent::Mirror| {
+            group.members[&mirror.disk].layout().sums_of(mirror.au).0
+        };
         let mut mirrors = extent.mirrors().to_vec();
         let first = mirrors[crate::extent::data::Data::first_zone(&extent, mirrors.len())].disk;
         mirrors.sort_by_key(|mirror| mirror.disk);
@@ -44,11 +48,14 @@ fn one_checksum_block_is_enough() {
         assert_eq!(lab.zones_lost(), 0);
         if disk == first {
             lab.wait_for("the rewriting", || {
-                block_on(lab.group().close_idle(true)).is_ok() && readable(&lab.disks[disk], zones[disk])
+                block_on(lab.group().close_idle(true)).is_ok()
+                    && readable(&lab.disks[disk], zones[disk])
             });
         }
         // It proves what it proved: a rotten block is found.
-        let at = (0..64 * MIB).step_by(4096).find(|at| lab.disks[1].peek(*at, 4096) == bytes[4096..8192]);
+        let at = (0..64 * MIB)
+            .step_by(4096)
+            .find(|at| lab.disks[1].peek(*at, 4096) == bytes[4096..8192]);
         lab.disks[1].corrupt(at.expect("the block is there"), &[9; 4096]);
         lab.disks[0].faults(|faults| faults.fail_reads = true);
         assert!(lab.try_read(node, 0, bytes.len()).is_err(), "no other bytes are read");
@@ -74,7 +81,12 @@ fn without_checksum_blocks_mirrors_prove_each_other() {
         assert_eq!(lab.read(node, 0, bytes.len()), bytes);
     }
     assert_eq!(lab.zones_lost(), 1);
-    let told = lab.world.events().iter().filter(|event| event.text.contains("no checksums of extent 0")).count();
+    let told = lab
+        .world
+        .events()
+        .iter()
+        .filter(|event| event.text.contains("no checksums of extent 0"))
+        .count();
     assert_eq!(told, 1);
     lab.wait_for("the rewriting", || {
         block_on(lab.group().close_idle(true)).is_ok()
@@ -88,7 +100,8 @@ fn without_checksum_blocks_mirrors_prove_each_other() {
 fn a_silent_disk_is_no_disk_without_checksums() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let (bytes, ..) = lab.file_with_cold_sums("table");
-    let at = (0..64 * MIB).step_by(4096).find(|at| lab.disks[0].peek(*at, 4096) == bytes[4096..8192]);
+    let at =
+        (0..64 * MIB).step_by(4096).find(|at| lab.disks[0].peek(*at, 4096) == bytes[4096..8192]);
     lab.disks[0].corrupt(at.expect("the block is there"), &[9; 4096]);
     let node = lab.find("table");
     lab.disks[0].faults(|faults| faults.hang = true);
@@ -98,7 +111,9 @@ fn a_silent_disk_is_no_disk_without_checksums() {
         block_on(session.read(node, 0, &mut bytes)).map(|_| bytes)
     });
     // All that are there are silent: nobody is too late, so it is waited longer than the deadline.
-    lab.wait_for("the deadline", || lab.world.events().iter().any(|event| event.text.starts_with("no disk answers")));
+    lab.wait_for("the deadline", || {
+        lab.world.events().iter().any(|event| event.text.starts_with("no disk answers"))
+    });
     lab.disks[0].heal();
     reader.join().expect("no panic").expect_err("the block is rotten");
     assert_eq!(lab.zones_lost(), 0);
@@ -120,7 +135,9 @@ fn a_checksum_block_that_was_overdue_is_written_again() {
     let is_silent = || lab.disks[plain].hung() > 0 && lab.member(plain).is_hung();
     lab.wait_for("the checksums", is_silent);
     lab.disks[plain].fail_hung();
-    lab.wait_for("the end, or another try", || closing.is_finished() || lab.disks[plain].hung() > 0);
+    lab.wait_for("the end, or another try", || {
+        closing.is_finished() || lab.disks[plain].hung() > 0
+    });
     lab.disks[plain].heal();
     closing.join().expect("no panic").expect("the region is closed");
     lab.close_regions();

@@ -100,8 +100,11 @@ impl Small {
 
 /// The logarithm of the number of pages that a small buffer has for so many bytes. `None` for no bytes, and for more than small ones have.
 fn class_of(length: usize) -> Option<usize> {
-    let class =
-        length.div_ceil(ALIGNMENT).checked_next_power_of_two().filter(|_| length > 0)?.trailing_zeros() as usize;
+    let class = length
+        .div_ceil(ALIGNMENT)
+        .checked_next_power_of_two()
+        .filter(|_| length > 0)?
+        .trailing_zeros() as usize;
     (class < arena::CLASSES).then_some(class)
 }
 
@@ -115,7 +118,9 @@ impl Spare {
     /// Keeps a buffer, or gives it back.
     fn put(&mut self, buffer: Small) -> Option<Small> {
         let bytes = buffer.pages().len() * ALIGNMENT;
-        let Some(class) = class_of(bytes).filter(|_| self.bytes + bytes <= SPARE_MAX) else { return Some(buffer) };
+        let Some(class) = class_of(bytes).filter(|_| self.bytes + bytes <= SPARE_MAX) else {
+            return Some(buffer);
+        };
         self.bytes += bytes;
         self.buffers[class].push(buffer);
         None
@@ -129,7 +134,8 @@ struct Kept {
     idle: AtomicUsize,
 }
 
-static KEPT: LazyLock<Kept> = LazyLock::new(|| Kept { buffers: ArrayQueue::new(KEPT_MAX), idle: AtomicUsize::new(0) });
+static KEPT: LazyLock<Kept> =
+    LazyLock::new(|| Kept { buffers: ArrayQueue::new(KEPT_MAX), idle: AtomicUsize::new(0) });
 
 /// Gives memory back that was not used since the last call.
 pub fn shed() {
@@ -277,7 +283,9 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Small(small) => &mut small.pages_mut().as_mut_bytes()[..self.length],
-            Memory::Large(large) => large.as_mut().map_or(&mut [], |large| &mut large[..self.length]),
+            Memory::Large(large) => {
+                large.as_mut().map_or(&mut [], |large| &mut large[..self.length])
+            }
         }
     }
 }

@@ -102,7 +102,8 @@ mod tests {
                 })
                 .collect();
             assert!(place.put(vec![round; 5]));
-            let got: Vec<_> = takers.into_iter().filter_map(|taker| taker.join().expect("no panic")).collect();
+            let got: Vec<_> =
+                takers.into_iter().filter_map(|taker| taker.join().expect("no panic")).collect();
             assert_eq!(got, [vec![round; 5]]);
         }
     }

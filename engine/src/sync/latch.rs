@@ -175,7 +175,10 @@ mod tests {
         let changing = (&mut writer).now_or_never().expect("it came first");
         assert!((&mut late).now_or_never().is_none());
         drop(changing);
-        let (one, other) = ((&mut late).now_or_never().expect("free"), (&mut later).now_or_never().expect("shared"));
+        let (one, other) = (
+            (&mut late).now_or_never().expect("free"),
+            (&mut later).now_or_never().expect("shared"),
+        );
         drop((one, other));
         assert!(latch.try_write().is_some());
     }
@@ -216,8 +219,9 @@ mod tests {
                 });
             }
         });
-        let expected =
-            (0..4).flat_map(|thread| (0..5_000).map(move |round| (round + thread) % 3)).filter(|one| *one == 0);
+        let expected = (0..4)
+            .flat_map(|thread| (0..5_000).map(move |round| (round + thread) % 3))
+            .filter(|one| *one == 0);
         let (one, _) = *latch.try_read().expect("free");
         assert_eq!(one, expected.count() as u64);
     }

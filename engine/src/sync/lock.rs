@@ -175,13 +175,19 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits for who writes.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         count();
-        RwLockReadGuard(self.0.read().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
+        RwLockReadGuard(
+            self.0.read().unwrap_or_else(sync::PoisonError::into_inner),
+            Held::new(true),
+        )
     }
 
     /// Waits for all others.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         count();
-        RwLockWriteGuard(self.0.write().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
+        RwLockWriteGuard(
+            self.0.write().unwrap_or_else(sync::PoisonError::into_inner),
+            Held::new(true),
+        )
     }
 }
 
@@ -259,7 +265,8 @@ mod tests {
     fn each_is_held_as_long_as_its_guard_lives() {
         let (mutex, both) = (Mutex::new(1), RwLock::new(2));
         for guard in
-            [&mut || drop(mutex.lock()), &mut || drop(both.read()), &mut || drop(both.write())] as [&mut dyn FnMut(); 3]
+            [&mut || drop(mutex.lock()), &mut || drop(both.read()), &mut || drop(both.write())]
+                as [&mut dyn FnMut(); 3]
         {
             guard();
             assert!(none_is_held());

@@ -97,7 +97,11 @@ mod tests {
         let other = word.clone();
         assert!(!other.is_alone());
         drop(word);
-        assert!(other.is_alone() && (*other).0 == "secret" && WORDS.with(|words| words.borrow().is_empty()));
+        assert!(
+            other.is_alone()
+                && (*other).0 == "secret"
+                && WORDS.with(|words| words.borrow().is_empty())
+        );
         drop(other);
         let next = Pooled::<Word>::new(|word| assert_eq!(word.0, ""));
         assert_eq!(&raw const *next, place);

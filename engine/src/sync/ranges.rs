@@ -40,7 +40,9 @@ struct Wanted {
 
 impl Want for Wanted {
     fn conflicts(&self, other: &Self) -> bool {
-        (other.exclusive || self.exclusive) && other.range.start < self.range.end && self.range.start < other.range.end
+        (other.exclusive || self.exclusive)
+            && other.range.start < self.range.end
+            && self.range.start < other.range.end
     }
 }
 
@@ -116,7 +118,10 @@ impl Ranges {
                 if wanted.range.start >= before {
                     return Taken::Nothing;
                 }
-                self.empty(&Wanted { range: wanted.range.start..before, exclusive: wanted.exclusive });
+                self.empty(&Wanted {
+                    range: wanted.range.start..before,
+                    exclusive: wanted.exclusive,
+                });
                 return Taken::GivenBack;
             }
         }
@@ -214,14 +219,37 @@ mod tests {
     #[test]
     fn ranges_begin_and_end_anywhere() {
         let ranges = Ranges::default();
-        for (start, end) in [(0, 1), (15, 16), (15, 17), (3, 250), (255, 258), (0, 16_384), (16_383, 16_384), (5, 5)] {
+        for (start, end) in [
+            (0, 1),
+            (15, 16),
+            (15, 17),
+            (3, 250),
+            (255, 258),
+            (0, 16_384),
+            (16_383, 16_384),
+            (5, 5),
+        ] {
             let held = ranges.try_hold(start..end, true).expect("free");
-            for block in [start, start + 1, (start + end) / 2, end - 1].into_iter().filter(|block| *block < 16_384) {
+            for block in [start, start + 1, (start + end) / 2, end - 1]
+                .into_iter()
+                .filter(|block| *block < 16_384)
+            {
                 let inside = (start..end).contains(&block);
-                assert_eq!(ranges.try_hold(block..block + 1, false).is_none(), inside, "{block} of {start}..{end}");
+                assert_eq!(
+                    ranges.try_hold(block..block + 1, false).is_none(),
+                    inside,
+                    "{block} of {start}..{end}"
+                );
             }
-            for block in [start.checked_sub(1), Some(end)].into_iter().flatten().filter(|block| *block < 16_384) {
-                assert!(ranges.try_hold(block..block + 1, true).is_some(), "{block} beside {start}..{end}");
+            for block in [start.checked_sub(1), Some(end)]
+                .into_iter()
+                .flatten()
+                .filter(|block| *block < 16_384)
+            {
+                assert!(
+                    ranges.try_hold(block..block + 1, true).is_some(),
+                    "{block} beside {start}..{end}"
+                );
             }
             drop(held);
             assert!(ranges.try_hold(0..16_384, true).is_some());
@@ -233,8 +261,12 @@ mod tests {
     fn who_meets_another_gives_back_what_he_has() {
         let ranges = Ranges::default();
         let held = ranges.try_hold(100..101, true).expect("free");
-        assert!(ranges.try_hold(0..200, true).is_none() && ranges.try_hold(0..200, false).is_none());
-        assert!(ranges.try_hold(0..100, true).is_some() && ranges.try_hold(101..200, true).is_some());
+        assert!(
+            ranges.try_hold(0..200, true).is_none() && ranges.try_hold(0..200, false).is_none()
+        );
+        assert!(
+            ranges.try_hold(0..100, true).is_some() && ranges.try_hold(101..200, true).is_some()
+        );
         drop(held);
         assert!(ranges.try_hold(0..200, true).is_some());
     }
@@ -257,7 +289,8 @@ mod tests {
     #[test]
     fn readers_that_are_too_many_wait_for_the_others() {
         let ranges = Ranges::default();
-        let mut held: Vec<_> = (0..14).map(|_| ranges.try_hold(7..9, false).expect("shared")).collect();
+        let mut held: Vec<_> =
+            (0..14).map(|_| ranges.try_hold(7..9, false).expect("shared")).collect();
         let mut one_more = Box::pin(ranges.hold(8..9, false));
         assert!((&mut one_more).now_or_never().is_none());
         assert!(ranges.try_hold(9..10, true).is_some(), "the next block is nobody's");
@@ -280,7 +313,9 @@ mod tests {
                 scope.spawn(move || {
                     let mut random = thread + 1;
                     for _ in 0..4_000 {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
                         let start = (random >> 33) as usize % BLOCKS;
                         let end = (start + 1 + (random >> 50) as usize % 20).min(BLOCKS);
                         let exclusive = (random >> 60) < 6;

@@ -80,7 +80,9 @@ impl Found {
                 Run::Data(data) => (Some(&data[..]), 0),
                 Run::Zeros(length) => (None, *length),
             };
-            let zeros = (0..zeros).step_by(ZEROS.len()).map(move |at| &ZEROS[..ZEROS.len().min(zeros - at)]);
+            let zeros = (0..zeros)
+                .step_by(ZEROS.len())
+                .map(move |at| &ZEROS[..ZEROS.len().min(zeros - at)]);
             data.into_iter().chain(zeros)
         })
     }
@@ -114,7 +116,8 @@ impl Found {
                 Run::Data(data) => data.len(),
                 Run::Zeros(length) => *length,
             };
-            let cut = wanted.start.clamp(at, at + length) - at..wanted.end.clamp(at, at + length) - at;
+            let cut =
+                wanted.start.clamp(at, at + length) - at..wanted.end.clamp(at, at + length) - at;
             match run {
                 Run::Data(data) => part.push(data.part(cut)),
                 Run::Zeros(_) => part.push_zeros(cut.len()),
@@ -125,7 +128,9 @@ impl Found {
     }
 
     /// Puts the bytes of several extents into the order that a request has them in: of each, where its bytes go, in their order.
-    pub(crate) fn interleaved<'a>(all: impl Iterator<Item = (Self, SmallVec<[Range<usize>; 1]>)> + 'a) -> Self {
+    pub(crate) fn interleaved<'a>(
+        all: impl Iterator<Item = (Self, SmallVec<[Range<usize>; 1]>)> + 'a,
+    ) -> Self {
         let mut parts: Vec<(usize, Self)> = Vec::new();
         for (found, ranges) in all {
             let mut from = 0;
@@ -180,7 +185,9 @@ impl<'a> Source<'a> {
     /// The bytes for a disk, if it can have them as they are: memory that starts where direct I/O wants it.
     pub(crate) fn for_disks(&self) -> Option<Slice> {
         match self {
-            Self::Shared(slice) if slice.as_ptr().align_offset(BLOCK_SIZE) == 0 => Some(slice.clone()),
+            Self::Shared(slice) if slice.as_ptr().align_offset(BLOCK_SIZE) == 0 => {
+                Some(slice.clone())
+            }
             _ => None,
         }
     }
@@ -206,7 +213,10 @@ mod tests {
         found.push(Buffer::copy_of(&[4]).share().part(0..0));
         found.push(Buffer::copy_of(&[4, 5]).share());
         let bytes = bytes_of(&found);
-        assert_eq!((bytes.len(), &bytes[..4], &bytes[100_002..]), (100_005, &[1, 2, 3, 0][..], &[0, 4, 5][..]));
+        assert_eq!(
+            (bytes.len(), &bytes[..4], &bytes[100_002..]),
+            (100_005, &[1, 2, 3, 0][..], &[0, 4, 5][..])
+        );
         assert_eq!(bytes_of(&found.part(&(2..5))), [3, 0, 0]);
         assert_eq!(bytes_of(&found.part(&(100_002..100_004))), [0, 4]);
         assert!(found.part(&(7..7)).is_empty());

@@ -60,7 +60,8 @@ impl<W> fmt::Debug for Turns<W> {
 impl<W: Want> Turns<W> {
     /// Whether somebody waits who would be overtaken.
     pub fn are_ahead_of(&self, wanted: &W) -> bool {
-        self.count.load(SeqCst) > 0 && self.queue.lock().waiting.iter().any(|(_, other)| other.conflicts(wanted))
+        self.count.load(SeqCst) > 0
+            && self.queue.lock().waiting.iter().any(|(_, other)| other.conflicts(wanted))
     }
 
     /// Something is free again: those who wait may try.
@@ -97,7 +98,9 @@ impl<W: Want> Turns<W> {
 
     fn try_take(&self, ticket: u64, take: &impl Fn() -> bool) -> bool {
         let queue = self.queue.lock();
-        let Some(place) = queue.waiting.iter().position(|(other, _)| *other == ticket) else { return false };
+        let Some(place) = queue.waiting.iter().position(|(other, _)| *other == ticket) else {
+            return false;
+        };
         let wanted = &queue.waiting[place].1;
         let is_next = !queue.waiting[..place].iter().any(|(_, earlier)| earlier.conflicts(wanted));
         let has_taken = is_next && take();

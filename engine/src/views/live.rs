@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Ids are random: their words, folded, are as good as any hash.
 fn hash_of(id: DiskId) -> u32 {
-    id.0.chunks_exact(4).fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+    id.0.chunks_exact(4)
+        .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
 impl Upkeep {
@@ -25,7 +26,8 @@ impl Upkeep {
         {
             let space = self.space();
             let usable = placement.usable(&space);
-            let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
+            let sectors =
+                self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
             live.group = LiveGroup {
                 number: 0,
                 name: self.name.clone(),
@@ -75,7 +77,11 @@ impl Upkeep {
                     id: member.id().to_string(),
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,
-                    repair_timer: if state == DiskState::Offline { self.repair_time_left(member) } else { 0 },
+                    repair_timer: if state == DiskState::Offline {
+                        self.repair_time_left(member)
+                    } else {
+                        0
+                    },
                     reads: counters.reads().0,
                     writes: counters.writes().0,
                     read_errors: counters.read_errors.load(Relaxed),

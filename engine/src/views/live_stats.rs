@@ -2,8 +2,8 @@
 
 use crate::{
     catalog::live_stats::{
-        LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble, LiveUnit,
-        Wanted,
+        LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime,
+        LiveTrouble, LiveUnit, Wanted,
     },
     check::Upkeep,
     disk::{
@@ -47,7 +47,9 @@ struct Clocks {
 
 impl Clocks {
     fn row(&self, of: u64, class: impl fmt::Display, bucket: &Bucket) -> LiveTime {
-        let last = bucket.last.map(|last| self.wall.saturating_sub(signed(self.monotonic.saturating_sub(last))));
+        let last = bucket
+            .last
+            .map(|last| self.wall.saturating_sub(signed(self.monotonic.saturating_sub(last))));
         LiveTime { of, class: class.to_string(), below: bucket.below, count: bucket.count, last }
     }
 }
@@ -94,7 +96,8 @@ impl Upkeep {
         };
         let of_member = |member: &Arc<Member>| {
             let times = IoClass::ALL.map(|class| {
-                of_class(member.number, class, member.counters.timings(class).buckets()).collect::<Vec<_>>()
+                of_class(member.number, class, member.counters.timings(class).buckets())
+                    .collect::<Vec<_>>()
             });
             times.into_iter().flatten()
         };
@@ -111,7 +114,12 @@ impl Upkeep {
             let row = |client: IoClient| {
                 let counters = member.counters.of(client);
                 let (reads, writes) = (numbers(&counters.reads), numbers(&counters.writes));
-                LiveDiskClient { disk: member.number.0.into(), client: client.to_string(), reads, writes }
+                LiveDiskClient {
+                    disk: member.number.0.into(),
+                    client: client.to_string(),
+                    reads,
+                    writes,
+                }
             };
             IoClient::ALL.map(row)
         };
@@ -146,7 +154,9 @@ impl Upkeep {
             });
             for class in FileClass::ALL.into_iter().filter(|_| with_times) {
                 let buckets = counts.classes[class as usize].2.iter();
-                stats.file_times.extend(buckets.map(|bucket| clocks.row(counts.node, class, bucket)));
+                stats
+                    .file_times
+                    .extend(buckets.map(|bucket| clocks.row(counts.node, class, bucket)));
             }
         }
     }
@@ -180,8 +190,9 @@ impl Upkeep {
             };
             let first_data = layout.data_units().next().unwrap_or(layout.au_count());
             let fixed = (0..layout.au_count()).take_while(|au| *au < first_data);
-            let headers =
-                layout.header_places().map(|place| u32::try_from(place / layout.au_size()).unwrap_or(u32::MAX));
+            let headers = layout
+                .header_places()
+                .map(|place| u32::try_from(place / layout.au_size()).unwrap_or(u32::MAX));
             let mut units: BTreeMap<u32, (&'static str, u32)> = BTreeMap::new();
             for au in fixed.chain(headers).filter(|au| *au < layout.au_count()) {
                 let unit = match (au, holds_header(au)) {
@@ -200,13 +211,19 @@ impl Upkeep {
                     units.insert(run.first + step, (what, run.at + step));
                 });
             }
-            stats.units.extend(units.into_iter().map(|(au, (what, number))| LiveUnit { disk, au, what, number }));
+            stats.units.extend(units.into_iter().map(|(au, (what, number))| LiveUnit {
+                disk,
+                au,
+                what,
+                number,
+            }));
         }
     }
 
     fn partners(&self) -> Vec<LivePartner> {
         let placement = self.placement();
-        let serves = |disk: DiskNumber| self.members.get(&disk).is_some_and(|member| member.is_writable());
+        let serves =
+            |disk: DiskNumber| self.members.get(&disk).is_some_and(|member| member.is_writable());
         let of = |disk: DiskNumber| {
             let partner = move |partner: DiskNumber| LivePartner {
                 disk: disk.0.into(),
@@ -215,23 +232,33 @@ impl Upkeep {
             };
             placement.partners(disk).map(partner).collect::<Vec<_>>()
         };
-        self.members.values().filter(|member| !member.quorum).flat_map(|member| of(member.number)).collect()
+        self.members
+            .values()
+            .filter(|member| !member.quorum)
+            .flat_map(|member| of(member.number))
+            .collect()
     }
 
     /// How much can still be written, and so that the loss of any failure group can be made good.
     pub(crate) fn safe_space(&self) -> LiveSpace {
         let membership = self.voters.current();
         let mut catalog: BTreeMap<DiskNumber, u64> = BTreeMap::new();
-        membership.catalog.iter().for_each(|run| *catalog.entry(run.disk).or_default() += u64::from(run.count));
+        membership
+            .catalog
+            .iter()
+            .for_each(|run| *catalog.entry(run.disk).or_default() += u64::from(run.count));
         // Extents of files that have more mirrors than others count for as many more.
-        let wanted = |(_, own, count): (Vec<DiskNumber>, u8, u64)| mirrors_wanted(own, &membership) as u64 * count;
+        let wanted = |(_, own, count): (Vec<DiskNumber>, u8, u64)| {
+            mirrors_wanted(own, &membership) as u64 * count
+        };
         let mirrors: u64 = self.mirror_sets.wishes().into_iter().map(wanted).sum();
         let extents = mirrors.div_ceil(membership.wanted.mirrors() as u64);
         let space = self.space();
         let writable_with = |wanted: Redundancy| {
             Placement::of(&membership, wanted.mirrors(), &space).allocatable(&space) * self.au_size
         };
-        let by_mirrors = [Redundancy::External, Redundancy::Normal, Redundancy::High].map(writable_with);
+        let by_mirrors =
+            [Redundancy::External, Redundancy::Normal, Redundancy::High].map(writable_with);
         let placement = Placement::of(&membership, membership.wanted.mirrors(), &space);
         let writable = placement.allocatable(&space);
         let mut groups: BTreeMap<&str, safe_space::Room> = BTreeMap::new();
@@ -241,8 +268,10 @@ impl Upkeep {
             sums.total += u64::from(space.capacity(disk.number)) * self.au_size;
             sums.free += u64::from(space.unowned(disk.number)) * self.au_size;
             sums.catalog += of_catalog * self.au_size;
-            sums.pending += u64::from(space.used(disk.number) - space.held(disk.number)) * self.au_size;
-            sums.files += u64::from(space.held(disk.number)).saturating_sub(of_catalog) * self.au_size;
+            sums.pending +=
+                u64::from(space.used(disk.number) - space.held(disk.number)) * self.au_size;
+            sums.files +=
+                u64::from(space.held(disk.number)).saturating_sub(of_catalog) * self.au_size;
             if disk.state == DiskState::Offline || disk.leaving {
                 continue;
             }

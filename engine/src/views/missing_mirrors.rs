@@ -18,7 +18,9 @@ impl Report {
     pub fn name_missing(&mut self, missing: Result<Vec<String>, AdminError>) {
         match missing {
             Ok(missing) => self.missing.extend(missing),
-            Err(error) => self.remarks.push(format!("files without all their mirrors cannot be named: {error}")),
+            Err(error) => self
+                .remarks
+                .push(format!("files without all their mirrors cannot be named: {error}")),
         }
     }
 }
@@ -30,9 +32,11 @@ impl Upkeep {
     /// What the catalog says.
     pub async fn missing_mirrors(&self) -> Result<Vec<String>, AdminError> {
         let away = |member: &&Arc<Member>| !member.quorum && member.state() != DiskState::Online;
-        let away: Vec<_> = self.members.values().filter(away).map(|member| member.name().to_string()).collect();
+        let away: Vec<_> =
+            self.members.values().filter(away).map(|member| member.name().to_string()).collect();
         let lacks = |(set, own, _): &(Vec<_>, u8, u64)| set.len() < usize::from(*own);
-        let reduced = self.redundancy() == Redundancy::Normal && self.mirror_sets.wishes().iter().any(lacks);
+        let reduced =
+            self.redundancy() == Redundancy::Normal && self.mirror_sets.wishes().iter().any(lacks);
         if away.is_empty() && !reduced {
             return Ok(Vec::new());
         }
@@ -63,13 +67,20 @@ impl Upkeep {
                 _ => 1,
             };
             total = usize::try_from(*all).unwrap_or(0);
-            let name = if let Value::Text(name) = name { name } else { "a file that is not in any directory" };
+            let name = if let Value::Text(name) = name {
+                name
+            } else {
+                "a file that is not in any directory"
+            };
             texts.push(format!(
                 "{name} (file {number}): of {extents} extents mirrors are missing, {left} of {wanted} are left; {away}"
             ));
         }
         if total > texts.len() {
-            texts.push(format!("and {} files more: v$asm_missing_mirror has them", total - texts.len()));
+            texts.push(format!(
+                "and {} files more: v$asm_missing_mirror has them",
+                total - texts.len()
+            ));
         }
         Ok(texts)
     }

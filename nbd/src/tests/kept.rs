@@ -78,7 +78,9 @@ impl Lives {
                 let mut incoming = Incoming::new(&stream);
                 incoming.keep();
                 Connection::serve(stream, incoming, agreed, limits, Box::new(()));
-            } else if let Ok(Survivor { stream, found, inside, .. }) = Survivor::new(&limits, memory, server) {
+            } else if let Ok(Survivor { stream, found, inside, .. }) =
+                Survivor::new(&limits, memory, server)
+            {
                 assert_eq!((found.about.size, found.about.export.as_str()), (SIZE, "vol"));
                 Connection::resume(stream, &found, inside, agreed, limits, Box::new(()));
             }
@@ -119,7 +121,8 @@ fn serve(story: Story, deaths: &[u64], client: impl FnOnce(Connected, &Memory) +
     drop(kept);
     let grave = Arc::<Grave>::default();
     let (events, heard) = channel();
-    let lives = Lives { story, vol: Arc::clone(&vol), server, memory, grave: Arc::clone(&grave), events };
+    let lives =
+        Lives { story, vol: Arc::clone(&vol), server, memory, grave: Arc::clone(&grave), events };
     let mut threads = vec![lives.start(true, deaths.first().copied())];
     let mut died = 0;
     thread::scope(|scope| {
@@ -128,7 +131,9 @@ fn serve(story: Story, deaths: &[u64], client: impl FnOnce(Connected, &Memory) +
             died += 1;
             threads.push(lives.start(false, deaths.get(died).copied()));
         }
-        client.join().unwrap_or_else(|_| panic!("the client of {story:?} with deaths after {deaths:?}"));
+        client
+            .join()
+            .unwrap_or_else(|_| panic!("the client of {story:?} with deaths after {deaths:?}"));
     });
     grave.open();
     threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -138,7 +143,10 @@ fn serve(story: Story, deaths: &[u64], client: impl FnOnce(Connected, &Memory) +
         let again = log.iter().rposition(|other| other == one).unwrap();
         for other in &log[first..again] {
             let is_apart = other.0 + other.1 <= one.0 || one.0 + one.1 <= other.0;
-            assert!(other == one || is_apart, "{one:?} again after {other:?}: {story:?} with deaths after {deaths:?}");
+            assert!(
+                other == one || is_apart,
+                "{one:?} again after {other:?}: {story:?} with deaths after {deaths:?}"
+            );
         }
     }
     died
@@ -216,7 +224,10 @@ impl Knowing {
             let asked = self.asked.remove(&cookie).expect("answered once");
             if let Some((offset, length)) = asked {
                 assert_eq!(data.len(), length as usize);
-                assert!(offset == u64::MAX || data == self.bytes[offset as usize..][..length as usize], "at {offset}");
+                assert!(
+                    offset == u64::MAX || data == self.bytes[offset as usize..][..length as usize],
+                    "at {offset}"
+                );
             }
             errors.extend(Some(error).filter(|error| *error != 0));
         }
@@ -439,7 +450,8 @@ fn what_is_no_memory_of_a_connection_is_refused() {
     let limits = Limits::new();
     let survivor = |memory: OwnedFd| {
         let (client, server) = UnixStream::pair().unwrap();
-        let refused = Survivor::new(&limits, memory, server.into()).err().map(|error| error.to_string());
+        let refused =
+            Survivor::new(&limits, memory, server.into()).err().map(|error| error.to_string());
         (client, refused)
     };
     let empty = rustix::fs::memfd_create(c"empty", rustix::fs::MemfdFlags::CLOEXEC).unwrap();

@@ -39,7 +39,9 @@ pub struct Gathered(BTreeMap<(u8, String), Kind>);
 /// The text without its numbers: digits that stand by themselves.
 fn without_numbers(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
-    for word in text.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_-/.:".contains(letter))) {
+    for word in
+        text.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_-/.:".contains(letter)))
+    {
         let (inner, end) = match word.char_indices().last() {
             Some((at, letter)) if !letter.is_alphanumeric() => word.split_at(at),
             _ => (word, ""),
@@ -62,7 +64,8 @@ impl Gathered {
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&key) {
             return Some(line);
         }
-        let kind = self.0.entry(key).or_insert(Kind { since: now, written: 0, more: 0, last: None });
+        let kind =
+            self.0.entry(key).or_insert(Kind { since: now, written: 0, more: 0, last: None });
         if kind.written < FIRST {
             kind.written += 1;
             return Some(line);
@@ -88,8 +91,15 @@ impl Gathered {
             }
             let Some(last) = kind.last.take() else { return !is_over };
             let seconds = now.saturating_sub(kind.since).as_secs_f64().round();
-            let time = if is_over && seconds < 90.0 { "minute".to_owned() } else { format!("{seconds} s") };
-            let text = format!("{} more like this in the last {time}, the last one: {}", kind.more, last.text);
+            let time = if is_over && seconds < 90.0 {
+                "minute".to_owned()
+            } else {
+                format!("{seconds} s")
+            };
+            let text = format!(
+                "{} more like this in the last {time}, the last one: {}",
+                kind.more, last.text
+            );
             lines.push(Text { text, ..last });
             (kind.since, kind.more) = (now, 0);
             true
@@ -108,7 +118,9 @@ mod tests {
     }
 
     fn repaired(offset: u64, disk: &str) -> Text {
-        line(&format!("repaired 4 KiB at offset {offset} of disk {disk} (/dev/sd1): AU 7, extent 3 of file {offset}.1"))
+        line(&format!(
+            "repaired 4 KiB at offset {offset} of disk {disk} (/dev/sd1): AU 7, extent 3 of file {offset}.1"
+        ))
     }
 
     fn at(milliseconds: u64) -> Duration {
@@ -129,7 +141,9 @@ mod tests {
                     assert_eq!(text.severity, Severity::Warning);
                     let (more, rest) = text.text.split_once(' ').expect("a number first");
                     assert!(
-                        rest.starts_with("more like this in the last minute, the last one: repaired 4 KiB"),
+                        rest.starts_with(
+                            "more like this in the last minute, the last one: repaired 4 KiB"
+                        ),
                         "{rest}"
                     );
                     told += more.parse::<u64>().expect("a number");
@@ -138,7 +152,11 @@ mod tests {
             }
         }
         for text in gathered.take(at(600_000), true) {
-            told += text.text.split_once(' ').and_then(|(more, _)| more.parse::<u64>().ok()).expect("a number");
+            told += text
+                .text
+                .split_once(' ')
+                .and_then(|(more, _)| more.parse::<u64>().ok())
+                .expect("a number");
         }
         assert_eq!(told + FIRST, flooded, "each is counted");
         assert_eq!(written.len() as u64, FIRST + 9, "one line each minute");
@@ -149,7 +167,8 @@ mod tests {
     fn a_kind_that_has_ended_begins_anew() {
         let mut gathered = Gathered::default();
         let idle = || line("idle regions stay open: disk D cannot be spared");
-        let written = (0..30).filter_map(|second| gathered.offer(at(second * 1000), idle())).count();
+        let written =
+            (0..30).filter_map(|second| gathered.offer(at(second * 1000), idle())).count();
         assert_eq!(written as u64, FIRST);
         let told = gathered.take(at(60_000), false);
         assert_eq!(told.len(), 1);
@@ -177,13 +196,19 @@ mod tests {
         ];
         assert!(others.into_iter().all(other));
         let note = || Text { severity: Severity::Note, ..line("attribute disk_timeout is now 5") };
-        assert!((0..100).all(|_| gathered.offer(at(0), note()).is_some()), "notes are for the record");
+        assert!(
+            (0..100).all(|_| gathered.offer(at(0), note()).is_some()),
+            "notes are for the record"
+        );
     }
 
     #[test]
     fn numbers_stand_by_themselves() {
         for (text, kept) in [
-            ("at offset 4096 of disk DATA_0001 (/dev/sda1)", "at offset # of disk DATA_0001 (/dev/sda1)"),
+            (
+                "at offset 4096 of disk DATA_0001 (/dev/sda1)",
+                "at offset # of disk DATA_0001 (/dev/sda1)",
+            ),
             ("extent 3 (2 tried); 12.5 s", "extent # (# tried); # s"),
             ("a 5", "a #"),
             ("5", "#"),

@@ -76,7 +76,9 @@ fn changed(mode: &str, before: [Rights; 3]) -> Option<[Rights; 3]> {
         let sign = rest.chars().next()?;
         let what = rest.get(1..)?;
         let who = if matches!(who, "" | "a") { "ugo" } else { who };
-        if !who.chars().all(|class| "ugo".contains(class)) || !what.chars().all(|right| "rw".contains(right)) {
+        if !who.chars().all(|class| "ugo".contains(class))
+            || !what.chars().all(|right| "rw".contains(right))
+        {
             return None;
         }
         for ((letter, _), rights) in CLASSES.iter().zip(&mut after) {
@@ -85,9 +87,15 @@ fn changed(mode: &str, before: [Rights; 3]) -> Option<[Rights; 3]> {
             }
             let (read, write) = (what.contains('r'), what.contains('w'));
             match sign {
-                '+' => *rights = Rights { read: rights.read || read || write, write: rights.write || write },
+                '+' => {
+                    *rights =
+                        Rights { read: rights.read || read || write, write: rights.write || write }
+                }
                 '-' => {
-                    let kept = Rights { read: rights.read && !read, write: rights.write && !write && !read };
+                    let kept = Rights {
+                        read: rights.read && !read,
+                        write: rights.write && !write && !read,
+                    };
                     *rights = kept;
                 }
                 _ => *rights = Rights { read: read || write, write },
@@ -110,8 +118,10 @@ impl Run for Chmod {
                     Refusal::new(state::SYNTAX, format!("{:?} is no mode of files here", self.mode))
                         .hint("three of 0, 4 and 6, as in 640; or as in g+r")
                 })?;
-                let clauses =
-                    CLASSES.iter().zip(after).map(|((_, class), rights)| format!("{class} = {}", rights.word()));
+                let clauses = CLASSES
+                    .iter()
+                    .zip(after)
+                    .map(|((_, class), rights)| format!("{class} = {}", rights.word()));
                 let clause = format!("SET PERMISSION {}", clauses.collect::<Vec<_>>().join(", "));
                 let file = quoted(&found.place.to_string());
                 statement(context, found.place.group()?, &format!("{clause} FOR FILE {file}"))?;
@@ -141,7 +151,8 @@ impl Run for Chown {
             parts.push(format!("GROUP = {}", quoted(group)));
         }
         if parts.is_empty() {
-            return Err(Refusal::new(state::SYNTAX, "neither a user nor a group").hint("as in chown pg:dba FILE"));
+            return Err(Refusal::new(state::SYNTAX, "neither a user nor a group")
+                .hint("as in chown pg:dba FILE"));
         }
         for_files(context, &self.files, &format!("SET OWNERSHIP {}", parts.join(", ")))
     }
@@ -306,7 +317,8 @@ pub(super) struct Mkgrp {
 
 impl Run for Mkgrp {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let clause = format!("ADD USERGROUP {} WITH MEMBER {}", quoted(&self.usergroup), list(&self.users));
+        let clause =
+            format!("ADD USERGROUP {} WITH MEMBER {}", quoted(&self.usergroup), list(&self.users));
         statement(context, &self.group, &clause)
     }
 }
@@ -341,7 +353,11 @@ pub(super) struct Grpmod {
 impl Run for Grpmod {
     fn run(&self, context: &mut Context) -> Result<()> {
         let verb = if self.add { "ADD" } else { "DROP" };
-        let clause = format!("MODIFY USERGROUP {} {verb} MEMBER {}", quoted(&self.usergroup), list(&self.users));
+        let clause = format!(
+            "MODIFY USERGROUP {} {verb} MEMBER {}",
+            quoted(&self.usergroup),
+            list(&self.users)
+        );
         statement(context, &self.group, &clause)
     }
 }

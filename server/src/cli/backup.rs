@@ -147,7 +147,9 @@ fn texts(row: &[Value]) -> Vec<String> {
 /// A query over a view that may not be there.
 fn optional(context: &Context, sql: &str) -> Result<Table> {
     match context.query(sql) {
-        Err(refusal) if refusal.state == "42P01" => Ok(Table { columns: Vec::new(), rows: Vec::new() }),
+        Err(refusal) if refusal.state == "42P01" => {
+            Ok(Table { columns: Vec::new(), rows: Vec::new() })
+        }
         found => found,
     }
 }
@@ -155,17 +157,23 @@ fn optional(context: &Context, sql: &str) -> Result<Table> {
 fn describe(context: &Context, name: &str) -> Result<Group> {
     let number = context.group_number(name)?;
     let mut group = Group { name: name.to_owned(), ..Group::default() };
-    let found = context
-        .query(&format!("SELECT type, allocation_unit_size FROM v$asm_diskgroup_stat WHERE group_number = {number}"))?;
+    let found = context.query(&format!(
+        "SELECT type, allocation_unit_size FROM v$asm_diskgroup_stat WHERE group_number = {number}"
+    ))?;
     if let Some([Value::Text(kind), Value::Integer(au)]) = found.rows.first().map(|row| &row[..]) {
         group.redundancy = if kind == "EXTERN" { "EXTERNAL".to_owned() } else { kind.clone() };
         group.au_size = *au;
     }
-    let attributes =
-        format!("SELECT name, value, read_only FROM v$asm_attribute WHERE group_number = {number} ORDER BY name");
+    let attributes = format!(
+        "SELECT name, value, read_only FROM v$asm_attribute WHERE group_number = {number} ORDER BY name"
+    );
     for row in context.query(&attributes)?.rows {
         if let [name, value, read_only] = &texts(&row)[..] {
-            group.attributes.push(Attribute { name: name.clone(), value: value.clone(), read_only: read_only == "Y" });
+            group.attributes.push(Attribute {
+                name: name.clone(),
+                value: value.clone(),
+                read_only: read_only == "Y",
+            });
         }
     }
     let disks = format!(
@@ -183,12 +191,15 @@ fn describe(context: &Context, name: &str) -> Result<Group> {
     );
     for row in optional(context, &templates)?.rows {
         if let [name, redundancy, stripe, system] = &texts(&row)[..] {
-            let redundancy = if redundancy == "UNPROT" { "UNPROTECTED".to_owned() } else { redundancy.clone() };
+            let redundancy =
+                if redundancy == "UNPROT" { "UNPROTECTED".to_owned() } else { redundancy.clone() };
             let (name, stripe) = (name.clone(), stripe.clone());
             group.templates.push(Template { name, redundancy, stripe, system: system == "Y" });
         }
     }
-    let users = format!("SELECT os_name FROM v$asm_user WHERE group_number = {number} ORDER BY user_number");
+    let users = format!(
+        "SELECT os_name FROM v$asm_user WHERE group_number = {number} ORDER BY user_number"
+    );
     group.users = optional(context, &users)?.rows.iter().flat_map(|row| texts(row)).collect();
     let usergroups = format!(
         "SELECT g.name, u.os_name FROM v$asm_usergroup g
@@ -220,7 +231,8 @@ fn volumes(context: &Context, number: i64, redundancy: &str) -> Result<Vec<Volum
              WHERE v.group_number = {number} ORDER BY v.volume_name"
         ),
     )?;
-    let number = |value: Option<&Value>| if let Some(Value::Integer(number)) = value { *number } else { 0 };
+    let number =
+        |value: Option<&Value>| if let Some(Value::Integer(number)) = value { *number } else { 0 };
     let volume = |row: &Vec<Value>| {
         let text = |at: usize| row.get(at).map(super::table::text).unwrap_or_default();
         Volume {
@@ -285,7 +297,10 @@ impl Run for MdBackup {
     fn run(&self, context: &mut Context) -> Result<()> {
         if !self.force
             && fs::symlink_metadata(&self.file).is_ok()
-            && !context.sure(&format!("{} is there already, and is overwritten. Are you sure?", self.file))?
+            && !context.sure(&format!(
+                "{} is there already, and is overwritten. Are you sure?",
+                self.file
+            ))?
         {
             return Ok(());
         }
@@ -299,8 +314,10 @@ impl Run for MdBackup {
             context.say(format!("Disk group metadata to be backed up: {name}"));
             backup.groups.push(describe(context, name)?);
         }
-        let text = serde_json::to_string_pretty(&backup).map_err(|error| Refusal::new(state::INTERNAL, error))?;
-        fs::write(&self.file, text + "\n").map_err(|error| Refusal::new("58030", format!("{}: {error}", self.file)))
+        let text = serde_json::to_string_pretty(&backup)
+            .map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        fs::write(&self.file, text + "\n")
+            .map_err(|error| Refusal::new("58030", format!("{}: {error}", self.file)))
     }
 }
 
@@ -355,7 +372,10 @@ impl Present {
     fn of(context: &Context, name: &str) -> Result<Self> {
         let number = context.group_number(name)?;
         let names = |column: &str, view: &str| -> Result<BTreeSet<String>> {
-            let found = optional(context, &format!("SELECT {column} FROM {view} WHERE group_number = {number}"))?;
+            let found = optional(
+                context,
+                &format!("SELECT {column} FROM {view} WHERE group_number = {number}"),
+            )?;
             Ok(found.rows.iter().flat_map(|row| texts(row)).collect())
         };
         Ok(Self {
@@ -413,14 +433,20 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
         }
         let mut attributes = vec![format!("'au_size' = '{}'", group.au_size)];
         let set = group.attributes.iter().filter(|attribute| !attribute.read_only);
-        attributes.extend(set.map(|attribute| format!("{} = {}", quoted(&attribute.name), quoted(&attribute.value))));
+        attributes.extend(set.map(|attribute| {
+            format!("{} = {}", quoted(&attribute.name), quoted(&attribute.value))
+        }));
         steps.push(Step::Statement(format!(
             "CREATE DISKGROUP {name} {redundancy} REDUNDANCY{disks} ATTRIBUTE {}",
             attributes.join(", ")
         )));
     } else {
         for attribute in group.attributes.iter().filter(|attribute| !attribute.read_only) {
-            steps.push(alter(format!("SET ATTRIBUTE {} = {}", quoted(&attribute.name), quoted(&attribute.value))));
+            steps.push(alter(format!(
+                "SET ATTRIBUTE {} = {}",
+                quoted(&attribute.name),
+                quoted(&attribute.value)
+            )));
         }
     }
     for template in &group.templates {
@@ -442,7 +468,8 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
         )));
         let said = [("MOUNTPATH", &volume.mount_path), ("USAGE", &volume.usage)];
         let said = said.iter().filter(|(_, text)| !text.is_empty());
-        let said: Vec<String> = said.map(|(word, text)| format!("{word} {}", quoted(text))).collect();
+        let said: Vec<String> =
+            said.map(|(word, text)| format!("{word} {}", quoted(text))).collect();
         if !said.is_empty() {
             steps.push(alter(format!("MODIFY VOLUME {name} {}", said.join(" "))));
         }
@@ -452,9 +479,15 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
     }
     let users = group.users.iter().filter(|user| !present.users.contains(*user));
     steps.extend(users.map(|user| alter(format!("ADD USER {}", quoted(user)))));
-    for usergroup in group.usergroups.iter().filter(|usergroup| !present.usergroups.contains(&usergroup.name)) {
+    for usergroup in
+        group.usergroups.iter().filter(|usergroup| !present.usergroups.contains(&usergroup.name))
+    {
         let members: Vec<String> = usergroup.members.iter().map(|member| quoted(member)).collect();
-        let members = if members.is_empty() { String::new() } else { format!(" WITH MEMBER {}", members.join(", ")) };
+        let members = if members.is_empty() {
+            String::new()
+        } else {
+            format!(" WITH MEMBER {}", members.join(", "))
+        };
         steps.push(alter(format!("ADD USERGROUP {}{members}", quoted(&usergroup.name))));
     }
     // In a new group there are no files yet.
@@ -484,7 +517,10 @@ impl MdRestore {
                 let engine = context.engine(place.group()?)?;
                 match place::find(&engine, place) {
                     Ok(found) if found.is_directory() => Ok(()),
-                    Ok(found) => Err(Refusal::new("22023", format!("{} is there, and no directory", found.place))),
+                    Ok(found) => Err(Refusal::new(
+                        "22023",
+                        format!("{} is there, and no directory", found.place),
+                    )),
                     Err(_) => match owner {
                         None => files::make_directory(&engine, place),
                         Some(owner) => {
@@ -501,7 +537,9 @@ impl MdRestore {
 
 impl Run for MdRestore {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let failed = |error: &dyn std::fmt::Display| Refusal::new("58030", format!("{}: {error}", self.file));
+        let failed = |error: &dyn std::fmt::Display| {
+            Refusal::new("58030", format!("{}: {error}", self.file))
+        };
         let text = fs::read_to_string(&self.file).map_err(|error| failed(&error))?;
         let backup: Backup = serde_json::from_str(&text)
             .map_err(|error| failed(&error).hint("md_backup writes what can be restored from"))?;
@@ -509,7 +547,8 @@ impl Run for MdRestore {
             return Err(failed(&"a later version of plinth wrote it").hint("use that version"));
         }
         let names = self.new_names()?;
-        let wanted = self.groups.iter().map(|group| group_name(group)).collect::<Result<Vec<_>>>()?;
+        let wanted =
+            self.groups.iter().map(|group| group_name(group)).collect::<Result<Vec<_>>>()?;
         for name in wanted.iter().chain(names.keys()) {
             if !backup.groups.iter().any(|group| group.name == *name) {
                 return Err(failed(&format!("disk group {name} is not in it")));
@@ -520,7 +559,11 @@ impl Run for MdRestore {
             if !wanted.is_empty() && !wanted.contains(&group.name) {
                 continue;
             }
-            let name = if self.newdg { names.get(&group.name).unwrap_or(&group.name) } else { &group.name };
+            let name = if self.newdg {
+                names.get(&group.name).unwrap_or(&group.name)
+            } else {
+                &group.name
+            };
             let present = if self.nodg { Some(Present::of(context, name)?) } else { None };
             let steps = plan(group, name, present.as_ref())?;
             if self.sql.is_some() {
@@ -543,7 +586,8 @@ impl Run for MdRestore {
             }
         }
         if let Some(file) = &self.sql {
-            fs::write(file, sql).map_err(|error| Refusal::new("58030", format!("{file}: {error}")))?;
+            fs::write(file, sql)
+                .map_err(|error| Refusal::new("58030", format!("{file}: {error}")))?;
         }
         Ok(())
     }
@@ -623,7 +667,12 @@ mod tests {
             Some("ALTER DISKGROUP DATA ADD ALIAS '+DATA/a/x' FOR '+DATA/f.1.3'")
         );
         let set = |name: &str| BTreeSet::from([name.to_owned()]);
-        let present = Present { templates: set("T"), users: set("pg"), usergroups: set("dba"), volumes: set("V1") };
+        let present = Present {
+            templates: set("T"),
+            users: set("pg"),
+            usergroups: set("dba"),
+            volumes: set("V1"),
+        };
         assert_eq!(
             text(Some(&present)).get(1..).unwrap_or_default(),
             [

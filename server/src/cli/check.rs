@@ -37,7 +37,9 @@ pub(super) struct Check {
 impl Run for Check {
     fn run(&self, context: &mut Context) -> Result<()> {
         let report = match &self.what[..] {
-            [group] if !bare(group).contains('/') && !Path::new(group).exists() => mounted(context, group, self.repair),
+            [group] if !bare(group).contains('/') && !Path::new(group).exists() => {
+                mounted(context, group, self.repair)
+            }
             disks => check_disks(disks, self.repair),
         };
         tell(context, report, self.repair)
@@ -93,10 +95,12 @@ impl Run for Scrub {
             _ => ScrubPower::Auto,
         };
         let order = ScrubOrder { repair: self.repair, power, ..ScrubOrder::default() };
-        let mut groups = self.groups.iter().map(|group| group_name(group)).collect::<Result<Vec<_>>>()?;
+        let mut groups =
+            self.groups.iter().map(|group| group_name(group)).collect::<Result<Vec<_>>>()?;
         if groups.is_empty() {
-            let mounted =
-                context.query("SELECT name FROM v$asm_diskgroup_stat WHERE state = 'MOUNTED' ORDER BY name")?;
+            let mounted = context.query(
+                "SELECT name FROM v$asm_diskgroup_stat WHERE state = 'MOUNTED' ORDER BY name",
+            )?;
             groups.extend(mounted.rows.iter().filter_map(|row| match row.first() {
                 Some(Value::Text(name)) => Some(name.clone()),
                 _ => None,
@@ -146,7 +150,11 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
             text.push_str(&format!("missing mirrors: {missing}\n"));
         }
         for problem in &report.problems {
-            text.push_str(&format!("{}{}\n", problem.text, if problem.repaired { " (repaired)" } else { "" }));
+            text.push_str(&format!(
+                "{}{}\n",
+                problem.text,
+                if problem.repaired { " (repaired)" } else { "" }
+            ));
         }
         if report.problems.untold() > 0 {
             text.push_str(&format!("and {} more\n", counted(report.problems.untold(), "problem")));
@@ -185,9 +193,9 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
     let escaped: Vec<String> = disks.iter().map(|disk| glob::Pattern::escape(disk)).collect();
     world.set_diskstring(&escaped.join(",")).map_err(|error| Refusal::new("22023", error))?;
     for disk in disks {
-        world
-            .open(disk)
-            .map_err(|error| Refusal::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}"))))?;
+        world.open(disk).map_err(|error| {
+            Refusal::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}")))
+        })?;
     }
     let world: Arc<dyn World> = Arc::new(world);
     let bars = Mutex::new(Bars::default());
@@ -201,7 +209,8 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
         );
     };
     let see: See<'_> = if io::stderr().is_terminal() { Some(&see) } else { None };
-    let checked = crate::world::block_on(Group::check_files_watched(&world, repair, see)).map_err(Refusal::from);
+    let checked = crate::world::block_on(Group::check_files_watched(&world, repair, see))
+        .map_err(Refusal::from);
     bars.into_inner().unwrap_or_else(PoisonError::into_inner).clear();
     checked
 }

@@ -6,8 +6,8 @@
 use super::{
     Result, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, nbd, open, renamedg, setup, sql,
-    templates, top, upgrade, volumes,
+    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, nbd, open,
+    renamedg, setup, sql, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 

@@ -37,7 +37,8 @@ enum Wanted {
 
 impl Wanted {
     fn by(command: &str, argument: &Arg) -> Self {
-        let name = argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
+        let name =
+            argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
         match (command, name) {
             // A number.
             ("mapau", _) => Self::Path,
@@ -79,7 +80,9 @@ fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
             group = Some(bare(argument.1).to_uppercase());
         }
     }
-    let last = places.last().filter(|last| last.get_num_args().is_some_and(|count| count.max_values() > 1));
+    let last = places
+        .last()
+        .filter(|last| last.get_num_args().is_some_and(|count| count.max_values() > 1));
     (places.get(place).or(last).map_or(Wanted::Path, |argument| Wanted::by(name, argument)), group)
 }
 
@@ -119,16 +122,22 @@ impl Completer {
         // As it would be read: a backslash keeps a blank.
         let word = word.replace("\\ ", " ");
         let words: Vec<&str> = before.split_whitespace().skip(1).collect();
-        let (wanted, group) =
-            table.find_subcommand(command).map_or((Wanted::Path, None), |command| wanted(command, &words));
-        let is_directory = word.starts_with('/') && matches!(wanted, Wanted::GroupToMount | Wanted::GroupToDismount);
+        let (wanted, group) = table
+            .find_subcommand(command)
+            .map_or((Wanted::Path, None), |command| wanted(command, &words));
+        let is_directory = word.starts_with('/')
+            && matches!(wanted, Wanted::GroupToMount | Wanted::GroupToDismount);
         if wanted != Wanted::Path && !is_directory {
             return self.known(wanted, group.as_deref(), &word);
         }
-        let names =
-            if is_directory || word.starts_with('/') && command == "cp" { of_host(&word) } else { self.names(&word) };
+        let names = if is_directory || word.starts_with('/') && command == "cp" {
+            of_host(&word)
+        } else {
+            self.names(&word)
+        };
         let escaped = |name: String| {
-            let (name, end) = name.strip_suffix(' ').map_or((name.as_str(), ""), |name| (name, " "));
+            let (name, end) =
+                name.strip_suffix(' ').map_or((name.as_str(), ""), |name| (name, " "));
             format!("{}{end}", name.replace(' ', "\\ "))
         };
         names.into_iter().map(escaped).collect()
@@ -148,13 +157,21 @@ impl Completer {
             Wanted::MountedGroup | Wanted::GroupToDismount => (MOUNTED.to_owned(), None),
             Wanted::Group => ("SELECT name FROM v$asm_diskgroup ORDER BY name".to_owned(), None),
             // A mounted one may be meant, too: its files on a directory.
-            Wanted::GroupToMount => {
-                ("SELECT name FROM v$asm_diskgroup WHERE state = 'DISMOUNTED' ORDER BY name".to_owned(), Some(MOUNTED))
-            }
-            Wanted::Disk => (format!("SELECT DISTINCT name FROM v$asm_disk_stat WHERE {within} ORDER BY name"), None),
-            Wanted::FailureGroup => {
-                (format!("SELECT DISTINCT failgroup FROM v$asm_disk_stat WHERE {within} ORDER BY failgroup"), None)
-            }
+            Wanted::GroupToMount => (
+                "SELECT name FROM v$asm_diskgroup WHERE state = 'DISMOUNTED' ORDER BY name"
+                    .to_owned(),
+                Some(MOUNTED),
+            ),
+            Wanted::Disk => (
+                format!("SELECT DISTINCT name FROM v$asm_disk_stat WHERE {within} ORDER BY name"),
+                None,
+            ),
+            Wanted::FailureGroup => (
+                format!(
+                    "SELECT DISTINCT failgroup FROM v$asm_disk_stat WHERE {within} ORDER BY failgroup"
+                ),
+                None,
+            ),
         };
         let context = Context::new(self.paths.clone(), false);
         let (plus, start) = word.split_at(usize::from(word.starts_with('+')));
@@ -165,7 +182,10 @@ impl Completer {
                 _ => None,
             });
             let start = start.to_uppercase();
-            names.filter(|name| name.starts_with(&start)).map(|name| format!("{plus}{name} ")).collect()
+            names
+                .filter(|name| name.starts_with(&start))
+                .map(|name| format!("{plus}{name} "))
+                .collect()
         };
         let found = fitting(&sql);
         match or_else {
@@ -187,7 +207,11 @@ impl Completer {
         let fits = |name: &str| name.to_lowercase().starts_with(&lower);
         let Some(group) = &at.group else {
             let groups = place::groups(&context, "*").unwrap_or_default();
-            return groups.into_iter().filter(|name| fits(name)).map(|name| format!("{directory}{name}/")).collect();
+            return groups
+                .into_iter()
+                .filter(|name| fits(name))
+                .map(|name| format!("{directory}{name}/"))
+                .collect();
         };
         let found = context.engine(group).and_then(|engine| {
             let found = place::directory(&engine, &at)?;
@@ -196,7 +220,10 @@ impl Completer {
         let mut names = Vec::new();
         for entry in found.unwrap_or_default() {
             if let Some(name) = entry.place.parts.last().filter(|name| fits(name)) {
-                names.push(format!("{directory}{name}{}", if entry.is_directory() { "/" } else { " " }));
+                names.push(format!(
+                    "{directory}{name}{}",
+                    if entry.is_directory() { "/" } else { " " }
+                ));
             }
         }
         names
@@ -206,7 +233,9 @@ impl Completer {
 /// Where the last word of a line begins.
 fn last_word(line: &str) -> usize {
     let is_end = |at: &usize| !line.get(..*at).unwrap_or_default().ends_with('\\');
-    line.rmatch_indices(char::is_whitespace).find(|(at, _)| is_end(at)).map_or(0, |(at, blank)| at + blank.len())
+    line.rmatch_indices(char::is_whitespace)
+        .find(|(at, _)| is_end(at))
+        .map_or(0, |(at, blank)| at + blank.len())
 }
 
 /// Names of files of the host that a path may end in.
@@ -227,11 +256,21 @@ fn of_host(word: &str) -> Vec<String> {
 impl Complete for Completer {
     type Candidate = Pair;
 
-    fn complete(&self, line: &str, at: usize, _: &Terminal<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Terminal<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let line = line.get(..at).unwrap_or(line);
         let start = last_word(line);
         let pairs = self.candidates(line).into_iter();
-        Ok((start, pairs.map(|name| Pair { display: name.trim_end().to_owned(), replacement: name }).collect()))
+        Ok((
+            start,
+            pairs
+                .map(|name| Pair { display: name.trim_end().to_owned(), replacement: name })
+                .collect(),
+        ))
     }
 }
 

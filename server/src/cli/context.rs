@@ -5,7 +5,8 @@
 
 use super::{Result, place::Place, print, table};
 use crate::{
-    engine, instance::control::Client, instance::query::Table, paths::Paths, refusal::Refusal, refusal::state, world,
+    engine, instance::control::Client, instance::query::Table, paths::Paths, refusal::Refusal,
+    refusal::state, world,
 };
 use clap::Args;
 use plinth_engine::admin::{AdminError, Code, Value};
@@ -71,7 +72,8 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// A condition for a pattern with `*`, `%` and `?`, in any case.
 pub(super) fn like(column: &str, pattern: &str) -> String {
-    let pattern = pattern.replace('\\', "\\\\").replace('_', "\\_").replace('*', "%").replace('?', "_");
+    let pattern =
+        pattern.replace('\\', "\\\\").replace('_', "\\_").replace('*', "%").replace('?', "_");
     format!("{column} ILIKE {} ESCAPE '\\'", quoted(&pattern))
 }
 
@@ -120,7 +122,9 @@ pub(super) fn engine_in_service(paths: &Paths, group: &str) -> Result<engine::cl
         found => found,
     };
     found.map_err(|error| match error.code {
-        Code::NotMounted => Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) },
+        Code::NotMounted => {
+            Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) }
+        }
         _ => error.into(),
     })
 }
@@ -145,7 +149,14 @@ pub(super) fn checked_word(written: &str, what: &str) -> Result<String> {
 
 impl Context {
     pub(super) fn new(paths: Paths, json: bool) -> Self {
-        Self { paths, here: Place::default(), json, status: 0, leave: false, interrupted: Arc::default() }
+        Self {
+            paths,
+            here: Place::default(),
+            json,
+            status: 0,
+            leave: false,
+            interrupted: Arc::default(),
+        }
     }
 
     /// The place that somebody means here.
@@ -191,7 +202,11 @@ impl Context {
 
     /// Prints a table in the way that was asked for.
     pub(super) fn show(&self, table: &Table, headings: Headings) {
-        print(&if self.json { table::json(table) } else { table::plain(table, !headings.suppressheader) });
+        print(&if self.json {
+            table::json(table)
+        } else {
+            table::plain(table, !headings.suppressheader)
+        });
     }
 
     /// Runs a query and prints what it gives.
@@ -211,9 +226,8 @@ impl Context {
     /// Asks whether something shall be done; where there is nobody to ask, it is not.
     pub(super) fn sure(&self, question: &str) -> Result<bool> {
         if !io::stdin().is_terminal() {
-            return Err(
-                Refusal::new("22023", format!("{question} There is nobody to ask")).hint("-f does it without asking")
-            );
+            return Err(Refusal::new("22023", format!("{question} There is nobody to ask"))
+                .hint("-f does it without asking"));
         }
         print(&format!("{question} (y/n) "));
         let mut answer = String::new();
@@ -233,9 +247,12 @@ impl Context {
             return Ok(());
         }
         let flag = &self.interrupted;
-        let registered = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(flag))
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
-        registered.map(drop).map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))
+        let registered =
+            signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(flag))
+                .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
+        registered
+            .map(drop)
+            .map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))
     }
 
     /// Whether the command shall end, for those that go on until then.

@@ -95,7 +95,8 @@ fn sum(bytes: &[u8]) -> u64 {
 
 /// What has the name of an interrupted copy, and cannot be one.
 fn strange(what: &str) -> Refusal {
-    Refusal::new("58030", format!("{what} has the name of an interrupted copy, and is none")).hint("remove it")
+    Refusal::new("58030", format!("{what} has the name of an interrupted copy, and is none"))
+        .hint("remove it")
 }
 
 impl Job {
@@ -116,7 +117,10 @@ impl Job {
         };
         match &self.to {
             End::Local(path) => {
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let name = path
+                    .file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .unwrap_or_default();
                 End::Local(path.with_file_name(beside(&name)))
             }
             End::Group(group, path) => {
@@ -147,7 +151,10 @@ enum Open {
 impl Open {
     fn source(paths: &Paths, end: &End) -> Result<Self> {
         match end {
-            End::Local(path) => Ok(Self::Local(File::open(path).map_err(|error| local(path, &error))?, path.clone())),
+            End::Local(path) => Ok(Self::Local(
+                File::open(path).map_err(|error| local(path, &error))?,
+                path.clone(),
+            )),
             End::Group(group, path) => {
                 let engine = engine_in_service(paths, group)?;
                 let node = engine.look(path)?.node;
@@ -166,7 +173,10 @@ impl Open {
                 options.custom_flags(libc::O_NOFOLLOW);
                 let file = options.open(&path).map_err(|error| local(&path, &error))?;
                 let found = file.metadata().map_err(|error| local(&path, &error))?;
-                if !found.is_file() || found.nlink() != 1 || found.uid() != rustix::process::geteuid().as_raw() {
+                if !found.is_file()
+                    || found.nlink() != 1
+                    || found.uid() != rustix::process::geteuid().as_raw()
+                {
                     return Err(strange(&path.display().to_string()));
                 }
                 let size = found.len();
@@ -209,7 +219,9 @@ impl Open {
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match self {
-            Self::Local(file, path) => file.write_all_at(bytes, offset).map_err(|error| local(path, &error)),
+            Self::Local(file, path) => {
+                file.write_all_at(bytes, offset).map_err(|error| local(path, &error))
+            }
             Self::Group(engine, node) => Ok(engine.write(*node, offset, bytes)?),
         }
     }
@@ -232,8 +244,13 @@ fn name(paths: &Paths, job: &Job) -> Result<()> {
     match (job.temporary(), &job.to) {
         (End::Local(beside), End::Local(path)) => {
             fs::rename(&beside, path).map_err(|error| local(path, &error))?;
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| local(path, &error))
+            let directory = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            File::open(directory)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| local(path, &error))
         }
         (End::Group(group, beside), End::Group(_, path)) => {
             let engine = engine_in_service(paths, &group)?;
@@ -311,8 +328,15 @@ pub(super) fn copy_all(
     };
     // Each byte passes twice: written, and read back.
     let bytes = jobs.iter().map(|job| job.size * 2).sum();
-    let copying =
-        Copying { paths, jobs, interrupted, begun, work: Mutex::new(work), changed: Condvar::new(), bar: bar(bytes) };
+    let copying = Copying {
+        paths,
+        jobs,
+        interrupted,
+        begun,
+        work: Mutex::new(work),
+        changed: Condvar::new(),
+        bar: bar(bytes),
+    };
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| copying.work());
@@ -373,7 +397,9 @@ impl Copying<'_> {
                     }
                     Err(refusal) => self.failed(&mut work, file, refusal),
                 }
-            } else if work.under_way.iter().all(Option::is_none) && work.done.iter().all(Option::is_some) {
+            } else if work.under_way.iter().all(Option::is_none)
+                && work.done.iter().all(Option::is_some)
+            {
                 self.changed.notify_all();
                 return;
             } else {
@@ -388,11 +414,14 @@ impl Copying<'_> {
         if !self.interrupted.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err(Refusal::new(state::CANCELED, "interrupted").hint("the same command goes on where it was"))
+        Err(Refusal::new(state::CANCELED, "interrupted")
+            .hint("the same command goes on where it was"))
     }
 
     fn begin(&self, file: usize) -> Result<Progress> {
-        let Some(job) = self.jobs.get(file) else { return Err(Refusal::new(state::INTERNAL, "no such copy")) };
+        let Some(job) = self.jobs.get(file) else {
+            return Err(Refusal::new(state::INTERNAL, "no such copy"));
+        };
         self.may_go_on()?;
         let (_, old) = Open::target(self.paths, job)?;
         let pieces = job.pieces();
@@ -407,7 +436,11 @@ impl Copying<'_> {
         // Of a file that has failed meanwhile nothing more is done.
         let Some((old, expected)) = self.known(file, step) else { return Ok(()) };
         if ends.as_ref().is_none_or(|(held, ..)| *held != file) {
-            *ends = Some((file, Open::source(self.paths, &job.from)?, Open::target(self.paths, job)?.0));
+            *ends = Some((
+                file,
+                Open::source(self.paths, &job.from)?,
+                Open::target(self.paths, job)?.0,
+            ));
         }
         let Some((_, source, target)) = ends else { return Ok(()) };
         match step {
@@ -428,7 +461,9 @@ impl Copying<'_> {
                 let mut work = self.lock();
                 if let Some(Some(progress)) = work.under_way.get_mut(file) {
                     progress.resumed += if there { length as u64 } else { 0 };
-                    if let Some(sum) = usize::try_from(piece).ok().and_then(|piece| progress.sums.get_mut(piece)) {
+                    if let Some(sum) =
+                        usize::try_from(piece).ok().and_then(|piece| progress.sums.get_mut(piece))
+                    {
                         *sum = read;
                     }
                 }
@@ -471,7 +506,8 @@ impl Copying<'_> {
 
     /// All pieces of a file are copied, or verified.
     fn complete<'a>(&'a self, mut work: MutexGuard<'a, Work>, file: usize) -> MutexGuard<'a, Work> {
-        let (Some(job), Some(Some(progress))) = (self.jobs.get(file), work.under_way.get_mut(file)) else {
+        let (Some(job), Some(Some(progress))) = (self.jobs.get(file), work.under_way.get_mut(file))
+        else {
             return work;
         };
         let pieces = job.pieces();
@@ -563,7 +599,16 @@ mod tests {
         fs::write(&from, bytes)?;
         let to = End::Local(folder.join("to"));
         let size = bytes.len() as u64;
-        Ok(Job { from: End::Local(from), to, size, modified: 1, in_place: false, mode: 0o600, uid: 0, gid: 0 })
+        Ok(Job {
+            from: End::Local(from),
+            to,
+            size,
+            modified: 1,
+            in_place: false,
+            mode: 0o600,
+            uid: 0,
+            gid: 0,
+        })
     }
 
     /// The target gives back another byte than it was given: the piece is refused, and the file does not get its name.
@@ -580,13 +625,18 @@ mod tests {
         for piece in 0..2 {
             copying.step(0, Step::Copy(piece), &mut ends).map_err(io::Error::other)?;
         }
-        let End::Local(beside) = jobs[0].temporary() else { return Err(io::ErrorKind::Other.into()) };
+        let End::Local(beside) = jobs[0].temporary() else {
+            return Err(io::ErrorKind::Other.into());
+        };
         let file = OpenOptions::new().write(true).open(&beside)?;
         file.write_all_at(&[6], PIECE as u64 + 3)?;
         copying.step(0, Step::Verify(0), &mut ends).map_err(io::Error::other)?;
         let refused = copying.step(0, Step::Verify(1), &mut ends);
         let message = refused.err().map(|refusal| refusal.message).unwrap_or_default();
-        assert!(message.contains("reads back otherwise") && message.contains(&PIECE.to_string()), "{message}");
+        assert!(
+            message.contains("reads back otherwise") && message.contains(&PIECE.to_string()),
+            "{message}"
+        );
         assert!(!folder.path().join("to").exists());
         Ok(())
     }
@@ -600,10 +650,17 @@ mod tests {
         assert_eq!(name(&job), name(&job.clone()));
         assert_ne!(name(&job), name(&Job { modified: 2, ..job.clone() }));
         assert_ne!(name(&job), name(&Job { size: 2, ..job.clone() }));
-        assert_ne!(name(&job), name(&Job { from: End::Group("DATA".into(), "from".into()), ..job.clone() }));
-        let long = Job { to: End::Group("DATA".into(), format!("dir/{}", "\u{e9}".repeat(125))), ..job };
+        assert_ne!(
+            name(&job),
+            name(&Job { from: End::Group("DATA".into(), "from".into()), ..job.clone() })
+        );
+        let long =
+            Job { to: End::Group("DATA".into(), format!("dir/{}", "\u{e9}".repeat(125))), ..job };
         let name = name(&long);
-        assert!(name.starts_with("+DATA/dir/.\u{e9}") && name.rsplit('/').next().is_some_and(|name| name.len() <= 255));
+        assert!(
+            name.starts_with("+DATA/dir/.\u{e9}")
+                && name.rsplit('/').next().is_some_and(|name| name.len() <= 255)
+        );
         Ok(())
     }
 
@@ -614,7 +671,9 @@ mod tests {
         let jobs = [job(folder.path(), b"secret")?];
         let victim = folder.path().join("victim");
         fs::write(&victim, "mine")?;
-        let End::Local(beside) = jobs[0].temporary() else { return Err(io::ErrorKind::Other.into()) };
+        let End::Local(beside) = jobs[0].temporary() else {
+            return Err(io::ErrorKind::Other.into());
+        };
         let paths = Paths::new(folder.path(), None);
         let never = AtomicBool::new(false);
         std::os::unix::fs::symlink(&victim, &beside)?;
@@ -638,7 +697,10 @@ mod tests {
         let paths = Paths::new(folder.path(), None);
         let interrupted = AtomicBool::new(true);
         let done = copy_all(&paths, &jobs, &interrupted, &|_| {});
-        assert!(done.iter().all(|done| done.as_ref().is_err_and(|refusal| refusal.state == state::CANCELED)));
+        assert!(
+            done.iter()
+                .all(|done| done.as_ref().is_err_and(|refusal| refusal.state == state::CANCELED))
+        );
         assert_eq!(fs::read(folder.path().join("to"))?, b"before");
         interrupted.store(false, Ordering::Relaxed);
         assert!(copy_all(&paths, &jobs, &interrupted, &|_| {}).iter().all(Result::is_ok));

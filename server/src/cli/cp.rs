@@ -195,7 +195,12 @@ fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
 }
 
 /// Makes the file under a name of the system; what the source is called, and its first bytes, say what it is.
-fn make_system(context: &Context, source: &Source, group: &str, new: &NewSystemFile) -> Result<Job> {
+fn make_system(
+    context: &Context,
+    source: &Source,
+    group: &str,
+    new: &NewSystemFile,
+) -> Result<Job> {
     let from = source.side.end()?;
     let head = match &source.side {
         Side::Local(path) => {
@@ -204,7 +209,9 @@ fn make_system(context: &Context, source: &Source, group: &str, new: &NewSystemF
             file.take(HEAD).read_to_end(&mut head).map_err(|error| local(path, &error))?;
             head
         }
-        Side::Group(place) => context.engine(place.group()?)?.read(source.node, 0, HEAD as usize)?,
+        Side::Group(place) => {
+            context.engine(place.group()?)?.read(source.node, 0, HEAD as usize)?
+        }
     };
     let new = NewSystemFile { source: Some(from.text()), ..new.clone() };
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -216,13 +223,18 @@ fn make_system(context: &Context, source: &Source, group: &str, new: &NewSystemF
 
 impl Cp {
     /// Adds the jobs of one source that goes to one place.
-    fn plan(&self, context: &Context, source: &Source, to: &Side, jobs: &mut Vec<Job>) -> Result<()> {
+    fn plan(
+        &self,
+        context: &Context,
+        source: &Source,
+        to: &Side,
+        jobs: &mut Vec<Job>,
+    ) -> Result<()> {
         if source.is_directory {
             if !self.recursive {
                 let what = source.side.end()?.text();
-                return Err(
-                    Refusal::new("22023", format!("{what} is a directory")).hint("-r copies it with all that is in it")
-                );
+                return Err(Refusal::new("22023", format!("{what} is a directory"))
+                    .hint("-r copies it with all that is in it"));
             }
             to.make_directory(context)?;
             for inner in within(context, source)? {
@@ -238,17 +250,21 @@ impl Cp {
             Side::Group(place) => {
                 let engine = context.engine(place.group()?)?;
                 if let Ok(there) = place::find(&engine, place) {
-                    let same = matches!(&source.side, Side::Group(from) if from.group == place.group);
+                    let same =
+                        matches!(&source.side, Side::Group(from) if from.group == place.group);
                     if same && there.info.node == source.node {
                         return Err(Refusal::new("22023", "both names are the same file"));
                     }
                     if there.info.kind != Kind::Regular || there.info.links > 1 {
-                        return Err(Refusal::new("22023", format!("{} is there, and cannot be replaced", there.place))
-                            .hint(if there.info.links > 1 {
-                                "it has other names; remove it first"
-                            } else {
-                                "remove it first"
-                            }));
+                        return Err(Refusal::new(
+                            "22023",
+                            format!("{} is there, and cannot be replaced", there.place),
+                        )
+                        .hint(if there.info.links > 1 {
+                            "it has other names; remove it first"
+                        } else {
+                            "remove it first"
+                        }));
                     }
                     (mode, owner) = (there.info.mode & 0o777, (there.info.uid, there.info.gid));
                     is_there = true;
@@ -260,7 +276,10 @@ impl Cp {
             Side::Local(path) => {
                 if let Ok(there) = fs::metadata(path) {
                     if !there.is_file() {
-                        return Err(Refusal::new("22023", format!("{} is no regular file", path.display())));
+                        return Err(Refusal::new(
+                            "22023",
+                            format!("{} is no regular file", path.display()),
+                        ));
                     }
                     mode = there.mode() & 0o777;
                     is_there = true;
@@ -270,7 +289,10 @@ impl Cp {
             }
         }
         let to = to.end()?;
-        if is_there && self.interactive && !context.sure(&format!("{} is there. Replace it?", to.text()))? {
+        if is_there
+            && self.interactive
+            && !context.sure(&format!("{} is there. Replace it?", to.text()))?
+        {
             return Ok(());
         }
         let from = source.side.end()?;
@@ -287,23 +309,31 @@ impl Run for Cp {
         for text in first {
             all.extend(sources(context, text)?);
         }
-        if let Some((group, new)) = system_target(last).filter(|_| all.iter().all(|source| !source.is_directory)) {
+        if let Some((group, new)) =
+            system_target(last).filter(|_| all.iter().all(|source| !source.is_directory))
+        {
             context.engine(&group)?;
             let made = |source| make_system(context, source, &group, &new);
             let jobs = all.iter().map(made).collect::<Result<Vec<_>>>()?;
             return carry_out(context, &jobs);
         }
         let target = side(context, last)?;
-        if matches!(target, Side::Local(_)) && all.iter().any(|source| matches!(source.side, Side::Local(_))) {
-            return Err(Refusal::new("22023", "neither side is in a disk group").hint("write +GROUP/path for one"));
+        if matches!(target, Side::Local(_))
+            && all.iter().any(|source| matches!(source.side, Side::Local(_)))
+        {
+            return Err(Refusal::new("22023", "neither side is in a disk group")
+                .hint("write +GROUP/path for one"));
         }
         if let Side::Group(place) = &target {
             context.engine(place.group()?)?;
         }
         let into = target.is_directory(context);
         if all.len() > 1 && !into {
-            return Err(asmcmd(8006, format!("entry '{last}' does not refer to a valid directory"))
-                .hint("several files are copied into a directory"));
+            return Err(asmcmd(
+                8006,
+                format!("entry '{last}' does not refer to a valid directory"),
+            )
+            .hint("several files are copied into a directory"));
         }
         let mut jobs = Vec::new();
         for source in &all {
@@ -337,7 +367,8 @@ fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
                 number(copied.resumed),
             ]),
             Err(refusal) => {
-                let text = format!("copy source '{from}' and target '{to}' failed: {}", refusal.message);
+                let text =
+                    format!("copy source '{from}' and target '{to}' failed: {}", refusal.message);
                 complain(&Refusal { message: asmcmd(8016, text).message, ..refusal });
                 context.status = 1;
             }
@@ -346,7 +377,10 @@ fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
     if json {
         let columns = [("From", Type::Text), ("To", Type::Text), ("Bytes", Type::Integer)];
         let more = [("Checksum", Type::Text), ("Resumed", Type::Integer)];
-        let columns = columns.into_iter().chain(more).map(|(name, kind)| Column { name: name.to_owned(), kind });
+        let columns = columns
+            .into_iter()
+            .chain(more)
+            .map(|(name, kind)| Column { name: name.to_owned(), kind });
         context.show(&Table { columns: columns.collect(), rows }, Headings::default());
     }
     Ok(())

@@ -57,7 +57,9 @@ struct Which {
 impl Which {
     fn clause(&self) -> Result<String> {
         match (&self.failgroup, &self.disk) {
-            (Some(failgroup), _) => Ok(format!("DISKS IN FAILGROUP {}", checked_name(failgroup, "a failure group")?)),
+            (Some(failgroup), _) => {
+                Ok(format!("DISKS IN FAILGROUP {}", checked_name(failgroup, "a failure group")?))
+            }
             (None, Some(disk)) => Ok(format!("DISK {}", checked_name(disk, "a disk")?)),
             (None, None) => Ok("ALL".to_owned()),
         }
@@ -112,7 +114,10 @@ fn drop_after(time: &str) -> Result<String> {
     };
     match number.parse::<u32>() {
         Ok(number) => Ok(format!(" DROP AFTER {number} {unit}")),
-        Err(_) => Err(Refusal::new(state::SYNTAX, format!("{time:?} is no time")).hint("as in 30m or 12h")),
+        Err(_) => {
+            Err(Refusal::new(state::SYNTAX, format!("{time:?} is no time"))
+                .hint("as in 30m or 12h"))
+        }
     }
 }
 
@@ -120,7 +125,8 @@ impl Run for Offline {
     fn run(&self, context: &mut Context) -> Result<()> {
         let group = group_name(&self.which.group)?;
         let after = self.time.as_deref().map_or_else(|| Ok(String::new()), drop_after)?;
-        context.statement(&format!("ALTER DISKGROUP {group} OFFLINE {}{after}", self.which.clause()?))
+        context
+            .statement(&format!("ALTER DISKGROUP {group} OFFLINE {}{after}", self.which.clause()?))
     }
 }
 
@@ -139,8 +145,11 @@ impl Run for Remap {
         match (range.0.parse::<u64>(), range.1.parse::<u64>()) {
             (Ok(first), Ok(last)) if first <= last => {}
             _ => {
-                return Err(Refusal::new(state::SYNTAX, format!("{:?} is no range of blocks", self.blocks))
-                    .hint("as in 5000-5999"));
+                return Err(Refusal::new(
+                    state::SYNTAX,
+                    format!("{:?} is no range of blocks", self.blocks),
+                )
+                .hint("as in 5000-5999"));
             }
         }
         let (group, disk) = (group_name(&self.group)?, checked_name(&self.disk, "a disk")?);
@@ -154,7 +163,9 @@ mod tests {
 
     #[test]
     fn times_are_hours_unless_they_say_minutes() {
-        for (time, clause) in [("30m", " DROP AFTER 30 M"), ("12H", " DROP AFTER 12 H"), ("3", " DROP AFTER 3 H")] {
+        for (time, clause) in
+            [("30m", " DROP AFTER 30 M"), ("12H", " DROP AFTER 12 H"), ("3", " DROP AFTER 3 H")]
+        {
             assert_eq!(drop_after(time).ok().as_deref(), Some(clause));
         }
         for time in ["", "m", "1d", "-1"] {

@@ -7,7 +7,10 @@ use plinth_format::{
     activity::ActivityLog,
     envelope::Envelope,
     header::DiskHeader,
-    layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, RecordArea, likely_header_places},
+    layout::{
+        ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, RecordArea,
+        likely_header_places,
+    },
     membership::Membership,
     stamp::Stamp,
 };
@@ -33,7 +36,10 @@ impl Disk<'_> {
         let mut bytes = vec![0; length];
         let mut filled = 0;
         while filled < length {
-            match self.file.read_at(bytes.get_mut(filled..).unwrap_or_default(), offset + filled as u64) {
+            match self
+                .file
+                .read_at(bytes.get_mut(filled..).unwrap_or_default(), offset + filled as u64)
+            {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -46,15 +52,19 @@ impl Disk<'_> {
 
     /// The newest valid header.
     fn header(&self) -> Option<DiskHeader> {
-        let copies = [HEADER_PLACE].into_iter().chain(likely_header_places(self.size)).filter_map(|place| {
-            self.read(place, BLOCK_SIZE).ok().and_then(|block| DiskHeader::decode(&block, place).ok())
-        });
+        let copies =
+            [HEADER_PLACE].into_iter().chain(likely_header_places(self.size)).filter_map(|place| {
+                self.read(place, BLOCK_SIZE)
+                    .ok()
+                    .and_then(|block| DiskHeader::decode(&block, place).ok())
+            });
         copies.max_by_key(|header| header.sequence)
     }
 
     /// Where the copies of the header are, or the first one if there is none.
     fn header_places(&self) -> Vec<u64> {
-        self.header().map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec())
+        self.header()
+            .map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec())
     }
 
     /// Where the records are.
@@ -157,7 +167,10 @@ fn headers(disk: &Disk<'_>, out: &mut String) {
             line(
                 out,
                 "sectors",
-                format_args!("{} logical, {} physical", header.logical_sector, header.physical_sector),
+                format_args!(
+                    "{} logical, {} physical",
+                    header.logical_sector, header.physical_sector
+                ),
             );
             line(out, "size", format_args!("{} bytes", header.layout.size()));
             line(out, "AU size", format_args!("{} bytes", header.layout.au_size()));
@@ -181,18 +194,26 @@ fn stamps(disk: &Disk<'_>, out: &mut String) {
 
 fn activity(disk: &Disk<'_>, out: &mut String) {
     for place in disk.areas().iter().flat_map(|area| area.activity) {
-        record(disk, out, "activity log", (place, ACTIVITY_SLOT), ActivityLog::decode, |(envelope, log), out| {
-            envelope_lines(out, envelope);
-            line(out, "sequence", log.sequence);
-            line(out, "membership", log.membership);
-            line(out, "boot", hexadecimal(&log.boot));
-            line(out, "regions", log.regions.len());
-            for region in log.regions.iter().take(SHOWN) {
-                let last = region.first.saturating_add(u64::from(region.count).saturating_sub(1));
-                let _ = writeln!(out, "    extents {} to {last}", region.first);
-            }
-            more(out, log.regions.len());
-        });
+        record(
+            disk,
+            out,
+            "activity log",
+            (place, ACTIVITY_SLOT),
+            ActivityLog::decode,
+            |(envelope, log), out| {
+                envelope_lines(out, envelope);
+                line(out, "sequence", log.sequence);
+                line(out, "membership", log.membership);
+                line(out, "boot", hexadecimal(&log.boot));
+                line(out, "regions", log.regions.len());
+                for region in log.regions.iter().take(SHOWN) {
+                    let last =
+                        region.first.saturating_add(u64::from(region.count).saturating_sub(1));
+                    let _ = writeln!(out, "    extents {} to {last}", region.first);
+                }
+                more(out, log.regions.len());
+            },
+        );
     }
 }
 
@@ -204,60 +225,72 @@ fn more(out: &mut String, count: usize) {
 
 fn membership(disk: &Disk<'_>, out: &mut String) {
     for place in disk.areas().iter().flat_map(|area| area.memberships) {
-        record(disk, out, "membership", (place, MEMBERSHIP_SLOT), Membership::decode, |(envelope, members), out| {
-            envelope_lines(out, envelope);
-            line(out, "group", &members.group_name);
-            line(out, "generation", members.generation);
-            line(out, "id", members.id);
-            line(out, "parent", members.ancestors.first().map_or_else(|| "none".into(), ToString::to_string));
-            line(out, "created", rfc3339(members.created));
-            line(out, "redundancy", members.redundancy);
-            if members.wanted != members.redundancy {
-                line(out, "converted to", members.wanted);
-            }
-            line(out, "AU size", format_args!("{} bytes", members.au_size));
-            line(out, "stamp", members.stamp);
-            line(out, "in use", members.mounted);
-            line(out, "boot", hexadecimal(&members.boot));
-            line(out, "disks", members.disks.len());
-            for member in members.disks.iter().take(SHOWN) {
-                let flags = [
-                    (member.votes, "votes"),
-                    (member.quorum, "quorum"),
-                    (member.copy_whole, "copy whole"),
-                    (member.by_operator, "by operator"),
-                    (member.absent, "absent"),
-                    (member.leaving, "being dropped"),
-                ];
-                let flags: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
-                let _ = writeln!(
+        record(
+            disk,
+            out,
+            "membership",
+            (place, MEMBERSHIP_SLOT),
+            Membership::decode,
+            |(envelope, members), out| {
+                envelope_lines(out, envelope);
+                line(out, "group", &members.group_name);
+                line(out, "generation", members.generation);
+                line(out, "id", members.id);
+                line(
                     out,
-                    "    {:>4} {:<10} {} in {}, {} bytes, id {} {}",
-                    member.number.0,
-                    format!("{:?}", member.state).to_uppercase(),
-                    member.name,
-                    member.failure_group,
-                    member.size,
-                    member.id,
-                    flags.join(", ")
+                    "parent",
+                    members.ancestors.first().map_or_else(|| "none".into(), ToString::to_string),
                 );
-            }
-            more(out, members.disks.len());
-            line(out, "catalog runs", members.catalog.len());
-            for run in members.catalog.iter().take(SHOWN) {
-                let _ = writeln!(
-                    out,
-                    "    {:?} mirror {}: AUs {} to {} on disk {} from its AU {}",
-                    run.file,
-                    run.mirror,
-                    run.at,
-                    run.at.saturating_add(run.count).saturating_sub(1),
-                    run.disk,
-                    run.first
-                );
-            }
-            more(out, members.catalog.len());
-        });
+                line(out, "created", rfc3339(members.created));
+                line(out, "redundancy", members.redundancy);
+                if members.wanted != members.redundancy {
+                    line(out, "converted to", members.wanted);
+                }
+                line(out, "AU size", format_args!("{} bytes", members.au_size));
+                line(out, "stamp", members.stamp);
+                line(out, "in use", members.mounted);
+                line(out, "boot", hexadecimal(&members.boot));
+                line(out, "disks", members.disks.len());
+                for member in members.disks.iter().take(SHOWN) {
+                    let flags = [
+                        (member.votes, "votes"),
+                        (member.quorum, "quorum"),
+                        (member.copy_whole, "copy whole"),
+                        (member.by_operator, "by operator"),
+                        (member.absent, "absent"),
+                        (member.leaving, "being dropped"),
+                    ];
+                    let flags: Vec<&str> =
+                        flags.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
+                    let _ = writeln!(
+                        out,
+                        "    {:>4} {:<10} {} in {}, {} bytes, id {} {}",
+                        member.number.0,
+                        format!("{:?}", member.state).to_uppercase(),
+                        member.name,
+                        member.failure_group,
+                        member.size,
+                        member.id,
+                        flags.join(", ")
+                    );
+                }
+                more(out, members.disks.len());
+                line(out, "catalog runs", members.catalog.len());
+                for run in members.catalog.iter().take(SHOWN) {
+                    let _ = writeln!(
+                        out,
+                        "    {:?} mirror {}: AUs {} to {} on disk {} from its AU {}",
+                        run.file,
+                        run.mirror,
+                        run.at,
+                        run.at.saturating_add(run.count).saturating_sub(1),
+                        run.disk,
+                        run.first
+                    );
+                }
+                more(out, members.catalog.len());
+            },
+        );
     }
 }
 
@@ -271,10 +304,17 @@ fn au(disk: &Disk<'_>, number: u32, out: &mut String) -> Result<()> {
     };
     let layout: Layout = header.layout;
     if number >= layout.au_count() {
-        return Err(Refusal::new("22023", format!("the disk has AUs 0 to {}", layout.au_count() - 1)));
+        return Err(Refusal::new(
+            "22023",
+            format!("the disk has AUs 0 to {}", layout.au_count() - 1),
+        ));
     }
     let start = layout.au_offset(number);
-    let kind = if layout.is_data(number) { "data" } else { "no data: system area, checksum zone or a header copy" };
+    let kind = if layout.is_data(number) {
+        "data"
+    } else {
+        "no data: system area, checksum zone or a header copy"
+    };
     let _ = writeln!(out, "AU {number} at {start}, {} bytes, {kind}", layout.au_size());
     let (sums_at, length) = layout.sums_of(number);
     let sums = disk.read(sums_at, length).unwrap_or_default();
@@ -294,13 +334,17 @@ fn au(disk: &Disk<'_>, number: u32, out: &mut String) -> Result<()> {
             zeros += 1;
             continue;
         }
-        let computed = if bytes.len() == BLOCK_SIZE { plinth_format::checksum::of_block(&bytes) } else { 0 };
+        let computed =
+            if bytes.len() == BLOCK_SIZE { plinth_format::checksum::of_block(&bytes) } else { 0 };
         let verdict = match stored {
             plinth_format::checksum::UNKNOWN => "not known",
             _ if stored == computed => "right",
             _ => "WRONG",
         };
-        let _ = writeln!(out, "  {offset:>14}  stored {stored:08x}, computed {computed:08x}: {verdict}");
+        let _ = writeln!(
+            out,
+            "  {offset:>14}  stored {stored:08x}, computed {computed:08x}: {verdict}"
+        );
     }
     let _ = writeln!(out, "  {zeros} blocks are zeros without a checksum");
     Ok(())
@@ -333,7 +377,11 @@ fn block(disk: &Disk<'_>, offset: u64, out: &mut String) {
         let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
         let text: String = row
             .iter()
-            .map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' })
+            .map(
+                |byte| {
+                    if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' }
+                },
+            )
             .collect();
         let _ = writeln!(out, "{:>14}  {:<47}  {text}", start + at as u64 * 16, hex.join(" "));
         last = Some(row);

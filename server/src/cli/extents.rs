@@ -32,7 +32,10 @@ impl Run for Mapextent {
             self.extent
         ))?;
         if listed.rows.is_empty() {
-            return Err(asmcmd(8002, format!("file '{}' has no extent {}", found.place, self.extent)));
+            return Err(asmcmd(
+                8002,
+                format!("file '{}' has no extent {}", found.place, self.extent),
+            ));
         }
         context.show(&listed, self.headings);
         Ok(())
@@ -74,13 +77,18 @@ impl Mapau {
         let groups = context.query(&format!(
             "SELECT name, allocation_unit_size FROM v$asm_diskgroup_stat WHERE group_number = {group} AND {group} > 0"
         ))?;
-        let Some([Value::Text(name), Value::Integer(unit)]) = groups.rows.first().map(Vec::as_slice) else {
-            return Err(no_group(&group.to_string()).hint("the number is group_number in v$asm_diskgroup"));
+        let Some([Value::Text(name), Value::Integer(unit)]) =
+            groups.rows.first().map(Vec::as_slice)
+        else {
+            return Err(
+                no_group(&group.to_string()).hint("the number is group_number in v$asm_diskgroup")
+            );
         };
         let disks = context.query(&format!(
             "SELECT name, total_mb FROM v$asm_disk_stat WHERE group_number = {group} AND disk_number = {disk}"
         ))?;
-        let Some([Value::Text(disk), Value::Integer(size)]) = disks.rows.first().map(Vec::as_slice) else {
+        let Some([Value::Text(disk), Value::Integer(size)]) = disks.rows.first().map(Vec::as_slice)
+        else {
             let text = format!("disk group {name} has no disk {disk}");
             return Err(Refusal::new("22023", text).hint("the number is Disk_Num of lsdsk -p"));
         };

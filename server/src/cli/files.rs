@@ -20,7 +20,11 @@ use plinth_engine::admin::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Goes through all that is below a directory, in the order of names, parents before what is in them.
-pub(super) fn walk(engine: &Client, top: &Place, visit: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
+pub(super) fn walk(
+    engine: &Client,
+    top: &Place,
+    visit: &mut dyn FnMut(Found) -> Result<()>,
+) -> Result<()> {
     let mut waiting = place::entries(engine, top)?;
     waiting.reverse();
     while let Some(found) = waiting.pop() {
@@ -37,7 +41,10 @@ fn tops(context: &Context, path: &str) -> Result<Vec<Place>> {
     let place = context.place(path);
     if place.group.is_none() {
         let groups = place::groups(context, "*")?;
-        return Ok(groups.into_iter().map(|group| Place { group: Some(group), parts: Vec::new() }).collect());
+        return Ok(groups
+            .into_iter()
+            .map(|group| Place { group: Some(group), parts: Vec::new() })
+            .collect());
     }
     let mut tops = Vec::new();
     for found in place::expand(context, &place)? {
@@ -78,7 +85,11 @@ impl Run for Find {
                 });
             }
             for found in all {
-                rows.push(format!("{}{}", found.place, if found.is_directory() { "/" } else { "" }));
+                rows.push(format!(
+                    "{}{}",
+                    found.place,
+                    if found.is_directory() { "/" } else { "" }
+                ));
             }
         }
         if context.json {
@@ -116,13 +127,16 @@ impl Run for Du {
             let known = details(context, &group, "space", files.values())?;
             for (node, found) in &files {
                 used += found.info.blocks * 512;
-                if let Some(Value::Integer(space)) = known.get(node).and_then(|row| row.get("space")) {
+                if let Some(Value::Integer(space)) =
+                    known.get(node).and_then(|row| row.get("space"))
+                {
                     mirrored += u64::try_from(*space).unwrap_or(0);
                 }
             }
         }
         let column = |name: &str| Column { name: name.to_owned(), kind: Type::Integer };
-        let megabytes = |bytes: u64| Value::Integer(i64::try_from(bytes.div_ceil(1 << 20)).unwrap_or(i64::MAX));
+        let megabytes =
+            |bytes: u64| Value::Integer(i64::try_from(bytes.div_ceil(1 << 20)).unwrap_or(i64::MAX));
         let table = Table {
             columns: vec![column("Used_MB"), column("Mirror_used_MB")],
             rows: vec![vec![megabytes(used), megabytes(mirrored)]],
@@ -181,11 +195,18 @@ fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) 
     let path = found.place.inside();
     if !found.is_directory() && (found.info.links > 1 || place::is_system_name(&path)) {
         let file = quoted(&found.place.to_string());
-        return context.statement(&format!("ALTER DISKGROUP {} DROP FILE {file}", found.place.group()?));
+        return context
+            .statement(&format!("ALTER DISKGROUP {} DROP FILE {file}", found.place.group()?));
     }
     match engine.ask(&Request::Remove { path }) {
         // Directories that the system made go with the last file in them.
-        Err(_) if may_be_gone && found.is_directory() && place::find(engine, &found.place).is_err() => Ok(()),
+        Err(_)
+            if may_be_gone
+                && found.is_directory()
+                && place::find(engine, &found.place).is_err() =>
+        {
+            Ok(())
+        }
         removed => Ok(removed?),
     }
 }
@@ -194,7 +215,10 @@ impl Run for Rm {
     fn run(&self, context: &mut Context) -> Result<()> {
         let places: Vec<Place> = self.files.iter().map(|file| context.place(file)).collect();
         let many = self.recursive || places.iter().any(Place::has_wildcards);
-        if many && !self.force && !context.sure("You may delete multiple files and/or directories. Are you sure?")? {
+        if many
+            && !self.force
+            && !context.sure("You may delete multiple files and/or directories. Are you sure?")?
+        {
             return Ok(());
         }
         for place in &places {

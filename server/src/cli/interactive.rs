@@ -53,7 +53,9 @@ pub(super) fn commands() -> Command {
 
 /// What `COMMAND --help` prints, also of those that only the program has.
 pub(super) fn help_of(name: &str) -> Result<String> {
-    let help = |parsed: clap::error::Error| (parsed.kind() == ErrorKind::DisplayHelp).then(|| parsed.to_string());
+    let help = |parsed: clap::error::Error| {
+        (parsed.kind() == ErrorKind::DisplayHelp).then(|| parsed.to_string())
+    };
     let of_shell = Line::try_parse_from([name, "--help"]).err().and_then(help);
     let is_shown = |command: &Command| !command.is_hide_set();
     let program = || Arguments::command().find_subcommand(name).is_some_and(is_shown);
@@ -82,7 +84,8 @@ fn carry_out(context: &mut Context, line: &str) -> Result<()> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(());
     }
-    let words = shlex::split(line).ok_or_else(|| Refusal::new(state::SYNTAX, "a quotation mark has no second one"))?;
+    let words = shlex::split(line)
+        .ok_or_else(|| Refusal::new(state::SYNTAX, "a quotation mark has no second one"))?;
     let parsed = match Line::try_parse_from(&words) {
         Ok(parsed) => parsed,
         Err(error) => return refused(&error, &words),
@@ -122,7 +125,8 @@ fn follow(context: &mut Context, manner: Manner) -> Result<ExitCode> {
     while !context.leave {
         line.clear();
         let count = io::stdin().lock().read_line(&mut line);
-        let count = count.map_err(|error| Refusal::new(state::INTERNAL, format!("reading commands: {error}")))?;
+        let count = count
+            .map_err(|error| Refusal::new(state::INTERNAL, format!("reading commands: {error}")))?;
         if count == 0 {
             break;
         }
@@ -140,7 +144,8 @@ fn told(result: Result<()>) -> bool {
 }
 
 fn interact(context: &mut Context, manner: Manner) -> Result<ExitCode> {
-    let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+    let broken =
+        |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
     let config = rustyline::Config::builder()
         .max_history_size(HISTORY)
         .map_err(broken)?
@@ -148,8 +153,10 @@ fn interact(context: &mut Context, manner: Manner) -> Result<ExitCode> {
         .completion_type(rustyline::CompletionType::List)
         .build();
     context.heed_interrupts()?;
-    let mut editor: Editor<complete::Completer, DefaultHistory> = Editor::with_config(config).map_err(broken)?;
-    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_shell_history"));
+    let mut editor: Editor<complete::Completer, DefaultHistory> =
+        Editor::with_config(config).map_err(broken)?;
+    let history =
+        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_shell_history"));
     if let Some(history) = &history {
         let _ = editor.load_history(history);
     }

@@ -83,7 +83,8 @@ pub(super) type Sample = BTreeMap<(String, String), Counted>;
 
 /// What all disks of mounted groups, or of one, have counted.
 pub(super) fn sample(context: &Context, group: Option<&str>) -> Result<Sample> {
-    let condition = group.map_or_else(|| "1".to_owned(), |group| format!("g.name = {}", quoted(group)));
+    let condition =
+        group.map_or_else(|| "1".to_owned(), |group| format!("g.name = {}", quoted(group)));
     let table = context.query(&format!(
         "SELECT g.name, d.name, d.reads, d.writes, d.bytes_read, d.bytes_written, d.read_errs, d.write_errs,
             d.read_time, d.write_time
@@ -128,16 +129,32 @@ impl Iostat {
         let kind = if rates { Type::Real } else { Type::Integer };
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
         let mut columns = vec![column("Group_Name", Type::Text), column("Dsk_Name", Type::Text)];
-        columns.extend(names.iter().map(|name| column(name, if name.ends_with("Time") { Type::Real } else { kind })));
+        columns.extend(
+            names
+                .iter()
+                .map(|name| column(name, if name.ends_with("Time") { Type::Real } else { kind })),
+        );
         // A rate is told to the hundredth, a time to the microsecond.
         let count = |number: f64| {
-            if rates { Value::Real((number * 100.0).round() / 100.0) } else { Value::Integer(number as i64) }
+            if rates {
+                Value::Real((number * 100.0).round() / 100.0)
+            } else {
+                Value::Integer(number as i64)
+            }
         };
         let time = |number: f64| Value::Real((number * 1e6).round() / 1e6);
         let row = |((group, disk), counted): (&(String, String), &Counted)| {
-            let (reads, writes) =
-                if self.io { (counted.reads, counted.writes) } else { (counted.bytes_read, counted.bytes_written) };
-            let mut row = vec![Value::Text(group.clone()), Value::Text(disk.clone()), count(reads), count(writes)];
+            let (reads, writes) = if self.io {
+                (counted.reads, counted.writes)
+            } else {
+                (counted.bytes_read, counted.bytes_written)
+            };
+            let mut row = vec![
+                Value::Text(group.clone()),
+                Value::Text(disk.clone()),
+                count(reads),
+                count(writes),
+            ];
             if self.region {
                 row.extend([count(reads), count(writes), count(0.0), count(0.0)]);
             }

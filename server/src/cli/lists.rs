@@ -42,7 +42,12 @@ impl Run for Lsdg {
     }
 }
 
-pub(super) fn groups(context: &Context, g: bool, headings: Headings, pattern: Option<&str>) -> Result<()> {
+pub(super) fn groups(
+    context: &Context,
+    g: bool,
+    headings: Headings,
+    pattern: Option<&str>,
+) -> Result<()> {
     let condition = like_or_all("name", pattern.map(bare));
     let instance = if g { "1 AS Inst_ID, " } else { "" };
     let listed = context.query(&format!(
@@ -156,7 +161,9 @@ pub(super) struct Lsct {
 impl Run for Lsct {
     fn run(&self, context: &mut Context) -> Result<()> {
         let group = match &self.group {
-            Some(group) => format!("g.group_number = {}", context.group_number(&group_name(group)?)?),
+            Some(group) => {
+                format!("g.group_number = {}", context.group_number(&group_name(group)?)?)
+            }
             None => "1".to_owned(),
         };
         let instance = if self.g { "1 AS Instance_ID, " } else { "" };
@@ -221,7 +228,8 @@ const K: &str = "d.total_mb AS Total_MB, d.free_mb AS Free_MB, d.os_mb AS OS_MB,
     d.redundancy AS Redund";
 const P: &str = "d.group_number AS Group_Num, d.disk_number AS Disk_Num, d.incarnation AS Incarn,
     d.mount_status AS Mount_Stat, d.header_status AS Header_Stat, d.mode_status AS Mode_Stat, d.state AS State";
-const T: &str = "d.create_date AS Create_Date, d.mount_date AS Mount_Date, d.repair_timer AS Repair_Timer";
+const T: &str =
+    "d.create_date AS Create_Date, d.mount_date AS Mount_Date, d.repair_timer AS Repair_Timer";
 const STATISTICS: &str = "d.reads AS Reads, d.writes AS Write, d.read_errs AS Read_Errs,
     d.write_errs AS Write_Errs, d.read_time AS Read_time, d.write_time AS Write_Time,
     d.bytes_read AS Bytes_Read, d.bytes_written AS Bytes_Written, d.voting_file AS Voting_File";
@@ -231,8 +239,15 @@ impl Run for Lsdsk {
         if self.headers {
             return self.scan(context);
         }
-        let sets = [(self.g, "1 AS Inst_ID"), (self.k, K), (self.p, P), (self.t, T), (self.statistics, STATISTICS)];
-        let mut columns: Vec<&str> = sets.iter().filter(|(wanted, _)| *wanted).map(|(_, columns)| *columns).collect();
+        let sets = [
+            (self.g, "1 AS Inst_ID"),
+            (self.k, K),
+            (self.p, P),
+            (self.t, T),
+            (self.statistics, STATISTICS),
+        ];
+        let mut columns: Vec<&str> =
+            sets.iter().filter(|(wanted, _)| *wanted).map(|(_, columns)| *columns).collect();
         columns.push("d.path AS Path");
         let mut conditions = vec![if self.seen_by_some { "0" } else { "1" }.to_owned()];
         if let Some(group) = &self.group {
@@ -261,17 +276,26 @@ impl Lsdsk {
     /// What the disks that a discovery string shows say of themselves.
     fn scan(&self, context: &Context) -> Result<()> {
         let choice = IoChoice::from_environment().map_err(|error| Refusal::new("22023", error))?;
-        let world = RealWorld::new(choice, |_| {}).map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        let world =
+            RealWorld::new(choice, |_| {}).map_err(|error| Refusal::new(state::INTERNAL, error))?;
         let pattern = self.pattern.clone().unwrap_or_default().replace('%', "*");
         world.set_diskstring(&pattern).map_err(|error| Refusal::new("22023", error))?;
         let world: Arc<dyn World> = Arc::new(world);
         let mut columns = Vec::new();
         if self.k {
-            columns.extend([("OS_MB", Type::Integer), ("Name", Type::Text), ("Failgroup", Type::Text)]);
+            columns.extend([
+                ("OS_MB", Type::Integer),
+                ("Name", Type::Text),
+                ("Failgroup", Type::Text),
+            ]);
             columns.push(("Failgroup_Type", Type::Text));
         }
         if self.p {
-            columns.extend([("Group_Name", Type::Text), ("Disk_Num", Type::Integer), ("Header_Stat", Type::Text)]);
+            columns.extend([
+                ("Group_Name", Type::Text),
+                ("Disk_Num", Type::Integer),
+                ("Header_Stat", Type::Text),
+            ]);
         }
         columns.push(("Path", Type::Text));
         let mut rows = Vec::new();
@@ -293,13 +317,18 @@ impl Lsdsk {
             }
             if self.p {
                 row.push(text(disk.group));
-                row.push(disk.number.map_or(Value::Null, |number| Value::Integer(i64::from(number))));
+                row.push(
+                    disk.number.map_or(Value::Null, |number| Value::Integer(i64::from(number))),
+                );
                 row.push(Value::Text(header));
             }
             row.push(Value::Text(disk.path));
             rows.push(row);
         }
-        let columns = columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect();
+        let columns = columns
+            .into_iter()
+            .map(|(name, kind)| Column { name: name.to_owned(), kind })
+            .collect();
         context.show(&Table { columns, rows }, self.headings);
         Ok(())
     }

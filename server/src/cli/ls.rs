@@ -70,16 +70,22 @@ pub(super) fn details<'a>(
     columns: &str,
     found: impl Iterator<Item = &'a Found>,
 ) -> Result<Details> {
-    let nodes: Vec<String> =
-        found.filter(|found| !found.is_directory()).map(|found| found.info.node.to_string()).collect();
+    let nodes: Vec<String> = found
+        .filter(|found| !found.is_directory())
+        .map(|found| found.info.node.to_string())
+        .collect();
     if nodes.is_empty() {
         return Ok(Details::new());
     }
     let number = context.group_number(group)?;
-    let these =
-        if nodes.len() > NAMED_MAX { String::new() } else { format!(" AND file_number IN ({})", nodes.join(", ")) };
-    let table = context
-        .query(&format!("SELECT file_number, {columns} FROM v$asm_file WHERE group_number = {number}{these}"))?;
+    let these = if nodes.len() > NAMED_MAX {
+        String::new()
+    } else {
+        format!(" AND file_number IN ({})", nodes.join(", "))
+    };
+    let table = context.query(&format!(
+        "SELECT file_number, {columns} FROM v$asm_file WHERE group_number = {number}{these}"
+    ))?;
     let row = |row: Vec<Value>| {
         let number = match row.first() {
             Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
@@ -139,7 +145,8 @@ fn system_path(context: &Context, group: &str, number: i64, node: u64) -> Result
 
 impl Run for Ls {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let patterns = if self.patterns.is_empty() { vec![String::new()] } else { self.patterns.clone() };
+        let patterns =
+            if self.patterns.is_empty() { vec![String::new()] } else { self.patterns.clone() };
         let mut names: Vec<Found> = Vec::new();
         let mut directories: Vec<Found> = Vec::new();
         for pattern in &patterns {
@@ -149,26 +156,34 @@ impl Run for Ls {
                 continue;
             }
             for found in place::expand(context, &place)? {
-                if found.is_directory() && !self.d { directories.push(found) } else { names.push(found) }
+                if found.is_directory() && !self.d {
+                    directories.push(found)
+                } else {
+                    names.push(found)
+                }
             }
         }
         // With several directories each has its path above it.
         let titled = directories.len() + usize::from(!names.is_empty()) > 1;
         let mut listings: Vec<(Option<Place>, Vec<Found>)> = Vec::new();
         // A table is of one group: the numbers of files are the group's.
-        let groups: BTreeSet<Option<String>> = names.iter().map(|found| found.place.group.clone()).collect();
+        let groups: BTreeSet<Option<String>> =
+            names.iter().map(|found| found.place.group.clone()).collect();
         let several = names.len() > 1;
         for group in groups {
-            let of_group = names.iter().filter(|found| found.place.group == group).cloned().collect();
+            let of_group =
+                names.iter().filter(|found| found.place.group == group).cloned().collect();
             listings.push((None, of_group));
         }
         for directory in directories {
-            let within = place::entries(&context.engine(directory.place.group()?)?, &directory.place)?;
+            let within =
+                place::entries(&context.engine(directory.place.group()?)?, &directory.place)?;
             listings.push((Some(directory.place), within));
         }
         let mut whole: Option<Table> = None;
         for (at, (directory, listing)) in listings.into_iter().enumerate() {
-            let whole_paths = self.absolutepath || directory.is_none() && several || context.json && titled;
+            let whole_paths =
+                self.absolutepath || directory.is_none() && several || context.json && titled;
             let table = self.table(context, listing, whole_paths)?;
             if context.json {
                 match &mut whole {
@@ -183,7 +198,10 @@ impl Run for Ls {
             if directory.is_none() && at > 0 {
                 print("\n");
             }
-            context.show(&table, if table.columns.len() == 1 { Headings::none() } else { self.headings });
+            context.show(
+                &table,
+                if table.columns.len() == 1 { Headings::none() } else { self.headings },
+            );
         }
         if let Some(whole) = whole {
             context.show(&whole, self.headings);
@@ -203,7 +221,12 @@ impl Ls {
         )
     }
 
-    fn table(&self, context: &Context, mut listing: Vec<Found>, whole_paths: bool) -> Result<Table> {
+    fn table(
+        &self,
+        context: &Context,
+        mut listing: Vec<Found>,
+        whole_paths: bool,
+    ) -> Result<Table> {
         if self.t {
             listing.sort_by_key(|found| std::cmp::Reverse(found.info.modified));
         }
@@ -213,10 +236,14 @@ impl Ls {
         let names = self.names(context, &listing, whole_paths)?;
         let mut columns: Vec<(&str, Type)> = Vec::new();
         if self.l {
-            columns.extend(["Type", "Redund", "Striped", "Time", "Sys"].map(|name| (name, Type::Text)));
+            columns.extend(
+                ["Type", "Redund", "Striped", "Time", "Sys"].map(|name| (name, Type::Text)),
+            );
         }
         if self.s {
-            columns.extend(["Block_Size", "Blocks", "Bytes", "Space"].map(|name| (name, Type::Integer)));
+            columns.extend(
+                ["Block_Size", "Blocks", "Bytes", "Space"].map(|name| (name, Type::Integer)),
+            );
         }
         if self.permission {
             columns.extend(["User", "Group", "Permission"].map(|name| (name, Type::Text)));
@@ -233,7 +260,11 @@ impl Ls {
         let mut rows = Vec::new();
         for (found, name) in listing.iter().zip(names) {
             let told = |column: &str| {
-                known.get(&found.info.node).and_then(|row| row.get(column)).cloned().unwrap_or(Value::Null)
+                known
+                    .get(&found.info.node)
+                    .and_then(|row| row.get(column))
+                    .cloned()
+                    .unwrap_or(Value::Null)
             };
             let mut row = Vec::new();
             if self.l {
@@ -244,13 +275,19 @@ impl Ls {
                         if !makers.contains_key(&key) {
                             makers.insert(key.clone(), made(context, number, &directory)?);
                         }
-                        makers.get(&key).is_some_and(|made| made.by_system.iter().any(|made| made == name))
+                        makers
+                            .get(&key)
+                            .is_some_and(|made| made.by_system.iter().any(|made| made == name))
                     }
                 };
                 row.extend([told("type"), told("redundancy"), told("striped")]);
                 let mut time = rfc3339(found.info.modified);
                 time.truncate(19);
-                row.push(if found.is_directory() { Value::Null } else { Value::Text(time.replace('T', " ")) });
+                row.push(if found.is_directory() {
+                    Value::Null
+                } else {
+                    Value::Text(time.replace('T', " "))
+                });
                 row.push(Value::Text(if system { "Y" } else { "N" }.to_owned()));
             }
             if self.s {
@@ -267,12 +304,20 @@ impl Ls {
             rows.push(row);
         }
         columns.push(("Name", Type::Text));
-        let columns = columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect();
+        let columns = columns
+            .into_iter()
+            .map(|(name, kind)| Column { name: name.to_owned(), kind })
+            .collect();
         Ok(Table { columns, rows })
     }
 
     /// How each is written: `name`, `directory/`, `alias => +path of the system`.
-    fn names(&self, context: &Context, listing: &[Found], whole_paths: bool) -> Result<Vec<String>> {
+    fn names(
+        &self,
+        context: &Context,
+        listing: &[Found],
+        whole_paths: bool,
+    ) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for found in listing {
             let own = match found.place.parts.last() {

@@ -31,7 +31,10 @@ impl Run for Help {
             let text = interactive::help_of(name)?;
             if context.json {
                 let rows = vec![vec![Value::Text(name.clone()), Value::Text(text)]];
-                context.show(&Table { columns: columns(&["Command", "Help"]), rows }, Default::default());
+                context.show(
+                    &Table { columns: columns(&["Command", "Help"]), rows },
+                    Default::default(),
+                );
             } else {
                 print(&text);
             }
@@ -48,7 +51,10 @@ impl Run for Help {
         }
         if context.json {
             let rows = rows.into_iter().map(|row| row.map(Value::Text).to_vec()).collect();
-            context.show(&Table { columns: columns(&["Section", "Command", "Help"]), rows }, Default::default());
+            context.show(
+                &Table { columns: columns(&["Section", "Command", "Help"]), rows },
+                Default::default(),
+            );
             return Ok(());
         }
         let mut text = String::new();
@@ -91,7 +97,8 @@ pub(super) fn completions(shell: Shell) {
 
 /// `plinth man`: one page, with a section for each command.
 pub(super) fn page() -> Result<()> {
-    let failed = |error: io::Error| Refusal::new(state::INTERNAL, format!("the manual page: {error}"));
+    let failed =
+        |error: io::Error| Refusal::new(state::INTERNAL, format!("the manual page: {error}"));
     let program = Arguments::command().disable_help_subcommand(true);
     let mut page = Vec::new();
     let whole = clap_mangen::Man::new(program.clone()).manual("Plinth");
@@ -123,7 +130,9 @@ fn section(command: &Command) -> io::Result<String> {
     let body = |bytes: &[u8]| -> String {
         let text = String::from_utf8_lossy(bytes).into_owned();
         text.lines()
-            .filter(|line| !line.starts_with(".SH") && !line.starts_with(".ie") && !line.starts_with(".el"))
+            .filter(|line| {
+                !line.starts_with(".SH") && !line.starts_with(".ie") && !line.starts_with(".el")
+            })
             .map(|line| format!("{line}\n"))
             .collect()
     };

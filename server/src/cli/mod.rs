@@ -66,7 +66,9 @@ type Result<T> = std::result::Result<T, Refusal>;
 
 /// A variable of the environment that is empty is one that is not set.
 fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    let or_default = |given: OsString| if given.is_empty() { PathBuf::from(DEFAULT_DIR) } else { PathBuf::from(given) };
+    let or_default = |given: OsString| {
+        if given.is_empty() { PathBuf::from(DEFAULT_DIR) } else { PathBuf::from(given) }
+    };
     OsStringValueParser::new().map(or_default)
 }
 
@@ -170,9 +172,15 @@ pub fn main() -> ExitCode {
     probe::has_command();
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let result =
-        if name == format!("mount.{}", mount::TYPE) { mounts::helper(arguments) } else { run(Arguments::parse()) };
+    let name = Path::new(&program)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let result = if name == format!("mount.{}", mount::TYPE) {
+        mounts::helper(arguments)
+    } else {
+        run(Arguments::parse())
+    };
     match result {
         Ok(code) => code,
         Err(refusal) => {
@@ -217,7 +225,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 None if look_all => Looking::Everybody,
                 None => Looking::Nobody,
                 Some(name) => Looking::Group(users::group(&name).ok_or_else(|| {
-                    Refusal::new("22023", format!("there is no unix group {name}")).hint("groupadd makes one")
+                    Refusal::new("22023", format!("there is no unix group {name}"))
+                        .hint("groupadd makes one")
                 })?),
             };
             let state = state.map(|state| std::path::absolute(&state).unwrap_or(state));
@@ -231,7 +240,13 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Engine { state, group, diskstring, io, successor } => {
             let paths = Paths::new(&dir, Some(&state));
-            return Ok(engine::run(engine::Options { paths, group, diskstring, io, is_successor: successor }));
+            return Ok(engine::run(engine::Options {
+                paths,
+                group,
+                diskstring,
+                io,
+                is_successor: successor,
+            }));
         }
         Command::Look => return Ok(probe::run()),
         Command::Shutdown { force } => Client::connect(&paths)?.shut_down(force)?,

@@ -68,7 +68,9 @@ fn is_directory(word: &Path) -> bool {
     let text = word.to_string_lossy();
     if text.ends_with('/') && group_name(&text).is_ok() {
         // One that cannot be looked at is there.
-        let is_nothing = |error: io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        let is_nothing = |error: io::Error| {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        };
         return !text.starts_with('+') && !word.symlink_metadata().is_err_and(is_nothing);
     }
     text.contains('/') || text == "." || text == ".."
@@ -91,27 +93,39 @@ impl Run for Mount {
             && is_directory(directory)
         {
             if self.force {
-                return Err(Refusal::new(state::SYNTAX, "-f is for a disk group, not for a directory"));
+                return Err(Refusal::new(
+                    state::SYNTAX,
+                    "-f is for a disk group, not for a directory",
+                ));
             }
             let options = self.options.as_deref().unwrap_or_default();
             return mount_group(&context.paths, &group.to_string_lossy(), directory, options);
         }
         if let Some(directory) = self.what.iter().find(|word| is_directory(word)) {
-            return Err(Refusal::new(state::SYNTAX, format!("{} is a directory", directory.display()))
-                .hint("mount GROUP DIRECTORY; a disk group's name has no /"));
+            return Err(Refusal::new(
+                state::SYNTAX,
+                format!("{} is a directory", directory.display()),
+            )
+            .hint("mount GROUP DIRECTORY; a disk group's name has no /"));
         }
         if self.options.is_some() {
-            return Err(Refusal::new(state::SYNTAX, "-o is for the files of a disk group on a directory")
-                .hint("mount -o LIST GROUP DIRECTORY; a directory has a / in it"));
+            return Err(Refusal::new(
+                state::SYNTAX,
+                "-o is for the files of a disk group on a directory",
+            )
+            .hint("mount -o LIST GROUP DIRECTORY; a directory has a / in it"));
         }
         let groups = if self.all { "ALL".to_owned() } else { groups(&self.what)? };
         let restricted = if self.restrict { " RESTRICTED" } else { "" };
         let force = if self.force { " FORCE" } else { "" };
-        let mounted = context.statement(&format!("ALTER DISKGROUP {groups} MOUNT{restricted}{force}"));
+        let mounted =
+            context.statement(&format!("ALTER DISKGROUP {groups} MOUNT{restricted}{force}"));
         mounted.map_err(|refusal| match &self.what[..] {
-            [group, directory] if directory.is_dir() => {
-                refusal.hint(format!("plinth mount {} ./{} is the directory", group.display(), directory.display()))
-            }
+            [group, directory] if directory.is_dir() => refusal.hint(format!(
+                "plinth mount {} ./{} is the directory",
+                group.display(),
+                directory.display()
+            )),
             _ => refusal,
         })
     }
@@ -125,8 +139,11 @@ impl Run for Umount {
             return context.instance()?.unmount(&mount_point(directory), self.force);
         }
         if let Some(directory) = self.what.iter().find(|word| is_directory(word)) {
-            return Err(Refusal::new(state::SYNTAX, format!("{} is a directory", directory.display()))
-                .hint("unmount one directory at a time"));
+            return Err(Refusal::new(
+                state::SYNTAX,
+                format!("{} is a directory", directory.display()),
+            )
+            .hint("unmount one directory at a time"));
         }
         let groups = if self.all { "ALL".to_owned() } else { groups(&self.what)? };
         let force = if self.force { " FORCE" } else { "" };
@@ -152,10 +169,11 @@ fn mount_point(directory: &Path) -> PathBuf {
 
 fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> Result<()> {
     // Links are followed here: the instance, which may run elsewhere, gets the real path.
-    let real = directory
-        .canonicalize()
-        .map_err(|error| Refusal::new("22023", format!("mount point {}: {error}", directory.display())))?;
-    let words: Vec<&str> = options.split(',').filter(|word| word.trim() != mount::REMOUNT).collect();
+    let real = directory.canonicalize().map_err(|error| {
+        Refusal::new("22023", format!("mount point {}: {error}", directory.display()))
+    })?;
+    let words: Vec<&str> =
+        options.split(',').filter(|word| word.trim() != mount::REMOUNT).collect();
     let others = words.join(",");
     MountOptions::parse(&others).map_err(Refusal::from)?;
     let group = group_name(group)?;

@@ -23,7 +23,8 @@ impl Run for Cd {
             return Ok(());
         }
         let found = place::expand_one(context, &place)?;
-        context.here = place::directory(&context.engine(found.place.group()?)?, &found.place)?.place;
+        context.here =
+            place::directory(&context.engine(found.place.group()?)?, &found.place)?.place;
         Ok(())
     }
 }
@@ -35,7 +36,10 @@ pub(super) struct Pwd {}
 impl Run for Pwd {
     fn run(&self, context: &mut Context) -> Result<()> {
         if context.json {
-            super::print(&format!("{:#}\n", serde_json::json!([{ "Directory": context.here.to_string() }])));
+            super::print(&format!(
+                "{:#}\n",
+                serde_json::json!([{ "Directory": context.here.to_string() }])
+            ));
         } else {
             context.say(&context.here);
         }
@@ -57,7 +61,10 @@ impl Run for Mkalias {
         let engine = context.engine(&group)?;
         let alias = context.place(&self.alias);
         if alias.group.as_deref() != Some(&group) {
-            return Err(Refusal::new("22023", format!("{alias} is not in disk group {group}, where the file is")));
+            return Err(Refusal::new(
+                "22023",
+                format!("{alias} is not in disk group {group}, where the file is"),
+            ));
         }
         let alias = place::new_name(&engine, &alias)?;
         let (alias, file) = (quoted(&alias.to_string()), quoted(&file.place.to_string()));
@@ -84,8 +91,11 @@ impl Run for Rmalias {
                 let statement = match (found.is_directory(), self.recursive) {
                     (true, true) => format!("ALTER DISKGROUP {group} DROP DIRECTORY {name} FORCE"),
                     (true, false) => {
-                        return Err(Refusal::new("22023", format!("{} is a directory", found.place))
-                            .hint("-r takes away what is in it, too"));
+                        return Err(Refusal::new(
+                            "22023",
+                            format!("{} is a directory", found.place),
+                        )
+                        .hint("-r takes away what is in it, too"));
                     }
                     (false, _) => format!("ALTER DISKGROUP {group} DROP ALIAS {name}"),
                 };

@@ -108,7 +108,8 @@ impl Nbd {
     fn members(&self) -> Result<Option<u32>> {
         let Some(name) = &self.socket_group else { return Ok(None) };
         let found = users::group(name).ok_or_else(|| {
-            Refusal::new("22023", format!("there is no unix group {name}")).hint("groupadd makes one")
+            Refusal::new("22023", format!("there is no unix group {name}"))
+                .hint("groupadd makes one")
         })?;
         Ok(Some(found))
     }
@@ -117,12 +118,19 @@ impl Nbd {
     fn at(&self, context: &Context, group: &str) -> Result<Option<At>> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Some(tcp) = &self.tcp {
-            let listen = address("--tcp", tcp, "an address and a port, such as 127.0.0.1:10809 or [::]:10809")?;
-            let tls = self.tls_cert.as_deref().zip(self.tls_key.as_deref()).map(|(certificate, key)| TlsFiles {
-                certificate: absolute(certificate),
-                key: absolute(key),
-                client_ca: self.tls_client_ca.as_deref().map(absolute),
-            });
+            let listen = address(
+                "--tcp",
+                tcp,
+                "an address and a port, such as 127.0.0.1:10809 or [::]:10809",
+            )?;
+            let tls =
+                self.tls_cert.as_deref().zip(self.tls_key.as_deref()).map(|(certificate, key)| {
+                    TlsFiles {
+                        certificate: absolute(certificate),
+                        key: absolute(key),
+                        client_ca: self.tls_client_ca.as_deref().map(absolute),
+                    }
+                });
             return Ok(Some(At::Tcp(Network { listen, tls, insecure: self.insecure })));
         }
         let path = match &self.socket {
@@ -135,7 +143,8 @@ impl Nbd {
 
     /// The file or volume that `what` is; one that shall be there is looked for.
     fn meant(&self, context: &Context, what: &str, is_there: bool) -> Result<Meant> {
-        let is_volume = self.group.is_some() || context.here.group.is_none() && !what.contains(['+', '/']);
+        let is_volume =
+            self.group.is_some() || context.here.group.is_none() && !what.contains(['+', '/']);
         if is_volume {
             let name = checked_name(what, "a volume")?;
             let group = match &self.group {
@@ -149,8 +158,11 @@ impl Nbd {
                 quoted(&name)
             ))?;
             if is_there && found.rows.is_empty() {
-                return Err(Refusal::new("22023", format!("disk group {group} has no volume {name}"))
-                    .hint("volinfo -a has the names"));
+                return Err(Refusal::new(
+                    "22023",
+                    format!("disk group {group} has no volume {name}"),
+                )
+                .hint("volinfo -a has the names"));
             }
             return Ok(Meant { path: format!(".volumes/{name}"), group, name });
         }
@@ -166,7 +178,11 @@ impl Nbd {
             Err(_) if !is_there => place,
             Err(refusal) => return Err(refusal),
         };
-        let name = place.parts.last().map(|name| name.trim_start_matches('.').to_owned()).unwrap_or_default();
+        let name = place
+            .parts
+            .last()
+            .map(|name| name.trim_start_matches('.').to_owned())
+            .unwrap_or_default();
         Ok(Meant { group, path: place.inside(), name })
     }
 
@@ -179,7 +195,8 @@ impl Nbd {
                 && self.name.as_ref().is_none_or(|name| *name == export.name)
         };
         let all = exports(context, &meant.group)?;
-        let exports: Vec<Export> = all.into_iter().map(|(export, _)| export).filter(is_meant).collect();
+        let exports: Vec<Export> =
+            all.into_iter().map(|(export, _)| export).filter(is_meant).collect();
         if exports.is_empty() {
             return Err(asmcmd(8002, format!("'{what}' is not exported")).hint("nbd lists what is"));
         }
@@ -200,13 +217,19 @@ impl Nbd {
                 let access = if export.read_only { "RO" } else { "RW" };
                 let words = [format!("+{group}/{}", export.path), access.to_owned(), export.uri()];
                 let mut row: Vec<Value> = words.into_iter().map(Value::Text).collect();
-                let clients = clients.map(|clients| Value::Integer(i64::try_from(clients).unwrap_or(i64::MAX)));
+                let clients = clients
+                    .map(|clients| Value::Integer(i64::try_from(clients).unwrap_or(i64::MAX)));
                 row.insert(2, clients.unwrap_or(Value::Null));
                 rows.push(row);
             }
         }
         let column = |(name, kind): (&str, Type)| Column { name: name.to_owned(), kind };
-        let columns = [("File", Type::Text), ("Access", Type::Text), ("Clients", Type::Integer), ("URI", Type::Text)];
+        let columns = [
+            ("File", Type::Text),
+            ("Access", Type::Text),
+            ("Clients", Type::Integer),
+            ("URI", Type::Text),
+        ];
         context.show(&Table { columns: columns.map(column).to_vec(), rows }, self.headings);
         Ok(())
     }
@@ -215,7 +238,8 @@ impl Nbd {
 /// All exports of a group, and how many clients each has; `None`: its address is not there yet, as far as the instance can be asked.
 fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)>> {
     let there = context.engine(group)?.exports()?;
-    let mut missing = context.instance().and_then(|instance| instance.exports(group)).unwrap_or_default();
+    let mut missing =
+        context.instance().and_then(|instance| instance.exports(group)).unwrap_or_default();
     missing.retain(|export| there.iter().all(|(other, _)| other != export));
     let there = there.into_iter().map(|(export, clients)| (export, Some(clients)));
     Ok(there.chain(missing.into_iter().map(|export| (export, None))).collect())
@@ -235,9 +259,7 @@ fn group_of(context: &Context, volume: &str) -> Result<String> {
         },
         [] => Err(Refusal::new("22023", format!("there is no volume {volume}"))
             .hint("a file is written +GROUP/path; volinfo -a has the volumes")),
-        _ => {
-            Err(Refusal::new("22023", format!("several disk groups have a volume {volume}"))
-                .hint("-G GROUP says which"))
-        }
+        _ => Err(Refusal::new("22023", format!("several disk groups have a volume {volume}"))
+            .hint("-G GROUP says which")),
     }
 }

@@ -37,7 +37,8 @@ impl Arguments {
         if listen.eq_ignore_ascii_case("off") {
             return Ok(Some(None));
         }
-        let hint = "an address and a port, such as 0.0.0.0:5432, [::]:5432 or localhost:5432; or off";
+        let hint =
+            "an address and a port, such as 0.0.0.0:5432, [::]:5432 or localhost:5432; or off";
         let listen = address("--listen", &listen, hint)?;
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let tls = self.tls_cert.zip(self.tls_key).map(|(certificate, key)| TlsFiles {
@@ -51,7 +52,9 @@ impl Arguments {
 
 /// The address that somebody means with an option.
 pub(super) fn address(option: &str, listen: &str, hint: &str) -> Result<SocketAddr, Refusal> {
-    let refused = |why: &dyn std::fmt::Display| Refusal::new("22023", format!("{option} {listen}: {why}")).hint(hint);
+    let refused = |why: &dyn std::fmt::Display| {
+        Refusal::new("22023", format!("{option} {listen}: {why}")).hint(hint)
+    };
     let mut found = listen.to_socket_addrs().map_err(|error| refused(&error))?;
     found.next().ok_or_else(|| refused(&"no such host"))
 }

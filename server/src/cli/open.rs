@@ -70,8 +70,9 @@ impl Run for Lsof {
         rows.dedup();
         let text = |name: &str| Column { name: name.to_owned(), kind: Type::Text };
         let columns = vec![text("DB_Name"), text("Instance_Name"), text("Path")];
-        let rows =
-            rows.into_iter().map(|(program, pid, path)| [program, pid.to_string(), path].map(Value::Text).to_vec());
+        let rows = rows
+            .into_iter()
+            .map(|(program, pid, path)| [program, pid.to_string(), path].map(Value::Text).to_vec());
         context.show(&Table { columns, rows: rows.collect() }, self.headings);
         Ok(())
     }
@@ -81,9 +82,13 @@ impl Run for Lsof {
 fn open_files() -> Vec<(u32, String, PathBuf)> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
         let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        let paths: Vec<PathBuf> = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        let paths: Vec<PathBuf> =
+            descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
         if paths.is_empty() {
             continue;
         }

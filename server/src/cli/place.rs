@@ -76,7 +76,8 @@ impl Place {
     /// The group's name; there must be one.
     pub(super) fn group(&self) -> Result<&str> {
         self.group.as_deref().ok_or_else(|| {
-            Refusal::new("22023", "+ is above all disk groups").hint("write +GROUP/path, as in +DATA/pg/base")
+            Refusal::new("22023", "+ is above all disk groups")
+                .hint("write +GROUP/path, as in +DATA/pg/base")
         })
     }
 
@@ -171,7 +172,11 @@ pub(super) fn find(engine: &Client, place: &Place) -> Result<Found> {
         return Ok(Found { place: place.clone(), info });
     }
     let deepest = Place { group: place.group.clone(), parts };
-    Err(if info.kind == Kind::Directory { no_entry(name, &deepest) } else { no_directory(&deepest) })
+    Err(if info.kind == Kind::Directory {
+        no_entry(name, &deepest)
+    } else {
+        no_directory(&deepest)
+    })
 }
 
 /// The place for a new name: its directory is there, under the name that it really has.
@@ -180,7 +185,11 @@ pub(super) fn new_name(engine: &Client, place: &Place) -> Result<Place> {
         return Err(Refusal::new("22023", format!("{place} is a disk group")));
     };
     let directory = find(engine, &directory)?;
-    if directory.is_directory() { Ok(directory.place.child(name)) } else { Err(no_directory(&directory.place)) }
+    if directory.is_directory() {
+        Ok(directory.place.child(name))
+    } else {
+        Err(no_directory(&directory.place))
+    }
 }
 
 /// The directory at a place.
@@ -193,12 +202,16 @@ pub(super) fn directory(engine: &Client, place: &Place) -> Result<Found> {
 pub(super) fn entries(engine: &Client, directory: &Place) -> Result<Vec<Found>> {
     let mut entries = engine.list(&directory.inside())?;
     entries.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(entries.into_iter().map(|entry| Found { place: directory.child(&entry.name), info: entry.info }).collect())
+    Ok(entries
+        .into_iter()
+        .map(|entry| Found { place: directory.child(&entry.name), info: entry.info })
+        .collect())
 }
 
 /// The names of mounted groups that a pattern matches.
 pub(super) fn groups(context: &Context, pattern: &str) -> Result<Vec<String>> {
-    let listed = context.query("SELECT name FROM v$asm_diskgroup_stat WHERE group_number > 0 ORDER BY name")?;
+    let listed = context
+        .query("SELECT name FROM v$asm_diskgroup_stat WHERE group_number > 0 ORDER BY name")?;
     let names = listed.rows.into_iter().filter_map(|row| match row.into_iter().next() {
         Some(Value::Text(name)) => Some(name),
         _ => None,
@@ -220,11 +233,9 @@ pub(super) fn expand(context: &Context, pattern: &Place) -> Result<Vec<Found>> {
             for found in level.iter().filter(|found| found.is_directory()) {
                 if is_pattern(part) {
                     let within = entries(&engine, &found.place)?;
-                    next.extend(
-                        within
-                            .into_iter()
-                            .filter(|found| found.place.parts.last().is_some_and(|name| matches(part, name))),
-                    );
+                    next.extend(within.into_iter().filter(|found| {
+                        found.place.parts.last().is_some_and(|name| matches(part, name))
+                    }));
                 } else {
                     match find(&engine, &found.place.child(part)) {
                         Ok(found) => next.push(found),
@@ -277,7 +288,10 @@ mod tests {
         assert_eq!(db.join("").to_string(), "+DATA/Db");
         assert_eq!(db.join("+data.259.1235").inside(), ".259.1235");
         assert_eq!(db.join("+data.259.1235").to_string(), "+DATA.259.1235");
-        assert_eq!(db.split().map(|(directory, name)| (directory.to_string(), name)), Some(("+DATA".into(), "Db")));
+        assert_eq!(
+            db.split().map(|(directory, name)| (directory.to_string(), name)),
+            Some(("+DATA".into(), "Db"))
+        );
         assert!(root.join("+data").split().is_none());
     }
 
@@ -294,7 +308,9 @@ mod tests {
         ] {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in [("", "x"), ("a", "ab"), ("*.dbf", "dbf"), ("a*b", "aXbX"), ("ab", "a")] {
+        for (pattern, name) in
+            [("", "x"), ("a", "ab"), ("*.dbf", "dbf"), ("a*b", "aXbX"), ("ab", "a")]
+        {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }

@@ -97,11 +97,19 @@ impl Wanted {
                         "one" => Phase::One,
                         "two" => Phase::Two,
                         "both" => Phase::Both,
-                        _ => return Err(invalid(format!("phase is one, two or both, not '{value}'"))),
+                        _ => {
+                            return Err(invalid(format!(
+                                "phase is one, two or both, not '{value}'"
+                            )));
+                        }
                     }
                 }
-                "dgname" => from = Some(checked_name(value.trim_start_matches('+'), "a disk group")?),
-                "newdgname" => to = Some(checked_name(value.trim_start_matches('+'), "a disk group")?),
+                "dgname" => {
+                    from = Some(checked_name(value.trim_start_matches('+'), "a disk group")?)
+                }
+                "newdgname" => {
+                    to = Some(checked_name(value.trim_start_matches('+'), "a disk group")?)
+                }
                 "asm_diskstring" => diskstring = Some(value.to_owned()),
                 "config" => wanted.config = value.into(),
                 "check" => wanted.check = is_true(name, value)?,
@@ -124,12 +132,13 @@ impl Wanted {
 
 /// The plan is durable before anything is written to a disk.
 fn store(path: &Path, plan: &RenamingPlan) -> Result<()> {
-    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
-        file.write_all(plan.text().as_bytes())?;
-        file.sync_all()?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-    });
+    let written =
+        OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
+            file.write_all(plan.text().as_bytes())?;
+            file.sync_all()?;
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        });
     written.map_err(|error| {
         let refusal = AdminError::new(Code::Io, format!("{}: {error}", path.display()));
         Refusal::from(match error.kind() {
@@ -154,7 +163,8 @@ fn load(wanted: &Wanted) -> Result<RenamingPlan> {
     if (&plan.from, &plan.to) != (&wanted.from, &wanted.to) {
         let text = format!("{path} is the plan to call {} {}", plan.from, plan.to);
         return Err(Refusal::from(
-            AdminError::new(Code::Invalid, text).hint("give the names of the plan, or make another one: phase=one"),
+            AdminError::new(Code::Invalid, text)
+                .hint("give the names of the plan, or make another one: phase=one"),
         ));
     }
     Ok(plan)
@@ -171,7 +181,8 @@ impl Run for Renamedg {
         let plan = if wanted.phase == Phase::Two {
             load(&wanted)?
         } else {
-            let plan = block_on(Group::plan_renaming(&world, &wanted.from, &wanted.to)).map_err(Refusal::from)?;
+            let plan = block_on(Group::plan_renaming(&world, &wanted.from, &wanted.to))
+                .map_err(Refusal::from)?;
             if !wanted.check {
                 store(&wanted.config, &plan)?;
             }
@@ -179,7 +190,10 @@ impl Run for Renamedg {
         };
         if wanted.verbose || wanted.check {
             for disk in plan.disks.iter().filter(|disk| !disk.path.is_empty()) {
-                print(&format!("disk {} ({}): {} to {}\n", disk.name, disk.path, plan.from, plan.to));
+                print(&format!(
+                    "disk {} ({}): {} to {}\n",
+                    disk.name, disk.path, plan.from, plan.to
+                ));
             }
         }
         if wanted.check {
@@ -195,11 +209,15 @@ impl Run for Renamedg {
                 print(&format!("{text}\n"));
             }
         };
-        let count = block_on(Group::carry_out_renaming(&world, &plan, told)).map_err(Refusal::from)?;
+        let count =
+            block_on(Group::carry_out_renaming(&world, &plan, told)).map_err(Refusal::from)?;
         // From here on it would be refused.
         let _ = fs::remove_file(&wanted.config);
         let disks = if count == 1 { "1 disk is".to_owned() } else { format!("{count} disks are") };
-        print(&format!("{disks} of disk group {} now; ALTER DISKGROUP {} MOUNT mounts it\n", plan.to, plan.to));
+        print(&format!(
+            "{disks} of disk group {} now; ALTER DISKGROUP {} MOUNT mounts it\n",
+            plan.to, plan.to
+        ));
         Ok(())
     }
 }
@@ -218,8 +236,14 @@ mod tests {
             "phase=two dgname=+data newdgname=copy asm_diskstring=/x/*,/y/* config=/tmp/plan verbose=TRUE check=false",
         )
         .expect("words");
-        assert_eq!((wanted.from.as_str(), wanted.to.as_str(), wanted.phase), ("DATA", "COPY", Phase::Two));
-        assert_eq!((wanted.diskstring.as_str(), wanted.config.to_str()), ("/x/*,/y/*", Some("/tmp/plan")));
+        assert_eq!(
+            (wanted.from.as_str(), wanted.to.as_str(), wanted.phase),
+            ("DATA", "COPY", Phase::Two)
+        );
+        assert_eq!(
+            (wanted.diskstring.as_str(), wanted.config.to_str()),
+            ("/x/*,/y/*", Some("/tmp/plan"))
+        );
         assert!(wanted.verbose && !wanted.check);
         for words in [
             "dgname=DATA newdgname=COPY",
@@ -243,7 +267,12 @@ mod tests {
         let text = "plinth renamedg 1\nfrom DATA 01010101010101010101010101010101\nto COPY 02020202020202020202020202020202\n\
                     generation 3\ndisk 0 03030303030303030303030303030303 04040404040404040404040404040404 DATA_0000 /x/a\n";
         let plan = RenamingPlan::parse(text).expect("a plan");
-        assert!(store(&path, &plan).expect_err("it is there").hint.is_some_and(|hint| hint.contains("phase=two")));
+        assert!(
+            store(&path, &plan)
+                .expect_err("it is there")
+                .hint
+                .is_some_and(|hint| hint.contains("phase=two"))
+        );
         fs::remove_file(&path).expect("removed");
         store(&path, &plan).expect("stored");
         assert_eq!(fs::read_to_string(&path).expect("read"), text);

@@ -36,7 +36,9 @@ impl Run for Setattr {
 fn setting(context: &Context, name: &str) -> Result<String> {
     let found = context.query(&format!("SHOW {name}"))?;
     let value = found.rows.first().and_then(|row| row.first());
-    value.map(table::text).ok_or_else(|| Refusal::new(state::INTERNAL, format!("{name} has no value")))
+    value
+        .map(table::text)
+        .ok_or_else(|| Refusal::new(state::INTERNAL, format!("{name} has no value")))
 }
 
 /// Prints `name:value` lines, or one object in an array.
@@ -98,7 +100,8 @@ pub(super) struct Dsset {
 
 impl Run for Dsset {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let patterns: Vec<String> = self.diskstring.split(',').map(|pattern| quoted(pattern.trim())).collect();
+        let patterns: Vec<String> =
+            self.diskstring.split(',').map(|pattern| quoted(pattern.trim())).collect();
         context.statement(&format!("ALTER SYSTEM SET asm_diskstring = {}", patterns.join(", ")))
     }
 }

@@ -50,10 +50,9 @@ impl Run for Sql {
             [] if io::stdin().is_terminal() => return interact(client, context),
             [] => {
                 let mut text = String::new();
-                io::stdin()
-                    .take(TEXT_MAX as u64 + 1)
-                    .read_to_string(&mut text)
-                    .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
+                io::stdin().take(TEXT_MAX as u64 + 1).read_to_string(&mut text).map_err(
+                    |error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")),
+                )?;
                 read = [text];
                 &read[..]
             }
@@ -114,12 +113,14 @@ fn caret(text: &str, at: usize) -> Option<String> {
     if at > characters.len() {
         return None;
     }
-    let start = characters.iter().take(at).rposition(|char| *char == '\n').map_or(0, |newline| newline + 1);
+    let start =
+        characters.iter().take(at).rposition(|char| *char == '\n').map_or(0, |newline| newline + 1);
     let line: String = characters.iter().skip(start).take_while(|char| **char != '\n').collect();
     let number = characters.iter().take(at).filter(|char| **char == '\n').count() + 1;
     let prefix = format!("LINE {number}: ");
     // Tabs stay tabs, so that the caret stands below its character.
-    let indent: String = line.chars().take(at - start).map(|char| if char == '\t' { '\t' } else { ' ' }).collect();
+    let indent: String =
+        line.chars().take(at - start).map(|char| if char == '\t' { '\t' } else { ' ' }).collect();
     Some(format!("{prefix}{line}\n{}{indent}^\n", " ".repeat(prefix.len())))
 }
 
@@ -147,15 +148,21 @@ fn carry_out_or_cancel(client: &Client, context: &Context, text: &str) -> Result
 fn interact(mut client: Client, context: &Context) -> Result<()> {
     context.heed_interrupts()?;
     let paths = &context.paths;
-    let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
-    let config =
-        rustyline::Config::builder().max_history_size(HISTORY).map_err(broken)?.auto_add_history(false).build();
+    let broken =
+        |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+    let config = rustyline::Config::builder()
+        .max_history_size(HISTORY)
+        .map_err(broken)?
+        .auto_add_history(false)
+        .build();
     let mut editor = DefaultEditor::with_config(config).map_err(broken)?;
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_history"));
     if let Some(history) = &history {
         let _ = editor.load_history(history);
     }
-    print("SQL over disk groups; \\q leaves, SHOW ALL and SELECT * FROM v$asm_diskgroup; are a start.\n");
+    print(
+        "SQL over disk groups; \\q leaves, SHOW ALL and SELECT * FROM v$asm_diskgroup; are a start.\n",
+    );
     let mut text = String::new();
     loop {
         let line = match editor.readline(if text.is_empty() { "plinth> " } else { "     -> " }) {

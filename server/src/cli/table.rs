@@ -100,7 +100,9 @@ pub fn objects(table: &Table) -> serde_json::Value {
             let value = match value {
                 Value::Null => serde_json::Value::Null,
                 Value::Integer(number) => (*number).into(),
-                Value::Real(number) => Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
+                Value::Real(number) => {
+                    Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into)
+                }
                 Value::Text(text) => text.clone().into(),
                 value @ Value::Blob(_) => text(value).into(),
             };

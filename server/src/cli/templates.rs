@@ -31,7 +31,9 @@ impl Run for Lstmpl {
             "t.name AS Name"
         };
         let group = match &self.group {
-            Some(group) => format!("t.group_number = {}", context.group_number(&group_name(group)?)?),
+            Some(group) => {
+                format!("t.group_number = {}", context.group_number(&group_name(group)?)?)
+            }
             None => "1".to_owned(),
         };
         context.show_query(
@@ -133,7 +135,9 @@ pub(super) fn template_name(written: &str) -> Result<String> {
     if is_name(&name) {
         return Ok(name);
     }
-    if !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == ' ' || char == '_') {
+    if !name.is_empty()
+        && name.chars().all(|char| char.is_ascii_alphanumeric() || char == ' ' || char == '_')
+    {
         return Ok(format!("\"{name}\""));
     }
     Err(Refusal::new("22023", format!("{written:?} cannot be the name of a template")))

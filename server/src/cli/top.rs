@@ -44,8 +44,10 @@ impl Run for Top {
         }
         let tables = look(context, &sample(context, None)?, false)?;
         if context.json {
-            let objects: serde_json::Map<String, serde_json::Value> =
-                tables.iter().map(|(title, found)| ((*title).to_owned(), table::objects(found))).collect();
+            let objects: serde_json::Map<String, serde_json::Value> = tables
+                .iter()
+                .map(|(title, found)| ((*title).to_owned(), table::objects(found)))
+                .collect();
             print(&format!("{:#}\n", serde_json::Value::Object(objects)));
             return Ok(());
         }
@@ -74,25 +76,33 @@ fn look(context: &Context, disks: &Sample, rates: bool) -> Result<Vec<(&'static 
         "SELECT g.name, d.name, d.mode_status, d.state FROM v$asm_disk_stat d
          JOIN v$asm_diskgroup_stat g ON g.group_number = d.group_number WHERE d.group_number > 0",
     )?;
-    Ok(vec![("Groups", groups), ("Disks", disk_table(disks, &states, rates)), ("Operations", operations)])
+    Ok(vec![
+        ("Groups", groups),
+        ("Disks", disk_table(disks, &states, rates)),
+        ("Operations", operations),
+    ])
 }
 
 fn disk_table(disks: &Sample, states: &Table, rates: bool) -> Table {
     let per = if rates { "_s" } else { "" };
     let names = ["Reads", "Writes", "Read_MB", "Write_MB"].map(|name| format!("{name}{per}"));
     let column = |name: &str, kind| Column { name: name.to_owned(), kind };
-    let mut columns = ["Group_Name", "Dsk_Name", "Mode", "State"].map(|name| column(name, Type::Text)).to_vec();
+    let mut columns =
+        ["Group_Name", "Dsk_Name", "Mode", "State"].map(|name| column(name, Type::Text)).to_vec();
     columns.extend(names.iter().map(|name| column(name, Type::Real)));
     columns.extend(["Read_ms", "Write_ms"].map(|name| column(name, Type::Real)));
     columns.push(column(&format!("Errors{per}"), Type::Real));
     let tenths = |number: f64| Value::Real((number * 10.0).round() / 10.0);
     let row = |((group, disk), counted): (&(String, String), &Counted)| {
-        let is_it =
-            |row: &&Vec<Value>| matches!(&row[..], [Value::Text(a), Value::Text(b), ..] if a == group && b == disk);
+        let is_it = |row: &&Vec<Value>| matches!(&row[..], [Value::Text(a), Value::Text(b), ..] if a == group && b == disk);
         let state = states.rows.iter().find(is_it);
         let state = |at: usize| state.and_then(|row| row.get(at)).cloned().unwrap_or(Value::Null);
         let latency = |seconds: f64, count: f64| {
-            if count > 0.0 { Value::Real((seconds / count * 1e5).round() / 100.0) } else { Value::Null }
+            if count > 0.0 {
+                Value::Real((seconds / count * 1e5).round() / 100.0)
+            } else {
+                Value::Null
+            }
         };
         vec![
             Value::Text(group.clone()),
@@ -114,7 +124,8 @@ fn disk_table(disks: &Sample, states: &Table, rates: bool) -> Table {
 fn page(tables: &[(&str, Table)]) -> String {
     let mut text = String::new();
     for (title, found) in tables {
-        let lines = if found.rows.is_empty() { "none\n".to_owned() } else { table::plain(found, true) };
+        let lines =
+            if found.rows.is_empty() { "none\n".to_owned() } else { table::plain(found, true) };
         text.push_str(&format!("{}{title}\n{lines}", if text.is_empty() { "" } else { "\n" }));
     }
     text
@@ -134,8 +145,10 @@ impl Screen {
     /// Draws what fits.
     fn draw(text: &str) -> io::Result<()> {
         // Some terminals do not know how large they are.
-        let (width, height) =
-            terminal::size().ok().filter(|(width, height)| *width > 0 && *height > 0).unwrap_or((80, 24));
+        let (width, height) = terminal::size()
+            .ok()
+            .filter(|(width, height)| *width > 0 && *height > 0)
+            .unwrap_or((80, 24));
         let mut out = io::stdout().lock();
         queue!(out, cursor::MoveTo(0, 0))?;
         for line in text.lines().take(usize::from(height)) {
@@ -167,7 +180,9 @@ fn live(context: &Context, interval: Duration) -> Result<()> {
             match event::read().map_err(broken)? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
                     KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                        return Ok(());
+                    }
                     _ => {}
                 },
                 Event::Resize(..) => Screen::draw(&text).map_err(broken)?,
@@ -181,7 +196,10 @@ fn live(context: &Context, interval: Duration) -> Result<()> {
                 let seconds = then.elapsed().as_secs_f64();
                 then = Instant::now();
                 let rates = now.iter().map(|(disk, counted)| {
-                    (disk.clone(), counted.since(&before.get(disk).copied().unwrap_or_default(), seconds))
+                    (
+                        disk.clone(),
+                        counted.since(&before.get(disk).copied().unwrap_or_default(), seconds),
+                    )
                 });
                 let found = look(context, &rates.collect(), true);
                 before = now;

@@ -2,7 +2,9 @@
 
 use super::{
     Result,
-    context::{Context, Headings, Run, checked_name, checked_word, group_name, like_or_all, quoted},
+    context::{
+        Context, Headings, Run, checked_name, checked_word, group_name, like_or_all, quoted,
+    },
     templates::{Redundancy, clause},
 };
 use crate::{
@@ -40,7 +42,11 @@ pub(super) struct Volcreate {
 
 impl Run for Volcreate {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let mut rest = format!("ADD VOLUME {} SIZE {}", volume(&self.volume)?, checked_word(&self.size, "size")?);
+        let mut rest = format!(
+            "ADD VOLUME {} SIZE {}",
+            volume(&self.volume)?,
+            checked_word(&self.size, "size")?
+        );
         if let Some(redundancy) = self.redundancy {
             rest.push_str(&format!(" {}", redundancy.word()));
         }
@@ -86,7 +92,9 @@ impl Run for Volresize {
     fn run(&self, context: &mut Context) -> Result<()> {
         let (name, size) = (volume(&self.volume)?, checked_word(&self.size, "size")?);
         if !self.force
-            && !context.sure(&format!("What lies behind {size} of volume {name} may be lost. Are you sure?"))?
+            && !context.sure(&format!(
+                "What lies behind {size} of volume {name} may be lost. Are you sure?"
+            ))?
         {
             return Ok(());
         }
@@ -111,9 +119,14 @@ impl Run for Volset {
         let usage = clause("USAGE", self.usagestring.as_deref());
         let path = clause("MOUNTPATH", self.mountpath.as_deref());
         if usage.is_empty() && path.is_empty() {
-            return Err(Refusal::new(state::SYNTAX, "nothing to change").hint("--usagestring or --mountpath say what"));
+            return Err(Refusal::new(state::SYNTAX, "nothing to change")
+                .hint("--usagestring or --mountpath say what"));
         }
-        statement(context, &self.group, &format!("MODIFY VOLUME {}{path}{usage}", volume(&self.volume)?))
+        statement(
+            context,
+            &self.group,
+            &format!("MODIFY VOLUME {}{path}{usage}", volume(&self.volume)?),
+        )
     }
 }
 
@@ -138,7 +151,8 @@ impl Which {
     fn condition(&self, context: &Context) -> Result<String> {
         let mut conditions = vec!["1".to_owned()];
         if let Some(group) = &self.group {
-            conditions.push(format!("v.group_number = {}", context.group_number(&group_name(group)?)?));
+            conditions
+                .push(format!("v.group_number = {}", context.group_number(&group_name(group)?)?));
         }
         if let Some(volume) = &self.volume {
             conditions.push(format!("upper(v.volume_name) = {}", quoted(&volume.to_uppercase())));
@@ -235,7 +249,9 @@ pub(super) struct Volstat {
 impl Run for Volstat {
     fn run(&self, context: &mut Context) -> Result<()> {
         let group = match &self.group {
-            Some(group) => format!("v.group_number = {}", context.group_number(&group_name(group)?)?),
+            Some(group) => {
+                format!("v.group_number = {}", context.group_number(&group_name(group)?)?)
+            }
             None => "1".to_owned(),
         };
         context.show_query(

@@ -22,13 +22,20 @@ use roxmltree::{Document, Node};
 
 fn wrong(node: Node<'_, '_>, text: &str) -> Refusal {
     let place = node.document().text_pos_at(node.range().start);
-    Refusal::new(state::SYNTAX, format!("<{}> at line {}: {text}", node.tag_name().name(), place.row))
+    Refusal::new(
+        state::SYNTAX,
+        format!("<{}> at line {}: {text}", node.tag_name().name(), place.row),
+    )
 }
 
 /// The root of a document, which must have this name.
 fn root<'a>(document: &'a Document<'a>, name: &str) -> Result<Node<'a, 'a>> {
     let root = document.root_element();
-    if root.tag_name().name() == name { Ok(root) } else { Err(wrong(root, &format!("<{name}> is wanted here"))) }
+    if root.tag_name().name() == name {
+        Ok(root)
+    } else {
+        Err(wrong(root, &format!("<{name}> is wanted here")))
+    }
 }
 
 fn parse(text: &str) -> Result<Document<'_>> {
@@ -39,7 +46,9 @@ fn parse(text: &str) -> Result<Document<'_>> {
 fn elements<'a>(node: Node<'a, 'a>, names: &[&str]) -> Result<Vec<Node<'a, 'a>>> {
     let children: Vec<Node<'_, '_>> = node.children().filter(Node::is_element).collect();
     match children.iter().find(|child| !names.contains(&child.tag_name().name())) {
-        Some(child) => Err(wrong(*child, &format!("it has no place in <{}>", node.tag_name().name()))),
+        Some(child) => {
+            Err(wrong(*child, &format!("it has no place in <{}>", node.tag_name().name())))
+        }
         None => Ok(children),
     }
 }
@@ -66,7 +75,8 @@ fn force(node: Node<'_, '_>) -> Result<&'static str> {
 
 /// ` SIZE s`, or nothing.
 fn size(node: Node<'_, '_>) -> Result<String> {
-    node.attribute("size").map_or(Ok(String::new()), |size| Ok(format!(" SIZE {}", checked_word(size, "size")?)))
+    node.attribute("size")
+        .map_or(Ok(String::new()), |size| Ok(format!(" SIZE {}", checked_word(size, "size")?)))
 }
 
 /// A disk that comes: `'path' NAME n SIZE s FORCE`.
@@ -99,7 +109,10 @@ fn new_disks(nodes: &[Node<'_, '_>], before: &str) -> Result<String> {
                     return Err(wrong(*node, "it has no <dsk>"));
                 }
                 let name = checked_name(wanted(*node, "name")?, "a failure group")?;
-                clauses.push_str(&format!("{before}{kind} FAILGROUP {name} DISK {}", disks.join(", ")));
+                clauses.push_str(&format!(
+                    "{before}{kind} FAILGROUP {name} DISK {}",
+                    disks.join(", ")
+                ));
             }
             _ => clauses.push_str(&format!("{before} DISK {}", new_disk(*node)?)),
         }
@@ -130,11 +143,15 @@ pub(super) fn make(text: &str) -> Result<String> {
         Some("external") => "EXTERNAL",
         Some(_) => return Err(wrong(root, "redundancy is external, normal or high")),
     };
-    let disks: Vec<_> = parts.iter().filter(|node| node.tag_name().name() != "a").copied().collect();
+    let disks: Vec<_> =
+        parts.iter().filter(|node| node.tag_name().name() != "a").copied().collect();
     let disks = new_disks(&disks, "")?;
     let attributes = named(&parts, "a").into_iter().map(attribute).collect::<Result<Vec<_>>>()?;
-    let attributes =
-        if attributes.is_empty() { String::new() } else { format!(" ATTRIBUTE {}", attributes.join(", ")) };
+    let attributes = if attributes.is_empty() {
+        String::new()
+    } else {
+        format!(" ATTRIBUTE {}", attributes.join(", "))
+    };
     let disks = disks.trim_start();
     Ok(format!("CREATE DISKGROUP {group} {redundancy} REDUNDANCY {disks}{attributes}"))
 }
@@ -188,7 +205,9 @@ pub(super) fn change(text: &str) -> Result<Vec<String>> {
             let name = wanted(disk, "name")?;
             let size = size(disk)?;
             which.push(match disk.tag_name().name() {
-                "fg" => format!("DISKS IN FAILGROUP {}{size}", checked_name(name, "a failure group")?),
+                "fg" => {
+                    format!("DISKS IN FAILGROUP {}{size}", checked_name(name, "a failure group")?)
+                }
                 _ => format!("DISK {}{size}", checked_name(name, "a disk")?),
             });
         }
@@ -235,7 +254,10 @@ mod tests {
             )
         );
         let text = r#"<dg name="x" redundancy="external"><dsk string="/dev/a"/></dg>"#;
-        assert_eq!(make(text).ok().as_deref(), Some("CREATE DISKGROUP X EXTERNAL REDUNDANCY DISK '/dev/a'"));
+        assert_eq!(
+            make(text).ok().as_deref(),
+            Some("CREATE DISKGROUP X EXTERNAL REDUNDANCY DISK '/dev/a'")
+        );
     }
 
     #[test]
@@ -281,9 +303,11 @@ mod tests {
         ] {
             assert!(make(text).is_err(), "{text}");
         }
-        for text in
-            ["<chdg name='x'/>", "<chdg name='x' power='fast'/>", "<chdg name='x'><add><fg name='f'/></add></chdg>"]
-        {
+        for text in [
+            "<chdg name='x'/>",
+            "<chdg name='x' power='fast'/>",
+            "<chdg name='x'><add><fg name='f'/></add></chdg>",
+        ] {
             assert!(change(text).is_err(), "{text}");
         }
     }

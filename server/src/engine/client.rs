@@ -31,7 +31,10 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// Whether the other side ended.
 fn is_end(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// A connection to an engine: one request at a time.
@@ -59,8 +62,15 @@ impl Client {
                     .hint(format!("ALTER DISKGROUP {group} MOUNT")))
             }
             Err(error) => {
-                let code = if error.kind() == io::ErrorKind::InvalidData { Code::Invalid } else { Code::Io };
-                Err(AdminError::new(code, format!("engine of {group}: {}: {error}", socket.display())))
+                let code = if error.kind() == io::ErrorKind::InvalidData {
+                    Code::Invalid
+                } else {
+                    Code::Io
+                };
+                Err(AdminError::new(
+                    code,
+                    format!("engine of {group}: {}: {error}", socket.display()),
+                ))
             }
         }
     }
@@ -68,18 +78,28 @@ impl Client {
     fn lost(&self, error: &io::Error) -> AdminError {
         let group = &self.group;
         if let Some(long) = TooLong::of(error) {
-            return AdminError::new(Code::NotSupported, format!("the engine of {group} is not asked: {long}"))
-                .hint("ask for less at once");
+            return AdminError::new(
+                Code::NotSupported,
+                format!("the engine of {group} is not asked: {long}"),
+            )
+            .hint("ask for less at once");
         }
         let what = match error.kind() {
             _ if is_end(error) => format!("the engine of {group} ended before it answered"),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("the engine of {group} does not answer"),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("the engine of {group} does not answer")
+            }
             _ => format!("the engine of {group}: {error}"),
         };
         AdminError::new(Code::Io, what).hint("the alert log and the engine's log tell more")
     }
 
-    fn send(&self, request: &Request, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
+    fn send(
+        &self,
+        request: &Request,
+        body: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<()> {
         self.frames.send(request, body, descriptor).map_err(|error| self.lost(&error))
     }
 
@@ -101,7 +121,10 @@ impl Client {
     }
 
     fn strange(&self) -> AdminError {
-        AdminError::new(Code::Io, format!("the engine of {} answered something else than was asked", self.group))
+        AdminError::new(
+            Code::Io,
+            format!("the engine of {} answered something else than was asked", self.group),
+        )
     }
 
     /// For a request that is answered with `Done`. Takes as long as it takes.
@@ -166,7 +189,11 @@ impl Client {
     ///
     /// # Errors
     /// What the engine or the receiver of rows refuses.
-    pub fn query(&self, sql: &str, mut part: impl FnMut(usize, Vec<u8>) -> Result<()>) -> Result<()> {
+    pub fn query(
+        &self,
+        sql: &str,
+        mut part: impl FnMut(usize, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         let Answer::Rows { .. } = self.call(&Request::Query(sql.to_owned()), Some(SOON))? else {
             return Err(self.strange());
         };
@@ -221,7 +248,8 @@ impl Client {
         let mut devices = Vec::new();
         loop {
             let received = self.frames.receive().map_err(|error| self.lost(&error))?;
-            let received = received.ok_or_else(|| self.lost(&io::ErrorKind::UnexpectedEof.into()))?;
+            let received =
+                received.ok_or_else(|| self.lost(&io::ErrorKind::UnexpectedEof.into()))?;
             match (received.head, received.descriptors.into_iter().next()) {
                 (Answer::Device { mount_point, connection }, Some(device)) => {
                     devices.push((mount_point, connection, device));
@@ -243,7 +271,9 @@ impl Client {
         while let Some(received) = self.frames.receive().map_err(|error| self.lost(&error))? {
             let mut descriptors = received.descriptors.into_iter();
             match (received.head, descriptors.next(), descriptors.next()) {
-                (Answer::Kept { id }, Some(memory), Some(socket)) => heard(id, Some((memory, socket))),
+                (Answer::Kept { id }, Some(memory), Some(socket)) => {
+                    heard(id, Some((memory, socket)))
+                }
                 (Answer::Ended { id }, ..) => heard(id, None),
                 (Answer::Refused(error), ..) => return Err(error),
                 _ => return Err(self.strange()),
@@ -428,7 +458,10 @@ mod tests {
         let text = r#"{"problems":[{"text":"a","repaired":true},{"text":"b","repaired":false}],"extents_checked":7,"bytes_read":8}"#;
         let report: Report = serde_json::from_str(text).expect("it is read");
         let findings = &report.problems;
-        assert_eq!((findings.found(), findings.repaired(), findings.left(), findings.untold()), (2, 1, 1, 0));
+        assert_eq!(
+            (findings.found(), findings.repaired(), findings.left(), findings.untold()),
+            (2, 1, 1, 0)
+        );
         let text = serde_json::to_string(&report).expect("it is written");
         assert!(text.contains(r#""problems":[{"text":"a""#), "{text}");
         assert_eq!(serde_json::from_str::<Report>(&text).expect("it is read"), report);

@@ -58,8 +58,10 @@ pub(super) fn clients(mount_points: &BTreeSet<PathBuf>) -> Vec<LiveClient> {
 /// The processes that use a mount, ascending.
 fn users(table: &Path, mount_point: &Path) -> Vec<Process> {
     let entries = fs::read_dir(table).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-    let mut users: Vec<Process> = pids.filter_map(|(pid, path)| user(pid, &path, mount_point)).collect();
+    let pids =
+        entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+    let mut users: Vec<Process> =
+        pids.filter_map(|(pid, path)| user(pid, &path, mount_point)).collect();
     users.sort_by_key(|process| process.pid);
     users
 }
@@ -67,14 +69,25 @@ fn users(table: &Path, mount_point: &Path) -> Vec<Process> {
 fn user(pid: u32, process: &Path, mount_point: &Path) -> Option<Process> {
     let link = |name: &str| fs::read_link(process.join(name)).ok();
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-    let is_inside = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|file| file.starts_with(mount_point));
+    let is_inside = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|file| file.starts_with(mount_point))
+    };
     let open_files = files.filter(is_inside).count() as u64;
     let directory = link("cwd");
-    if open_files == 0 && !directory.as_ref().is_some_and(|directory| directory.starts_with(mount_point)) {
+    if open_files == 0
+        && !directory.as_ref().is_some_and(|directory| directory.starts_with(mount_point))
+    {
         return None;
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default().trim_end().to_owned();
-    Some(Process { pid, parent: parent(process).unwrap_or(0), name, program: link("exe"), directory, open_files })
+    Some(Process {
+        pid,
+        parent: parent(process).unwrap_or(0),
+        name,
+        program: link("exe"),
+        directory,
+        open_files,
+    })
 }
 
 /// The fourth word of `stat`; the second, the name in parentheses, may hold anything.
@@ -95,20 +108,25 @@ fn together(processes: Vec<Process>, mount_point: &Path) -> Vec<LiveClient> {
         };
         servers.entry(key).or_default().push(process);
     }
-    let row = |((kind, directory, _), processes): (&(String, Option<PathBuf>, u32), &Vec<Process>)| {
-        let is_own = |pid: u32| processes.iter().any(|process| process.pid == pid);
-        let leader = processes.iter().find(|process| !is_own(process.parent)).or(processes.first())?;
-        let database = directory.as_deref().filter(|directory| directory.starts_with(mount_point));
-        Some(LiveClient {
-            instance: leader.name.clone(),
-            database: database.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()),
-            software: leader.program.as_deref().and_then(version_of),
-            kind: kind.clone(),
-            pid: Some(leader.pid),
-            mount_point: Some(mount_point.display().to_string()),
-            open_files: Some(processes.iter().map(|process| process.open_files).sum()),
-        })
-    };
+    let row =
+        |((kind, directory, _), processes): (&(String, Option<PathBuf>, u32), &Vec<Process>)| {
+            let is_own = |pid: u32| processes.iter().any(|process| process.pid == pid);
+            let leader =
+                processes.iter().find(|process| !is_own(process.parent)).or(processes.first())?;
+            let database =
+                directory.as_deref().filter(|directory| directory.starts_with(mount_point));
+            Some(LiveClient {
+                instance: leader.name.clone(),
+                database: database
+                    .and_then(Path::file_name)
+                    .map(|name| name.to_string_lossy().into_owned()),
+                software: leader.program.as_deref().and_then(version_of),
+                kind: kind.clone(),
+                pid: Some(leader.pid),
+                mount_point: Some(mount_point.display().to_string()),
+                open_files: Some(processes.iter().map(|process| process.open_files).sum()),
+            })
+        };
     servers.iter().filter_map(row).collect()
 }
 
@@ -132,7 +150,14 @@ mod tests {
 
     fn process(pid: u32, parent: u32, program: &str, directory: &str, open_files: u64) -> Process {
         let name = Path::new(program).file_name().expect("a name").to_string_lossy().into_owned();
-        Process { pid, parent, name, program: Some(program.into()), directory: Some(directory.into()), open_files }
+        Process {
+            pid,
+            parent,
+            name,
+            program: Some(program.into()),
+            directory: Some(directory.into()),
+            open_files,
+        }
     }
 
     #[test]
@@ -149,7 +174,15 @@ mod tests {
         let rows = together(processes, Path::new("/mnt/data"));
         let seen: Vec<_> = rows
             .iter()
-            .map(|row| (row.kind.as_str(), row.pid, row.database.as_deref(), row.open_files, row.software.as_deref()))
+            .map(|row| {
+                (
+                    row.kind.as_str(),
+                    row.pid,
+                    row.database.as_deref(),
+                    row.open_files,
+                    row.software.as_deref(),
+                )
+            })
             .collect();
         assert_eq!(
             seen,

@@ -87,7 +87,10 @@ impl At {
     pub fn check(&self) -> io::Result<()> {
         let Self::Tcp(network) = self else { return Ok(()) };
         if network.listen.port() == 0 {
-            return Err(io::Error::other(format!("{} has no port; 10809 is that of NBD", network.listen)));
+            return Err(io::Error::other(format!(
+                "{} has no port; 10809 is that of NBD",
+                network.listen
+            )));
         }
         let has_guard = network.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
         if !has_guard && !network.insecure {
@@ -110,7 +113,9 @@ impl fmt::Display for At {
 /// As much of a text as a URI takes, the rest in percent.
 fn in_uri(text: &str, plain: &str) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || plain.as_bytes().contains(&byte);
-    text.bytes().map(|byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 impl fmt::Display for Export {
@@ -155,7 +160,12 @@ pub(super) struct Exporting {
 }
 
 impl Exporting {
-    pub fn new(alert: Alert, group: &str, this_thread: Arc<ThisThread>, keeping: Arc<Keeping>) -> Self {
+    pub fn new(
+        alert: Alert,
+        group: &str,
+        this_thread: Arc<ThisThread>,
+        keeping: Arc<Keeping>,
+    ) -> Self {
         Self {
             alert,
             group: group.to_owned(),
@@ -173,7 +183,9 @@ impl Exporting {
 
     /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays. `NoSuchFile`: it has left.
     pub fn adopt(&self, descriptors: Vec<OwnedFd>) -> Result<()> {
-        let refused = |why: &dyn fmt::Display| AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"));
+        let refused = |why: &dyn fmt::Display| {
+            AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"))
+        };
         let mut descriptors = descriptors.into_iter();
         let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
             return Err(refused(&"its descriptors did not come"));
@@ -184,10 +196,11 @@ impl Exporting {
             return Ok(());
         }
         let kept = (memory.try_clone(), socket.try_clone());
-        let survivor = Survivor::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
-            io::ErrorKind::NotConnected => AdminError::new(Code::NoSuchFile, error),
-            _ => refused(&error),
-        })?;
+        let survivor =
+            Survivor::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
+                io::ErrorKind::NotConnected => AdminError::new(Code::NoSuchFile, error),
+                _ => refused(&error),
+            })?;
         if let (Ok(memory), Ok(socket)) = kept {
             self.keeping.keep(id, memory.as_fd(), socket.as_fd());
         }
@@ -201,19 +214,26 @@ impl Exporting {
         let (cut, stay): (Vec<_>, Vec<_>) = survivors.into_iter().partition(is_meant);
         self.survivors().extend(stay);
         for survivor in cut {
-            let (id, text) =
-                (survivor.id(), format!("an NBD client of {} at {} is cut", survivor.export(), survivor.place()));
+            let (id, text) = (
+                survivor.id(),
+                format!("an NBD client of {} at {} is cut", survivor.export(), survivor.place()),
+            );
             survivor.cut();
             self.keeping.forget(id);
-            self.alert.line(Severity::Warning, &self.group, &format!("{text}: it is not exported any more"));
+            self.alert.line(
+                Severity::Warning,
+                &self.group,
+                &format!("{text}: it is not exported any more"),
+            );
         }
     }
 
     /// Goes on with the survivors of an export.
     fn resume(&self, server: &Server, place: &str, name: &str) {
         let survivors = std::mem::take(&mut *self.survivors());
-        let (ours, others): (Vec<_>, Vec<_>) =
-            survivors.into_iter().partition(|survivor| survivor.place() == place && survivor.export() == name);
+        let (ours, others): (Vec<_>, Vec<_>) = survivors
+            .into_iter()
+            .partition(|survivor| survivor.place() == place && survivor.export() == name);
         self.survivors().extend(others);
         for survivor in ours {
             let id = survivor.id();
@@ -276,11 +296,17 @@ impl Exporting {
         Arc::new(move |from, why| {
             let (has_line, before) = failures.count(Instant::now());
             if before > 0 {
-                let text = format!("{before} more NBD clients were refused at {at} in the minute before the next line");
+                let text = format!(
+                    "{before} more NBD clients were refused at {at} in the minute before the next line"
+                );
                 alert.line(Severity::Warning, &group, &text);
             }
             if has_line {
-                alert.line(Severity::Warning, &group, &format!("NBD client {from} is refused at {at}: {why}"));
+                alert.line(
+                    Severity::Warning,
+                    &group,
+                    &format!("NBD client {from} is refused at {at}: {why}"),
+                );
             }
         })
     }
@@ -306,12 +332,12 @@ impl Exporting {
                 Some(other) if *other == offer => Ok(()),
                 Some(other) => {
                     let text = format!("{name} at {at} is +{}/{} already", self.group, other.path);
-                    Err(AdminError::new(Code::NameExists, text).hint("--name gives it another name"))
+                    Err(AdminError::new(Code::NameExists, text)
+                        .hint("--name gives it another name"))
                 }
-                None => place
-                    .files
-                    .offer(name, offer)
-                    .map_err(|error| AdminError::new(Code::NoSuchFile, format!("+{}/{path}: {error}", self.group))),
+                None => place.files.offer(name, offer).map_err(|error| {
+                    AdminError::new(Code::NoSuchFile, format!("+{}/{path}: {error}", self.group))
+                }),
             }
         };
         if result.is_ok() {
@@ -334,15 +360,23 @@ impl Exporting {
     /// Ends an export.
     pub fn withdraw(&self, at: &At, name: &str, cut: bool) -> Result<()> {
         let mut places = self.places();
-        self.cut_survivors(|survivor| survivor.place() == at.to_string() && survivor.export() == name);
+        self.cut_survivors(|survivor| {
+            survivor.place() == at.to_string() && survivor.export() == name
+        });
         let place = places.iter().find(|place| place.at.is_same_place(at));
         let Some(place) = place.filter(|place| place.files.offers().contains_key(name)) else {
-            return Err(AdminError::new(Code::NoSuchFile, format!("{name} is not exported at {at}")));
+            return Err(AdminError::new(
+                Code::NoSuchFile,
+                format!("{name} is not exported at {at}"),
+            ));
         };
         let clients = place.server.clients_of(name);
         if clients > 0 && !cut {
-            return Err(AdminError::new(Code::Busy, format!("{name} at {at} is used by {}", clients_text(clients)))
-                .hint("end them, or give -f to cut them"));
+            return Err(AdminError::new(
+                Code::Busy,
+                format!("{name} at {at} is used by {}", clients_text(clients)),
+            )
+            .hint("end them, or give -f to cut them"));
         }
         place.files.withdraw(name);
         // Also one that came in between.
@@ -402,10 +436,11 @@ impl Exporting {
         let path = format!(".volumes/{name}");
         match self.list().into_iter().find(|(export, _)| export.path == path) {
             None => Ok(()),
-            Some((export, _)) => {
-                Err(AdminError::new(Code::Busy, format!("volume {name} is exported at {}", export.at))
-                    .hint(self.end_of(&export)))
-            }
+            Some((export, _)) => Err(AdminError::new(
+                Code::Busy,
+                format!("volume {name} is exported at {}", export.at),
+            )
+            .hint(self.end_of(&export))),
         }
     }
 
@@ -416,8 +451,10 @@ impl Exporting {
             Some((export, clients)) => {
                 let clients = clients_text(clients);
                 let text = format!("disk group {}: {export} is used by {clients}", self.group);
-                Err(AdminError::new(Code::Busy, text)
-                    .hint(format!("end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE", self.group)))
+                Err(AdminError::new(Code::Busy, text).hint(format!(
+                    "end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE",
+                    self.group
+                )))
             }
         }
     }
@@ -444,7 +481,11 @@ mod tests {
     use super::*;
 
     fn tcp(insecure: bool) -> At {
-        At::Tcp(Network { listen: "127.0.0.1:10809".parse().expect("address"), tls: None, insecure })
+        At::Tcp(Network {
+            listen: "127.0.0.1:10809".parse().expect("address"),
+            tls: None,
+            insecure,
+        })
     }
 
     #[test]
@@ -457,7 +498,8 @@ mod tests {
     #[test]
     fn uris_are_what_clients_take() {
         let path = "/run/a b/nbd.sock".into();
-        let export = |at| Export { at, name: "db/d&k".into(), path: "db/d&k".into(), read_only: false };
+        let export =
+            |at| Export { at, name: "db/d&k".into(), path: "db/d&k".into(), read_only: false };
         let unix = export(At::Unix { path, group: None }).uri();
         assert_eq!(unix, "nbd+unix:///db/d%26k?socket=/run/a%20b/nbd.sock");
         assert_eq!(export(tcp(true)).uri(), "nbd://127.0.0.1:10809/db/d%26k");

@@ -19,29 +19,49 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// Entries in one answer.
 const ENTRIES: usize = 1000;
 
-pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
+pub(super) fn answer(
+    group: Arc<Group>,
+    request: Request,
+    bytes: &[u8],
+) -> Result<(Answer, Vec<u8>)> {
     let session = Session::new(group, None);
     block_on(async {
         match request {
-            Request::Look { path } => Ok((Answer::File(info(&find(&session, &path).await?)), Vec::new())),
+            Request::Look { path } => {
+                Ok((Answer::File(info(&find(&session, &path).await?)), Vec::new()))
+            }
             Request::List { path, after } => list(&session, &path, after).await,
-            Request::Make { path, mode, uid, gid } => make(&session, &path, mode, Caller { uid, gid }).await,
+            Request::Make { path, mode, uid, gid } => {
+                make(&session, &path, mode, Caller { uid, gid }).await
+            }
             Request::MakeDirectory { path, mode, uid, gid } => {
                 let (directory, name) = place(&session, &path).await?;
-                let made =
-                    session.create(directory, &name, NewFile::Directory, mode & 0o7777, Caller { uid, gid }).await;
+                let made = session
+                    .create(
+                        directory,
+                        &name,
+                        NewFile::Directory,
+                        mode & 0o7777,
+                        Caller { uid, gid },
+                    )
+                    .await;
                 let made = made.map_err(|error| at_path(&session, &path, &error))?;
                 Ok((Answer::File(info(&made)), Vec::new()))
             }
             Request::Find { path } => {
                 let failed = |error: &FileError| at_path(&session, &path, error);
-                Ok((super::find::find(&session, &components(&path)?, info, failed).await?, Vec::new()))
+                Ok((
+                    super::find::find(&session, &components(&path)?, info, failed).await?,
+                    Vec::new(),
+                ))
             }
             Request::Remove { path } => {
                 let (directory, name) = place(&session, &path).await?;
                 let failed = |error: FileError| at_path(&session, &path, &error);
                 match session.lookup(directory, &name).await.map_err(failed)?.kind {
-                    Kind::Directory => session.remove_directory(directory, &name).await.map_err(failed)?,
+                    Kind::Directory => {
+                        session.remove_directory(directory, &name).await.map_err(failed)?
+                    }
                     _ => session.unlink(directory, &name).await.map_err(failed)?,
                 }
                 Ok((Answer::Done, Vec::new()))
@@ -49,27 +69,38 @@ pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Resul
             Request::Move { from, to } => {
                 let (source, name) = place(&session, &from).await?;
                 let (target, new) = place(&session, &to).await?;
-                let moved = session.rename((source, &name), (target, &new), RenameMode::Replace).await;
+                let moved =
+                    session.rename((source, &name), (target, &new), RenameMode::Replace).await;
                 moved.map_err(|error| at_path(&session, &to, &error))?;
                 Ok((Answer::Done, Vec::new()))
             }
             Request::Names { order, uid } => {
-                session.order(order, Caller { uid, gid: 0 }).await.map_err(|error| ordered(&session, &error))?;
+                session
+                    .order(order, Caller { uid, gid: 0 })
+                    .await
+                    .map_err(|error| ordered(&session, &error))?;
                 Ok((Answer::Done, Vec::new()))
             }
             Request::MakeSystem { new, mode, uid, gid } => {
-                let made = session.create_system(new, bytes, mode & 0o7777, Caller { uid, gid }).await;
+                let made =
+                    session.create_system(new, bytes, mode & 0o7777, Caller { uid, gid }).await;
                 let (file, path) = made.map_err(|error| ordered(&session, &error))?;
                 Ok((Answer::Made { file: info(&file), path }, Vec::new()))
             }
             Request::Read { node, offset, length } => {
                 let mut body = vec![0; length.min(BODY_MAX)];
-                let read = session.read(node, offset, &mut body).await.map_err(|error| at_node(node, error))?;
+                let read = session
+                    .read(node, offset, &mut body)
+                    .await
+                    .map_err(|error| at_node(node, error))?;
                 body.truncate(read);
                 Ok((Answer::Bytes, body))
             }
             Request::Write { node, offset } => {
-                session.write(node, offset, bytes, false).await.map_err(|error| at_node(node, error))?;
+                session
+                    .write(node, offset, bytes, false)
+                    .await
+                    .map_err(|error| at_node(node, error))?;
                 Ok((Answer::Done, Vec::new()))
             }
             Request::Sync { node } => {
@@ -77,7 +108,9 @@ pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Resul
                 session.sync_directory(ROOT).await.map_err(|error| at_node(node, error))?;
                 Ok((Answer::Done, Vec::new()))
             }
-            _ => Err(AdminError::new(Code::NotSupported, "a request that this engine does not know")),
+            _ => {
+                Err(AdminError::new(Code::NotSupported, "a request that this engine does not know"))
+            }
         }
     })
 }
@@ -86,7 +119,9 @@ fn refused(error: &FileError, thing: String) -> AdminError {
     let code = match error {
         FileError::NoSpace => Code::NoSpace,
         FileError::Disk(_) | FileError::Refused { .. } => Code::Io,
-        FileError::ExtentLost { .. } | FileError::Catalog(_) | FileError::CatalogStopped(_) => Code::Damaged,
+        FileError::ExtentLost { .. } | FileError::Catalog(_) | FileError::CatalogStopped(_) => {
+            Code::Damaged
+        }
         FileError::Dismounted => Code::NotMounted,
         _ => Code::Invalid,
     };
@@ -106,7 +141,8 @@ fn at_node(node: Node, error: FileError) -> AdminError {
 }
 
 fn components(path: &str) -> Result<Vec<&[u8]>> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let parts: Vec<&str> =
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     if parts.contains(&"..") {
         return Err(AdminError::new(Code::Invalid, format!("{path}: '..' is not followed here")));
     }
@@ -134,14 +170,18 @@ fn at_path(session: &Session, path: &str, error: &FileError) -> AdminError {
 async fn place(session: &Session, path: &str) -> Result<(Node, Vec<u8>)> {
     let parts = components(path)?;
     let Some((name, directory)) = parts.split_last() else {
-        return Err(AdminError::new(Code::Invalid, format!("+{} is a disk group", session.group_name())));
+        return Err(AdminError::new(
+            Code::Invalid,
+            format!("+{} is a disk group", session.group_name()),
+        ));
     };
     Ok((walk(session, path, directory).await?.node, name.to_vec()))
 }
 
 /// What is not there as it is written.
 async fn in_any_case(session: &Session, path: &str, parts: &[&[u8]]) -> Result<Attributes> {
-    let written = parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("/");
+    let written =
+        parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("/");
     let found = session.resolve(&written).await.map_err(|error| ordered(session, &error))?;
     found.ok_or_else(|| {
         let text = format!("+{}/{path}: {}", session.group_name(), FileError::NotFound);
@@ -172,10 +212,15 @@ fn info(attributes: &Attributes) -> FileInfo {
 async fn list(session: &Session, path: &str, after: u64) -> Result<(Answer, Vec<u8>)> {
     let directory = find(session, path).await?;
     if directory.kind != Kind::Directory {
-        return Err(AdminError::new(Code::Invalid, format!("+{}/{path} is not a directory", session.group_name())));
+        return Err(AdminError::new(
+            Code::Invalid,
+            format!("+{}/{path} is not a directory", session.group_name()),
+        ));
     }
-    let entries =
-        session.read_directory(directory.node, after, ENTRIES).await.map_err(|error| at_node(directory.node, error))?;
+    let entries = session
+        .read_directory(directory.node, after, ENTRIES)
+        .await
+        .map_err(|error| at_node(directory.node, error))?;
     let mut listed = Vec::with_capacity(entries.len());
     for entry in entries {
         // Gone since: leave it out.
@@ -190,11 +235,19 @@ async fn list(session: &Session, path: &str, after: u64) -> Result<(Answer, Vec<
     Ok((Answer::Entries(listed), Vec::new()))
 }
 
-async fn make(session: &Session, path: &str, mode: u32, caller: Caller) -> Result<(Answer, Vec<u8>)> {
+async fn make(
+    session: &Session,
+    path: &str,
+    mode: u32,
+    caller: Caller,
+) -> Result<(Answer, Vec<u8>)> {
     let at_path = |error: FileError| refused(&error, format!("+{}/{path}", session.group_name()));
     let parts = components(path)?;
     let Some((name, directory)) = parts.split_last() else {
-        return Err(AdminError::new(Code::Invalid, format!("+{}/{path} is a directory", session.group_name())));
+        return Err(AdminError::new(
+            Code::Invalid,
+            format!("+{}/{path} is a directory", session.group_name()),
+        ));
     };
     let directory = walk(session, path, directory).await?;
     let made = session.create(directory.node, name, NewFile::Regular, mode & 0o7777, caller).await;

@@ -51,14 +51,18 @@ async fn alike(
     written: &str,
     refused: impl Fn(&FileError) -> AdminError,
 ) -> Result<Option<(Attributes, String)>, AdminError> {
-    if session.attributes(directory).await.map_err(|error| refused(&error))?.kind != Kind::Directory {
+    if session.attributes(directory).await.map_err(|error| refused(&error))?.kind != Kind::Directory
+    {
         return Ok(None);
     }
     let lower = written.to_lowercase();
     let mut found: Option<(Node, String)> = None;
     let mut after = 0;
     loop {
-        let entries = session.read_directory(directory, after, ENTRIES).await.map_err(|error| refused(&error))?;
+        let entries = session
+            .read_directory(directory, after, ENTRIES)
+            .await
+            .map_err(|error| refused(&error))?;
         let Some(last) = entries.last() else { break };
         after = last.cookie;
         for entry in entries {
@@ -68,7 +72,8 @@ async fn alike(
             }
             if let Some((_, other)) = &found {
                 let text = format!("'{written}' may be '{other}' or '{name}'");
-                return Err(AdminError::new(Code::Invalid, text).hint("write it in the case in which it is kept"));
+                return Err(AdminError::new(Code::Invalid, text)
+                    .hint("write it in the case in which it is kept"));
             }
             found = Some((entry.node, name));
         }

@@ -41,7 +41,11 @@ impl Inner {
     }
 }
 
-fn tell(listener: &Frames, id: u64, (memory, socket): (BorrowedFd<'_>, BorrowedFd<'_>)) -> io::Result<()> {
+fn tell(
+    listener: &Frames,
+    id: u64,
+    (memory, socket): (BorrowedFd<'_>, BorrowedFd<'_>),
+) -> io::Result<()> {
     listener.send_with(&Answer::Kept { id }, &[], &[memory, socket])
 }
 
@@ -75,7 +79,11 @@ impl Keeper for Keeping {
     fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) {
         let mut inner = self.lock();
         // Without descriptors to spare it is served, and not kept.
-        let (Ok(kept), Ok(kept_socket)) = (memory.try_clone_to_owned(), socket.try_clone_to_owned()) else { return };
+        let (Ok(kept), Ok(kept_socket)) =
+            (memory.try_clone_to_owned(), socket.try_clone_to_owned())
+        else {
+            return;
+        };
         inner.connections.insert(id, (kept, kept_socket));
         inner.tell(|listener| tell(listener, id, (memory, socket)));
     }

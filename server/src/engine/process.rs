@@ -190,7 +190,9 @@ pub fn run(options: Options) -> ExitCode {
         }
     };
     let accepting = Arc::clone(&engine);
-    if let Err(error) = thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener)) {
+    if let Err(error) =
+        thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener))
+    {
         eprintln!("plinth: engine of {group}: {error}");
         return ExitCode::FAILURE;
     }
@@ -229,12 +231,16 @@ impl Preferred {
 /// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
 /// names it is told to look at all again.)
 fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
-    let Ok(mut pieces) = block_on(group.query_parts("SELECT file_number FROM v$asm_file")) else { return };
+    let Ok(mut pieces) = block_on(group.query_parts("SELECT file_number FROM v$asm_file")) else {
+        return;
+    };
     while let Some(piece) = block_on(pieces.next()) {
         let Piece::Part { rows, bytes } = piece else { continue };
-        let nodes = decode_rows(rows, &bytes).unwrap_or_default().into_iter().filter_map(|row| match row.first() {
-            Some(Value::Integer(number)) => Some(number.cast_unsigned()),
-            _ => None,
+        let nodes = decode_rows(rows, &bytes).unwrap_or_default().into_iter().filter_map(|row| {
+            match row.first() {
+                Some(Value::Integer(number)) => Some(number.cast_unsigned()),
+                _ => None,
+            }
         });
         nodes.for_each(|node| watcher.invalidate(&Invalidation::Node(node)));
     }
@@ -249,7 +255,8 @@ impl Engine {
         world.note_in(options.paths.state());
         let keeping = Arc::<Keeping>::default();
         let this_thread = Arc::new(ThisThread(world.poll_time()));
-        let exporting = Exporting::new(alert.clone(), &options.group, this_thread, Arc::clone(&keeping));
+        let exporting =
+            Exporting::new(alert.clone(), &options.group, this_thread, Arc::clone(&keeping));
         Ok(Arc::new(Self {
             options,
             world: Arc::new(world),
@@ -286,7 +293,10 @@ impl Engine {
         }
         let (paths, group) = (&self.options.paths, &self.options.group);
         let failed = |error: &dyn std::fmt::Display| {
-            AdminError::new(Code::HeldElsewhere, format!("the engine of {group} has no successor: {error}"))
+            AdminError::new(
+                Code::HeldElsewhere,
+                format!("the engine of {group} has no successor: {error}"),
+            )
         };
         let taken = the_only_engine(&paths.engine_pid(group)).map_err(|error| failed(&error))?;
         let taken = taken.ok_or_else(|| failed(&"it does not end"))?;
@@ -321,8 +331,9 @@ impl Engine {
             return;
         }
         let name = &self.options.group;
-        let text =
-            format!("the catalog has stopped: {reason}. The engine ends; the next one recovers what the disks have");
+        let text = format!(
+            "the catalog has stopped: {reason}. The engine ends; the next one recovers what the disks have"
+        );
         self.alert.line(Severity::Alarm, name, &text);
         self.alert.flush();
         // Not while a mount has the lock: that one fails, and leaves.
@@ -352,9 +363,15 @@ impl Engine {
         if let Some(group) = group {
             let name = &self.options.group;
             match block_on(group.dismount(true)) {
-                Ok(()) => self.alert.line(Severity::Note, name, "dismounted: the engine was told to end"),
+                Ok(()) => {
+                    self.alert.line(Severity::Note, name, "dismounted: the engine was told to end")
+                }
                 Err(error) => {
-                    self.alert.line(Severity::Warning, name, &format!("ends without a clean dismount: {error}"));
+                    self.alert.line(
+                        Severity::Warning,
+                        name,
+                        &format!("ends without a clean dismount: {error}"),
+                    );
                 }
             }
         }
@@ -387,9 +404,13 @@ impl Engine {
             let talking = thread::Builder::new().name("request".into()).spawn(move || {
                 if let Ok(frames) = Frames::greet(stream, NAME) {
                     while let Ok(Some(request)) = frames.receive() {
-                        let answered = engine.answer(&frames, request).or_else(|error| match TooLong::of(&error) {
-                            Some(long) => frames.send(&Answer::Refused(long.refusal()), &[], None),
-                            None => Err(error),
+                        let answered = engine.answer(&frames, request).or_else(|error| {
+                            match TooLong::of(&error) {
+                                Some(long) => {
+                                    frames.send(&Answer::Refused(long.refusal()), &[], None)
+                                }
+                                None => Err(error),
+                            }
                         });
                         if answered.is_err() {
                             break;
@@ -438,15 +459,22 @@ impl Engine {
                 };
             }
             Request::Mount { force, restricted, patient, resume } => {
-                let result = self.succeed().and_then(|()| self.mount(force, patient, &resume)).and_then(|()| {
-                    if restricted {
-                        self.mounted()?.restrict();
-                    }
-                    Ok(())
-                });
+                let result = self
+                    .succeed()
+                    .and_then(|()| self.mount(force, patient, &resume))
+                    .and_then(|()| {
+                        if restricted {
+                            self.mounted()?.restrict();
+                        }
+                        Ok(())
+                    });
                 let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
                 let answer = done(result);
-                return if failed { self.part(frames, &answer, 1) } else { frames.send(&answer, &[], None) };
+                return if failed {
+                    self.part(frames, &answer, 1)
+                } else {
+                    frames.send(&answer, &[], None)
+                };
             }
             Request::Rehearse => {
                 let world: Arc<dyn World> = self.world.clone();
@@ -472,34 +500,46 @@ impl Engine {
             Request::Exchange { exchange, order } => {
                 done(self.mounted().and_then(|group| block_on(group.exchange(exchange, order))))
             }
-            Request::Estimate(work) => match self.mounted().and_then(|group| block_on(group.estimate(&work))) {
-                Ok(estimate) => Answer::Estimate(estimate),
-                Err(error) => Answer::Refused(error),
-            },
+            Request::Estimate(work) => {
+                match self.mounted().and_then(|group| block_on(group.estimate(&work))) {
+                    Ok(estimate) => Answer::Estimate(estimate),
+                    Err(error) => Answer::Refused(error),
+                }
+            }
             Request::Replace { replacements, power } => done(self.mounted().and_then(|group| {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.replace(&replacements))
             })),
-            Request::Rename(renaming) => done(self.mounted().and_then(|group| block_on(group.rename(&renaming)))),
+            Request::Rename(renaming) => {
+                done(self.mounted().and_then(|group| block_on(group.rename(&renaming))))
+            }
             Request::Resize { resizes, order } => {
                 done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, order))))
             }
-            Request::Convert { to, order } => done(self.mounted().and_then(|group| block_on(group.convert(to, order)))),
+            Request::Convert { to, order } => {
+                done(self.mounted().and_then(|group| block_on(group.convert(to, order))))
+            }
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
-            Request::Rebalance(order) => done(self.mounted().and_then(|group| block_on(group.rebalance(order)))),
+            Request::Rebalance(order) => {
+                done(self.mounted().and_then(|group| block_on(group.rebalance(order))))
+            }
             Request::Check { repair, scope } => {
                 match self.mounted().and_then(|group| block_on(check(&group, &scope, repair))) {
                     Ok(report) => Answer::Report(report),
                     Err(error) => Answer::Refused(error),
                 }
             }
-            Request::Scrub(order) => done(self.mounted().and_then(|group| block_on(group.scrub(&order)))),
+            Request::Scrub(order) => {
+                done(self.mounted().and_then(|group| block_on(group.scrub(&order))))
+            }
             Request::StopScrub => done(self.mounted().map(|group| group.stop_scrub())),
             Request::Scrubbed => match self.mounted() {
                 Ok(group) => Answer::Report(group.scrubbed()),
                 Err(error) => Answer::Refused(error),
             },
-            Request::Access(change) => done(self.mounted().and_then(|group| block_on(group.change_access(&change)))),
+            Request::Access(change) => {
+                done(self.mounted().and_then(|group| block_on(group.change_access(&change))))
+            }
             Request::Volume(change) => done(self.mounted().and_then(|group| {
                 self.exporting.refuse_loss(&change)?;
                 block_on(group.change_volume(&change))
@@ -509,14 +549,20 @@ impl Engine {
                 let code = i32::from(result.is_err());
                 let stays = self.group().is_some();
                 let answer = done(result);
-                return if stays { frames.send(&answer, &[], None) } else { self.part(frames, &answer, code) };
+                return if stays {
+                    frames.send(&answer, &[], None)
+                } else {
+                    self.part(frames, &answer, code)
+                };
             }
             Request::SetAttribute { name, value } => {
                 done(self.mounted().and_then(|group| block_on(group.set_attribute(&name, &value))))
             }
-            Request::SetDiskstring(diskstring) => {
-                done(self.world.set_diskstring(&diskstring).map_err(|error| AdminError::new(Code::Invalid, error)))
-            }
+            Request::SetDiskstring(diskstring) => done(
+                self.world
+                    .set_diskstring(&diskstring)
+                    .map_err(|error| AdminError::new(Code::Invalid, error)),
+            ),
             Request::CheckFailureGroups(names) => {
                 let group = self.preferred().group.upgrade();
                 done(group.map_or(Ok(()), |group| group.check_failure_groups(&names)))
@@ -532,9 +578,12 @@ impl Engine {
                 Err(error) => Answer::Refused(error),
             },
             Request::Query(sql) => return self.query(frames, &sql),
-            Request::Serve { mount_point, connection, how } => {
-                done(self.serve(mount_point, connection, request.descriptors.into_iter().next(), how))
-            }
+            Request::Serve { mount_point, connection, how } => done(self.serve(
+                mount_point,
+                connection,
+                request.descriptors.into_iter().next(),
+                how,
+            )),
             Request::GiveUp(connection) => {
                 done(self.mounted().and_then(|group| block_on(group.give_up_mount(connection))))
             }
@@ -551,7 +600,8 @@ impl Engine {
             Request::Exports => Answer::Exports(self.exporting.list()),
             Request::Watch => return self.watch(frames),
             other => {
-                let result = self.mounted().and_then(|group| files::answer(group, other, &request.body));
+                let result =
+                    self.mounted().and_then(|group| files::answer(group, other, &request.body));
                 return match result {
                     Ok((answer, body)) => frames.send(&answer, &body, None),
                     Err(error) => frames.send(&Answer::Refused(error), &[], None),
@@ -562,7 +612,11 @@ impl Engine {
     }
 
     /// Does what leaves the engine without a group, answers, and leaves.
-    fn finish(&self, frames: &Frames, what: impl FnOnce(&Self) -> Result<(), AdminError>) -> io::Result<()> {
+    fn finish(
+        &self,
+        frames: &Frames,
+        what: impl FnOnce(&Self) -> Result<(), AdminError>,
+    ) -> io::Result<()> {
         let alone = self.leaving.swap(true, Ordering::SeqCst);
         match what(self) {
             Ok(()) => {
@@ -599,7 +653,12 @@ impl Engine {
         }
     }
 
-    fn mount(self: &Arc<Self>, force: bool, patient: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
+    fn mount(
+        self: &Arc<Self>,
+        force: bool,
+        patient: bool,
+        resume: &[ConnectionId],
+    ) -> Result<(), AdminError> {
         let name = &self.options.group;
         if patient {
             let world: Arc<dyn World> = self.world.clone();
@@ -607,7 +666,10 @@ impl Engine {
         }
         let mut group = self.group();
         if group.is_some() {
-            return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));
+            return Err(AdminError::new(
+                Code::AlreadyMounted,
+                format!("disk group {name} is mounted already"),
+            ));
         }
         let world: Arc<dyn World> = self.world.clone();
         let mounted = block_on(Group::resume(world, name, force, resume))?;
@@ -641,15 +703,19 @@ impl Engine {
         let name = &self.options.group;
         let group = self.group();
         if group.is_some() {
-            return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted"))
-                .hint(format!("DROP DISKGROUP {name} INCLUDING CONTENTS")));
+            return Err(AdminError::new(
+                Code::AlreadyMounted,
+                format!("disk group {name} is mounted"),
+            )
+            .hint(format!("DROP DISKGROUP {name} INCLUDING CONTENTS")));
         }
         let world: Arc<dyn World> = self.world.clone();
         block_on(Group::drop_unmounted(&world, name)).map(drop)
     }
 
     fn refuse_if_serving(&self) -> Result<(), AdminError> {
-        let serving: Vec<String> = self.serving().keys().map(|path| path.display().to_string()).collect();
+        let serving: Vec<String> =
+            self.serving().keys().map(|path| path.display().to_string()).collect();
         if serving.is_empty() {
             return Ok(());
         }
@@ -677,7 +743,9 @@ impl Engine {
         };
         while let Some(piece) = block_on(pieces.next()) {
             match piece {
-                Piece::Columns(columns, types) => frames.send(&Answer::Rows { columns, types }, &[], None)?,
+                Piece::Columns(columns, types) => {
+                    frames.send(&Answer::Rows { columns, types }, &[], None)?
+                }
                 Piece::Part { rows, bytes } => frames.send(&Answer::Part { rows }, &bytes, None)?,
                 Piece::Refused(error) => return frames.send(&Answer::Refused(error), &[], None),
             }
@@ -690,8 +758,11 @@ impl Engine {
         let group = self.mounted()?;
         if group.is_restricted() {
             let name = &self.options.group;
-            return Err(AdminError::new(Code::Restricted, format!("disk group {name} is mounted RESTRICTED"))
-                .hint(format!("ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT")));
+            return Err(AdminError::new(
+                Code::Restricted,
+                format!("disk group {name} is mounted RESTRICTED"),
+            )
+            .hint(format!("ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT")));
         }
         Ok(group)
     }
@@ -708,10 +779,12 @@ impl Engine {
         how: How,
     ) -> Result<(), AdminError> {
         let group = self.for_everybody()?;
-        let device = device
-            .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
-        let failed =
-            |error: io::Error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()));
+        let device = device.ok_or_else(|| {
+            AdminError::new(Code::Invalid, "the request to serve a mount came without its device")
+        })?;
+        let failed = |error: io::Error| {
+            AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()))
+        };
         let kept = device.try_clone().map_err(failed)?;
         let mut told = None;
         let watched = Arc::clone(&group);
@@ -740,7 +813,9 @@ impl Engine {
             let mut watchers = engine.watchers.lock().unwrap_or_else(PoisonError::into_inner);
             watchers.retain(|watcher| watcher.send(Notice::Unmounted(mount_point.clone())).is_ok());
         });
-        waiting.map(drop).map_err(|error| AdminError::new(Code::Io, format!("starting a thread: {error}")))
+        waiting
+            .map(drop)
+            .map_err(|error| AdminError::new(Code::Io, format!("starting a thread: {error}")))
     }
 
     /// Tells what it serves, with the devices.
@@ -760,11 +835,14 @@ impl Engine {
 
     /// Begins no request of a mount any more. Whether all that were under way are answered.
     fn answer_what_has_begun(&self) -> bool {
-        let front_ends: Vec<_> = self.serving().values().map(|served| Arc::clone(&served.front_end)).collect();
+        let front_ends: Vec<_> =
+            self.serving().values().map(|served| Arc::clone(&served.front_end)).collect();
         let began = Instant::now();
         // All of them at first: then they wait for the same time.
         front_ends.iter().for_each(|front_end| _ = front_end.hand_over(Duration::ZERO));
-        front_ends.iter().all(|front_end| front_end.hand_over(ANSWERED.saturating_sub(began.elapsed())))
+        front_ends
+            .iter()
+            .all(|front_end| front_end.hand_over(ANSWERED.saturating_sub(began.elapsed())))
     }
 
     /// Leaves the mounts to another engine. From the first request that is not begun the databases wait, so what takes time is
@@ -785,7 +863,11 @@ impl Engine {
         let began = Instant::now();
         if self.answer_what_has_begun() {
             if let Err(error) = block_on(group.dismount(true)) {
-                self.alert.line(Severity::Warning, name, &format!("ends without a clean dismount: {error}"));
+                self.alert.line(
+                    Severity::Warning,
+                    name,
+                    &format!("ends without a clean dismount: {error}"),
+                );
             }
         } else {
             self.alert.line(
@@ -795,7 +877,11 @@ impl Engine {
             );
         }
         let took = began.elapsed().as_millis();
-        self.alert.line(Severity::Note, name, &format!("engine {} hands over after {took} ms", std::process::id()));
+        self.alert.line(
+            Severity::Note,
+            name,
+            &format!("engine {} hands over after {took} ms", std::process::id()),
+        );
         self.part(frames, &Answer::Done, 0)
     }
 

@@ -3,8 +3,8 @@
 use super::exports::{At, Export};
 use plinth_engine::{
     admin::{
-        AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement,
-        Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
+        AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order,
+        Renaming, Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
     },
     api::{ConnectionId, Kind},
     files::orders::{NameOrder, NewSystemFile},

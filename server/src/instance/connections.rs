@@ -66,15 +66,21 @@ impl Connections {
         let mut others = Vec::new();
         for (name, descriptor) in stored {
             match meaning(&name) {
-                Some((group, id, true)) => halves.entry((group, id)).or_default().0 = Some(descriptor),
-                Some((group, id, false)) => halves.entry((group, id)).or_default().1 = Some(descriptor),
+                Some((group, id, true)) => {
+                    halves.entry((group, id)).or_default().0 = Some(descriptor)
+                }
+                Some((group, id, false)) => {
+                    halves.entry((group, id)).or_default().1 = Some(descriptor)
+                }
                 None => others.push((name, descriptor)),
             }
         }
         let mut kept = BTreeMap::new();
         for ((group, id), halves) in halves {
             match halves {
-                (Some(memory), Some(socket)) => _ = kept.insert((group, id), Connection { memory, socket }),
+                (Some(memory), Some(socket)) => {
+                    _ = kept.insert((group, id), Connection { memory, socket })
+                }
                 // The manager lets a socket go that was closed by its client.
                 _ => names(&group, id).iter().for_each(|name| systemd::remove(name)),
             }
@@ -83,8 +89,12 @@ impl Connections {
     }
 
     fn insert(&self, group: &str, id: u64, (memory, socket): (OwnedFd, OwnedFd)) {
-        let new = lock(&self.kept).insert((group.to_owned(), id), Connection { memory, socket }).is_none();
-        if let (true, Some(Connection { memory, socket })) = (new, lock(&self.kept).get(&(group.to_owned(), id))) {
+        let new = lock(&self.kept)
+            .insert((group.to_owned(), id), Connection { memory, socket })
+            .is_none();
+        if let (true, Some(Connection { memory, socket })) =
+            (new, lock(&self.kept).get(&(group.to_owned(), id)))
+        {
             let [of_memory, of_socket] = names(group, id);
             systemd::store(&of_memory, memory.as_fd());
             systemd::store(&of_socket, socket.as_fd());
@@ -199,9 +209,11 @@ mod tests {
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null"));
         let [memory, socket] = names("DATA_1", 7);
         let [half, _] = names("DATA_1", 8);
-        let strange = ["fuse-0000000000000001", "nbd-DATA-7-memory", "nbd-DATA", ""].map(str::to_owned);
+        let strange =
+            ["fuse-0000000000000001", "nbd-DATA-7-memory", "nbd-DATA", ""].map(str::to_owned);
         let stored = [vec![memory, socket, half], strange.to_vec()].concat();
-        let (connections, others) = Connections::from_store(stored.into_iter().map(|name| (name, null())).collect());
+        let (connections, others) =
+            Connections::from_store(stored.into_iter().map(|name| (name, null())).collect());
         assert_eq!((connections.ids("DATA_1"), connections.ids("DATA")), (vec![7], vec![]));
         assert_eq!(others.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), strange);
         assert!(connections.get("DATA_1", 7).expect("duplicates").is_some());

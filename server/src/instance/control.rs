@@ -141,7 +141,8 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
                 connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let context = Context { waits_for_drops: true, ..Context::of_peer(&instance, access, peer) };
+            let context =
+                Context { waits_for_drops: true, ..Context::of_peer(&instance, access, peer) };
             let counted = Arc::clone(&connections);
             let talking = thread::Builder::new().name("command".into()).spawn(move || {
                 let _ = talk(&context, stream);
@@ -158,10 +159,11 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
 fn talk(context: &Context, stream: UnixStream) -> io::Result<()> {
     let frames = Frames::greet(stream, NAME)?;
     while let Some(Received { head, .. }) = frames.receive::<Request>()? {
-        let result = carry_out(context, &frames, head).or_else(|error| match TooLong::of(&error) {
-            Some(long) => Ok(Err(long.refusal().into())),
-            None => Err(error),
-        })?;
+        let result =
+            carry_out(context, &frames, head).or_else(|error| match TooLong::of(&error) {
+                Some(long) => Ok(Err(long.refusal().into())),
+                None => Err(error),
+            })?;
         match result {
             Ok(()) => frames.send(&Answer::Done, &[], None)?,
             Err(refusal) => frames.send(&Answer::Refused(refusal), &[], None)?,
@@ -170,7 +172,11 @@ fn talk(context: &Context, stream: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result<Result<(), Refusal>> {
+fn carry_out(
+    context: &Context,
+    frames: &Frames,
+    request: Request,
+) -> io::Result<Result<(), Refusal>> {
     let instance = &context.instance;
     if !matches!(request, Request::Sql(_)) && context.access != Role::Administer {
         return Ok(Err(Refusal::new(state::PERMISSION, "only who administers may do this")
@@ -178,14 +184,23 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
     }
     let told = |result: Result<(), AdminError>| Ok(result.map_err(Refusal::from));
     match request {
-        Request::Sql(text) => unless_cancelled(frames, |cancel| sql(context, frames, &text, cancel)),
-        Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
+        Request::Sql(text) => {
+            unless_cancelled(frames, |cancel| sql(context, frames, &text, cancel))
+        }
+        Request::Mount { group, directory, options } => {
+            told(instance.mount_directory(&group, &directory, &options))
+        }
         Request::Remount { directory, options } => told(instance.remount(&directory, &options)),
         Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
         Request::Export { group, export } => told(instance.export(&group, &export)),
-        Request::Withdraw { group, at, name, cut } => told(instance.withdraw(&group, &at, &name, cut)),
+        Request::Withdraw { group, at, name, cut } => {
+            told(instance.withdraw(&group, &at, &name, cut))
+        }
         Request::Check { group, repair } => {
-            match instance.engine_in_service(&group).and_then(|engine| engine.check(&Scope::All, repair)) {
+            match instance
+                .engine_in_service(&group)
+                .and_then(|engine| engine.check(&Scope::All, repair))
+            {
                 Ok(report) => {
                     frames.send(&Answer::Report(report), &[], None)?;
                     Ok(Ok(()))
@@ -194,7 +209,8 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
             }
         }
         Request::Scrub { group, order } => {
-            let found = unless_cancelled(frames, |cancel| Ok(context.scrub_group(&group, &order, cancel)))?;
+            let found =
+                unless_cancelled(frames, |cancel| Ok(context.scrub_group(&group, &order, cancel)))?;
             match found {
                 Ok(report) => {
                     frames.send(&Answer::Report(report), &[], None)?;
@@ -226,7 +242,10 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
 }
 
 /// Carries out what a client that says no more cancels: it waits for an answer, and has no other way to say so.
-fn unless_cancelled<T>(frames: &Frames, run: impl FnOnce(&Cancel) -> io::Result<T>) -> io::Result<T> {
+fn unless_cancelled<T>(
+    frames: &Frames,
+    run: impl FnOnce(&Cancel) -> io::Result<T>,
+) -> io::Result<T> {
     let cancel = Cancel::default();
     thread::scope(|scope| {
         let (end, ended) = mpsc::channel::<()>();
@@ -245,7 +264,12 @@ fn unless_cancelled<T>(frames: &Frames, run: impl FnOnce(&Cancel) -> io::Result<
     })
 }
 
-fn sql(context: &Context, frames: &Frames, text: &str, cancel: &Cancel) -> io::Result<Result<(), Refusal>> {
+fn sql(
+    context: &Context,
+    frames: &Frames,
+    text: &str,
+    cancel: &Cancel,
+) -> io::Result<Result<(), Refusal>> {
     let statements = match sql::parse(text) {
         Ok(statements) => statements,
         Err(refusal) => return Ok(Err(refusal)),
@@ -259,13 +283,24 @@ fn sql(context: &Context, frames: &Frames, text: &str, cancel: &Cancel) -> io::R
             frames.send(&Answer::Notice { warning, text }, &[], None)?;
         }
         match reply.result {
-            Ok(Outcome::Done) => frames.send(&Answer::Tag(statement.tag().to_owned()), &[], None)?,
+            Ok(Outcome::Done) => {
+                frames.send(&Answer::Tag(statement.tag().to_owned()), &[], None)?
+            }
             Ok(Outcome::Rows(table)) => {
-                let columns =
-                    table.columns.iter().map(|column| (column.name.clone(), type_number(column.kind))).collect();
+                let columns = table
+                    .columns
+                    .iter()
+                    .map(|column| (column.name.clone(), type_number(column.kind)))
+                    .collect();
                 frames.send(&Answer::Columns(columns), &[], None)?;
-                in_parts(&table.rows, |rows, body| frames.send(&Answer::Part { rows }, body, None))?;
-                frames.send(&Answer::Tag(format!("{} {}", statement.tag(), table.rows.len())), &[], None)?;
+                in_parts(&table.rows, |rows, body| {
+                    frames.send(&Answer::Part { rows }, body, None)
+                })?;
+                frames.send(
+                    &Answer::Tag(format!("{} {}", statement.tag(), table.rows.len())),
+                    &[],
+                    None,
+                )?;
             }
             Err(refusal) => return Ok(Err(refusal)),
         }
@@ -342,12 +377,16 @@ impl Client {
     /// # Errors
     /// At the first that is refused; what came before it was handed out, also its notices.
     pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), Refusal> {
-        self.frames.send(&Request::Sql(text.to_owned()), &[], None).map_err(|error| Self::lost(&error))?;
+        self.frames
+            .send(&Request::Sql(text.to_owned()), &[], None)
+            .map_err(|error| Self::lost(&error))?;
         let mut current = Given::default();
         loop {
             match self.next() {
                 Ok((Answer::Done, _)) => return Ok(()),
-                Ok((Answer::Notice { warning, text }, _)) => current.notices.push(Notice { warning, text }),
+                Ok((Answer::Notice { warning, text }, _)) => {
+                    current.notices.push(Notice { warning, text })
+                }
                 Ok((Answer::Columns(columns), _)) => {
                     let kind = |number| match number {
                         0 => Type::Integer,
@@ -356,8 +395,10 @@ impl Client {
                         4 => Type::Letter,
                         _ => Type::Text,
                     };
-                    let columns =
-                        columns.into_iter().map(|(name, number)| Column { name, kind: kind(number) }).collect();
+                    let columns = columns
+                        .into_iter()
+                        .map(|(name, number)| Column { name, kind: kind(number) })
+                        .collect();
                     current.table = Some(Table { columns, rows: Vec::new() });
                 }
                 Ok((Answer::Part { rows }, body)) => {

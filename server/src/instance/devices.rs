@@ -62,7 +62,10 @@ fn connection_of(name: &str) -> Option<ConnectionId> {
 
 impl Devices {
     /// What the store gives back, of the mounts that are known; the rest is dropped, and with it what nobody knows to be a mount.
-    pub fn from_store(stored: Vec<(String, OwnedFd)>, known: &BTreeMap<PathBuf, ConnectionId>) -> Self {
+    pub fn from_store(
+        stored: Vec<(String, OwnedFd)>,
+        known: &BTreeMap<PathBuf, ConnectionId>,
+    ) -> Self {
         let mut devices = BTreeMap::new();
         for (name, descriptor) in stored {
             let connection = connection_of(&name);
@@ -98,7 +101,10 @@ impl Instance {
     /// The connections of a group whose devices are held: what its next engine takes over.
     pub(super) fn connections(&self, group: &str) -> Vec<ConnectionId> {
         let mount_points = self.mount_points(group);
-        mount_points.keys().filter_map(|mount_point| Some(self.devices.get(mount_point)?.connection)).collect()
+        mount_points
+            .keys()
+            .filter_map(|mount_point| Some(self.devices.get(mount_point)?.connection))
+            .collect()
     }
 }
 
@@ -112,7 +118,8 @@ mod tests {
         let (one, other) = (new_connection().expect("random"), new_connection().expect("random"));
         assert_ne!(one, other);
         let known = BTreeMap::from([(PathBuf::from("/mnt/a"), one)]);
-        let stored = [name_of(one), name_of(other), "fuse-1".into(), "stored".into(), String::new()];
+        let stored =
+            [name_of(one), name_of(other), "fuse-1".into(), "stored".into(), String::new()];
         let devices = Devices::from_store(stored.map(|name| (name, null())).into(), &known);
         assert_eq!(lock(&devices.0).len(), 1);
         assert_eq!(devices.get(Path::new("/mnt/a")).map(|device| device.connection), Some(one));

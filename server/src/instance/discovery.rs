@@ -46,7 +46,9 @@ impl Discovery {
     }
 
     pub(super) fn set_diskstring(&self, diskstring: &str) -> Result<(), AdminError> {
-        self.world.set_diskstring(diskstring).map_err(|error: BadDiskstring| AdminError::new(Code::Invalid, error))
+        self.world
+            .set_diskstring(diskstring)
+            .map_err(|error: BadDiskstring| AdminError::new(Code::Invalid, error))
     }
 
     /// Every disk that the discovery string shows.
@@ -75,10 +77,13 @@ impl Discovery {
 
     /// Says what has begun to hang, and what answers again.
     fn tell_silent(&self) {
-        let silent: BTreeSet<String> = self.world.silent(SILENT).into_iter().map(|silent| silent.path).collect();
+        let silent: BTreeSet<String> =
+            self.world.silent(SILENT).into_iter().map(|silent| silent.path).collect();
         let mut told = lock(&self.told);
         for path in silent.difference(&told) {
-            let text = format!("{path} does not answer: the device hangs. Nobody asks it again before it has answered");
+            let text = format!(
+                "{path} does not answer: the device hangs. Nobody asks it again before it has answered"
+            );
             self.alert.line(Severity::Warning, "instance", &text);
         }
         for path in told.difference(&silent) {

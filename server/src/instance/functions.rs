@@ -33,7 +33,9 @@ fn text(context: &Context<'_>, at: usize) -> Option<String> {
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),
-        ValueRef::Text(text) | ValueRef::Blob(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) | ValueRef::Blob(text) => {
+            Some(String::from_utf8_lossy(text).into_owned())
+        }
     }
 }
 
@@ -94,7 +96,8 @@ fn value(number: Number) -> Value {
 }
 
 fn made(time: Option<Time>) -> Result<Option<String>> {
-    time.map(|time| Some(time.text())).ok_or_else(|| refused("this time is outside of the years 1 to 9999"))
+    time.map(|time| Some(time.text()))
+        .ok_or_else(|| refused("this time is outside of the years 1 to 9999"))
 }
 
 fn cut(text: String) -> Result<String> {
@@ -120,7 +123,9 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         Value::Null => context.get(1),
         first => Ok(first),
     })?;
-    define("nvl2", 3, |context| context.get(if context.get::<Value>(0)? == Value::Null { 2 } else { 1 }))?;
+    define("nvl2", 3, |context| {
+        context.get(if context.get::<Value>(0)? == Value::Null { 2 } else { 1 })
+    })?;
     define("decode", -1, decode)?;
     define("greatest", -1, |context| extreme(context, std::cmp::Ordering::Greater))?;
     define("least", -1, |context| extreme(context, std::cmp::Ordering::Less))?;
@@ -136,7 +141,9 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         })?;
     }
     define("add_months", 2, |context| match (need_time(context, 0)?, whole(context, 1)?) {
-        (Some(time), Some(months)) => Ok(Value::Text(made(time.plus_months(months))?.unwrap_or_default())),
+        (Some(time), Some(months)) => {
+            Ok(Value::Text(made(time.plus_months(months))?.unwrap_or_default()))
+        }
         _ => Ok(Value::Null),
     })?;
     define("last_day", 1, |context| match need_time(context, 0)? {
@@ -149,7 +156,8 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         _ => plus(context, -1.0),
     })?;
     define("plinth_date", 1, |context| {
-        Ok(need_time(context, 0)?.map_or(Value::Null, |time| Value::Text(time.text().chars().take(10).collect())))
+        Ok(need_time(context, 0)?
+            .map_or(Value::Null, |time| Value::Text(time.text().chars().take(10).collect())))
     })?;
 
     // Numbers.
@@ -172,7 +180,9 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     define("mod", 2, modulo)?;
     for name in ["power", "pow"] {
         define(name, 2, |context| {
-            Ok(real(context, 0)?.zip(real(context, 1)?).map_or(Value::Null, |(base, to)| Value::Real(base.powf(to))))
+            Ok(real(context, 0)?
+                .zip(real(context, 1)?)
+                .map_or(Value::Null, |(base, to)| Value::Real(base.powf(to))))
         })?;
     }
     define("floor", 1, |context| rounded(context, f64::floor))?;
@@ -185,7 +195,9 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     define("exp", 1, |context| one(context, f64::exp))?;
     define("ln", 1, |context| one(context, f64::ln))?;
     define("log", 2, |context| {
-        Ok(real(context, 0)?.zip(real(context, 1)?).map_or(Value::Null, |(base, of)| Value::Real(of.log(base))))
+        Ok(real(context, 0)?
+            .zip(real(context, 1)?)
+            .map_or(Value::Null, |(base, of)| Value::Real(of.log(base))))
     })?;
 
     // Texts.
@@ -198,14 +210,20 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         let capital = |text: String| {
             let letters = text.chars().flat_map(|letter| {
                 let follows = std::mem::replace(&mut within, letter.is_alphanumeric());
-                if follows { letter.to_lowercase().collect::<Vec<_>>() } else { letter.to_uppercase().collect() }
+                if follows {
+                    letter.to_lowercase().collect::<Vec<_>>()
+                } else {
+                    letter.to_uppercase().collect()
+                }
             });
             letters.collect::<String>()
         };
         Ok(text(context, 0).map(capital).map_or(Value::Null, Value::Text))
     })?;
     define("translate", 3, |context| {
-        let (Some(of), Some(from), Some(to)) = (text(context, 0), text(context, 1), text(context, 2)) else {
+        let (Some(of), Some(from), Some(to)) =
+            (text(context, 0), text(context, 1), text(context, 2))
+        else {
             return Ok(Value::Null);
         };
         let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
@@ -221,10 +239,13 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         define(name, 2, instr)?;
     }
     define("split_part", 3, |context| {
-        let (Some(of), Some(by), Some(part)) = (text(context, 0), text(context, 1), whole(context, 2)?) else {
+        let (Some(of), Some(by), Some(part)) =
+            (text(context, 0), text(context, 1), whole(context, 2)?)
+        else {
             return Ok(Value::Null);
         };
-        let parts: Vec<&str> = if by.is_empty() { vec![&of] } else { of.split(by.as_str()).collect() };
+        let parts: Vec<&str> =
+            if by.is_empty() { vec![&of] } else { of.split(by.as_str()).collect() };
         let at = match part {
             0 => return Err(refused("the parts of SPLIT_PART are counted from 1")),
             1.. => usize::try_from(part - 1).ok(),
@@ -235,7 +256,8 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     define("left", 2, |context| side(context, true))?;
     define("right", 2, |context| side(context, false))?;
     define("chr", 1, |context| {
-        let letter = whole(context, 0)?.map(|number| u32::try_from(number).ok().and_then(char::from_u32));
+        let letter =
+            whole(context, 0)?.map(|number| u32::try_from(number).ok().and_then(char::from_u32));
         match letter {
             None => Ok(Value::Null),
             Some(Some(letter)) if letter != '\0' => Ok(Value::Text(letter.to_string())),
@@ -246,37 +268,55 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         Ok(text(context, 0).map_or(Value::Null, |text| Value::Text(text.chars().rev().collect())))
     })?;
     define("pg_size_pretty", 1, |context| {
-        Ok(whole(context, 0)?.map_or(Value::Null, |bytes| Value::Text(crate::cli::table::bytes_pretty(bytes))))
+        Ok(whole(context, 0)?
+            .map_or(Value::Null, |bytes| Value::Text(crate::cli::table::bytes_pretty(bytes))))
     })?;
     define("quote_ident", 1, |context| Ok(text(context, 0).map_or(Value::Null, Value::Text)))?;
     define("quote_literal", 1, |context| {
-        Ok(text(context, 0).map_or(Value::Null, |text| Value::Text(format!("'{}'", text.replace('\'', "''")))))
+        Ok(text(context, 0)
+            .map_or(Value::Null, |text| Value::Text(format!("'{}'", text.replace('\'', "''")))))
     })?;
     // LIKE tells upper case from lower, as with Oracle and PostgreSQL; ILIKE, which is MATCH here, does not.
     for (name, folds) in [("like", false), ("match", true)] {
         for arguments in [2, 3] {
-            connection.create_scalar_function(name, arguments, FLAGS, move |context| like(context, folds))?;
+            connection.create_scalar_function(name, arguments, FLAGS, move |context| {
+                like(context, folds)
+            })?;
         }
     }
     for (name, arguments) in [("regexp", 2), ("regexp_like", 2), ("regexp_like", 3)] {
         connection.create_scalar_function(name, arguments, FLAGS, move |context| {
             // `text REGEXP pattern` comes with the pattern first.
             let (of, pattern) = if name == "regexp" { (1, 0) } else { (0, 1) };
-            let (Some(of), Some(pattern)) = (text(context, of), text(context, pattern)) else { return Ok(None) };
-            Ok(Some(regex(&pattern, text(context, 2).as_deref().unwrap_or_default())?.is_match(&of)))
+            let (Some(of), Some(pattern)) = (text(context, of), text(context, pattern)) else {
+                return Ok(None);
+            };
+            Ok(Some(
+                regex(&pattern, text(context, 2).as_deref().unwrap_or_default())?.is_match(&of),
+            ))
         })?;
     }
     define("regexp_substr", 2, |context| {
-        let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else { return Ok(Value::Null) };
-        Ok(regex(&pattern, "")?.find(&of).map_or(Value::Null, |found| Value::Text(found.as_str().to_owned())))
+        let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
+            return Ok(Value::Null);
+        };
+        Ok(regex(&pattern, "")?
+            .find(&of)
+            .map_or(Value::Null, |found| Value::Text(found.as_str().to_owned())))
     })?;
     define("regexp_count", 2, |context| {
-        let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else { return Ok(Value::Null) };
-        Ok(Value::Integer(i64::try_from(regex(&pattern, "")?.find_iter(&of).count()).unwrap_or(i64::MAX)))
+        let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
+            return Ok(Value::Null);
+        };
+        Ok(Value::Integer(
+            i64::try_from(regex(&pattern, "")?.find_iter(&of).count()).unwrap_or(i64::MAX),
+        ))
     })?;
     for arguments in [2, 3] {
         define("regexp_replace", arguments, |context| {
-            let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else { return Ok(Value::Null) };
+            let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
+                return Ok(Value::Null);
+            };
             // \1 of Oracle and PostgreSQL is ${1} here.
             let by = text(context, 2).unwrap_or_default().replace('$', "$$");
             let by = regex(r"\\(\d)", "")?.replace_all(&by, "$${$1}").into_owned();
@@ -308,9 +348,13 @@ fn decode(context: &Context<'_>) -> Result<Value> {
 
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Integer(a), Value::Real(b)) | (Value::Real(b), Value::Integer(a)) => *a as f64 == *b,
+        (Value::Integer(a), Value::Real(b)) | (Value::Real(b), Value::Integer(a)) => {
+            *a as f64 == *b
+        }
         // A number and its digits.
-        (Value::Integer(a), Value::Text(b)) | (Value::Text(b), Value::Integer(a)) => b.parse() == Ok(*a),
+        (Value::Integer(a), Value::Text(b)) | (Value::Text(b), Value::Integer(a)) => {
+            b.parse() == Ok(*a)
+        }
         _ => a == b,
     }
 }
@@ -352,7 +396,9 @@ fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
 
 /// `TO_CHAR(time or number, model)`
 fn to_char(context: &Context<'_>) -> Result<Value> {
-    let (Some(of), Some(model)) = (text(context, 0), text(context, 1)) else { return Ok(Value::Null) };
+    let (Some(of), Some(model)) = (text(context, 0), text(context, 1)) else {
+        return Ok(Value::Null);
+    };
     let written = match time(context, 0) {
         Some(time) => time.written(&model),
         None => match number(context, 0) {
@@ -374,7 +420,9 @@ fn plus(context: &Context<'_>, sign: f64) -> Result<Value> {
             let Some(days) = real(context, 0)? else { return Ok(Value::Null) };
             Ok(Value::Text(made(time.plus_days(days))?.unwrap_or_default()))
         }
-        _ => Ok(real(context, 0)?.zip(real(context, 1)?).map_or(Value::Null, |(a, b)| Value::Real(a + sign * b))),
+        _ => Ok(real(context, 0)?
+            .zip(real(context, 1)?)
+            .map_or(Value::Null, |(a, b)| Value::Real(a + sign * b))),
     }
 }
 
@@ -382,12 +430,16 @@ fn modulo(context: &Context<'_>) -> Result<Value> {
     Ok(match (number(context, 0)?, number(context, 1)?) {
         // MOD(x, 0) is x, as in Oracle.
         (Some(of), Some(Number::Whole(0))) => value(of),
-        (Some(Number::Whole(of)), Some(Number::Whole(by))) => Value::Integer(of.checked_rem(by).unwrap_or(0)),
+        (Some(Number::Whole(of)), Some(Number::Whole(by))) => {
+            Value::Integer(of.checked_rem(by).unwrap_or(0))
+        }
         (Some(of), Some(by)) => {
             // POWER(2, 24) is no integer, and is meant to be one.
             let exact = |number: Number| match number {
                 Number::Whole(whole) => Some(whole),
-                Number::Real(real) => (real.fract() == 0.0 && real.abs() < 9e15).then_some(real as i64),
+                Number::Real(real) => {
+                    (real.fract() == 0.0 && real.abs() < 9e15).then_some(real as i64)
+                }
             };
             let inexact = |number: Number| match number {
                 Number::Whole(whole) => whole as f64,
@@ -412,14 +464,19 @@ fn rounded(context: &Context<'_>, by: fn(f64) -> f64) -> Result<Value> {
 }
 
 fn one(context: &Context<'_>, of: fn(f64) -> f64) -> Result<Value> {
-    Ok(real(context, 0)?.map(of).filter(|result| result.is_finite()).map_or(Value::Null, Value::Real))
+    Ok(real(context, 0)?
+        .map(of)
+        .filter(|result| result.is_finite())
+        .map_or(Value::Null, Value::Real))
 }
 
 /// `TRUNC(number [, places])`, `TRUNC(time [, unit])`
 fn truncate(context: &Context<'_>) -> Result<Value> {
     if let Some(time) = time(context, 0) {
         let unit = text(context, 1).unwrap_or_else(|| "DD".to_owned());
-        let found = time.truncated(&unit).ok_or_else(|| refused(format!("a time is not cut to '{unit}'")))?;
+        let found = time
+            .truncated(&unit)
+            .ok_or_else(|| refused(format!("a time is not cut to '{unit}'")))?;
         return Ok(Value::Text(found.text()));
     }
     at_places(context, f64::trunc)
@@ -436,7 +493,9 @@ fn round(context: &Context<'_>) -> Result<Value> {
 
 fn at_places(context: &Context<'_>, by: fn(f64) -> f64) -> Result<Value> {
     let places = if context.len() > 1 { whole(context, 1)? } else { Some(0) };
-    let (Some(number), Some(places)) = (number(context, 0)?, places) else { return Ok(Value::Null) };
+    let (Some(number), Some(places)) = (number(context, 0)?, places) else {
+        return Ok(Value::Null);
+    };
     let real = match number {
         Number::Whole(whole) if places >= 0 => return Ok(Value::Integer(whole)),
         Number::Whole(whole) => whole as f64,
@@ -455,7 +514,9 @@ fn at_places(context: &Context<'_>, by: fn(f64) -> f64) -> Result<Value> {
 }
 
 fn pad(context: &Context<'_>, in_front: bool) -> Result<Value> {
-    let (Some(of), Some(width)) = (text(context, 0), whole(context, 1)?) else { return Ok(Value::Null) };
+    let (Some(of), Some(width)) = (text(context, 0), whole(context, 1)?) else {
+        return Ok(Value::Null);
+    };
     let fill = if context.len() > 2 { text(context, 2) } else { Some(" ".to_owned()) };
     let Some(fill) = fill.filter(|fill| !fill.is_empty()) else { return Ok(Value::Null) };
     let width = usize::try_from(width).unwrap_or(0);
@@ -472,7 +533,9 @@ fn pad(context: &Context<'_>, in_front: bool) -> Result<Value> {
 
 /// `INSTR(of, what [, from [, which]])`: the place, counted from 1; from the end if `from` is negative.
 fn instr(context: &Context<'_>) -> Result<Value> {
-    let (Some(of), Some(what)) = (text(context, 0), text(context, 1)) else { return Ok(Value::Null) };
+    let (Some(of), Some(what)) = (text(context, 0), text(context, 1)) else {
+        return Ok(Value::Null);
+    };
     let from = if context.len() > 2 { whole(context, 2)? } else { Some(1) };
     let which = if context.len() > 3 { whole(context, 3)? } else { Some(1) };
     let (Some(from), Some(which)) = (from, which) else { return Ok(Value::Null) };
@@ -483,7 +546,8 @@ fn instr(context: &Context<'_>) -> Result<Value> {
         return Ok(Value::Integer(0));
     }
     // Places in characters, of each occurrence, overlapping ones too.
-    let mut found = of.char_indices().enumerate().filter(|(_, (byte, _))| of[*byte..].starts_with(&what));
+    let mut found =
+        of.char_indices().enumerate().filter(|(_, (byte, _))| of[*byte..].starts_with(&what));
     let length = i64::try_from(of.chars().count()).unwrap_or(i64::MAX);
     let place = |(at, _): (usize, (usize, char))| i64::try_from(at).unwrap_or(i64::MAX - 1) + 1;
     let skipped = usize::try_from(which - 1).unwrap_or(usize::MAX);
@@ -499,11 +563,15 @@ fn instr(context: &Context<'_>) -> Result<Value> {
 
 /// `LEFT(text, n)` and `RIGHT(text, n)`; all but so many from the other side if `n` is negative.
 fn side(context: &Context<'_>, left: bool) -> Result<Value> {
-    let (Some(of), Some(count)) = (text(context, 0), whole(context, 1)?) else { return Ok(Value::Null) };
+    let (Some(of), Some(count)) = (text(context, 0), whole(context, 1)?) else {
+        return Ok(Value::Null);
+    };
     let length = of.chars().count();
     let count = match usize::try_from(count) {
         Ok(count) => count.min(length),
-        Err(_) => length.saturating_sub(usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)),
+        Err(_) => {
+            length.saturating_sub(usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX))
+        }
     };
     let skipped = if left { 0 } else { length - count };
     Ok(Value::Text(of.chars().skip(skipped).take(count).collect()))
@@ -552,7 +620,9 @@ fn matches_like(text: &str, pattern: &str, escape: Option<char>) -> bool {
                 next += 1;
             }
             (Some(Wild::One), _) => (at, next) = (at + 1, next + 1),
-            (Some(Wild::Is(wanted)), Some(found)) if wanted == found => (at, next) = (at + 1, next + 1),
+            (Some(Wild::Is(wanted)), Some(found)) if wanted == found => {
+                (at, next) = (at + 1, next + 1)
+            }
             _ => match &mut back {
                 Some((any, taken)) => {
                     *taken += 1;
@@ -572,8 +642,9 @@ thread_local! {
 
 fn regex(pattern: &str, flags: &str) -> Result<regex::Regex> {
     let key = format!("{flags} {pattern}");
-    let known =
-        LAST.with_borrow(|last| last.as_ref().filter(|(known, _)| *known == key).map(|(_, regex)| regex.clone()));
+    let known = LAST.with_borrow(|last| {
+        last.as_ref().filter(|(known, _)| *known == key).map(|(_, regex)| regex.clone())
+    });
     if let Some(regex) = known {
         return Ok(regex);
     }
@@ -620,19 +691,34 @@ mod tests {
             ("add_months('2026-01-31', 1)", "2026-02-28 00:00:00"),
             ("last_day('2024-02-01')", "2024-02-29 00:00:00"),
             ("to_number('1,234.5', '9,999.9')", "1234.5"),
-            ("mod(17, 5) || ' ' || mod(-7, 3) || ' ' || mod(7.5, 2) || ' ' || mod(5, 0)", "2 -1 1.5 5"),
+            (
+                "mod(17, 5) || ' ' || mod(-7, 3) || ' ' || mod(7.5, 2) || ' ' || mod(5, 0)",
+                "2 -1 1.5 5",
+            ),
             ("mod(33554437, power(2, 24))", "5"),
-            ("trunc(12.789, 1) || ' ' || trunc(-12.7) || ' ' || trunc(1234, -2)", "12.7 -12.0 1200.0"),
-            ("round(1.005, 2) || ' ' || round(2.5) || ' ' || round(1234, -2) || ' ' || round(7)", "1.01 3.0 1200.0 7"),
+            (
+                "trunc(12.789, 1) || ' ' || trunc(-12.7) || ' ' || trunc(1234, -2)",
+                "12.7 -12.0 1200.0",
+            ),
+            (
+                "round(1.005, 2) || ' ' || round(2.5) || ' ' || round(1234, -2) || ' ' || round(7)",
+                "1.01 3.0 1200.0 7",
+            ),
             ("trunc('2026-03-07 15:04:09')", "2026-03-07 00:00:00"),
             ("trunc('2026-03-07 15:04:09', 'MM')", "2026-03-01 00:00:00"),
             ("floor(-1.5) || ceil(1.2) || floor(3)", "-2.02.03"),
             ("lpad('7', 3, '0') || rpad('ab', 5, '.-') || lpad('abc', 2)", "007ab.-.ab"),
             ("initcap('hELLO wORLD of asm_disks')", "Hello World Of Asm_Disks"),
             ("translate('a.b.c', '.b', '/')", "a//c"),
-            ("instr('banana', 'an') || instr('banana', 'an', 3) || instr('banana', 'a', 1, 3)", "246"),
+            (
+                "instr('banana', 'an') || instr('banana', 'an', 3) || instr('banana', 'a', 1, 3)",
+                "246",
+            ),
             ("instr('banana', 'a', -1) || instr('banana', 'a', -1, 2) || instr('x', 'y')", "640"),
-            ("split_part('a/b/c', '/', 2) || split_part('a/b/c', '/', -1) || split_part('a', '/', 9)", "bc"),
+            (
+                "split_part('a/b/c', '/', 2) || split_part('a/b/c', '/', -1) || split_part('a', '/', 9)",
+                "bc",
+            ),
             ("\"left\"('grün', 3) || \"right\"('grün', 1) || \"left\"('abc', -1)", "grünab"),
             ("'DATA_1' LIKE 'data%'", "0"),
             ("'DATA_1' LIKE 'DATA\\_%' ESCAPE '\\'", "1"),
@@ -647,8 +733,9 @@ mod tests {
             ("user()", "scott"),
             ("chr(65) || reverse('abc') || plinth_int('5') || plinth_int(2.5)", "Acba53"),
         ] {
-            let found: Value =
-                connection.query_row(&format!("SELECT {expression}"), [], |row| row.get(0)).expect(expression);
+            let found: Value = connection
+                .query_row(&format!("SELECT {expression}"), [], |row| row.get(0))
+                .expect(expression);
             let found = match found {
                 Value::Integer(number) => number.to_string(),
                 Value::Real(number) => number.to_string(),
@@ -677,7 +764,8 @@ mod tests {
             "decode(1)",
             "plinth_minus('2026-01-01', 1e300)",
         ] {
-            let found = connection.query_row(&format!("SELECT {expression}"), [], |row| row.get::<_, Value>(0));
+            let found = connection
+                .query_row(&format!("SELECT {expression}"), [], |row| row.get::<_, Value>(0));
             assert!(found.is_err(), "{expression}: {found:?}");
         }
     }

@@ -99,7 +99,9 @@ impl Instance {
         lock(&self.unserved).insert(group.to_owned(), Instant::now());
         let instance = Arc::clone(self);
         let name = group.to_owned();
-        if let Err(error) = thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name)) {
+        if let Err(error) =
+            thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name))
+        {
             lock(&self.guarded).remove(group);
             self.alert.line(Severity::Alarm, group, &format!("nobody watches its engine: {error}"));
         }
@@ -170,7 +172,11 @@ impl Instance {
                         }
                     }
                     let how = end.map_or_else(String::new, |end| format!(" ({end})"));
-                    self.alert.line(severity, group, &format!("its engine ended{how}{times}; it is started again"));
+                    self.alert.line(
+                        severity,
+                        group,
+                        &format!("its engine ended{how}{times}; it is started again"),
+                    );
                     is_long = ran > RAN_LONG;
                     if stops > 0 {
                         // It ended for a reason that may well be there still.
@@ -203,11 +209,18 @@ impl Instance {
                 Err(error) => {
                     // An engine of another version, to which nothing can be said, may still serve.
                     if since.elapsed() > PATIENCE && error.code != Code::Invalid {
-                        self.lose_patience(group, &format!("it could not be mounted for {} s", PATIENCE.as_secs()));
+                        self.lose_patience(
+                            group,
+                            &format!("it could not be mounted for {} s", PATIENCE.as_secs()),
+                        );
                     }
                     let text = error.to_string();
                     if told.as_ref() != Some(&text) {
-                        self.alert.line(Severity::Alarm, group, &format!("cannot be mounted, tried again: {text}"));
+                        self.alert.line(
+                            Severity::Alarm,
+                            group,
+                            &format!("cannot be mounted, tried again: {text}"),
+                        );
                         told = Some(text);
                     }
                 }
@@ -219,7 +232,8 @@ impl Instance {
     fn give_up(&self, group: &str, text: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
-        if self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted) {
+        if self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted)
+        {
             return false;
         }
         lock(&self.guarded).remove(group);
@@ -233,7 +247,10 @@ impl Instance {
         let log = self.paths.engine_log(group);
         if faults == FAULTS_PATIENT {
             let what = "perhaps of what is asked of them";
-            let why = format!("its engines died of themselves {faults} times in a row, {what} (see {})", log.display());
+            let why = format!(
+                "its engines died of themselves {faults} times in a row, {what} (see {})",
+                log.display()
+            );
             self.lose_patience(group, &why);
         }
         let text = format!(
@@ -281,7 +298,11 @@ impl Instance {
         let resume = self.connections(group);
         engine.ask(&Request::Mount { force: false, restricted, patient: true, resume })?;
         self.serve_again(&engine, group)?;
-        self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
+        self.alert.line(
+            Severity::Note,
+            group,
+            &format!("mounted again after {} ms", began.elapsed().as_millis()),
+        );
         Ok(())
     }
 
@@ -301,11 +322,15 @@ impl Instance {
                 if was_unmounted(&mount_point) {
                     engine.ask(&Request::GiveUp(connection))?;
                     self.devices.remove(&mount_point);
-                    self.remember_or_say(group, |state| drop(state.group(group).mount_points.remove(&mount_point)));
+                    self.remember_or_say(group, |state| {
+                        drop(state.group(group).mount_points.remove(&mount_point))
+                    });
                     continue;
                 }
                 let how = How::TakeOver { is_shared };
-                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), how) else {
+                let Err(error) =
+                    engine.serve(mount_point.clone(), connection, descriptor.as_fd(), how)
+                else {
                     continue;
                 };
                 engine.ask(&Request::GiveUp(connection))?;
@@ -316,7 +341,11 @@ impl Instance {
             }
             self.forget_mount(group, &mount_point);
             if let Err(error) = self.serve_directory(engine, group, &mount_point, &options) {
-                self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
+                self.alert.line(
+                    Severity::Alarm,
+                    group,
+                    &format!("is not mounted on a directory again: {error}"),
+                );
             }
         }
         self.resume_clients(engine, group);
@@ -343,7 +372,11 @@ impl Instance {
         for export in self.exports(group) {
             if let Err(error) = engine.ask(&Request::Export(export.clone())) {
                 waits |= error.code == Code::Io;
-                self.alert.line(Severity::Alarm, group, &format!("{export} is not exported again: {error}"));
+                self.alert.line(
+                    Severity::Alarm,
+                    group,
+                    &format!("{export} is not exported again: {error}"),
+                );
             }
         }
         if waits {
@@ -368,7 +401,11 @@ impl Instance {
         };
         if let Err(error) = thread::Builder::new().name("exports".into()).spawn(trying) {
             lock(&self.exporting).remove(group);
-            self.alert.line(Severity::Alarm, group, &format!("what is not exported is not tried again: {error}"));
+            self.alert.line(
+                Severity::Alarm,
+                group,
+                &format!("what is not exported is not tried again: {error}"),
+            );
         }
     }
 
@@ -388,11 +425,19 @@ impl Instance {
             missing.retain(|export| !there.iter().any(|(other, _)| other == export));
             missing.retain(|export| {
                 match engine.ask(&Request::Export(export.clone())) {
-                    Ok(()) => self.alert.line(Severity::Note, group, &format!("{export} is exported again")),
+                    Ok(()) => self.alert.line(
+                        Severity::Note,
+                        group,
+                        &format!("{export} is exported again"),
+                    ),
                     Err(error) if error.code == Code::Io => return true,
                     // Its address is not what is missing.
                     Err(error) => {
-                        self.alert.line(Severity::Alarm, group, &format!("{export} is not exported again: {error}"));
+                        self.alert.line(
+                            Severity::Alarm,
+                            group,
+                            &format!("{export} is not exported again: {error}"),
+                        );
                     }
                 }
                 false
@@ -423,19 +468,31 @@ impl Instance {
                 let entry = state.group(group);
                 // What it does not serve was unmounted meanwhile, or the instance before died before it gave it that.
                 entry.mount_points.retain(|mount_point, _| {
-                    let may_be_there = || self.devices.get(mount_point).is_some() || !was_unmounted(mount_point);
+                    let may_be_there =
+                        || self.devices.get(mount_point).is_some() || !was_unmounted(mount_point);
                     serving.contains(mount_point) || may_be_there()
                 });
-                exports.unwrap_or_default().into_iter().for_each(|(export, _)| entry.add_export(export));
+                exports
+                    .unwrap_or_default()
+                    .into_iter()
+                    .for_each(|(export, _)| entry.add_export(export));
             });
             if let Err(error) = self.take_devices(&engine, group) {
                 let text = format!("its mounts will not outlive its engine: {error}");
                 self.alert.line(Severity::Warning, group, &text);
             }
             if let Err(error) = self.serve_again(&engine, group) {
-                self.alert.line(Severity::Alarm, group, &format!("what it should serve it does not: {error}"));
+                self.alert.line(
+                    Severity::Alarm,
+                    group,
+                    &format!("what it should serve it does not: {error}"),
+                );
             }
-            self.alert.line(Severity::Note, group, &format!("engine {} runs and is adopted", status.pid));
+            self.alert.line(
+                Severity::Note,
+                group,
+                &format!("engine {} runs and is adopted", status.pid),
+            );
         }
         self.guard(group);
     }
@@ -477,7 +534,8 @@ mod tests {
             assert!((WAIT_MIN..=WAIT_MOUNTED).contains(&wait));
         }
         assert_eq!(wait, WAIT_MOUNTED);
-        let for_ever = (0..10).fold(wait, |wait, _| next_wait(wait, soon, WAIT_MOUNTED_ENDS + 1, true));
+        let for_ever =
+            (0..10).fold(wait, |wait, _| next_wait(wait, soon, WAIT_MOUNTED_ENDS + 1, true));
         let not_mounted = (0..10).fold(wait, |wait, _| next_wait(wait, Duration::ZERO, 1, false));
         assert_eq!((for_ever, not_mounted), (WAIT_MAX, WAIT_MAX));
     }
@@ -489,7 +547,11 @@ mod tests {
         assert_eq!((0..50).fold(0, |stops, _| next_stops(stops, false, soon)), 0);
         assert_eq!((0..50).fold(0, |stops, _| next_stops(stops, true, late)), 1);
         assert_eq!((0..STOPS_MAX).fold(0, |stops, _| next_stops(stops, true, soon)), STOPS_MAX);
-        assert_eq!(next_stops(next_stops(3, false, soon), true, soon), 4, "a kill between them does not hide it");
+        assert_eq!(
+            next_stops(next_stops(3, false, soon), true, soon),
+            4,
+            "a kill between them does not hide it"
+        );
         assert_eq!(next_stops(3, false, late), 0);
     }
 }

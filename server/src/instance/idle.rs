@@ -83,7 +83,9 @@ pub fn each<I: Sync, T: Send>(
     thread::scope(|scope| {
         let beside = |item| {
             let paces = &paces;
-            thread::Builder::new().name("query".into()).spawn_scoped(scope, move || what(item, &mut paces()))
+            thread::Builder::new()
+                .name("query".into())
+                .spawn_scoped(scope, move || what(item, &mut paces()))
         };
         let beside: Vec<_> = others.iter().map(|item| (item, beside(item))).collect();
         let mut done = vec![what(first, pace)];
@@ -146,7 +148,8 @@ impl Pace {
             return;
         }
         let worked = clock_gettime(ClockId::ThreadCPUTime);
-        let worked = Duration::new(worked.tv_sec.unsigned_abs(), u32::try_from(worked.tv_nsec).unwrap_or(0));
+        let worked =
+            Duration::new(worked.tv_sec.unsigned_abs(), u32::try_from(worked.tv_nsec).unwrap_or(0));
         let used = worked.saturating_sub(std::mem::replace(&mut self.worked, worked));
         if !self.budget.spend(used, Instant::now()) {
             self.is_idle = true;

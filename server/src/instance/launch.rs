@@ -114,7 +114,9 @@ impl Instance {
     }
 
     fn launch(&self, group: &str, is_successor: bool) -> Result<Client> {
-        let failed = |what: String| AdminError::new(Code::Io, format!("starting the engine of {group}: {what}"));
+        let failed = |what: String| {
+            AdminError::new(Code::Io, format!("starting the engine of {group}: {what}"))
+        };
         let log = self.paths.engine_log(group);
         let open = || OpenOptions::new().create(true).append(true).mode(0o640).open(&log);
         let output = open().map_err(|error| failed(format!("{}: {error}", log.display())))?;
@@ -140,8 +142,10 @@ impl Instance {
             .stdout(output)
             .stderr(errors);
         systemd::OURS.iter().for_each(|name| _ = command.env_remove(name));
-        let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
-        let socket = if is_successor { self.paths.successor(group) } else { self.paths.engine(group) };
+        let mut child =
+            command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
+        let socket =
+            if is_successor { self.paths.successor(group) } else { self.paths.engine(group) };
         let began = Instant::now();
         loop {
             let last = match Client::connect_to(&socket, group) {
@@ -184,7 +188,10 @@ mod tests {
         assert!(signal(libc::SIGABRT) && signal(libc::SIGSEGV) && signal(libc::SIGBUS));
         assert!(!signal(libc::SIGKILL) && !signal(libc::SIGTERM));
         let code = |code: i32| died_of_itself(ExitStatus::from_raw(code << 8));
-        assert!(!code(0) && !code(1) && !code(3), "a mount that was refused, a catalog that stopped");
+        assert!(
+            !code(0) && !code(1) && !code(3),
+            "a mount that was refused, a catalog that stopped"
+        );
     }
 
     #[test]

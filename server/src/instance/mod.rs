@@ -161,7 +161,10 @@ fn mount_refused(error: &MountError) -> AdminError {
     let code = match error {
         MountError::AlreadyMounted(..) | MountError::Busy(..) => Code::Busy,
         MountError::NotMounted(_) => Code::NotMounted,
-        MountError::NoFuse(_) | MountError::Mount(..) | MountError::Remount(..) | MountError::Unmount(..) => Code::Io,
+        MountError::NoFuse(_)
+        | MountError::Mount(..)
+        | MountError::Remount(..)
+        | MountError::Unmount(..) => Code::Io,
         _ => Code::Invalid,
     };
     AdminError::new(code, error)
@@ -235,9 +238,9 @@ impl Instance {
         let mut changed = state.clone();
         change(&mut changed);
         if changed != *state {
-            changed
-                .store(&self.paths.instance())
-                .map_err(|error| AdminError::new(Code::Io, error).hint("make room there, or make it writable"))?;
+            changed.store(&self.paths.instance()).map_err(|error| {
+                AdminError::new(Code::Io, error).hint("make room there, or make it writable")
+            })?;
             *state = changed;
         }
         Ok(())
@@ -246,7 +249,11 @@ impl Instance {
     /// As `remember`, where failing would leave more undone than done: then it goes to the alert log.
     fn remember_or_say(&self, group: &str, change: impl FnOnce(&mut State)) {
         if let Err(error) = self.remember(change) {
-            self.alert.line(Severity::Alarm, group, &format!("what to mount at start could not be noted: {error}"));
+            self.alert.line(
+                Severity::Alarm,
+                group,
+                &format!("what to mount at start could not be noted: {error}"),
+            );
         }
     }
 
@@ -267,7 +274,11 @@ impl Instance {
             if let Ok(engine) = self.engine_within(&group, IN_VIEW)
                 && let Err(error) = engine.ask(&Request::SetDiskstring(diskstring.to_owned()))
             {
-                self.alert.line(Severity::Warning, &group, &format!("keeps the old discovery string: {error}"));
+                self.alert.line(
+                    Severity::Warning,
+                    &group,
+                    &format!("keeps the old discovery string: {error}"),
+                );
             }
         }
         Ok(())
@@ -280,10 +291,13 @@ impl Instance {
         let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
             let Ok(engine) = self.engine_within(&group, IN_VIEW) else { continue };
-            for row in engine.rows("SELECT name, path FROM v$asm_disk WHERE mode_status = 'ONLINE'")? {
+            for row in
+                engine.rows("SELECT name, path FROM v$asm_disk WHERE mode_status = 'ONLINE'")?
+            {
                 let [Value::Text(name), Value::Text(path)] = &row[..] else { continue };
                 let is_it = |disk: &Survey| {
-                    disk.is_at(path) || (disk.group.as_ref() == Some(&group) && disk.name.as_ref() == Some(name))
+                    disk.is_at(path)
+                        || (disk.group.as_ref() == Some(&group) && disk.name.as_ref() == Some(name))
                 };
                 if !seen.iter().any(is_it) {
                     hidden.push((path.clone(), format!("disk {name} of {group}")));
@@ -294,9 +308,13 @@ impl Instance {
         if hidden.is_empty() {
             return Ok(());
         }
-        let list: Vec<String> = hidden.iter().map(|(path, disk)| format!("{path}, {disk}")).collect();
+        let list: Vec<String> =
+            hidden.iter().map(|(path, disk)| format!("{path}, {disk}")).collect();
         let verb = if hidden.len() == 1 { "is" } else { "are" };
-        let text = format!("asm_diskstring '{diskstring}' does not show {}, which {verb} mounted", list.join("; "));
+        let text = format!(
+            "asm_diskstring '{diskstring}' does not show {}, which {verb} mounted",
+            list.join("; ")
+        );
         let paths: Vec<&str> = hidden.iter().map(|(path, _)| path.as_str()).collect();
         let (path, group) = (paths.join(","), groups.into_iter().collect::<Vec<_>>().join(", "));
         let hint = format!(
@@ -332,7 +350,12 @@ impl Instance {
     ///
     /// # Errors
     /// What the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5 s of the end of the last one.
-    pub fn query(&self, group: &str, sql: &str, part: &mut dyn FnMut(usize, Vec<u8>) -> Result<()>) -> Result<()> {
+    pub fn query(
+        &self,
+        group: &str,
+        sql: &str,
+        part: &mut dyn FnMut(usize, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         let began = Instant::now();
         loop {
             let mut is_begun = false;
@@ -340,7 +363,9 @@ impl Instance {
                 is_begun = true;
                 part(rows, bytes)
             });
-            let ended = asked.as_ref().is_err_and(|error| matches!(error.code, Code::Io | Code::NotMounted));
+            let ended = asked
+                .as_ref()
+                .is_err_and(|error| matches!(error.code, Code::Io | Code::NotMounted));
             if !ended || is_begun || !self.is_between_engines(group) || began.elapsed() > IN_VIEW {
                 return asked;
             }
@@ -363,14 +388,17 @@ impl Instance {
             let waits = self.is_between_engines(group);
             match self.engine(group) {
                 // It may have begun, and not be mounted yet.
-                Ok(engine) if !waits || engine.status().is_ok_and(|status| status.mounted) => return Ok(engine),
+                Ok(engine) if !waits || engine.status().is_ok_and(|status| status.mounted) => {
+                    return Ok(engine);
+                }
                 Err(error) if !waits || error.code != Code::NotMounted => return Err(error),
                 _ => {}
             }
             let since = lock(&self.unserved).get(group).copied().unwrap_or(began);
             if since.elapsed() > patience {
-                let text =
-                    format!("disk group {group} has no engine: the last one ended, and none could mount it since");
+                let text = format!(
+                    "disk group {group} has no engine: the last one ended, and none could mount it since"
+                );
                 return Err(AdminError::new(Code::NotMounted, text)
                     .hint("the alert log says why; it is tried again until it can be"));
             }
@@ -383,7 +411,11 @@ impl Instance {
     /// # Errors
     /// `NotMounted` if none of its engines could mount it for a while.
     pub fn await_engine(&self, group: &str) -> Result<()> {
-        if self.is_between_engines(group) { self.engine_in_service(group).map(drop) } else { Ok(()) }
+        if self.is_between_engines(group) {
+            self.engine_in_service(group).map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes a group and mounts it.
@@ -395,16 +427,26 @@ impl Instance {
         let own = self.group_lock(&name);
         let _held = lock(&own);
         if self.engine(&name).is_ok() {
-            return Err(AdminError::new(Code::GroupExists, format!("disk group {name} exists and is mounted")));
+            return Err(AdminError::new(
+                Code::GroupExists,
+                format!("disk group {name} exists and is mounted"),
+            ));
         }
         let engine = self.start_engine(&name)?;
         engine.ask(&Request::Create(new))?;
-        engine.ask(&Request::Mount { force: false, restricted: false, patient: false, resume: Vec::new() }).map_err(
-            |error| {
-                let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
-                AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
-            },
-        )?;
+        engine
+            .ask(&Request::Mount {
+                force: false,
+                restricted: false,
+                patient: false,
+                resume: Vec::new(),
+            })
+            .map_err(|error| {
+                let hint =
+                    error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
+                AdminError::new(error.code, format!("the group was made, but not mounted: {error}"))
+                    .hint(hint)
+            })?;
         self.mounted(&name, true, false)?;
         Ok(())
     }
@@ -492,8 +534,9 @@ impl Instance {
             Err(error) => return Err(error),
         };
         for mount_point in self.mount_points(group).into_keys() {
-            self.unmount_directory(&mount_point, force)
-                .map_err(|error| error.hint(format!("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE")))?;
+            self.unmount_directory(&mount_point, force).map_err(|error| {
+                error.hint(format!("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE"))
+            })?;
             self.remember(|state| drop(state.group(group).mount_points.remove(&mount_point)))?;
         }
         wait_until_unserved(&engine, |serving| serving.is_empty());
@@ -563,7 +606,11 @@ impl Instance {
     /// Where the group shall be mounted, and how.
     #[must_use]
     pub fn mount_points(&self, group: &str) -> BTreeMap<PathBuf, String> {
-        lock(&self.state).groups.get(group).map(|group| group.mount_points.clone()).unwrap_or_default()
+        lock(&self.state)
+            .groups
+            .get(group)
+            .map(|group| group.mount_points.clone())
+            .unwrap_or_default()
     }
 
     /// What of the group shall be exported.
@@ -594,11 +641,19 @@ impl Instance {
         let _held = lock(&own);
         let is_meant = |export: &Export| export.name == name && export.at.is_same_place(at);
         let is_known = self.exports(group).iter().any(is_meant);
-        let ask = |engine: Client| engine.ask(&Request::Withdraw { at: at.clone(), name: name.to_owned(), cut });
+        let ask = |engine: Client| {
+            engine.ask(&Request::Withdraw { at: at.clone(), name: name.to_owned(), cut })
+        };
         match self.engine(group).and_then(ask) {
             // What could not be made again, or whose engine is dead, is forgotten.
-            Err(error) if !is_known || !matches!(error.code, Code::NotMounted | Code::NoSuchFile) => Err(error),
-            _ => self.remember(|state| state.group(group).exports.retain(|export| !is_meant(export))),
+            Err(error)
+                if !is_known || !matches!(error.code, Code::NotMounted | Code::NoSuchFile) =>
+            {
+                Err(error)
+            }
+            _ => {
+                self.remember(|state| state.group(group).exports.retain(|export| !is_meant(export)))
+            }
         }
     }
 
@@ -618,11 +673,20 @@ impl Instance {
     }
 
     /// The mount itself. The caller holds the group's lock.
-    fn serve_directory(&self, engine: &Client, group: &str, directory: &Path, options: &str) -> Result<()> {
+    fn serve_directory(
+        &self,
+        engine: &Client,
+        group: &str,
+        directory: &Path,
+        options: &str,
+    ) -> Result<()> {
         let options = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
         let connection = new_connection().map_err(|error| AdminError::new(Code::Io, error))?;
-        let descriptor = mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
-        if let Err(error) = engine.serve(directory.to_owned(), connection, descriptor.as_fd(), How::New) {
+        let descriptor =
+            mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
+        if let Err(error) =
+            engine.serve(directory.to_owned(), connection, descriptor.as_fd(), How::New)
+        {
             drop(descriptor);
             let _ = mount::unmount(directory, true);
             return Err(error);
@@ -654,7 +718,8 @@ impl Instance {
     /// The group that is to be mounted on a directory.
     fn owner_of(&self, directory: &Path) -> Option<String> {
         let state = lock(&self.state);
-        let owner = state.groups.iter().find(|(_, group)| group.mount_points.contains_key(directory));
+        let owner =
+            state.groups.iter().find(|(_, group)| group.mount_points.contains_key(directory));
         owner.map(|(name, _)| name.clone())
     }
 
@@ -663,7 +728,9 @@ impl Instance {
     /// # Errors
     /// If it is none of ours, or in use and `force` is not given.
     pub fn unmount(&self, directory: &Path, force: bool) -> Result<()> {
-        let Some(group) = self.owner_of(directory) else { return self.unmount_directory(directory, force) };
+        let Some(group) = self.owner_of(directory) else {
+            return self.unmount_directory(directory, force);
+        };
         let own = self.group_lock(&group);
         let _held = lock(&own);
         self.unmount_directory(directory, force)?;
@@ -693,7 +760,9 @@ impl Instance {
 
     /// Takes the group's dead mounts away.
     fn forget_mounts(&self, group: &str) {
-        self.mount_points(group).keys().for_each(|mount_point| self.forget_mount(group, mount_point));
+        self.mount_points(group)
+            .keys()
+            .for_each(|mount_point| self.forget_mount(group, mount_point));
         self.nbd.remove_all(group);
     }
 
@@ -703,7 +772,11 @@ impl Instance {
         match mount::unmount(mount_point, true) {
             Ok(()) | Err(MountError::NotMounted(_)) => {}
             Err(error) => {
-                self.alert.line(Severity::Warning, group, &format!("a dead mount could not be removed: {error}"));
+                self.alert.line(
+                    Severity::Warning,
+                    group,
+                    &format!("a dead mount could not be removed: {error}"),
+                );
             }
         }
     }

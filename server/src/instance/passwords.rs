@@ -56,7 +56,8 @@ impl Instance {
     pub(super) fn verifier(&self, user: &str) -> Verifier {
         let name = user.to_uppercase();
         let state = lock(&self.state);
-        let known = state.passwords.users.get(&name).and_then(|user| Verifier::parse(&user.verifier));
+        let known =
+            state.passwords.users.get(&name).and_then(|user| Verifier::parse(&user.verifier));
         known.unwrap_or_else(|| Verifier::of_nobody(&name, state.passwords.secret.as_bytes()))
     }
 
@@ -69,26 +70,48 @@ impl Instance {
             let administers = truth(user.role == Role::Administer);
             let operates = truth(user.role >= Role::Operate);
             let role = Value::Text(user.role.to_string());
-            vec![Value::Text(name.clone()), administers.clone(), operates, administers, Value::Integer(0), role]
+            vec![
+                Value::Text(name.clone()),
+                administers.clone(),
+                operates,
+                administers,
+                Value::Integer(0),
+                role,
+            ]
         };
         state.passwords.users.iter().map(row).collect()
     }
 
-    pub(super) fn create_user(&self, name: &At<String>, password: &Password, role: Role) -> Result<(), Refusal> {
+    pub(super) fn create_user(
+        &self,
+        name: &At<String>,
+        password: &Password,
+        role: Role,
+    ) -> Result<(), Refusal> {
         let verifier = made(password)?;
         self.change_users(|users| {
             if users.contains_key(&name.value) {
-                return Err(Refusal::new("42710", format!("there is a user {} already", name.value))
-                    .hint("ALTER USER changes its password, or its role")
-                    .at(name.at));
+                return Err(Refusal::new(
+                    "42710",
+                    format!("there is a user {} already", name.value),
+                )
+                .hint("ALTER USER changes its password, or its role")
+                .at(name.at));
             }
             if users.len() >= USERS_MAX {
-                return Err(Refusal::new(state::TOO_COMPLEX, format!("there are {USERS_MAX} users already")));
+                return Err(Refusal::new(
+                    state::TOO_COMPLEX,
+                    format!("there are {USERS_MAX} users already"),
+                ));
             }
             users.insert(name.value.clone(), User { role, verifier });
             Ok(())
         })?;
-        self.alert().line(Severity::Note, "instance", &format!("user {} is made, with the role {role}", name.value));
+        self.alert().line(
+            Severity::Note,
+            "instance",
+            &format!("user {} is made, with the role {role}", name.value),
+        );
         Ok(())
     }
 
@@ -129,7 +152,8 @@ impl Instance {
         let mut state = lock(&self.state);
         let mut next = state.clone();
         change(&mut next.passwords.users)?;
-        next.store(&self.paths.instance()).map_err(|error| Refusal::from(AdminError::new(Code::Io, error)))?;
+        next.store(&self.paths.instance())
+            .map_err(|error| Refusal::from(AdminError::new(Code::Io, error)))?;
         *state = next;
         Ok(())
     }
@@ -148,10 +172,13 @@ fn made(password: &Password) -> Result<String, Refusal> {
         return Err(Refusal::new("28P01", "a password is not empty").at(password.0.at));
     }
     if text.len() > PASSWORD_MAX {
-        return Err(Refusal::new("28P01", format!("a password has at most {PASSWORD_MAX} bytes")).at(password.0.at));
+        return Err(Refusal::new("28P01", format!("a password has at most {PASSWORD_MAX} bytes"))
+            .at(password.0.at));
     }
     let verifier = Verifier::parse(text).or_else(|| Verifier::of(text));
-    verifier.map(|verifier| verifier.to_string()).ok_or_else(|| Refusal::new(state::INTERNAL, "no random bytes"))
+    verifier
+        .map(|verifier| verifier.to_string())
+        .ok_or_else(|| Refusal::new(state::INTERNAL, "no random bytes"))
 }
 
 /// As clients have it.

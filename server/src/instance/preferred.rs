@@ -37,9 +37,12 @@ impl FromStr for Preferred {
         let mut all = Vec::new();
         for part in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
             let names = part.to_uppercase();
-            let names = names.split_once('.').map(|(group, name)| (group.trim().to_owned(), name.trim().to_owned()));
+            let names = names
+                .split_once('.')
+                .map(|(group, name)| (group.trim().to_owned(), name.trim().to_owned()));
             let Some(names) = names.filter(|(group, name)| is_name(group) && is_name(name)) else {
-                let text = format!("asm_preferred_read_failure_groups: '{part}' is not GROUP.FAILGROUP");
+                let text =
+                    format!("asm_preferred_read_failure_groups: '{part}' is not GROUP.FAILGROUP");
                 return Err(AdminError::new(Code::Invalid, text)
                     .hint("write 'DATA.SITE1, FRA.SITE1', a failure group of a disk group each; '' prefers none"));
             };
@@ -88,8 +91,11 @@ impl Instance {
     pub fn set_preferred(&self, text: &str) -> Result<()> {
         let preferred: Preferred = text.parse()?;
         let _alone = lock(&self.preferring);
-        let engines =
-            || self.groups().into_keys().filter_map(|group| Some((Client::connect(&self.paths, &group).ok()?, group)));
+        let engines = || {
+            self.groups()
+                .into_keys()
+                .filter_map(|group| Some((Client::connect(&self.paths, &group).ok()?, group)))
+        };
         for (engine, group) in engines() {
             match engine.ask(&Request::CheckFailureGroups(preferred.of(&group))) {
                 Err(error) if error.code == Code::NoSuchDisk => return Err(error),
@@ -128,9 +134,22 @@ mod tests {
         assert_eq!(list.of("OTHER"), BTreeSet::new());
         assert_eq!(list.to_string().parse::<Preferred>().expect("its own words"), list);
         assert_eq!("  ".parse::<Preferred>().expect("none"), Preferred::default());
-        for nonsense in ["DATA", "DATA.", ".FG1", "DATA.FG1,", ",", "DATA.FG1.X", "DATA.FG1 FRA.FG1", "1.2", "é.é"] {
+        for nonsense in [
+            "DATA",
+            "DATA.",
+            ".FG1",
+            "DATA.FG1,",
+            ",",
+            "DATA.FG1.X",
+            "DATA.FG1 FRA.FG1",
+            "1.2",
+            "é.é",
+        ] {
             let error = nonsense.parse::<Preferred>().expect_err(nonsense);
-            assert!(error.message.contains("asm_preferred_read_failure_groups") && error.hint.is_some(), "{error}");
+            assert!(
+                error.message.contains("asm_preferred_read_failure_groups") && error.hint.is_some(),
+                "{error}"
+            );
         }
     }
 

@@ -52,7 +52,8 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
         next += habit(&tokens, next, &mut edits).max(1);
     }
     times(&tokens, &mut edits);
-    if tokens.iter().any(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with("pg_"))) {
+    if tokens.iter().any(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with("pg_")))
+    {
         aliases(&tokens, &mut edits);
     }
     let end = tokens.last().map_or(0, |token| token.end);
@@ -60,14 +61,16 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
 }
 
 /// Keywords after which `~` is the operator of one operand.
-const BEFORE_OPERAND: [&str; 10] = ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
+const BEFORE_OPERAND: [&str; 10] =
+    ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
 
 /// Changes what has to be changed at a token; how many tokens that concerns.
 fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let rest = tokens.get(at..).unwrap_or_default();
     let Some(first) = rest.first() else { return 1 };
     let before = at.checked_sub(1).and_then(|before| tokens.get(before));
-    let symbol = |ahead: usize, symbol: &str| rest.get(ahead).is_some_and(|token| token.is_symbol(symbol));
+    let symbol =
+        |ahead: usize, symbol: &str| rest.get(ahead).is_some_and(|token| token.is_symbol(symbol));
     let mut replace = |count: usize, text: &str| {
         let end = rest.get(count - 1).map_or(first.end, |last| last.end);
         edits.replace(first.start, end, text);
@@ -83,7 +86,9 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             "~" | "~*" => {
                 let operand = before.is_some_and(|before| match &before.kind {
                     Kind::Symbol(mark) => mark == ")",
-                    Kind::Word(word) => !BEFORE_OPERAND.iter().any(|keyword| word.eq_ignore_ascii_case(keyword)),
+                    Kind::Word(word) => {
+                        !BEFORE_OPERAND.iter().any(|keyword| word.eq_ignore_ascii_case(keyword))
+                    }
                     _ => true,
                 });
                 if operand {
@@ -93,54 +98,82 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             _ => {}
         },
         // Truths are numbers in the catalog.
-        Kind::String(value) if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value.as_str()) => {
+        Kind::String(value)
+            if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value.as_str()) =>
+        {
             return replace(1, if value.starts_with('t') { "1" } else { "0" });
         }
         // Strings with backslashes: written out.
-        Kind::String(value) if first.end - first.start != value.chars().count() + 2 + value.matches('\'').count() => {
+        Kind::String(value)
+            if first.end - first.start
+                != value.chars().count() + 2 + value.matches('\'').count() =>
+        {
             return replace(1, &format!("'{}'", value.replace('\'', "''")));
         }
-        Kind::Quoted(word) if symbol(1, ".") && SCHEMAS.contains(&word.as_str()) => return schema(rest, word, edits),
+        Kind::Quoted(word) if symbol(1, ".") && SCHEMAS.contains(&word.as_str()) => {
+            return schema(rest, word, edits);
+        }
         Kind::Word(word) => {
             let is_alias = before.is_some_and(|before| before.is_symbol(".") || before.is("AS"));
             match word.to_ascii_lowercase().as_str() {
-                "pg_catalog" | "public" | "information_schema" if symbol(1, ".") => return schema(rest, word, edits),
+                "pg_catalog" | "public" | "information_schema" if symbol(1, ".") => {
+                    return schema(rest, word, edits);
+                }
                 "ilike" => return replace(1, "MATCH"),
-                "collate" if rest.get(1).is_some_and(|next| next.is("pg_catalog")) && symbol(2, ".") => {
+                "collate"
+                    if rest.get(1).is_some_and(|next| next.is("pg_catalog")) && symbol(2, ".") =>
+                {
                     return replace(4, " ");
                 }
                 "array" if symbol(1, "(") => {
-                    if let Some(close) = operands::closing(tokens, at + 1).and_then(|close| tokens.get(close)) {
+                    if let Some(close) =
+                        operands::closing(tokens, at + 1).and_then(|close| tokens.get(close))
+                    {
                         edits.replace(first.start, first.end, "pg_array(");
                         edits.replace(close.end, close.end, ")");
                     }
                 }
                 "array" if symbol(1, "[") => {
-                    if let (Some(open), Some(close)) =
-                        (rest.get(1), operands::closing_bracket(tokens, at + 1).and_then(|close| tokens.get(close)))
-                    {
+                    if let (Some(open), Some(close)) = (
+                        rest.get(1),
+                        operands::closing_bracket(tokens, at + 1)
+                            .and_then(|close| tokens.get(close)),
+                    ) {
                         edits.replace(first.start, open.end, "pg_list(");
                         edits.replace(close.start, close.end, ")");
                         return 2;
                     }
                 }
-                "json_build_object" | "jsonb_build_object" if symbol(1, "(") => return replace(1, "json_object"),
+                "json_build_object" | "jsonb_build_object" if symbol(1, "(") => {
+                    return replace(1, "json_object");
+                }
                 "bool_and" | "every" if symbol(1, "(") => return replace(1, "min"),
                 "bool_or" if symbol(1, "(") => return replace(1, "max"),
-                "default" if before.is_some_and(|before| before.is("AS")) => return replace(1, "\"default\""),
-                "json_agg" | "jsonb_agg" if symbol(1, "(") => return replace(1, "json_group_array"),
+                "default" if before.is_some_and(|before| before.is("AS")) => {
+                    return replace(1, "\"default\"");
+                }
+                "json_agg" | "jsonb_agg" if symbol(1, "(") => {
+                    return replace(1, "json_group_array");
+                }
                 // Functions in the place of tables.
                 name if symbol(1, "(") && symbol(2, ")") => {
                     let has_schema = before.is_some_and(|before| before.is_symbol("."));
-                    let before = at.checked_sub(if has_schema { 3 } else { 1 }).and_then(|place| tokens.get(place));
+                    let before = at
+                        .checked_sub(if has_schema { 3 } else { 1 })
+                        .and_then(|place| tokens.get(place));
                     match name {
                         "pg_show_all_settings" => return replace(3, "pg_settings"),
                         "pg_get_keywords" => {
-                            return replace(3, "(SELECT '' AS word, '' AS catcode, '' AS catdesc WHERE 0)");
+                            return replace(
+                                3,
+                                "(SELECT '' AS word, '' AS catcode, '' AS catdesc WHERE 0)",
+                            );
                         }
-                        "current_schema" | "current_database" | "current_catalog" | "current_user" | "session_user"
-                        | "version" | "pg_backend_pid" | "pg_is_in_recovery"
-                            if before.is_some_and(|before| before.is("FROM") || before.is("JOIN")) =>
+                        "current_schema" | "current_database" | "current_catalog"
+                        | "current_user" | "session_user" | "version" | "pg_backend_pid"
+                        | "pg_is_in_recovery"
+                            if before
+                                .is_some_and(|before| before.is("FROM") || before.is("JOIN")) =>
                         {
                             return replace(3, &format!("(SELECT {name}() AS {name})"));
                         }
@@ -151,9 +184,11 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                 "unnest" if symbol(1, "(") => {
                     let close = operands::closing(tokens, at + 1);
                     let behind = close.and_then(|close| tokens.get(close + 1));
-                    if let (Some(end), Some(close), true) =
-                        (close.and_then(|close| tokens.get(close)), close, behind.is_some_and(|word| word.is("AS")))
-                    {
+                    if let (Some(end), Some(close), true) = (
+                        close.and_then(|close| tokens.get(close)),
+                        close,
+                        behind.is_some_and(|word| word.is("AS")),
+                    ) {
                         edits.replace(first.start, end.end, "(SELECT NULL WHERE 0)");
                         return close + 1 - at;
                     }
@@ -161,12 +196,18 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                         close.and_then(|close| tokens.get(close)),
                         close.and_then(|close| tokens.get(close + 1)).map(|token| &token.kind),
                     ) {
-                        edits.replace(first.start, end.end, format!("(SELECT NULL AS {name} WHERE 0)"));
+                        edits.replace(
+                            first.start,
+                            end.end,
+                            format!("(SELECT NULL AS {name} WHERE 0)"),
+                        );
                         return close.map_or(1, |close| close + 1 - at);
                     }
                 }
                 // x = ANY (SELECT ...) and x <> ALL (SELECT ...)
-                "any" | "some" | "all" if symbol(1, "(") && rest.get(2).is_some_and(|next| next.is("SELECT")) => {
+                "any" | "some" | "all"
+                    if symbol(1, "(") && rest.get(2).is_some_and(|next| next.is("SELECT")) =>
+                {
                     let is_any = !word.eq_ignore_ascii_case("all");
                     match before {
                         Some(mark) if is_any && mark.is_symbol("=") => {
@@ -187,7 +228,8 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                                 || is_all && (before.is_symbol("<>") || before.is_symbol("!="))
                         }) =>
                 {
-                    let start = at.checked_sub(1).and_then(|equals| operands::start(tokens, equals));
+                    let start =
+                        at.checked_sub(1).and_then(|equals| operands::start(tokens, equals));
                     if let (Some(operand), Some(equals), Some(open)) =
                         (start.and_then(|start| tokens.get(start)), before, rest.get(1))
                     {
@@ -198,8 +240,13 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                     }
                 }
                 "operator" if symbol(1, "(") => {
-                    let Some(close) = rest.iter().position(|token| token.is_symbol(")")) else { return 1 };
-                    let Some(Kind::Symbol(mark)) = rest.get(close - 1).map(|token| &token.kind) else { return 1 };
+                    let Some(close) = rest.iter().position(|token| token.is_symbol(")")) else {
+                        return 1;
+                    };
+                    let Some(Kind::Symbol(mark)) = rest.get(close - 1).map(|token| &token.kind)
+                    else {
+                        return 1;
+                    };
                     let operator = match mark.as_str() {
                         "~" | "~*" => " REGEXP ",
                         "!~" | "!~*" => " NOT REGEXP ",
@@ -209,14 +256,15 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                 }
                 "cast" if symbol(1, "(") => return cast_as(tokens, at, edits),
                 "current_role" if !is_alias => return replace(1, "current_user()"),
-                "current_user" | "session_user" | "current_schema" | "current_catalog" | "sysdate" | "systimestamp"
-                | "localtimestamp"
+                "current_user" | "session_user" | "current_schema" | "current_catalog"
+                | "sysdate" | "systimestamp" | "localtimestamp"
                     if !is_alias && !symbol(1, "(") =>
                 {
                     return replace(1, &format!("{word}()"));
                 }
                 "user"
-                    if before.is_some_and(|before| before.is("SELECT") || before.is_symbol(","))
+                    if before
+                        .is_some_and(|before| before.is("SELECT") || before.is_symbol(","))
                         && (symbol(1, ",") || rest.get(1).is_some_and(|next| next.is("FROM"))) =>
                 {
                     return replace(1, "user()");
@@ -238,7 +286,11 @@ fn schema(rest: &[Token], schema: &str, edits: &mut Edits) -> usize {
     let prefix = if schema.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
     match rest.get(2) {
         Some(Token { kind: Kind::Quoted(name), end, .. }) if !prefix.is_empty() => {
-            edits.replace(first.start, *end, format!("{prefix}{}", name.replace(|c: char| !c.is_alphanumeric(), "_")));
+            edits.replace(
+                first.start,
+                *end,
+                format!("{prefix}{}", name.replace(|c: char| !c.is_alphanumeric(), "_")),
+            );
             3
         }
         _ => {
@@ -251,7 +303,8 @@ fn schema(rest: &[Token], schema: &str, edits: &mut Edits) -> usize {
 /// Whether a string is compared with a truth: `x.attisdropped = 'f'`.
 fn is_truth(tokens: &[Token], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|place| tokens.get(place));
-    let compares = before(1).is_some_and(|mark| ["=", "<>", "!="].iter().any(|symbol| mark.is_symbol(symbol)));
+    let compares =
+        before(1).is_some_and(|mark| ["=", "<>", "!="].iter().any(|symbol| mark.is_symbol(symbol)));
     let named = |token: &Token| match &token.kind {
         Kind::Word(name) | Kind::Quoted(name) => catalog::is_truth(name),
         _ => false,
@@ -288,8 +341,12 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
         && !names.get(..count).unwrap_or_default().iter().any(|token| token.is_symbol("["))
     {
         (open, close) = match name.to_ascii_lowercase().as_str() {
-            "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" => ("plinth_int(", ")".into()),
-            "numeric" | "decimal" | "real" | "float" | "float4" | "float8" | "double" => ("plinth_number(", ")".into()),
+            "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" => {
+                ("plinth_int(", ")".into())
+            }
+            "numeric" | "decimal" | "real" | "float" | "float4" | "float8" | "double" => {
+                ("plinth_number(", ")".into())
+            }
             "text" | "varchar" | "character" => ("CAST(", " AS TEXT)".into()),
             "date" => ("plinth_date(", ")".into()),
             name => number_of(name).map_or((open, close), |open| (open, ")".into())),
@@ -297,10 +354,13 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     }
     // Of a chain of casts each is put round what stands before it.
     let mut operand_end = at;
-    while let Some(earlier) = (operand_end.saturating_sub(TYPE_MAX)..operand_end).rev().find(|earlier| {
-        tokens.get(*earlier).is_some_and(|token| token.is_symbol("::"))
-            && earlier + 1 + operands::type_name(tokens.get(earlier + 1..).unwrap_or_default()) == operand_end
-    }) {
+    while let Some(earlier) =
+        (operand_end.saturating_sub(TYPE_MAX)..operand_end).rev().find(|earlier| {
+            tokens.get(*earlier).is_some_and(|token| token.is_symbol("::"))
+                && earlier + 1 + operands::type_name(tokens.get(earlier + 1..).unwrap_or_default())
+                    == operand_end
+        })
+    {
         operand_end = earlier;
     }
     let start = operands::start(tokens, operand_end).and_then(|start| tokens.get(start));
@@ -321,8 +381,12 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let inside = tokens.get(at + 2..close).unwrap_or_default();
     let Some(place) = inside.iter().rposition(|token| token.is("AS")) else { return 1 };
     let named = inside.get(place + 1..).unwrap_or_default();
-    let (Some(word), Some(name), Some(last)) = (inside.get(place), named.first(), named.last()) else { return 1 };
-    let bare = if named.get(1).is_some_and(|dot| dot.is_symbol(".")) { named.get(2) } else { Some(name) };
+    let (Some(word), Some(name), Some(last)) = (inside.get(place), named.first(), named.last())
+    else {
+        return 1;
+    };
+    let bare =
+        if named.get(1).is_some_and(|dot| dot.is_symbol(".")) { named.get(2) } else { Some(name) };
     if let Some(Token { kind: Kind::Word(bare), .. }) = bare
         && let Some(function) = number_of(bare)
     {
@@ -346,9 +410,11 @@ fn aliases(tokens: &[Token], edits: &mut Edits) {
         for end in begin..=tokens.len() {
             let token = tokens.get(end);
             let is = |symbol: &str| token.is_some_and(|token| token.is_symbol(symbol));
-            let is_last = token.is_none_or(|token| depth == 0 && (token.is("FROM") || token.is_symbol(")")));
+            let is_last =
+                token.is_none_or(|token| depth == 0 && (token.is("FROM") || token.is_symbol(")")));
             if is_last || depth == 0 && is(",") {
-                if let Some([.., dot, Token { kind: Kind::Word(name), end: behind, .. }]) = tokens.get(from..end)
+                if let Some([.., dot, Token { kind: Kind::Word(name), end: behind, .. }]) =
+                    tokens.get(from..end)
                     && dot.is_symbol(".")
                     && [3, 5].contains(&(end - from))
                 {
@@ -379,15 +445,20 @@ const TIMES: [&str; 10] = [
     "last_day",
 ];
 /// Columns of the views that hold times.
-const TIME_COLUMNS: [&str; 5] = ["create_date", "mount_date", "creation_date", "modification_date", "timestamp"];
+const TIME_COLUMNS: [&str; 5] =
+    ["create_date", "mount_date", "creation_date", "modification_date", "timestamp"];
 
 fn is_time(operand: &[Token]) -> bool {
     let name = |token: &Token, names: &[&str]| match &token.kind {
-        Kind::Word(word) | Kind::Quoted(word) => names.iter().any(|name| word.eq_ignore_ascii_case(name)),
+        Kind::Word(word) | Kind::Quoted(word) => {
+            names.iter().any(|name| word.eq_ignore_ascii_case(name))
+        }
         _ => false,
     };
     match operand {
-        [first, open, inside @ .., _] if first.is("TRUNC") && open.is_symbol("(") => is_time(inside),
+        [first, open, inside @ .., _] if first.is("TRUNC") && open.is_symbol("(") => {
+            is_time(inside)
+        }
         [open, inside @ .., _] if open.is_symbol("(") => is_time(inside),
         [first, ..] if name(first, &TIMES) => true,
         [.., last] => name(last, &TIME_COLUMNS),
@@ -406,7 +477,10 @@ fn times(tokens: &[Token], edits: &mut Edits) {
         }
         let Some(left) = operands::start(tokens, at) else { continue };
         let mut end = operands::end(tokens, at + 1);
-        let interval = tokens.get(at + 1).filter(|word| word.is("INTERVAL")).and_then(|_| interval(tokens, at + 1));
+        let interval = tokens
+            .get(at + 1)
+            .filter(|word| word.is("INTERVAL"))
+            .and_then(|_| interval(tokens, at + 1));
         if let Some((_, after)) = &interval {
             end = *after;
         }
@@ -419,14 +493,17 @@ fn times(tokens: &[Token], edits: &mut Edits) {
             continue;
         }
         let start = goes_on.unwrap_or(left);
-        let (Some(first), Some(last)) = (tokens.get(start), end.checked_sub(1).and_then(|last| tokens.get(last)))
+        let (Some(first), Some(last)) =
+            (tokens.get(start), end.checked_sub(1).and_then(|last| tokens.get(last)))
         else {
             continue;
         };
         edits.insert(first.start, if minus { "plinth_minus(" } else { "plinth_plus(" });
         edits.replace(token.start, token.end, ",");
         match (interval, tokens.get(at + 1)) {
-            (Some((days, _)), Some(word)) => edits.replace(word.start, last.end, format!("{days})")),
+            (Some((days, _)), Some(word)) => {
+                edits.replace(word.start, last.end, format!("{days})"))
+            }
             _ => edits.replace(last.end, last.end, ")"),
         }
         running = Some((start, end));
@@ -481,7 +558,8 @@ pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result
         let value = value.to_owned();
         connection.create_scalar_function(name, arguments, flags, move |_| Ok(value.clone()))
     };
-    let about = format!("PostgreSQL {SERVER_VERSION} (protocol of Plinth {})", env!("CARGO_PKG_VERSION"));
+    let about =
+        format!("PostgreSQL {SERVER_VERSION} (protocol of Plinth {})", env!("CARGO_PKG_VERSION"));
     constant("version", 0, &about)?;
     constant("current_schema", 0, "public")?;
     constant("current_database", 0, "plinth")?;
@@ -496,8 +574,12 @@ pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result
     constant("pg_get_function_arguments", 1, "")?;
     constant("inet_server_addr", 0, "")?;
     constant("current_schemas", 1, "{pg_catalog,public}")?;
-    connection.create_scalar_function("set_config", 3, flags, |context| context.get::<Option<String>>(1))?;
-    connection.create_scalar_function("pg_backend_pid", 0, flags, |_| Ok(i64::from(std::process::id())))?;
+    connection.create_scalar_function("set_config", 3, flags, |context| {
+        context.get::<Option<String>>(1)
+    })?;
+    connection.create_scalar_function("pg_backend_pid", 0, flags, |_| {
+        Ok(i64::from(std::process::id()))
+    })?;
     lists::create(connection)?;
     catalog::create_functions(connection)
 }
@@ -510,8 +592,14 @@ mod tests {
     fn habits_are_rewritten() {
         for (query, sql) in [
             ("select name::text from v$asm_disk", "select CAST(name AS TEXT) from v$asm_disk"),
-            ("select d.x::int::text, f(1)::numeric(5, 2)", "select CAST(plinth_int(d.x) AS TEXT), plinth_number(f(1))"),
-            ("select a::name[], 'x'::pg_catalog.regtype", r#"select a , pg_regtype('x') AS "regtype""#),
+            (
+                "select d.x::int::text, f(1)::numeric(5, 2)",
+                "select CAST(plinth_int(d.x) AS TEXT), plinth_number(f(1))",
+            ),
+            (
+                "select a::name[], 'x'::pg_catalog.regtype",
+                r#"select a , pg_regtype('x') AS "regtype""#,
+            ),
             ("select pg_catalog.version()", "select version()"),
             ("select 1 where 'a' ilike 'A'", "select 1 where 'a' MATCH 'A'"),
             (r"select E'a\'b'", "select 'a''b'"),
@@ -540,19 +628,31 @@ mod tests {
             ("select 1 where w <> all ('{a}'::text[])", "select 1 where NOT pg_any(w , '{a}' )"),
             ("select 1 where w = any (select 2)", "select 1 where w  IN  (select 2)"),
             ("select 1 where x = any(array['a', b])", "select 1 where pg_any(x , pg_list('a', b))"),
-            ("select 1 where a.attisdropped = 'f' and b = 'f'", "select 1 where a.attisdropped = 0 and b = 'f'"),
+            (
+                "select 1 where a.attisdropped = 'f' and b = 'f'",
+                "select 1 where a.attisdropped = 0 and b = 'f'",
+            ),
             (
                 r#"select * from "information_schema"."tables" t, "public"."v$asm_disk""#,
                 r#"select * from info_tables t, "v$asm_disk""#,
             ),
-            ("select cast('x' as pg_catalog.regclass), 'y'::regtype", "select pg_regclass('x' ), pg_regtype('y')"),
+            (
+                "select cast('x' as pg_catalog.regclass), 'y'::regtype",
+                "select pg_regclass('x' ), pg_regtype('y')",
+            ),
             (
                 "select t.oid, e.label from pg_enum e, (select x.y, 1 from pg_type x) t group by t.oid, e.label order by oid",
                 r#"select t.oid AS "oid", e.label AS "label" from pg_enum e, (select x.y AS "y", 1 from pg_type x) t group by t.oid, e.label order by oid"#,
             ),
-            ("select * from current_schema()", "select * from (SELECT current_schema() AS current_schema)"),
+            (
+                "select * from current_schema()",
+                "select * from (SELECT current_schema() AS current_schema)",
+            ),
             ("select 1 minus select 2", "select 1 EXCEPT select 2"),
-            ("select a from b offset 2 rows fetch next 3 rows only", "select a from b LIMIT 3 OFFSET 2"),
+            (
+                "select a from b offset 2 rows fetch next 3 rows only",
+                "select a from b LIMIT 3 OFFSET 2",
+            ),
             ("select a from b fetch first row only", "select a from b LIMIT 1"),
             ("select rownum, a from b", "select row_number() OVER () AS \"rownum\", a from b"),
             (

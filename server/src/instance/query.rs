@@ -167,7 +167,10 @@ pub fn run(
 pub fn describe(source: &dyn Source, query: &str, cancel: &Cancel) -> Result<Described> {
     let mut prepared = Prepared::new(source, query)?;
     let parameters = prepared.statement()?.parameter_count();
-    let declared = prepared.columns.iter().map(|(name, kind)| Some(Column { name: name.clone(), kind: (*kind)? }));
+    let declared = prepared
+        .columns
+        .iter()
+        .map(|(name, kind)| Some(Column { name: name.clone(), kind: (*kind)? }));
     let columns = match declared.collect() {
         Some(columns) => columns,
         None => {
@@ -223,8 +226,9 @@ impl Prepared {
         let mut tables = BTreeMap::new();
         let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
         for view in super::views::all() {
-            let shared =
-                Shared::new(view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect());
+            let shared = Shared::new(
+                view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect(),
+            );
             let twin = view.has_twin.then(|| format!("{}{TWIN}", view.name));
             for name in std::iter::once(view.name.to_owned()).chain(twin) {
                 shared.declare(&connection, &name).map_err(|error| internal(&error))?;
@@ -233,11 +237,18 @@ impl Prepared {
         }
         psql::create_global_views(&connection, &rewritten.sql).map_err(|error| internal(&error))?;
         if catalog::mentions_catalog(&rewritten.sql) {
-            catalog::create(&connection, &rewritten.sql, &source.user(), &source.password_users(), &source.settings())
-                .map_err(|error| internal(&error))?;
+            catalog::create(
+                &connection,
+                &rewritten.sql,
+                &source.user(),
+                &source.password_users(),
+                &source.settings(),
+            )
+            .map_err(|error| internal(&error))?;
         }
         if rewritten.sql.to_ascii_lowercase().contains("current_setting") {
-            catalog::create_settings(&connection, &source.settings()).map_err(|error| internal(&error))?;
+            catalog::create_settings(&connection, &source.settings())
+                .map_err(|error| internal(&error))?;
         }
         let heard = Arc::new(Mutex::new(Reads::default()));
         let hears = Arc::clone(&heard);
@@ -249,12 +260,14 @@ impl Prepared {
             .map_err(|error| internal(&error))?;
         let sql = rewritten.sql.clone();
         let (reads, columns, procedures) = (Reads::default(), Vec::new(), Vec::new());
-        let mut prepared = Self { connection, rewritten, sql, tables, heard, reads, columns, procedures };
+        let mut prepared =
+            Self { connection, rewritten, sql, tables, heard, reads, columns, procedures };
         (prepared.columns, prepared.procedures) = {
             let statement = prepared.statement()?;
             let told: Vec<_> = statement.columns().collect();
-            let is_procedure =
-                |at: &usize| told.get(*at).and_then(rusqlite::Column::decl_type) == Some(catalog::PROCEDURE);
+            let is_procedure = |at: &usize| {
+                told.get(*at).and_then(rusqlite::Column::decl_type) == Some(catalog::PROCEDURE)
+            };
             let procedures = (0..told.len()).filter(is_procedure).collect();
             // Of expressions, what follows from their text.
             let inferred = types::of_columns(query, told.len());
@@ -291,9 +304,13 @@ impl Prepared {
         for table in tables {
             let shared = Shared::new(table.columns());
             shared.declare(&self.connection, &table.name).map_err(|error| internal(&error))?;
-            self.tables.insert(table.name.clone(), TableRead { shared, fetch: Fetch::Planned(table) });
+            self.tables
+                .insert(table.name.clone(), TableRead { shared, fetch: Fetch::Planned(table) });
         }
-        let prepared = self.connection.prepare(&sql).is_ok_and(|planned| planned.column_count() == self.columns.len());
+        let prepared = self
+            .connection
+            .prepare(&sql)
+            .is_ok_and(|planned| planned.column_count() == self.columns.len());
         let heard = self.heard();
         if prepared {
             (self.sql, self.reads) = (sql, heard);
@@ -318,10 +335,15 @@ impl Prepared {
                     Err(_) => refusal,
                 }
             }
-            rusqlite::Error::SqliteFailure(error, Some(message)) if error.code == ErrorCode::Unknown => {
+            rusqlite::Error::SqliteFailure(error, Some(message))
+                if error.code == ErrorCode::Unknown =>
+            {
                 let refusal = misunderstood(&message);
                 // SQLite does not tell the place of a table that there is not.
-                match message.strip_prefix("no such table: ").and_then(|name| self.rewritten.sql.find(name)) {
+                match message
+                    .strip_prefix("no such table: ")
+                    .and_then(|name| self.rewritten.sql.find(name))
+                {
                     Some(offset) => refusal.at(self.rewritten.origin(offset)),
                     None => refusal,
                 }
@@ -332,8 +354,10 @@ impl Prepared {
             rusqlite::Error::SqliteFailure(error, message) => {
                 let message = message.unwrap_or_else(|| error.to_string());
                 match error.code {
-                    ErrorCode::AuthorizationForStatementDenied => Refusal::new(state::PERMISSION, message)
-                        .hint("statements can only read, with SELECT, from the views"),
+                    ErrorCode::AuthorizationForStatementDenied => {
+                        Refusal::new(state::PERMISSION, message)
+                            .hint("statements can only read, with SELECT, from the views")
+                    }
                     ErrorCode::OutOfMemory | ErrorCode::TooBig => {
                         Refusal::new(state::TOO_COMPLEX, message).hint("add a WHERE or a LIMIT")
                     }
@@ -357,21 +381,31 @@ impl Prepared {
             self.fill(source, cancel, &mut pace, notices)?;
             let table = self.run(parameters, cancel, pace);
             // What the statement took is taken from its session by the thread that took it.
-            self.connection.progress_handler(0, None::<fn() -> bool>).map_err(|error| internal(&error))?;
+            self.connection
+                .progress_handler(0, None::<fn() -> bool>)
+                .map_err(|error| internal(&error))?;
             table
         };
         idle::run(answer).unwrap_or_else(|| Err(Refusal::canceled()))
     }
 
     /// Step 2.
-    fn fill(&self, source: &dyn Source, cancel: &Cancel, pace: &mut Pace, notices: &mut Vec<String>) -> Result<()> {
+    fn fill(
+        &self,
+        source: &dyn Source,
+        cancel: &Cancel,
+        pace: &mut Pace,
+        notices: &mut Vec<String>,
+    ) -> Result<()> {
         let groups = source.groups();
         let looks_for_disks = |name: &String| matches!(self.tables.get(name), Some(TableRead { fetch: Fetch::View(view), .. }) if view.has_twin && view.name == name);
         let mut survey = Vec::new();
         if self.reads.keys().any(looks_for_disks) {
             match source.survey() {
                 Ok(found) => survey = found,
-                Err(error) => notices.push(format!("disks of no mounted group are not shown: {error}")),
+                Err(error) => {
+                    notices.push(format!("disks of no mounted group are not shown: {error}"))
+                }
             }
         }
         // A view and its twin are one table.
@@ -385,7 +419,8 @@ impl Prepared {
                     wants.push(Want::Planned(planned, columns));
                 }
                 Some(TableRead { shared, fetch: Fetch::View(view) }) => {
-                    let (_, _, wanted) = views.entry(view.name).or_insert((*view, shared, BTreeSet::new()));
+                    let (_, _, wanted) =
+                        views.entry(view.name).or_insert((*view, shared, BTreeSet::new()));
                     wanted.extend(columns.iter().map(String::as_str));
                 }
             }
@@ -439,7 +474,10 @@ impl Prepared {
             if cancel.is_cancelled() {
                 Some(Refusal::canceled())
             } else if began.elapsed() > RUN_MAX {
-                Some(Refusal::new(state::CANCELED, format!("the statement ran longer than {} s", RUN_MAX.as_secs())))
+                Some(Refusal::new(
+                    state::CANCELED,
+                    format!("the statement ran longer than {} s", RUN_MAX.as_secs()),
+                ))
             } else {
                 None
             }
@@ -451,12 +489,15 @@ impl Prepared {
                 Some(name) => name.trim_start_matches(['$', '?', ':', '@']).parse().ok(),
                 None => Some(at),
             };
-            let value: Option<&Value> =
-                number.and_then(|number: usize| number.checked_sub(1)).and_then(|index| parameters.get(index));
+            let value: Option<&Value> = number
+                .and_then(|number: usize| number.checked_sub(1))
+                .and_then(|index| parameters.get(index));
             let Some(value) = value else {
                 return Err(Refusal::new("42P02", format!("there is no value for parameter {at}")));
             };
-            statement.raw_bind_parameter(at, Bound(value)).map_err(|error| self.refused(error, None))?;
+            statement
+                .raw_bind_parameter(at, Bound(value))
+                .map_err(|error| self.refused(error, None))?;
         }
         let mut table = Table::default();
         let mut size = 0;
@@ -469,7 +510,9 @@ impl Prepared {
             };
             let mut values = Vec::with_capacity(known.len());
             for at in 0..known.len() {
-                let value = Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?).to_value();
+                let value =
+                    Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?)
+                        .to_value();
                 size += 16
                     + match &value {
                         Value::Text(text) => text.len(),
@@ -479,7 +522,8 @@ impl Prepared {
                 values.push(value);
             }
             if size > RESULT_MAX {
-                return Err(Refusal::new(state::TOO_COMPLEX, "the result is too large").hint("add a WHERE or a LIMIT"));
+                return Err(Refusal::new(state::TOO_COMPLEX, "the result is too large")
+                    .hint("add a WHERE or a LIMIT"));
             }
             table.rows.push(values);
         }
@@ -499,7 +543,9 @@ impl Prepared {
                 kind: fitting(*kind, table.rows.iter().filter_map(|row| row.get(at))),
             })
             .collect();
-        for (at, _) in table.columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth) {
+        for (at, _) in
+            table.columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth)
+        {
             for value in table.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
                 if let Value::Integer(truth) = value {
                     *value = Value::Text(if *truth == 0 { "f" } else { "t" }.to_owned());
@@ -522,7 +568,9 @@ fn read_silently(query: &str) -> Result<Vec<String>> {
         _ => None,
     });
     let local = named.map(|word| psql::local(&word).to_owned());
-    Ok(local.filter(|word| super::views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect())
+    Ok(local
+        .filter(|word| super::views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some())
+        .collect())
 }
 
 /// What SQLite says of a statement that it does not understand.
@@ -532,7 +580,9 @@ fn misunderstood(message: &str) -> Refusal {
         _ if message.starts_with("no such column") => "42703",
         _ if message.starts_with("no such function") => "42883",
         _ if message.starts_with("ambiguous column") => "42702",
-        _ if message.contains("not authorized") || message.contains("is prohibited") => state::PERMISSION,
+        _ if message.contains("not authorized") || message.contains("is prohibited") => {
+            state::PERMISSION
+        }
         _ => state::SYNTAX,
     };
     let refusal = Refusal::new(state, message);
@@ -579,9 +629,13 @@ impl rusqlite::ToSql for Bound<'_> {
 }
 
 fn open(user: &str) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_MEMORY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(":memory:", flags)?;
-    let mut sql = String::from("PRAGMA journal_mode = OFF; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;");
+    let mut sql = String::from(
+        "PRAGMA journal_mode = OFF; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
+    );
     sql.push_str("CREATE TABLE dual (dummy TEXT); INSERT INTO dual VALUES ('X');");
     sql.push_str(&format!("PRAGMA hard_heap_limit = {HEAP_MAX};"));
     connection.execute_batch(&sql)?;
@@ -612,9 +666,13 @@ fn note(reads: &mut Reads, context: &AuthContext<'_>) {
 fn authorize(context: &AuthContext<'_>) -> Authorization {
     match context.action {
         AuthAction::Select | AuthAction::Recursive => Authorization::Allow,
-        AuthAction::Read { table_name, .. } if table_name.starts_with("sqlite_") => Authorization::Deny,
+        AuthAction::Read { table_name, .. } if table_name.starts_with("sqlite_") => {
+            Authorization::Deny
+        }
         AuthAction::Read { .. } => Authorization::Allow,
-        AuthAction::Function { function_name } if function_name.eq_ignore_ascii_case("load_extension") => {
+        AuthAction::Function { function_name }
+            if function_name.eq_ignore_ascii_case("load_extension") =>
+        {
             Authorization::Deny
         }
         AuthAction::Function { .. } => Authorization::Allow,

@@ -61,7 +61,10 @@ pub fn serve(options: Options) -> ExitCode {
     }
 }
 
-fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<Instance>, fs::File)> {
+fn start(
+    options: Options,
+    stored: Vec<(String, OwnedFd)>,
+) -> io::Result<(Arc<Instance>, fs::File)> {
     let paths = options.paths;
     let mode = match options.looking {
         Looking::Nobody => 0o700,
@@ -98,7 +101,8 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         state.network = network;
     }
     if state.passwords.secret.is_empty() {
-        state.passwords.secret = wire::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
+        state.passwords.secret =
+            wire::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
     }
     let network = state.network.clone();
     let alert = Alert::new(paths.alert(), true);
@@ -150,7 +154,8 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
 
 /// Makes a directory, or makes sure that nobody else can put sockets into the one that is there.
 fn own_directory(path: &Path, mode: u32, looking: Looking) -> io::Result<()> {
-    let place = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let place =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) => return Err(place(error)),
@@ -182,7 +187,8 @@ fn own_directory(path: &Path, mode: u32, looking: Looking) -> io::Result<()> {
 
 /// A socket that only those who may can connect to. The instance's lock is held: what stands there is a dead one's.
 fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
-    let place = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let place =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -25,8 +25,8 @@ use crate::{
 };
 use plinth_engine::{
     admin::{
-        AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report,
-        Selection, Survey, Value,
+        AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup,
+        Replacement, Report, Selection, Survey, Value,
     },
     words::counted,
 };
@@ -90,7 +90,12 @@ pub enum Outcome {
 
 /// Carries out one statement. `parameters` are those of a query.
 #[must_use]
-pub fn execute(context: &Context, statement: &Statement, parameters: &[Value], cancel: &Cancel) -> Reply {
+pub fn execute(
+    context: &Context,
+    statement: &Statement,
+    parameters: &[Value],
+    cancel: &Cancel,
+) -> Reply {
     let mut notices = Vec::new();
     let result = context.carry_out(statement, parameters, cancel, &mut notices);
     Reply { notices, result }
@@ -100,16 +105,25 @@ pub fn execute(context: &Context, statement: &Statement, parameters: &[Value], c
 ///
 /// # Errors
 /// If it is a query that cannot be prepared.
-pub fn describe(context: &Context, statement: &Statement, cancel: &Cancel) -> Result<Option<Described>> {
+pub fn describe(
+    context: &Context,
+    statement: &Statement,
+    cancel: &Cancel,
+) -> Result<Option<Described>> {
     match statement {
-        Statement::Query(query) => {
-            query::describe(context, &query.value, cancel).map(Some).map_err(|refusal| shifted(refusal, query.at))
+        Statement::Query(query) => query::describe(context, &query.value, cancel)
+            .map(Some)
+            .map_err(|refusal| shifted(refusal, query.at)),
+        Statement::Show(name) => {
+            Ok(Some(Described { parameters: 0, columns: vec![text_column(&name.value)] }))
         }
-        Statement::Show(name) => Ok(Some(Described { parameters: 0, columns: vec![text_column(&name.value)] })),
-        Statement::ShowAll => {
-            Ok(Some(Described { parameters: 0, columns: ["name", "setting"].map(text_column).to_vec() }))
+        Statement::ShowAll => Ok(Some(Described {
+            parameters: 0,
+            columns: ["name", "setting"].map(text_column).to_vec(),
+        })),
+        Statement::ExplainWork { .. } => {
+            Ok(Some(Described { parameters: 0, columns: work::columns() }))
         }
-        Statement::ExplainWork { .. } => Ok(Some(Described { parameters: 0, columns: work::columns() })),
         _ => Ok(None),
     }
 }
@@ -148,15 +162,19 @@ impl Context {
     #[must_use]
     pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
         let peer = Peer { pid: 0, uid: u32::MAX };
-        Self { who: user.to_lowercase(), with_password: true, ..Self::of_peer(instance, access, peer) }
+        Self {
+            who: user.to_lowercase(),
+            with_password: true,
+            ..Self::of_peer(instance, access, peer)
+        }
     }
 
     /// What is allowed to who asks, now.
     fn allowed(&self, statement: &Statement) -> Result<()> {
         let access = if self.with_password {
-            self.instance
-                .role(&self.who)
-                .ok_or_else(|| Refusal::new(state::PERMISSION, format!("user {} was dropped", self.who)))?
+            self.instance.role(&self.who).ok_or_else(|| {
+                Refusal::new(state::PERMISSION, format!("user {} was dropped", self.who))
+            })?
         } else {
             self.access
         };
@@ -164,11 +182,15 @@ impl Context {
         if access >= needed {
             return Ok(());
         }
-        let what =
-            if access == Role::Look { "may look, and not administer" } else { "may operate, and not administer" };
+        let what = if access == Role::Look {
+            "may look, and not administer"
+        } else {
+            "may operate, and not administer"
+        };
         let refusal = Refusal::new(state::PERMISSION, format!("{} {what}", self.who));
         if self.with_password {
-            return Err(refusal.hint(format!("an administrator can say: ALTER USER {} ROLE {needed}", self.who)));
+            return Err(refusal
+                .hint(format!("an administrator can say: ALTER USER {} ROLE {needed}", self.who)));
         }
         let owner = users::name(rustix::process::geteuid().as_raw());
         Err(refusal.hint(format!("root and {owner}, as whom the instance runs, administer")))
@@ -193,8 +215,15 @@ impl Context {
             Statement::Show(name) => self.show(name).map(Outcome::Rows),
             Statement::ShowAll => {
                 let text = Value::Text;
-                let rows = self.settings().into_iter().map(|(name, value)| vec![text(name), text(value)]).collect();
-                Ok(Outcome::Rows(Table { columns: ["name", "setting"].map(text_column).to_vec(), rows }))
+                let rows = self
+                    .settings()
+                    .into_iter()
+                    .map(|(name, value)| vec![text(name), text(value)])
+                    .collect();
+                Ok(Outcome::Rows(Table {
+                    columns: ["name", "setting"].map(text_column).to_vec(),
+                    rows,
+                }))
             }
             Statement::Discard => {
                 lock(&self.settings).set("", None);
@@ -217,11 +246,15 @@ impl Context {
             }
             Statement::DropUser(name) => instance.drop_user(name).map(|()| Outcome::Done),
             Statement::SetDiskstring(diskstring) => {
-                instance.set_diskstring(&diskstring.value).map_err(|error| Refusal::from(error).at(diskstring.at))?;
+                instance
+                    .set_diskstring(&diskstring.value)
+                    .map_err(|error| Refusal::from(error).at(diskstring.at))?;
                 Ok(Outcome::Done)
             }
             Statement::SetPreferred(list) => {
-                instance.set_preferred(&list.value).map_err(|error| Refusal::from(error).at(list.at))?;
+                instance
+                    .set_preferred(&list.value)
+                    .map_err(|error| Refusal::from(error).at(list.at))?;
                 Ok(Outcome::Done)
             }
             Statement::CreateGroup(create) => self.create(create, notices),
@@ -231,7 +264,9 @@ impl Context {
                     notices.push(note(format!("disk group {}: {dropped}", name.value)));
                     return Ok(Outcome::Done);
                 }
-                instance.drop_group(&name.value, *contents).map_err(|error| Refusal::from(error).or_at(name.at))?;
+                instance
+                    .drop_group(&name.value, *contents)
+                    .map_err(|error| Refusal::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
             }
             Statement::Mount { groups, force, restricted } => {
@@ -250,18 +285,24 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::Online { group, which, resync, at } => {
-                self.ask(group, &Request::Online { which: which.clone(), power: resync.power }, Some((which, *at)))?;
+                self.ask(
+                    group,
+                    &Request::Online { which: which.clone(), power: resync.power },
+                    Some((which, *at)),
+                )?;
                 self.wait_for_resync(group, *resync, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Exchange { group, add, drop, rebalance, at } => {
-                let wait = rebalance.wait.or_else(|| (self.waits_for_drops && !drop.is_empty()).then_some(true));
+                let wait = rebalance
+                    .wait
+                    .or_else(|| (self.waits_for_drops && !drop.is_empty()).then_some(true));
                 self.exchange(group, (add, drop), Rebalance { wait, ..*rebalance }, *at, cancel)?;
                 Ok(Outcome::Done)
             }
-            Statement::Undrop { groups } => {
-                each(&self.mounted_groups(groups), |group| instance.engine_in_service(group)?.ask(&Request::Undrop))
-            }
+            Statement::Undrop { groups } => each(&self.mounted_groups(groups), |group| {
+                instance.engine_in_service(group)?.ask(&Request::Undrop)
+            }),
             Statement::Replace { group, replacements, resync } => {
                 self.replace(group, replacements, *resync, cancel)?;
                 Ok(Outcome::Done)
@@ -273,13 +314,18 @@ impl Context {
             }
             Statement::Convert { group, to, rebalance, at } => {
                 let request = Request::Convert { to: Conversion(*to), order: rebalance.order() };
-                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                self.engine(group)?
+                    .ask(&request)
+                    .map_err(|error| Refusal::from(error).or_at(*at))?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Resize { group, resizes, rebalance, at } => {
-                let request = Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
-                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                let request =
+                    Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
+                self.engine(group)?
+                    .ask(&request)
+                    .map_err(|error| Refusal::from(error).or_at(*at))?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
@@ -291,24 +337,32 @@ impl Context {
             Statement::ExplainWork { id, group, work, power, at } => {
                 self.explain((id, group), work, *power, *at, notices).map(Outcome::Rows)
             }
-            Statement::Scrub { groups, order, wait, at } => self.scrub(groups, order, *wait, *at, cancel, notices),
-            Statement::StopScrub { groups } => {
-                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&Request::StopScrub))
+            Statement::Scrub { groups, order, wait, at } => {
+                self.scrub(groups, order, *wait, *at, cancel, notices)
             }
+            Statement::StopScrub { groups } => each(&self.mounted_groups(groups), |group| {
+                instance.engine(group)?.ask(&Request::StopScrub)
+            }),
             Statement::Access { group, change, at } => self.access(group, change, *at),
             Statement::Volume { group, change, at } => {
                 let request = Request::Volume(change.clone());
-                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                self.engine(group)?
+                    .ask(&request)
+                    .map_err(|error| Refusal::from(error).or_at(*at))?;
                 Ok(Outcome::Done)
             }
             Statement::EnableVolumes { groups, change, at } => {
                 let request = Request::Volume(change.clone());
-                each(&self.mounted_groups(groups), |group| instance.engine_in_service(group)?.ask(&request))
-                    .map_err(|refusal| refusal.or_at(*at))
+                each(&self.mounted_groups(groups), |group| {
+                    instance.engine_in_service(group)?.ask(&request)
+                })
+                .map_err(|refusal| refusal.or_at(*at))
             }
             Statement::Check { group, scope, repair, at } => {
-                let report =
-                    self.engine(group)?.check(scope, *repair).map_err(|error| Refusal::from(error).or_at(*at))?;
+                let report = self
+                    .engine(group)?
+                    .check(scope, *repair)
+                    .map_err(|error| Refusal::from(error).or_at(*at))?;
                 checked(&group.value, &report, *repair, notices)?;
                 Ok(Outcome::Done)
             }
@@ -318,7 +372,8 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::SetAttribute { group, name, value } => {
-                let request = Request::SetAttribute { name: name.value.clone(), value: value.clone() };
+                let request =
+                    Request::SetAttribute { name: name.value.clone(), value: value.clone() };
                 let engine = self.engine(group)?;
                 engine.ask(&request).map_err(|error| Refusal::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
@@ -327,10 +382,17 @@ impl Context {
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
-        self.instance.engine_in_service(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))
+        self.instance
+            .engine_in_service(&group.value)
+            .map_err(|error| Refusal::from(error).or_at(group.at))
     }
 
-    fn ask(&self, group: &At<String>, request: &Request, about: Option<(&Selection, usize)>) -> Result<()> {
+    fn ask(
+        &self,
+        group: &At<String>,
+        request: &Request,
+        about: Option<(&Selection, usize)>,
+    ) -> Result<()> {
         let engine = self.engine(group)?;
         let place = about.map_or(group.at, |(_, at)| at);
         engine.ask(request).map_err(|error| Refusal::from(error).or_at(place))
@@ -350,17 +412,25 @@ impl Context {
                 asked => asked.map_err(|error| Refusal::from(error).or_at(group.at))?,
             };
             deaths = 0;
-            let under_way = operations
-                .iter()
-                .any(|operation| operation.pass == pass && (operation.state == "RUN" || operation.state == "WAIT"));
+            let under_way = operations.iter().any(|operation| {
+                operation.pass == pass && (operation.state == "RUN" || operation.state == "WAIT")
+            });
             if !under_way {
-                return match operations.into_iter().find(|operation| operation.pass == pass).and_then(|o| o.error) {
-                    Some(error) => Err(Refusal::from(AdminError::new(Code::Io, error)).at(group.at)),
+                return match operations
+                    .into_iter()
+                    .find(|operation| operation.pass == pass)
+                    .and_then(|o| o.error)
+                {
+                    Some(error) => {
+                        Err(Refusal::from(AdminError::new(Code::Io, error)).at(group.at))
+                    }
                     None => Ok(()),
                 };
             }
             if cancel.is_cancelled() {
-                return Err(Refusal::canceled().hint(format!("{what} goes on; v$asm_operation shows it")));
+                return Err(
+                    Refusal::canceled().hint(format!("{what} goes on; v$asm_operation shows it"))
+                );
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -368,9 +438,15 @@ impl Context {
 
     fn drop_by_force(&self, name: &At<String>) -> Result<String> {
         let group = &name.value;
-        if self.instance.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted) {
+        if self
+            .instance
+            .engine(group)
+            .and_then(|engine| engine.status())
+            .is_ok_and(|status| status.mounted)
+        {
             let text = format!("FORCE is for a disk group that cannot be mounted; {group} is");
-            let error = AdminError::new(Code::Invalid, text).hint(format!("DROP DISKGROUP {group} INCLUDING CONTENTS"));
+            let error = AdminError::new(Code::Invalid, text)
+                .hint(format!("DROP DISKGROUP {group} INCLUDING CONTENTS"));
             return Err(Refusal::from(error).at(name.at));
         }
         self.instance.drop_unmounted(group).map_err(|error| Refusal::from(error).or_at(name.at))?;
@@ -381,7 +457,9 @@ impl Context {
     fn mounted_groups(&self, groups: &Groups) -> Vec<At<String>> {
         match groups {
             Groups::Named(names) => names.clone(),
-            Groups::All => self.instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
+            Groups::All => {
+                self.instance.groups().into_keys().map(|value| At { value, at: 0 }).collect()
+            }
         }
     }
 
@@ -389,8 +467,10 @@ impl Context {
         let mounted = self.instance.groups();
         let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
         let members = survey.into_iter().filter(|disk| disk.header == HeaderStatus::Member);
-        let names: BTreeSet<String> =
-            members.filter_map(|disk| disk.group).filter(|group| !mounted.contains_key(group)).collect();
+        let names: BTreeSet<String> = members
+            .filter_map(|disk| disk.group)
+            .filter(|group| !mounted.contains_key(group))
+            .collect();
         Ok(names.into_iter().map(|value| At { value, at: 0 }).collect())
     }
 
@@ -403,18 +483,30 @@ impl Context {
                 au_size = parse_size(value)
                     .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
                     .ok_or_else(|| {
-                        Refusal::new(state::BAD_VALUE, format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"))
-                            .at(name.at)
+                        Refusal::new(
+                            state::BAD_VALUE,
+                            format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"),
+                        )
+                        .at(name.at)
                     })?;
             } else {
                 attributes.push((name.value.clone(), value.clone()));
             }
         }
         let count = disks.len();
-        let new =
-            NewGroup { name: create.name.value.clone(), redundancy: create.redundancy, au_size, attributes, disks };
+        let new = NewGroup {
+            name: create.name.value.clone(),
+            redundancy: create.redundancy,
+            au_size,
+            attributes,
+            disks,
+        };
         self.instance.create_group(new).map_err(|error| at_disk(error, &places, create.name.at))?;
-        notices.push(note(format!("disk group {} has {} and is mounted", create.name.value, counted(count, "disk"))));
+        notices.push(note(format!(
+            "disk group {} has {} and is mounted",
+            create.name.value,
+            counted(count, "disk")
+        )));
         Ok(Outcome::Done)
     }
 
@@ -428,7 +520,11 @@ impl Context {
             if let (Some(name), true) = (&clause.name, paths.len() > 1) {
                 return Err(Refusal::syntax(
                     name.at,
-                    format!("'{}' matches {} disks, and one name is for one disk", clause.path.value, paths.len()),
+                    format!(
+                        "'{}' matches {} disks, and one name is for one disk",
+                        clause.path.value,
+                        paths.len()
+                    ),
                 ));
             }
             for path in paths {
@@ -471,7 +567,10 @@ impl Context {
 
     fn disks_of(&self, add: &[DiskClause], drop: &[Drop]) -> Result<(Exchange, Places)> {
         let (add, places) = self.find_disks(add)?;
-        let drop = drop.iter().map(|one| Departure { which: one.which.clone(), force: one.force }).collect();
+        let drop = drop
+            .iter()
+            .map(|one| Departure { which: one.which.clone(), force: one.force })
+            .collect();
         Ok((Exchange { add, drop }, places))
     }
 
@@ -483,7 +582,8 @@ impl Context {
         resync: Rebalance,
         cancel: &Cancel,
     ) -> Result<()> {
-        let clauses: Vec<DiskClause> = replacements.iter().map(|(_, device)| device.clone()).collect();
+        let clauses: Vec<DiskClause> =
+            replacements.iter().map(|(_, device)| device.clone()).collect();
         let (devices, places) = self.find_disks(&clauses)?;
         if devices.len() != replacements.len() {
             return Err(Refusal::syntax(group.at, "one of the paths matches several disks")
@@ -497,16 +597,31 @@ impl Context {
         };
         let engine = self.engine(group)?;
         let otherwise = replacements.first().map_or(group.at, |(disk, _)| disk.at);
-        let request = Request::Replace { replacements: pairs.map(one).collect(), power: resync.power };
+        let request =
+            Request::Replace { replacements: pairs.map(one).collect(), power: resync.power };
         engine.ask(&request).map_err(|error| at_disk(error, &places, otherwise))?;
         self.wait_for_resync(group, resync, cancel)
     }
 
-    fn wait_for_resync(&self, group: &At<String>, resync: Rebalance, cancel: &Cancel) -> Result<()> {
-        if resync.wait == Some(true) { self.wait_for(group, "RESYNC", "the resync", cancel) } else { Ok(()) }
+    fn wait_for_resync(
+        &self,
+        group: &At<String>,
+        resync: Rebalance,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        if resync.wait == Some(true) {
+            self.wait_for(group, "RESYNC", "the resync", cancel)
+        } else {
+            Ok(())
+        }
     }
 
-    fn wait_for_rebalance(&self, group: &At<String>, rebalance: Rebalance, cancel: &Cancel) -> Result<()> {
+    fn wait_for_rebalance(
+        &self,
+        group: &At<String>,
+        rebalance: Rebalance,
+        cancel: &Cancel,
+    ) -> Result<()> {
         // A pause is nothing that ends.
         let waits = rebalance.wait == Some(true) && rebalance.power != Some(0);
         if waits { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
@@ -535,9 +650,12 @@ impl Context {
             other => other,
         };
         let Some(value) = self.settings().remove(key) else {
-            return Err(Refusal::new(state::UNKNOWN_SETTING, format!("there is no parameter \"{}\"", name.value))
-                .hint("SHOW ALL")
-                .at(name.at));
+            return Err(Refusal::new(
+                state::UNKNOWN_SETTING,
+                format!("there is no parameter \"{}\"", name.value),
+            )
+            .hint("SHOW ALL")
+            .at(name.at));
         };
         Ok(Table { columns: vec![text_column(&name.value)], rows: vec![vec![Value::Text(value)]] })
     }
@@ -557,11 +675,17 @@ fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> R
 fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>) -> Result<()> {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
         let done = if problem.repaired { " (repaired)" } else { "" };
-        notices.push(Notice { warning: !problem.repaired, text: format!("{}{done}", problem.text) });
+        notices
+            .push(Notice { warning: !problem.repaired, text: format!("{}{done}", problem.text) });
     }
-    notices
-        .extend(report.missing.iter().map(|text| Notice { warning: true, text: format!("missing mirrors: {text}") }));
-    let (found, repaired, left) = (report.problems.found(), report.problems.repaired(), report.problems.left());
+    notices.extend(
+        report
+            .missing
+            .iter()
+            .map(|text| Notice { warning: true, text: format!("missing mirrors: {text}") }),
+    );
+    let (found, repaired, left) =
+        (report.problems.found(), report.problems.repaired(), report.problems.left());
     let more = found.saturating_sub(PROBLEMS_SHOWN as u64);
     if more > 0 {
         notices.push(note(format!("and {more} more")));
@@ -575,8 +699,10 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
     if left == 0 {
         return Ok(());
     }
-    let error =
-        AdminError::new(Code::Damaged, format!("disk group {group} has {} not repaired", counted(left, "problem")));
+    let error = AdminError::new(
+        Code::Damaged,
+        format!("disk group {group} has {} not repaired", counted(left, "problem")),
+    );
     Err(if repair {
         error.hint("restore the files that are named from a backup").into()
     } else {
@@ -585,8 +711,13 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
 }
 
 /// Does the same for each group; the first refusal is the statement's, the others are its detail.
-fn each(groups: &[At<String>], mut what: impl FnMut(&str) -> std::result::Result<(), AdminError>) -> Result<Outcome> {
-    let results = groups.iter().map(|group| what(&group.value).map_err(|error| Refusal::from(error).or_at(group.at)));
+fn each(
+    groups: &[At<String>],
+    mut what: impl FnMut(&str) -> std::result::Result<(), AdminError>,
+) -> Result<Outcome> {
+    let results = groups
+        .iter()
+        .map(|group| what(&group.value).map_err(|error| Refusal::from(error).or_at(group.at)));
     together(results.collect())
 }
 
@@ -626,7 +757,8 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
     }
     let pattern = glob::Pattern::new(wanted)
         .map_err(|error| Refusal::syntax(at, format!("'{wanted}' is no pattern: {error}")))?;
-    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    let options =
+        glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     // Each device once, by the first of its paths that matches.
     let of = |disk: &Survey| {
         let mut paths = std::iter::once(&disk.path).chain(&disk.aliases);
@@ -638,11 +770,14 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
     if found.is_empty() {
         let error = AdminError::new(
             Code::UnknownDisk,
-            format!("'{wanted}' matches none of the disks that asm_diskstring ('{diskstring}') shows"),
+            format!(
+                "'{wanted}' matches none of the disks that asm_diskstring ('{diskstring}') shows"
+            ),
         );
-        return Err(
-            Refusal::from(error.hint(format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'"))).at(at)
-        );
+        return Err(Refusal::from(
+            error.hint(format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")),
+        )
+        .at(at));
     }
     Ok(found)
 }

@@ -95,7 +95,10 @@ mod tests {
         settings.set("application_name", Some("x"));
         settings.set("server_version", Some("99"));
         let shown = settings.over(defaults());
-        assert_eq!((shown["application_name"].as_str(), shown["server_version"].as_str()), ("x", "15.0"));
+        assert_eq!(
+            (shown["application_name"].as_str(), shown["server_version"].as_str()),
+            ("x", "15.0")
+        );
         settings.set("application_name", None);
         assert_eq!(settings.over(defaults())["application_name"], "");
         for number in 0..1000 {

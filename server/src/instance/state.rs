@@ -59,7 +59,8 @@ pub struct GroupState {
 impl GroupState {
     /// In place of what has its name there.
     pub fn add_export(&mut self, export: Export) {
-        self.exports.retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
+        self.exports
+            .retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
         self.exports.push(export);
     }
 }
@@ -72,7 +73,10 @@ impl State {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
                 io::Error::new(
                     io::ErrorKind::InvalidData,
-                    format!("{}: {error}; repair it, or move it away to start without groups", path.display()),
+                    format!(
+                        "{}: {error}; repair it, or move it away to start without groups",
+                        path.display()
+                    ),
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -83,12 +87,18 @@ impl State {
     /// # Errors
     /// If it cannot be made durable; then the old file is still there.
     pub fn store(&self, path: &Path) -> io::Result<()> {
-        let place = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let place =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let beside = path.with_extension("json.new");
         let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
         text.push(b'\n');
-        let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(place)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&beside)
+            .map_err(place)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(place)?;
         fs::rename(&beside, path).map_err(place)?;
         if let Some(directory) = path.parent() {
@@ -100,7 +110,8 @@ impl State {
     /// The group's entry, with a number of its own: the lowest that is free.
     pub fn group(&mut self, name: &str) -> &mut GroupState {
         if !self.groups.contains_key(name) {
-            let free = (1..).find(|number| self.groups.values().all(|group| group.number != *number));
+            let free =
+                (1..).find(|number| self.groups.values().all(|group| group.number != *number));
             let new = GroupState { number: free.unwrap_or(u32::MAX), ..GroupState::default() };
             self.groups.insert(name.to_owned(), new);
         }

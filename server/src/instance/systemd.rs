@@ -11,8 +11,8 @@ use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     io::FdFlags,
     net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-        sendmsg_addr, socket_with,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+        SocketFlags, SocketType, sendmsg_addr, socket_with,
     },
 };
 use std::{
@@ -40,7 +40,11 @@ fn address(text: &OsStr) -> io::Result<SocketAddrUnix> {
     })
 }
 
-fn send_to(address: &SocketAddrUnix, text: &str, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn send_to(
+    address: &SocketAddrUnix,
+    text: &str,
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -89,11 +93,14 @@ fn passed(pid: Option<&str>, count: Option<&str>, names: Option<&str>) -> Vec<St
 /// What the manager kept for us, with names. To be called once, before this process has opened anything.
 pub(super) fn stored() -> Vec<(String, OwnedFd)> {
     let variable = |name| env::var(name).ok();
-    let (pid, count, names) = (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
+    let (pid, count, names) =
+        (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
     let names = passed(pid.as_deref(), count.as_deref(), names.as_deref());
     let all = names.into_iter().zip(FIRST..).filter_map(|(name, number)| {
         // SAFETY: looks at the number only; if nothing is open there the call says so.
-        let is_open = rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC).is_ok();
+        let is_open =
+            rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC)
+                .is_ok();
         // SAFETY: the manager passed it to this process, and nobody else here knows of it.
         is_open.then(|| (name, unsafe { OwnedFd::from_raw_fd(number) }))
     });
@@ -111,7 +118,9 @@ mod tests {
         assert_eq!(passed(Some(&me), Some("2"), Some("a:b")), ["a", "b"]);
         assert_eq!(passed(Some(&me), Some("2"), Some("a")), ["a", ""]);
         assert_eq!(passed(Some(&me), Some("1"), None), [""]);
-        for (pid, count) in [(None, Some("2")), (Some("1"), Some("2")), (Some(&*me), None), (Some(&*me), Some("x"))] {
+        for (pid, count) in
+            [(None, Some("2")), (Some("1"), Some("2")), (Some(&*me), None), (Some(&*me), Some("x"))]
+        {
             assert!(passed(pid, count, Some("a:b")).is_empty());
         }
         assert_eq!(passed(Some(&me), Some("99999999"), None).len(), STORED_MAX);
@@ -130,7 +139,8 @@ mod tests {
         let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
         let mut slices = [io::IoSliceMut::new(&mut text)];
         let flags = rustix::net::RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::net::recvmsg(manager.as_fd(), &mut slices, &mut control, flags).expect("received");
+        let received = rustix::net::recvmsg(manager.as_fd(), &mut slices, &mut control, flags)
+            .expect("received");
         assert_eq!(&text[..received.bytes], b"FDSTORE=1\nFDNAME=a");
         assert_eq!(control.drain().count(), 1);
         assert!(address(OsStr::new("@plinth-test")).is_ok());

@@ -126,10 +126,19 @@ const SAME: [(&str, usize, usize); 18] = [
     ("nvl2", 1, 1),
 ];
 const COMPARISONS: [&str; 11] = ["=", "<", ">", "<=", ">=", "<>", "!=", "==", "~", "!~", "~*"];
-const PREDICATES: [&str; 12] =
-    ["AND", "OR", "NOT", "LIKE", "ILIKE", "IN", "IS", "BETWEEN", "EXISTS", "REGEXP", "ISNULL", "NOTNULL"];
-const TIMES: [&str; 7] =
-    ["sysdate", "systimestamp", "current_date", "current_time", "current_timestamp", "localtimestamp", "user"];
+const PREDICATES: [&str; 12] = [
+    "AND", "OR", "NOT", "LIKE", "ILIKE", "IN", "IS", "BETWEEN", "EXISTS", "REGEXP", "ISNULL",
+    "NOTNULL",
+];
+const TIMES: [&str; 7] = [
+    "sysdate",
+    "systimestamp",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "localtimestamp",
+    "user",
+];
 
 /// The types of the columns of a query's result, where they follow from its text, if it says `count` of them.
 #[must_use]
@@ -157,7 +166,9 @@ pub fn of_parameters(query: &str) -> Vec<Option<Type>> {
     for (at, token) in tokens.iter().enumerate() {
         let Kind::Symbol(symbol) = &token.kind else { continue };
         let number: Option<usize> = symbol.strip_prefix('$').and_then(|digits| digits.parse().ok());
-        let Some(index) = number.and_then(|number| number.checked_sub(1)).filter(|index| *index < 1000) else {
+        let Some(index) =
+            number.and_then(|number| number.checked_sub(1)).filter(|index| *index < 1000)
+        else {
             continue;
         };
         if found.len() <= index {
@@ -194,7 +205,8 @@ fn compared_with(tokens: &[Token], at: usize) -> Option<Type> {
     if is_comparison(before) || before.is("BETWEEN") {
         return operand_before(at - 1);
     }
-    if before.is("AND") && at.checked_sub(3).and_then(token).is_some_and(|word| word.is("BETWEEN")) {
+    if before.is("AND") && at.checked_sub(3).and_then(token).is_some_and(|word| word.is("BETWEEN"))
+    {
         return operand_before(at - 3);
     }
     if let Some(next) = next
@@ -237,9 +249,20 @@ fn items(tokens: &[Token]) -> Option<Vec<&[Token]>> {
         list = list.get(1..)?;
     }
     let ends = |token: &Token| {
-        ["FROM", "UNION", "INTERSECT", "EXCEPT", "MINUS", "WHERE", "GROUP", "ORDER", "LIMIT", "FETCH"]
-            .iter()
-            .any(|word| token.is(word))
+        [
+            "FROM",
+            "UNION",
+            "INTERSECT",
+            "EXCEPT",
+            "MINUS",
+            "WHERE",
+            "GROUP",
+            "ORDER",
+            "LIMIT",
+            "FETCH",
+        ]
+        .iter()
+        .any(|word| token.is(word))
     };
     let list = operands::split(list, ends).into_iter().next()?;
     let items = operands::split(list, |token| token.is_symbol(","));
@@ -248,7 +271,8 @@ fn items(tokens: &[Token]) -> Option<Vec<&[Token]>> {
 
 /// An item without its `AS name`, or its name alone.
 fn without_alias(item: &[Token]) -> &[Token] {
-    let as_at = operands::split(item, |token| token.is("AS")).first().map_or(item.len(), |part| part.len());
+    let as_at =
+        operands::split(item, |token| token.is("AS")).first().map_or(item.len(), |part| part.len());
     let item = item.get(..as_at).unwrap_or_default();
     match item {
         [.., before, last] => {
@@ -258,7 +282,11 @@ fn without_alias(item: &[Token]) -> &[Token] {
                 Kind::Word(_) => before.is("END") || operands::is_operand_word(before),
                 _ => true,
             };
-            if is_name && ends_operand { item.get(..item.len() - 1).unwrap_or_default() } else { item }
+            if is_name && ends_operand {
+                item.get(..item.len() - 1).unwrap_or_default()
+            } else {
+                item
+            }
         }
         _ => item,
     }
@@ -284,9 +312,14 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         };
     }
     if first.is("CASE") {
-        return (operands::end(tokens, 0) == tokens.len()).then(|| of_case(tokens, depth)).flatten();
+        return (operands::end(tokens, 0) == tokens.len())
+            .then(|| of_case(tokens, depth))
+            .flatten();
     }
-    if tokens.iter().any(|token| PREDICATES.iter().any(|word| token.is(word)) || is_comparison(token)) {
+    if tokens
+        .iter()
+        .any(|token| PREDICATES.iter().any(|word| token.is(word)) || is_comparison(token))
+    {
         let outside = |parts: Vec<&[Token]>| parts.len() > 1;
         if outside(operands::split(tokens, |token| {
             PREDICATES.iter().any(|word| token.is(word)) || is_comparison(token)
@@ -305,7 +338,9 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
             level += 1;
         } else if token.is_symbol(")") {
             level = level.saturating_sub(1);
-        } else if level == 0 && ["+", "-", "*", "/", "%"].iter().any(|symbol| token.is_symbol(symbol)) && is_binary(at)
+        } else if level == 0
+            && ["+", "-", "*", "/", "%"].iter().any(|symbol| token.is_symbol(symbol))
+            && is_binary(at)
         {
             operators.push(at);
         }
@@ -328,7 +363,9 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         return declared(tokens.get(cast + 1..)?);
     }
     match &first.kind {
-        Kind::Symbol(symbol) if (symbol == "-" || symbol == "+") && tokens.len() > 1 => return inner(tokens.get(1..)?),
+        Kind::Symbol(symbol) if (symbol == "-" || symbol == "+") && tokens.len() > 1 => {
+            return inner(tokens.get(1..)?);
+        }
         Kind::String(_) if tokens.len() == 1 => return Some(Type::Text),
         Kind::Number(digits) if tokens.len() == 1 => {
             return Some(if digits.contains(['.', 'e', 'E']) { Type::Real } else { Type::Integer });
@@ -350,7 +387,9 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
     let last = tokens.last()?;
     let dotted = tokens.len() > 1 && tokens.get(tokens.len() - 2)?.is_symbol(".");
     match &last.kind {
-        Kind::Word(name) | Kind::Quoted(name) if dotted || tokens.len() == 1 => of_name(&name.to_lowercase()),
+        Kind::Word(name) | Kind::Quoted(name) if dotted || tokens.len() == 1 => {
+            of_name(&name.to_lowercase())
+        }
         Kind::String(_) if tokens.len() == 2 => Some(Type::Text),
         _ => None,
     }
@@ -391,17 +430,24 @@ fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
     }
     if let Some((_, from, step)) = SAME.iter().find(|(same, ..)| *same == name) {
         return together(
-            arguments.iter().skip(*from).step_by(*step).map(|argument| (is_null(argument), inner(argument))),
+            arguments
+                .iter()
+                .skip(*from)
+                .step_by(*step)
+                .map(|argument| (is_null(argument), inner(argument))),
         );
     }
     match name {
         "sum" => first().filter(|kind| *kind != Type::Text),
         // Of a time it is a time.
-        "trunc" | "round" => first().map(|kind| if kind == Type::Text { Type::Text } else { Type::Real }),
+        "trunc" | "round" => {
+            first().map(|kind| if kind == Type::Text { Type::Text } else { Type::Real })
+        }
         "decode" => {
             let results = arguments.iter().enumerate().skip(2);
             let otherwise = arguments.len() % 2 == 0;
-            let results = results.filter(|(at, _)| at % 2 == 0 || otherwise && at + 1 == arguments.len());
+            let results =
+                results.filter(|(at, _)| at % 2 == 0 || otherwise && at + 1 == arguments.len());
             together(results.map(|(_, argument)| (is_null(argument), inner(argument))))
         }
         "cast" => declared(operands::split(inside, |token| token.is("AS")).get(1)?),
@@ -463,11 +509,14 @@ fn declared(tokens: &[Token]) -> Option<Type> {
     };
     let (Kind::Word(name) | Kind::Quoted(name)) = &name.kind else { return None };
     Some(match name.to_lowercase().as_str() {
-        "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" | "oid" => Type::Integer,
-        "real" | "float" | "float4" | "float8" | "double" | "numeric" | "decimal" | "number" => Type::Real,
-        "text" | "varchar" | "varchar2" | "char" | "character" | "nvarchar2" | "date" | "timestamp" | "timestamptz" => {
-            Type::Text
+        "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" | "oid" => {
+            Type::Integer
         }
+        "real" | "float" | "float4" | "float8" | "double" | "numeric" | "decimal" | "number" => {
+            Type::Real
+        }
+        "text" | "varchar" | "varchar2" | "char" | "character" | "nvarchar2" | "date"
+        | "timestamp" | "timestamptz" => Type::Text,
         _ => return None,
     })
 }
@@ -479,9 +528,11 @@ mod tests {
     /// Parameters that drivers give PostgreSQL's catalog, from its columns.
     #[test]
     fn columns_of_the_catalog_have_types() {
-        let query =
-            "SELECT 1 FROM pg_type AS t WHERE t.oid = $1 AND t.typname = $2 AND t.typbyval = $3 AND nothing = $4";
-        assert_eq!(of_parameters(query), [Some(Type::Integer), Some(Type::Text), Some(Type::Truth), None]);
+        let query = "SELECT 1 FROM pg_type AS t WHERE t.oid = $1 AND t.typname = $2 AND t.typbyval = $3 AND nothing = $4";
+        assert_eq!(
+            of_parameters(query),
+            [Some(Type::Integer), Some(Type::Text), Some(Type::Truth), None]
+        );
     }
 
     #[test]
@@ -516,7 +567,11 @@ mod tests {
             ("bytes", Some(Type::Integer)),
             ("$1", None),
         ] {
-            assert_eq!(of_columns(&format!("SELECT {expression} FROM v$asm_disk d"), 1), [kind], "{expression}");
+            assert_eq!(
+                of_columns(&format!("SELECT {expression} FROM v$asm_disk d"), 1),
+                [kind],
+                "{expression}"
+            );
         }
         assert_eq!(of_columns("SELECT *, 1 FROM x", 5), [None; 5]);
         assert_eq!(
@@ -528,12 +583,24 @@ mod tests {
     #[test]
     fn parameters_are_what_they_are_compared_with() {
         for (query, kinds) in [
-            ("SELECT 1 FROM t WHERE group_number = $1 AND name = $2", &[Some(Type::Integer), Some(Type::Text)][..]),
-            ("SELECT $1::int, CAST($2 AS text), $3", &[Some(Type::Integer), Some(Type::Text), None]),
+            (
+                "SELECT 1 FROM t WHERE group_number = $1 AND name = $2",
+                &[Some(Type::Integer), Some(Type::Text)][..],
+            ),
+            (
+                "SELECT $1::int, CAST($2 AS text), $3",
+                &[Some(Type::Integer), Some(Type::Text), None],
+            ),
             ("SELECT 1 WHERE $1 < d.read_time", &[Some(Type::Real)]),
-            ("SELECT 1 WHERE mod(group_number, 4) BETWEEN $1 AND $2", &[Some(Type::Integer), Some(Type::Integer)]),
+            (
+                "SELECT 1 WHERE mod(group_number, 4) BETWEEN $1 AND $2",
+                &[Some(Type::Integer), Some(Type::Integer)],
+            ),
             ("SELECT 1 WHERE name LIKE $1 LIMIT $2", &[Some(Type::Text), Some(Type::Integer)]),
-            ("SELECT 1 WHERE disk_number NOT IN (1, $2, $1)", &[Some(Type::Integer), Some(Type::Integer)]),
+            (
+                "SELECT 1 WHERE disk_number NOT IN (1, $2, $1)",
+                &[Some(Type::Integer), Some(Type::Integer)],
+            ),
             ("SELECT 1 WHERE rownum <= $1", &[Some(Type::Integer)]),
         ] {
             assert_eq!(of_parameters(query), kinds, "{query}");

@@ -30,23 +30,31 @@ impl Instance {
         let old = self.engine(group)?;
         let before = old.status()?;
         if !before.mounted {
-            return Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
-                .hint(format!("ALTER DISKGROUP {group} MOUNT")));
+            return Err(AdminError::new(
+                Code::NotMounted,
+                format!("disk group {group} is not mounted"),
+            )
+            .hint(format!("ALTER DISKGROUP {group} MOUNT")));
         }
         let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
         self.take_devices(&old, group)?;
         let new = self.start_successor(group)?;
         let after = new.status()?;
         new.ask(&Request::Rehearse).map_err(|error| {
-            let text =
-                format!("disk group {group} stays with engine {}, as another could not mount it: {error}", before.pid);
+            let text = format!(
+                "disk group {group} stays with engine {}, as another could not mount it: {error}",
+                before.pid
+            );
             let hint = error.hint.unwrap_or_else(|| "mend that first, then upgrade".to_owned());
             AdminError::new(error.code, text).hint(hint)
         })?;
         lock(&self.handed_over).insert(before.pid);
         let began = Instant::now();
         if let Err(error) = old.ask(&Request::HandOver)
-            && self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.pid == before.pid)
+            && self
+                .engine(group)
+                .and_then(|engine| engine.status())
+                .is_ok_and(|status| status.pid == before.pid)
         {
             lock(&self.handed_over).remove(&before.pid);
             return Err(error);

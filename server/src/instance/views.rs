@@ -52,8 +52,14 @@ pub struct View {
 /// Columns that are the group's number.
 pub const GROUP: [&str; 4] = ["group_number", "group_kffxp", "group_kfdat", "grp"];
 /// Columns whose numbers have the group's number in their high bits.
-pub const COMPOUND: [&str; 6] =
-    ["compound_index", "parent_index", "reference_index", "compound_kffxp", "compound_kfdat", "compound"];
+pub const COMPOUND: [&str; 6] = [
+    "compound_index",
+    "parent_index",
+    "reference_index",
+    "compound_kffxp",
+    "compound_kfdat",
+    "compound",
+];
 
 /// What is said of an operation, under way or ended.
 const OPERATION: &[(&str, Type)] = &[

@@ -33,7 +33,9 @@ use login::Failures;
 use pgwire::messages::{
     PgWireBackendMessage as Message,
     response::{ErrorResponse, GssEncResponse, ReadyForQuery, SslResponse, TransactionStatus},
-    startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey},
+    startup::{
+        Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey,
+    },
 };
 use std::{
     collections::BTreeMap,
@@ -128,7 +130,11 @@ struct Door {
 }
 
 /// Starts to listen on the unix socket.
-pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener, doorman: &Arc<Doorman>) -> io::Result<()> {
+pub(super) fn listen(
+    instance: &Arc<Instance>,
+    listener: UnixListener,
+    doorman: &Arc<Doorman>,
+) -> io::Result<()> {
     let (instance, doorman) = (Arc::clone(instance), Arc::clone(doorman));
     thread::Builder::new().name("postgres".into()).spawn(move || {
         loop {
@@ -138,7 +144,11 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener, doorman: 
             };
             let Ok(peer) = Peer::of(&stream) else { continue };
             let access = instance.access(peer);
-            let limit = if access == Some(Role::Administer) { CONNECTIONS_MAX } else { CONNECTIONS_MAX - RESERVED };
+            let limit = if access == Some(Role::Administer) {
+                CONNECTIONS_MAX
+            } else {
+                CONNECTIONS_MAX - RESERVED
+            };
             let stream = Stream::Unix(stream);
             let Some(place) = doorman.enter(limit) else {
                 refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
@@ -158,7 +168,8 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener, doorman: 
 /// Says why not, if the client listens, and ends the connection.
 fn refuse(mut stream: Stream, refusal: &Refusal) {
     let mut out = BytesMut::new();
-    let _ = Message::ErrorResponse(ErrorResponse::new(fields("FATAL", refusal, ""))).encode(&mut out);
+    let _ =
+        Message::ErrorResponse(ErrorResponse::new(fields("FATAL", refusal, ""))).encode(&mut out);
     let _ = rustix::io::ioctl_fionbio(&stream, true);
     let _ = stream.write_all(&out);
 }
@@ -184,7 +195,10 @@ fn fields(severity: &str, refusal: &Refusal, text: &str) -> Vec<(u8, String)> {
     fields.extend(refusal.hint.as_ref().map(|hint| (b'H', clean(hint))));
     // Some clients show the text around the place, and want it inside the text.
     fields.extend(
-        refusal.at.filter(|at| !text.is_empty() && *at <= text.chars().count()).map(|at| (b'P', (at + 1).to_string())),
+        refusal
+            .at
+            .filter(|at| !text.is_empty() && *at <= text.chars().count())
+            .map(|at| (b'P', (at + 1).to_string())),
     );
     fields
 }
@@ -204,7 +218,8 @@ struct Body {
 
 impl Body {
     fn take(&mut self, count: usize) -> Result<&[u8], Refusal> {
-        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or_else(short)?;
+        let end =
+            self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or_else(short)?;
         let taken = self.bytes.get(self.at..end).ok_or_else(short)?;
         self.at = end;
         Ok(taken)
@@ -230,8 +245,11 @@ impl Body {
     fn string(&mut self) -> Result<String, Refusal> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let length = rest.iter().position(|byte| *byte == 0).ok_or_else(short)?;
-        let text = String::from_utf8(rest.get(..length).unwrap_or_default().to_vec())
-            .map_err(|_| Refusal::new("22021", "the text is not UTF-8").hint("SET client_encoding in the client"))?;
+        let text =
+            String::from_utf8(rest.get(..length).unwrap_or_default().to_vec()).map_err(|_| {
+                Refusal::new("22021", "the text is not UTF-8")
+                    .hint("SET client_encoding in the client")
+            })?;
         self.at += length + 1;
         Ok(text)
     }
@@ -263,7 +281,12 @@ impl From<Refusal> for End {
 
 impl Connection {
     fn new(instance: &Arc<Instance>, stream: Stream, doorman: &Arc<Doorman>) -> Self {
-        Self { instance: Arc::clone(instance), stream, doorman: Arc::clone(doorman), out: BytesMut::new() }
+        Self {
+            instance: Arc::clone(instance),
+            stream,
+            doorman: Arc::clone(doorman),
+            out: BytesMut::new(),
+        }
     }
 
     /// From the first byte to the last, on the unix socket.
@@ -282,7 +305,12 @@ impl Connection {
     }
 
     /// From the first byte to the last, over the network.
-    fn talk_to_stranger(mut self, from: SocketAddr, door: &Door, stranger: Place) -> io::Result<()> {
+    fn talk_to_stranger(
+        mut self,
+        from: SocketAddr,
+        door: &Door,
+        stranger: Place,
+    ) -> io::Result<()> {
         // Until it has logged in, the whole of it has one deadline, also what it is to read.
         self.stream.set_write_timeout(STARTUP)?;
         let deadline = Instant::now() + STARTUP;
@@ -306,7 +334,12 @@ impl Connection {
         }
     }
 
-    fn serve(mut self, key: Key, parameters: &BTreeMap<String, String>, context: Context) -> io::Result<()> {
+    fn serve(
+        mut self,
+        key: Key,
+        parameters: &BTreeMap<String, String>,
+        context: Context,
+    ) -> io::Result<()> {
         self.welcome(key, &context, parameters)?;
         let doorman = Arc::clone(&self.doorman);
         doorman.running().insert(key, None);
@@ -369,9 +402,11 @@ impl Connection {
             self.encrypt(tls, deadline)?;
             if self.stream.tls().and_then(|session| session.alpn_protocol()) != Some(ALPN) {
                 // Otherwise a page in a browser could be made to talk to us.
-                return Err(
-                    Refusal::new(state::PROTOCOL, "TLS at once needs the protocol \"postgresql\" (ALPN)").into()
-                );
+                return Err(Refusal::new(
+                    state::PROTOCOL,
+                    "TLS at once needs the protocol \"postgresql\" (ALPN)",
+                )
+                .into());
             }
         }
         let until = Some(deadline);
@@ -382,7 +417,12 @@ impl Connection {
             let length = usize::try_from(length)
                 .ok()
                 .filter(|length| (8..=STARTUP_MAX).contains(length))
-                .ok_or_else(|| Refusal::new(state::PROTOCOL, "this is no startup packet of PostgreSQL's protocol"))?;
+                .ok_or_else(|| {
+                    Refusal::new(
+                        state::PROTOCOL,
+                        "this is no startup packet of PostgreSQL's protocol",
+                    )
+                })?;
             let mut body = Body { bytes: self.exactly(length - 4, until)?, at: 0 };
             match body.i32()? {
                 SSL => match (tls, self.stream.tls()) {
@@ -402,10 +442,16 @@ impl Connection {
                     return Ok(None);
                 }
                 version if version >> 16 == 3 => {
-                    if tls.is_some() && self.stream.tls().is_none() && !door.is_some_and(|door| door.insecure) {
-                        return Err(Refusal::new("28000", "this instance talks over the network with TLS only")
-                            .hint("sslmode=verify-full, or at least sslmode=require, in the client")
-                            .into());
+                    if tls.is_some()
+                        && self.stream.tls().is_none()
+                        && !door.is_some_and(|door| door.insecure)
+                    {
+                        return Err(Refusal::new(
+                            "28000",
+                            "this instance talks over the network with TLS only",
+                        )
+                        .hint("sslmode=verify-full, or at least sslmode=require, in the client")
+                        .into());
                     }
                     let mut parameters = BTreeMap::new();
                     loop {
@@ -415,13 +461,25 @@ impl Connection {
                         }
                         parameters.insert(name, body.string()?);
                     }
-                    let unknown: Vec<String> =
-                        parameters.keys().filter(|name| name.starts_with("_pq_.")).cloned().collect();
+                    let unknown: Vec<String> = parameters
+                        .keys()
+                        .filter(|name| name.starts_with("_pq_."))
+                        .cloned()
+                        .collect();
                     if version & 0xFFFF != 0 || !unknown.is_empty() {
-                        self.send(&Message::NegotiateProtocolVersion(NegotiateProtocolVersion::new(0, unknown)))?;
+                        self.send(&Message::NegotiateProtocolVersion(
+                            NegotiateProtocolVersion::new(0, unknown),
+                        ))?;
                     }
-                    if parameters.get("replication").is_some_and(|value| value != "false" && value != "off") {
-                        return Err(Refusal::new(state::NOT_SUPPORTED, "there is nothing to replicate here").into());
+                    if parameters
+                        .get("replication")
+                        .is_some_and(|value| value != "false" && value != "off")
+                    {
+                        return Err(Refusal::new(
+                            state::NOT_SUPPORTED,
+                            "there is nothing to replicate here",
+                        )
+                        .into());
                     }
                     return Ok(Some((new_key(), parameters)));
                 }
@@ -451,11 +509,17 @@ impl Connection {
         Ok(())
     }
 
-    fn welcome(&mut self, key: Key, context: &Context, parameters: &BTreeMap<String, String>) -> io::Result<()> {
+    fn welcome(
+        &mut self,
+        key: Key,
+        context: &Context,
+        parameters: &BTreeMap<String, String>,
+    ) -> io::Result<()> {
         self.send(&Message::Authentication(Authentication::Ok))?;
         let superuser = if context.access == Role::Administer { "on" } else { "off" };
         let user = context.who.clone();
-        let application = parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
+        let application =
+            parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
         for (name, value) in [
             ("server_version", super::psql::SERVER_VERSION),
             ("server_encoding", "UTF8"),
@@ -469,14 +533,18 @@ impl Connection {
             ("is_superuser", superuser),
             ("session_authorization", &user),
         ] {
-            self.send(&Message::ParameterStatus(ParameterStatus::new(name.to_owned(), value.to_owned())))?;
+            self.send(&Message::ParameterStatus(ParameterStatus::new(
+                name.to_owned(),
+                value.to_owned(),
+            )))?;
         }
         self.send(&Message::BackendKeyData(BackendKeyData::new(key.0, SecretKey::I32(key.1))))?;
         self.ready(false)
     }
 
     fn ready(&mut self, in_transaction: bool) -> io::Result<()> {
-        let status = if in_transaction { TransactionStatus::Transaction } else { TransactionStatus::Idle };
+        let status =
+            if in_transaction { TransactionStatus::Transaction } else { TransactionStatus::Idle };
         self.send(&Message::ReadyForQuery(ReadyForQuery::new(status)))?;
         self.flush()
     }
@@ -492,8 +560,10 @@ impl Connection {
         let deadline = deadline.or_else(|| Some(Instant::now() + PATIENCE));
         let length = self.exactly(4, deadline)?;
         let length = i32::from_be_bytes(length.try_into().map_err(|_| End::Gone)?);
-        let length =
-            usize::try_from(length).ok().filter(|length| (4..=length_max).contains(length)).ok_or_else(|| {
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| (4..=length_max).contains(length))
+            .ok_or_else(|| {
                 Refusal::new(
                     state::PROTOCOL,
                     format!("a message of {length} bytes is not taken; at most {length_max} are"),

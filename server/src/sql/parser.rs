@@ -87,7 +87,8 @@ impl Parser<'_> {
     fn expected(&self, what: &str) -> Refusal {
         let message = match self.peek() {
             Some(token) => {
-                let found: String = self.text.between(token.start, token.end).chars().take(60).collect();
+                let found: String =
+                    self.text.between(token.start, token.end).chars().take(60).collect();
                 format!("syntax error at or near \"{found}\": expected {what}")
             }
             None => format!("syntax error at the end of the statement: expected {what}"),
@@ -141,7 +142,11 @@ impl Parser<'_> {
     fn statement(&mut self) -> Result<Statement> {
         let Some(first) = self.peek() else { return Err(self.expected("a statement")) };
         let Kind::Word(word) = &first.kind else {
-            return if first.is_symbol("(") { Ok(self.query()) } else { Err(self.expected(STATEMENTS)) };
+            return if first.is_symbol("(") {
+                Ok(self.query())
+            } else {
+                Err(self.expected(STATEMENTS))
+            };
         };
         match word.to_ascii_uppercase().as_str() {
             "SELECT" | "WITH" | "VALUES" => Ok(self.query()),
@@ -168,9 +173,11 @@ impl Parser<'_> {
             // There are no cursors but portals, which have a message of their own; pools close all.
             "CLOSE" => Ok(self.ignore_rest(Statement::Ignored("CLOSE CURSOR"))),
             "EXPLAIN" => self.explain(),
-            "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT" | "REVOKE" | "ATTACH"
-            | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {
-                Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read").at(self.here()).hint(STATEMENTS))
+            "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT"
+            | "REVOKE" | "ATTACH" | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {
+                Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read")
+                    .at(self.here())
+                    .hint(STATEMENTS))
             }
             _ => Err(self.expected(STATEMENTS)),
         }
@@ -191,7 +198,9 @@ impl Parser<'_> {
     fn show(&mut self) -> Result<Statement> {
         self.next += 1;
         let at = self.here();
-        let Some(first) = self.peek() else { return Err(self.expected("the name of a parameter, or ALL")) };
+        let Some(first) = self.peek() else {
+            return Err(self.expected("the name of a parameter, or ALL"));
+        };
         if first.is("ALL") {
             self.next += 1;
             return Ok(Statement::ShowAll);
@@ -228,9 +237,8 @@ impl Parser<'_> {
         let name = self.name("the name of a disk group")?;
         if name.value == "ALL" {
             // `ALTER DISKGROUP ALL DISMOUNT` could not mean it alone.
-            return Err(
-                Refusal::syntax(name.at, "\"ALL\" cannot be the name of a disk group").hint("it means all disk groups")
-            );
+            return Err(Refusal::syntax(name.at, "\"ALL\" cannot be the name of a disk group")
+                .hint("it means all disk groups"));
         }
         let redundancy = self.redundancy()?;
         let mut disks = Vec::new();
@@ -246,8 +254,14 @@ impl Parser<'_> {
             let open = self.take_symbol("(");
             loop {
                 let (name, value) = self.attribute()?;
-                if attributes.iter().any(|(earlier, _): &(At<String>, String)| earlier.value == name.value) {
-                    return Err(Refusal::syntax(name.at, format!("attribute '{}' is given twice", name.value)));
+                if attributes
+                    .iter()
+                    .any(|(earlier, _): &(At<String>, String)| earlier.value == name.value)
+                {
+                    return Err(Refusal::syntax(
+                        name.at,
+                        format!("attribute '{}' is given twice", name.value),
+                    ));
                 }
                 attributes.push((name, value));
                 if !self.take_symbol(",") {
@@ -276,17 +290,28 @@ impl Parser<'_> {
     fn kind_of_redundancy(&mut self) -> Result<Option<Redundancy>> {
         if self.is("FLEX") || self.is("EXTENDED") {
             let refusal = self.later("FLEX and EXTENDED REDUNDANCY");
-            return Err(refusal.hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY; CONVERT REDUNDANCY changes it later"));
+            return Err(refusal.hint(
+                "use EXTERNAL, NORMAL or HIGH REDUNDANCY; CONVERT REDUNDANCY changes it later",
+            ));
         }
-        let kinds = [("EXTERNAL", Redundancy::External), ("NORMAL", Redundancy::Normal), ("HIGH", Redundancy::High)];
-        Ok(kinds.into_iter().find(|(keyword, _)| self.take(keyword)).map(|(_, redundancy)| redundancy))
+        let kinds = [
+            ("EXTERNAL", Redundancy::External),
+            ("NORMAL", Redundancy::Normal),
+            ("HIGH", Redundancy::High),
+        ];
+        Ok(kinds
+            .into_iter()
+            .find(|(keyword, _)| self.take(keyword))
+            .map(|(_, redundancy)| redundancy))
     }
 
     /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, behind its first word.
     fn convert(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         self.need("REDUNDANCY")?;
         self.need("TO")?;
-        let Some(to) = self.kind_of_redundancy()? else { return Err(self.expected("EXTERNAL, NORMAL or HIGH")) };
+        let Some(to) = self.kind_of_redundancy()? else {
+            return Err(self.expected("EXTERNAL, NORMAL or HIGH"));
+        };
         self.take("REDUNDANCY");
         let rebalance = self.rebalance_if_said()?;
         Ok(Statement::Convert { group, to, rebalance, at })
@@ -299,8 +324,11 @@ impl Parser<'_> {
         let mut failure_group = None;
         if self.is("FAILGROUP") {
             if redundancy == Redundancy::External {
-                return Err(Refusal::syntax(start, "a group of EXTERNAL redundancy has no failure groups")
-                    .hint("leave FAILGROUP out, or make the group NORMAL or HIGH"));
+                return Err(Refusal::syntax(
+                    start,
+                    "a group of EXTERNAL redundancy has no failure groups",
+                )
+                .hint("leave FAILGROUP out, or make the group NORMAL or HIGH"));
             }
             self.next += 1;
             failure_group = Some(self.name("the name of a failure group")?.value);
@@ -314,8 +342,14 @@ impl Parser<'_> {
         }
         loop {
             let path = self.path()?;
-            let mut disk =
-                DiskClause { path, name: None, failure_group: failure_group.clone(), quorum, size: None, force: false };
+            let mut disk = DiskClause {
+                path,
+                name: None,
+                failure_group: failure_group.clone(),
+                quorum,
+                size: None,
+                force: false,
+            };
             if self.take("NAME") {
                 disk.name = Some(self.name("the name of a disk")?);
             }
@@ -359,7 +393,8 @@ impl Parser<'_> {
             written.push_str(suffix);
             self.next += 1;
         }
-        parse_size(&written).ok_or_else(|| Refusal::syntax(at, format!("'{written}' is not {WHAT}")))
+        parse_size(&written)
+            .ok_or_else(|| Refusal::syntax(at, format!("'{written}' is not {WHAT}")))
     }
 
     /// `[DROP AFTER n {M|H}]`: seconds.
@@ -370,7 +405,9 @@ impl Parser<'_> {
         self.need("AFTER")?;
         let at = self.here();
         const WHAT: &str = "a number of minutes or hours, such as 90M or 4H";
-        let Some(Token { kind: Kind::Number(digits), .. }) = self.peek() else { return Err(self.expected(WHAT)) };
+        let Some(Token { kind: Kind::Number(digits), .. }) = self.peek() else {
+            return Err(self.expected(WHAT));
+        };
         let number: Option<u64> = digits.parse().ok();
         self.next += 1;
         let unit = if self.take("M") {
@@ -380,8 +417,12 @@ impl Parser<'_> {
         } else {
             return Err(self.expected("M or H"));
         };
-        let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds <= REPAIR_TIME_MAX);
-        seconds.map(Some).ok_or_else(|| Refusal::syntax(at, format!("expected {WHAT}, at most 136 years")))
+        let seconds = number
+            .and_then(|number| number.checked_mul(unit))
+            .filter(|seconds| *seconds <= REPAIR_TIME_MAX);
+        seconds
+            .map(Some)
+            .ok_or_else(|| Refusal::syntax(at, format!("expected {WHAT}, at most 136 years")))
     }
 
     /// `'name' = 'value'`
@@ -432,8 +473,11 @@ impl Parser<'_> {
         if !self.take("DISKGROUP") {
             return Err(self.expected("DISKGROUP, SYSTEM or USER"));
         }
-        let groups =
-            if self.take("ALL") { Groups::All } else { Groups::Named(self.names("the name of a disk group, or ALL")?) };
+        let groups = if self.take("ALL") {
+            Groups::All
+        } else {
+            Groups::Named(self.names("the name of a disk group, or ALL")?)
+        };
         if self.take("MOUNT") {
             let restricted = self.take("RESTRICTED");
             if !restricted {
@@ -528,7 +572,10 @@ impl Parser<'_> {
                     self.drop_disks(&mut drop)?;
                 }
                 // What goes on is another clause of the same kind.
-                if ["ADD", "DROP", "REBALANCE"].iter().chain(&REBALANCE_WORDS).any(|keyword| self.is(keyword))
+                if ["ADD", "DROP", "REBALANCE"]
+                    .iter()
+                    .chain(&REBALANCE_WORDS)
+                    .any(|keyword| self.is(keyword))
                     || self.peek().is_none()
                 {
                     break;
@@ -546,11 +593,17 @@ impl Parser<'_> {
     fn drop_disks(&mut self, drop: &mut Vec<Drop>) -> Result<()> {
         let groups = self.names_groups("DISK or DISKS IN FAILGROUP")?;
         loop {
-            let name = self.name(if groups { "the name of a failure group" } else { "the name of a disk" })?;
+            let name = self.name(if groups {
+                "the name of a failure group"
+            } else {
+                "the name of a disk"
+            })?;
             let names = vec![name.value];
-            let which = if groups { Selection::FailureGroups(names) } else { Selection::Disks(names) };
+            let which =
+                if groups { Selection::FailureGroups(names) } else { Selection::Disks(names) };
             drop.push(Drop { which, force: self.force() });
-            let is_clause = |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
+            let is_clause =
+                |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
             let goes_on = |kind: &Kind| match kind {
                 Kind::Word(word) => !is_clause(&word.to_ascii_uppercase()),
                 Kind::Quoted(_) => true,
@@ -573,7 +626,14 @@ impl Parser<'_> {
             self.need("WITH")?;
             let path = self.path()?;
             let force = self.force();
-            let device = DiskClause { path, name: None, failure_group: None, quorum: false, size: None, force };
+            let device = DiskClause {
+                path,
+                name: None,
+                failure_group: None,
+                quorum: false,
+                size: None,
+                force,
+            };
             replacements.push((name, device));
             if !self.take_symbol(",") {
                 break;
@@ -620,8 +680,18 @@ impl Parser<'_> {
                 } else if resizes.is_empty() {
                     return Err(self.expected("ALL, DISK or DISKS IN FAILGROUP"));
                 }
-                let name = self.name(if groups { "the name of a failure group" } else { "the name of a disk" })?.value;
-                let which = if groups { Selection::FailureGroups(vec![name]) } else { Selection::Disks(vec![name]) };
+                let name = self
+                    .name(if groups {
+                        "the name of a failure group"
+                    } else {
+                        "the name of a disk"
+                    })?
+                    .value;
+                let which = if groups {
+                    Selection::FailureGroups(vec![name])
+                } else {
+                    Selection::Disks(vec![name])
+                };
                 resizes.push(Resize { which, size: self.new_size()? });
                 if !self.take_symbol(",") {
                     break;
@@ -652,10 +722,13 @@ impl Parser<'_> {
             return Ok(Phases::default());
         }
         // With some phases: these, and no others.
-        let mut phases = if with { Phases { balance: false, compact: Some(false) } } else { Phases::default() };
+        let mut phases =
+            if with { Phases { balance: false, compact: Some(false) } } else { Phases::default() };
         loop {
             if self.is("RESTORE") && !with {
-                return Err(self.expected("BALANCE, PREPARE or COMPACT").hint("what was lost is always restored"));
+                return Err(self
+                    .expected("BALANCE, PREPARE or COMPACT")
+                    .hint("what was lost is always restored"));
             }
             if self.take("BALANCE") {
                 phases.balance = with;
@@ -676,7 +749,9 @@ impl Parser<'_> {
             return self.rebalance();
         }
         if REBALANCE_WORDS.iter().any(|word| self.is(word)) {
-            return Err(self.expected("REBALANCE or the end of the statement").hint("such as REBALANCE POWER 8 WAIT"));
+            return Err(self
+                .expected("REBALANCE or the end of the statement")
+                .hint("such as REBALANCE POWER 8 WAIT"));
         }
         Ok(Rebalance::default())
     }
@@ -689,8 +764,11 @@ impl Parser<'_> {
         if modify && !self.is("POWER") {
             return Err(self.expected("POWER"));
         }
-        let is_bare =
-            modify && !matches!(self.tokens.get(self.next + 1).map(|token| &token.kind), Some(Kind::Number(_)));
+        let is_bare = modify
+            && !matches!(
+                self.tokens.get(self.next + 1).map(|token| &token.kind),
+                Some(Kind::Number(_))
+            );
         let power = if is_bare {
             self.next += 1;
             Some(POWER_DEFAULT)
@@ -723,7 +801,9 @@ impl Parser<'_> {
     fn explain(&mut self) -> Result<Statement> {
         self.next += 1;
         if !self.take("WORK") {
-            return Err(self.expected("WORK").hint("EXPLAIN WORK FOR ALTER DISKGROUP ... says how much would move"));
+            return Err(self
+                .expected("WORK")
+                .hint("EXPLAIN WORK FOR ALTER DISKGROUP ... says how much would move"));
         }
         let mut id = String::new();
         if self.take("SET") {
@@ -744,23 +824,33 @@ impl Parser<'_> {
             return Err(self.expected("ALTER DISKGROUP"));
         }
         match self.alter()? {
-            Statement::Exchange { group, add, drop, at, rebalance } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(add, drop), power: rebalance.power, at })
-            }
-            Statement::Resize { group, resizes, at, rebalance } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Resize(resizes), power: rebalance.power, at })
-            }
-            Statement::Convert { group, to, at, rebalance } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Convert(to), power: rebalance.power, at })
-            }
+            Statement::Exchange { group, add, drop, at, rebalance } => Ok(Statement::ExplainWork {
+                id,
+                group,
+                work: Work::Exchange(add, drop),
+                power: rebalance.power,
+                at,
+            }),
+            Statement::Resize { group, resizes, at, rebalance } => Ok(Statement::ExplainWork {
+                id,
+                group,
+                work: Work::Resize(resizes),
+                power: rebalance.power,
+                at,
+            }),
+            Statement::Convert { group, to, at, rebalance } => Ok(Statement::ExplainWork {
+                id,
+                group,
+                work: Work::Convert(to),
+                power: rebalance.power,
+                at,
+            }),
             Statement::Rebalance { group, rebalance } => {
                 let work = Work::Exchange(Vec::new(), Vec::new());
                 Ok(Statement::ExplainWork { id, group, work, power: rebalance.power, at })
             }
-            _ => {
-                Err(Refusal::syntax(at, "this statement moves nothing")
-                    .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do"))
-            }
+            _ => Err(Refusal::syntax(at, "this statement moves nothing")
+                .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do")),
         }
     }
 
@@ -776,8 +866,11 @@ impl Parser<'_> {
         if !self.take_symbol("=") && !self.take("TO") {
             return Err(self.expected("'='"));
         }
-        let what =
-            if is_preferred { "GROUP.FAILGROUP, in single quotes" } else { "paths with wildcards, in single quotes" };
+        let what = if is_preferred {
+            "GROUP.FAILGROUP, in single quotes"
+        } else {
+            "paths with wildcards, in single quotes"
+        };
         let mut value = self.string(what)?;
         // ASM's own form is a list of strings.
         while self.take_symbol(",") {
@@ -792,7 +885,11 @@ impl Parser<'_> {
                 return Err(self.expected("BOTH"));
             }
         }
-        Ok(if is_preferred { Statement::SetPreferred(value) } else { Statement::SetDiskstring(value) })
+        Ok(if is_preferred {
+            Statement::SetPreferred(value)
+        } else {
+            Statement::SetDiskstring(value)
+        })
     }
 
     fn force(&mut self) -> bool {
@@ -826,7 +923,8 @@ impl Parser<'_> {
 
     /// Which disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, several of these, `ALL`.
     fn selection(&mut self, all: bool) -> Result<Selection> {
-        let what = if all { "DISK, DISKS IN FAILGROUP or ALL" } else { "DISK or DISKS IN FAILGROUP" };
+        let what =
+            if all { "DISK, DISKS IN FAILGROUP or ALL" } else { "DISK or DISKS IN FAILGROUP" };
         if all && self.take("ALL") {
             return Ok(Selection::All);
         }
@@ -850,7 +948,10 @@ impl Parser<'_> {
         let at = self.here();
         let power = self.power()?;
         if power == Some(0) {
-            return Err(Refusal::syntax(at, format!("the power of a resync is a number from 1 to {POWER_MAX}")));
+            return Err(Refusal::syntax(
+                at,
+                format!("the power of a resync is a number from 1 to {POWER_MAX}"),
+            ));
         }
         Ok(Rebalance { power, phases: None, wait: self.wait_or_not() })
     }
@@ -885,7 +986,8 @@ impl Parser<'_> {
     }
 }
 
-const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP or USER, ALTER SYSTEM, EXPLAIN WORK, SHOW or SELECT";
+const STATEMENTS: &str =
+    "CREATE, ALTER or DROP DISKGROUP or USER, ALTER SYSTEM, EXPLAIN WORK, SHOW or SELECT";
 
 /// A number of bytes with one of the suffixes K M G T P E, in any case.
 #[must_use]

@@ -138,10 +138,12 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 fn is_command(line: &str) -> bool {
-    let mut words = line.split_whitespace().map(|word| word.trim_end_matches(';').to_ascii_uppercase());
+    let mut words =
+        line.split_whitespace().map(|word| word.trim_end_matches(';').to_ascii_uppercase());
     let Some(first) = words.next() else { return false };
     COMMANDS.contains(&first.as_str())
-        || first == "SET" && words.next().is_some_and(|setting| SETTINGS.contains(&setting.as_str()))
+        || first == "SET"
+            && words.next().is_some_and(|setting| SETTINGS.contains(&setting.as_str()))
 }
 
 /// Where one is at the end of a line.
@@ -187,13 +189,19 @@ mod tests {
         for (text, expected) in [
             ("SELECT 1", "SELECT 1"),
             ("set lines 200\nSELECT 1\n/\n", "             \nSELECT 1\n;\n"),
-            ("PROMPT it's\nCOL a FORMAT -\n  a30\nSELECT 1;", "           \n              \n     \nSELECT 1;"),
+            (
+                "PROMPT it's\nCOL a FORMAT -\n  a30\nSELECT 1;",
+                "           \n              \n     \nSELECT 1;",
+            ),
             ("SET search_path = x;\nSELECT 1", "SET search_path = x;\nSELECT 1"),
             // Within a statement, a string, a comment nothing is theirs.
             ("SELECT\ncol\nFROM x", "SELECT\ncol\nFROM x"),
             ("SELECT '\nprompt\n/\n'", "SELECT '\nprompt\n/\n'"),
             ("/* a\n/\nrem b */ SELECT 1\n/", "/* a\n/\nrem b */ SELECT 1\n;"),
-            ("-- it's\nREM x\nSELECT 1;\nclear columns", "-- it's\n     \nSELECT 1;\n             "),
+            (
+                "-- it's\nREM x\nSELECT 1;\nclear columns",
+                "-- it's\n     \nSELECT 1;\n             ",
+            ),
         ] {
             assert_eq!(plain(text), expected, "{text}");
             assert_eq!(plain(text).chars().count(), text.chars().count());

@@ -1,7 +1,9 @@
 //! What statements ask for.
 
 use super::Role;
-use plinth_engine::admin::{Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange};
+use plinth_engine::admin::{
+    Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange,
+};
 use plinth_engine::files::orders::NameOrder;
 use plinth_format::Redundancy;
 use std::fmt;

@@ -12,7 +12,8 @@ use plinth_engine::admin::{
 use plinth_format::Redundancy;
 
 fn one(text: &str) -> Statement {
-    let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
+    let mut statements =
+        parse(text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
     assert_eq!(statements.len(), 1, "{text}");
     statements.remove(0)
 }
@@ -33,8 +34,11 @@ fn create_diskgroup_says_all_it_can_say() {
     assert_eq!(disk(1).size, Some(10 << 30));
     assert!(disk(1).force && !disk(1).quorum && disk(2).quorum && !disk(2).force);
     assert_eq!(disk(2).failure_group.as_deref(), Some("Q"));
-    let attributes: Vec<_> =
-        group.attributes.iter().map(|(name, value)| (name.value.as_str(), value.as_str())).collect();
+    let attributes: Vec<_> = group
+        .attributes
+        .iter()
+        .map(|(name, value)| (name.value.as_str(), value.as_str()))
+        .collect();
     assert_eq!(attributes, [("au_size", "4M"), ("disk_repair_time", "3.6h")]);
 }
 
@@ -52,14 +56,19 @@ fn alter_diskgroup_says_all_it_can_say() {
         Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
         Statement::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
-    for (text, seconds) in [("DROP AFTER 90 M", 5400), ("drop after 4h NOWAIT", 14400), ("DROP AFTER 0M", 0)] {
+    for (text, seconds) in
+        [("DROP AFTER 90 M", 5400), ("drop after 4h NOWAIT", 14400), ("DROP AFTER 0M", 0)]
+    {
         assert!(
             matches!(one(&format!("ALTER DISKGROUP d OFFLINE DISK a {text}")),
             Statement::Offline { drop_after: Some(found), .. } if found == seconds),
             "{text}"
         );
     }
-    assert!(matches!(one("ALTER DISKGROUP d RENAME DISKS ALL"), Statement::Rename { renaming: Renaming::All, .. }));
+    assert!(matches!(
+        one("ALTER DISKGROUP d RENAME DISKS ALL"),
+        Statement::Rename { renaming: Renaming::All, .. }
+    ));
     assert!(matches!(one("ALTER DISKGROUP d RENAME DISK a TO b, c TO a"),
         Statement::Rename { renaming: Renaming::Disks(pairs), .. }
             if pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).eq([("A", "B"), ("C", "A")])));
@@ -67,21 +76,33 @@ fn alter_diskgroup_says_all_it_can_say() {
     assert!(matches!(one("ALTER DISKGROUP d RESIZE ALL"),
         Statement::Resize { resizes, rebalance: statement::Rebalance { power: None, wait: None, .. }, .. } if resizes == [whole]));
     let disk = |name: &str, size| Resize { which: Selection::Disks(vec![name.to_owned()]), size };
-    let group = Resize { which: Selection::FailureGroups(vec!["F".to_owned()]), size: Some(3 << 30) };
+    let group =
+        Resize { which: Selection::FailureGroups(vec!["F".to_owned()]), size: Some(3 << 30) };
     let some = [disk("A", Some(1 << 30)), disk("B", None), group];
     assert!(
         matches!(one("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
         Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true), .. }, .. } if resizes == some)
     );
-    for (to, redundancy) in
-        [("external", Redundancy::External), ("NORMAL", Redundancy::Normal), ("HIGH REDUNDANCY", Redundancy::High)]
-    {
-        assert!(matches!(one(&format!("ALTER DISKGROUP d CONVERT REDUNDANCY TO {to} REBALANCE POWER 3")),
-            Statement::Convert { to, rebalance: statement::Rebalance { power: Some(3), .. }, .. } if to == redundancy));
-        assert!(matches!(one(&format!("EXPLAIN WORK FOR ALTER DISKGROUP d CONVERT REDUNDANCY TO {to}")),
-            Statement::ExplainWork { work: statement::Work::Convert(to), .. } if to == redundancy));
+    for (to, redundancy) in [
+        ("external", Redundancy::External),
+        ("NORMAL", Redundancy::Normal),
+        ("HIGH REDUNDANCY", Redundancy::High),
+    ] {
+        assert!(
+            matches!(one(&format!("ALTER DISKGROUP d CONVERT REDUNDANCY TO {to} REBALANCE POWER 3")),
+            Statement::Convert { to, rebalance: statement::Rebalance { power: Some(3), .. }, .. } if to == redundancy)
+        );
+        assert!(
+            matches!(one(&format!("EXPLAIN WORK FOR ALTER DISKGROUP d CONVERT REDUNDANCY TO {to}")),
+            Statement::ExplainWork { work: statement::Work::Convert(to), .. } if to == redundancy)
+        );
     }
-    for wrong in ["CONVERT REDUNDANCY TO FLEX", "CONVERT REDUNDANCY TO MIRROR", "CONVERT REDUNDANCY HIGH", "CONVERT"] {
+    for wrong in [
+        "CONVERT REDUNDANCY TO FLEX",
+        "CONVERT REDUNDANCY TO MIRROR",
+        "CONVERT REDUNDANCY HIGH",
+        "CONVERT",
+    ] {
         assert!(parse(&format!("ALTER DISKGROUP d {wrong}")).is_err(), "{wrong}");
     }
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
@@ -108,7 +129,10 @@ fn alter_diskgroup_says_all_it_can_say() {
     assert!(
         matches!(one("EXPLAIN WORK FOR ALTER DISKGROUP d REBALANCE"), Statement::ExplainWork { id, .. } if id.is_empty())
     );
-    assert!(matches!(one("ALTER DISKGROUP d CHECK ALL REPAIR"), Statement::Check { repair: true, .. }));
+    assert!(matches!(
+        one("ALTER DISKGROUP d CHECK ALL REPAIR"),
+        Statement::Check { repair: true, .. }
+    ));
     assert!(matches!(one("ALTER DISKGROUP d CHECK"), Statement::Check { repair: false, .. }));
     assert!(matches!(one("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
         Statement::SetAttribute { name, value, .. } if name.value == "disk_timeout" && value == "5"));
@@ -125,7 +149,9 @@ fn disks_that_come_and_go() {
                 .into_iter()
                 .map(|one| match one.which {
                     Selection::Disks(names) => (names.join(" "), one.force),
-                    Selection::FailureGroups(names) => (format!("in {}", names.join(" ")), one.force),
+                    Selection::FailureGroups(names) => {
+                        (format!("in {}", names.join(" ")), one.force)
+                    }
                     Selection::All | Selection::Several(_) => ("all".to_owned(), one.force),
                 })
                 .collect();
@@ -148,47 +174,70 @@ fn disks_that_come_and_go() {
     }
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a").1, [gone("A", false)]);
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a ADD DISK '/b'").0, [disk("/b", None)]);
-    assert!(matches!(one("ALTER DISKGROUP ALL UNDROP DISKS"), Statement::Undrop { groups: Groups::All, .. }));
+    assert!(matches!(
+        one("ALTER DISKGROUP ALL UNDROP DISKS"),
+        Statement::Undrop { groups: Groups::All, .. }
+    ));
     assert!(
         matches!(one("ALTER DISKGROUP d REBALANCE"), Statement::Rebalance { rebalance, .. } if rebalance.power.is_none())
     );
     let modified = one("ALTER DISKGROUP d REBALANCE MODIFY POWER NOWAIT");
-    assert!(format!("{modified:?}").contains("power: Some(8), phases: None, wait: Some(false)"), "{modified:?}");
+    assert!(
+        format!("{modified:?}").contains("power: Some(8), phases: None, wait: Some(false)"),
+        "{modified:?}"
+    );
     assert!(matches!(one("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
         Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0) && rebalance.phases.is_none()));
 }
 
 #[test]
 fn the_rest() {
-    assert!(matches!(one("DROP DISKGROUP d"), Statement::DropGroup { contents: false, force: false, .. }));
+    assert!(matches!(
+        one("DROP DISKGROUP d"),
+        Statement::DropGroup { contents: false, force: false, .. }
+    ));
     assert!(matches!(
         one("DROP DISKGROUP d FORCE INCLUDING CONTENTS"),
         Statement::DropGroup { contents: true, force: true, .. }
     ));
     assert!(matches!(one("ALTER SYSTEM SET asm_diskstring='/a/*','/b/*' SCOPE=BOTH"),
         Statement::SetDiskstring(value) if value.value == "/a/*,/b/*"));
-    assert!(matches!(one("alter system set ASM_PREFERRED_READ_FAILURE_GROUPS = 'DATA.A', 'FRA.A' scope = memory"),
-        Statement::SetPreferred(value) if value.value == "DATA.A,FRA.A"));
+    assert!(
+        matches!(one("alter system set ASM_PREFERRED_READ_FAILURE_GROUPS = 'DATA.A', 'FRA.A' scope = memory"),
+        Statement::SetPreferred(value) if value.value == "DATA.A,FRA.A")
+    );
     assert!(matches!(one("SHOW TRANSACTION ISOLATION LEVEL"),
         Statement::Show(name) if name.value == "transaction_isolation_level"));
     assert!(matches!(one("show all;"), Statement::ShowAll));
-    let set =
-        |name: &str, value: Option<&str>| Statement::Set { name: name.to_owned(), value: value.map(ToOwned::to_owned) };
+    let set = |name: &str, value: Option<&str>| Statement::Set {
+        name: name.to_owned(),
+        value: value.map(ToOwned::to_owned),
+    };
     assert_eq!(one("SET extra_float_digits = 3"), set("extra_float_digits", Some("3")));
     assert_eq!(one("SET SESSION search_path TO a, 'B'"), set("search_path", Some("a, B")));
     assert_eq!(one("SET TIME ZONE 'UTC'"), set("timezone", Some("UTC")));
     assert_eq!(one("SET x TO DEFAULT"), set("x", None));
     assert_eq!(one("RESET ALL"), set("", None));
-    assert!(matches!(one("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), Statement::Ignored("SET")));
+    assert!(matches!(
+        one("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"),
+        Statement::Ignored("SET")
+    ));
     assert!(matches!(one("DISCARD ALL"), Statement::Discard));
     assert_eq!(one("DEALLOCATE PREPARE a"), Statement::Deallocate(Some("a".into())));
     assert_eq!(one("DEALLOCATE ALL"), Statement::Deallocate(None));
     assert!(matches!(one("ROLLBACK TO SAVEPOINT a"), Statement::Ignored("ROLLBACK")));
     assert!(matches!(one("ROLLBACK"), Statement::Rollback));
-    assert!(matches!(one(" ( select 1 )"), Statement::Query(query) if query.value == "( select 1 )" && query.at == 1));
-    let two = parse("select name from v$asm_disk ; -- a; b\n select 'x;y'").expect("two statements");
-    assert!(matches!(&two[0], Statement::Query(query) if query.value == "select name from v$asm_disk"));
-    assert!(matches!(&two[1], Statement::Query(query) if query.value == "select 'x;y'" && query.at == 39));
+    assert!(
+        matches!(one(" ( select 1 )"), Statement::Query(query) if query.value == "( select 1 )" && query.at == 1)
+    );
+    let two =
+        parse("select name from v$asm_disk ; -- a; b\n select 'x;y'").expect("two statements");
+    assert!(
+        matches!(&two[0], Statement::Query(query) if query.value == "select name from v$asm_disk")
+    );
+    assert!(
+        matches!(&two[1], Statement::Query(query) if query.value == "select 'x;y'" && query.at == 39)
+    );
     assert!(parse(" ;; /* nothing */ ;").expect("nothing").is_empty());
 }
 
@@ -236,8 +285,14 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d ADD USERGROUP 'g' WITH <USER 'u'", "expected MEMBER"),
         ("ALTER DISKGROUP d MODIFY USERGROUP 'g' <MEMBER 'u'", "expected ADD or DROP"),
         ("ALTER DISKGROUP d REPLACE USER 'a' <'b'", "expected WITH"),
-        ("ALTER DISKGROUP d SET PERMISSION <USER = NONE FOR FILE 'f'", "expected OWNER, GROUP or OTHER"),
-        ("ALTER DISKGROUP d SET PERMISSION OWNER = <WRITE FOR FILE 'f'", "expected NONE, READ ONLY"),
+        (
+            "ALTER DISKGROUP d SET PERMISSION <USER = NONE FOR FILE 'f'",
+            "expected OWNER, GROUP or OTHER",
+        ),
+        (
+            "ALTER DISKGROUP d SET PERMISSION OWNER = <WRITE FOR FILE 'f'",
+            "expected NONE, READ ONLY",
+        ),
         ("ALTER DISKGROUP d SET PERMISSION OWNER = READ <FOR FILE 'f'", "expected ONLY or WRITE"),
         ("ALTER DISKGROUP d SET PERMISSION OWNER = NONE, <OWNER = NONE FOR FILE 'f'", "twice"),
         ("ALTER DISKGROUP d SET OWNERSHIP <OTHER = 'u' FOR FILE 'f'", "expected OWNER or GROUP"),
@@ -301,7 +356,9 @@ fn checks_and_scrubs() {
         Statement::Check { scope, repair, .. } => (scope, repair),
         other => panic!("{text}: {other:?}"),
     };
-    let disks = |names: &[&str]| Scope::Disks(Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect()));
+    let disks = |names: &[&str]| {
+        Scope::Disks(Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect()))
+    };
     assert_eq!(check("ALTER DISKGROUP d CHECK"), (Scope::All, false));
     assert_eq!(check("ALTER DISKGROUP d CHECK ALL NOREPAIR"), (Scope::All, false));
     assert_eq!(check("ALTER DISKGROUP d CHECK REPAIR"), (Scope::All, true));
@@ -315,13 +372,27 @@ fn checks_and_scrubs() {
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(scrub("ALTER DISKGROUP d SCRUB"), (ScrubOrder::default(), false));
-    let order = ScrubOrder { scope: disks(&["A"]), repair: true, power: ScrubPower::Low, force: true };
-    assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a REPAIR POWER LOW WAIT FORCE"), (order.clone(), true));
-    assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a FORCE NOWAIT POWER LOW REPAIR"), (order, false));
+    let order =
+        ScrubOrder { scope: disks(&["A"]), repair: true, power: ScrubPower::Low, force: true };
+    assert_eq!(
+        scrub("ALTER DISKGROUP d SCRUB DISK a REPAIR POWER LOW WAIT FORCE"),
+        (order.clone(), true)
+    );
+    assert_eq!(
+        scrub("ALTER DISKGROUP d SCRUB DISK a FORCE NOWAIT POWER LOW REPAIR"),
+        (order, false)
+    );
     assert!(matches!(one("ALTER DISKGROUP d SCRUB STOP"), Statement::StopScrub { .. }));
-    assert!(matches!(one("ALTER DISKGROUP ALL SCRUB STOP"), Statement::StopScrub { groups: Groups::All }));
-    assert!(matches!(one("ALTER DISKGROUP ALL SCRUB REPAIR"), Statement::Scrub { groups: Groups::All, .. }));
-    let Statement::Scrub { groups: Groups::Named(two), .. } = one("ALTER DISKGROUP d, e SCRUB") else {
+    assert!(matches!(
+        one("ALTER DISKGROUP ALL SCRUB STOP"),
+        Statement::StopScrub { groups: Groups::All }
+    ));
+    assert!(matches!(
+        one("ALTER DISKGROUP ALL SCRUB REPAIR"),
+        Statement::Scrub { groups: Groups::All, .. }
+    ));
+    let Statement::Scrub { groups: Groups::Named(two), .. } = one("ALTER DISKGROUP d, e SCRUB")
+    else {
         panic!("a scrub")
     };
     assert_eq!(two.len(), 2);
@@ -333,9 +404,11 @@ fn checks_and_scrubs() {
 /// Disks and failure groups in one statement, as ASM takes them.
 #[test]
 fn several_disks_and_failure_groups() {
-    let text = "ALTER DISKGROUP d OFFLINE DISK a, b QUORUM DISKS IN FAILGROUP f DISK c DROP AFTER 5 M";
+    let text =
+        "ALTER DISKGROUP d OFFLINE DISK a, b QUORUM DISKS IN FAILGROUP f DISK c DROP AFTER 5 M";
     let Statement::Offline { which, drop_after, .. } = one(text) else { panic!("{text}") };
-    let disks = |names: &[&str]| Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect());
+    let disks =
+        |names: &[&str]| Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect());
     let groups = Selection::FailureGroups(vec!["F".to_owned()]);
     assert_eq!(which, Selection::Several(vec![disks(&["A", "B"]), groups, disks(&["C"])]));
     assert_eq!(drop_after, Some(300));
@@ -364,7 +437,9 @@ fn users_and_permissions() {
     ));
     assert!(matches!(access("ALTER DISKGROUP d DROP USERGROUP 'dba'"), Access::DropUserGroup(_)));
     assert_eq!(
-        access("ALTER DISKGROUP d SET PERMISSION OWNER = READ WRITE, GROUP=READ ONLY, OTHER = NONE FOR FILE 'f', 'g'"),
+        access(
+            "ALTER DISKGROUP d SET PERMISSION OWNER = READ WRITE, GROUP=READ ONLY, OTHER = NONE FOR FILE 'f', 'g'"
+        ),
         Access::SetPermission {
             owner: Some(Permission::ReadWrite),
             usergroup: Some(Permission::ReadOnly),
@@ -391,7 +466,9 @@ fn volumes() {
     };
     assert_eq!(volume("ALTER DISKGROUP d ADD VOLUME v1 SIZE 10G"), add(None, 1 << 20, 8));
     assert_eq!(
-        volume("ALTER DISKGROUP d ADD VOLUME v1 SIZE 10G UNPROTECTED STRIPE_WIDTH 128K STRIPE_COLUMNS 4"),
+        volume(
+            "ALTER DISKGROUP d ADD VOLUME v1 SIZE 10G UNPROTECTED STRIPE_WIDTH 128K STRIPE_COLUMNS 4"
+        ),
         add(Some(1), 128 << 10, 4)
     );
     assert!(matches!(volume("ALTER DISKGROUP d MODIFY VOLUME v USAGE 'u' MOUNTPATH '/p'"),
@@ -420,21 +497,30 @@ fn phases_of_a_rebalance() {
         ("WITHOUT BALANCE", false, None),
         ("WITH RESTORE", false, Some(false)),
     ] {
-        let statements = parse(&format!("ALTER DISKGROUP d REBALANCE {text} POWER 3 WAIT")).expect(text);
+        let statements =
+            parse(&format!("ALTER DISKGROUP d REBALANCE {text} POWER 3 WAIT")).expect(text);
         let phases = Some(Phases { balance, compact });
         let expected = statement::Rebalance { power: Some(3), phases, wait: Some(true) };
-        assert!(matches!(statements[..], [Statement::Rebalance { rebalance, .. }] if rebalance == expected), "{text}");
+        assert!(
+            matches!(statements[..], [Statement::Rebalance { rebalance, .. }] if rebalance == expected),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn sizes() {
-    for (written, bytes) in
-        [("0", Some(0)), ("512", Some(512)), ("1k", Some(1024)), ("4M", Some(4 << 20)), ("2T", Some(2 << 40))]
-    {
+    for (written, bytes) in [
+        ("0", Some(0)),
+        ("512", Some(512)),
+        ("1k", Some(1024)),
+        ("4M", Some(4 << 20)),
+        ("2T", Some(2 << 40)),
+    ] {
         assert_eq!(parse_size(written), bytes);
     }
-    for nonsense in ["", "M", "1.5G", "-1", "1X", "99999999999999999999", "16E", "9999999P", "1é"] {
+    for nonsense in ["", "M", "1.5G", "-1", "1X", "99999999999999999999", "16E", "9999999P", "1é"]
+    {
         assert_eq!(parse_size(nonsense), None, "{nonsense}");
     }
 }
@@ -555,6 +641,7 @@ fn noise_never_panics() {
 #[test]
 fn tokens_stand_where_they_say() {
     let text = Text::new("é 'a\nb'\r\n x , /* é */ y10G 5 \"Q\"").expect("tokens");
-    let tokens: Vec<&str> = text.statements().flatten().map(|token| text.between(token.start, token.end)).collect();
+    let tokens: Vec<&str> =
+        text.statements().flatten().map(|token| text.between(token.start, token.end)).collect();
     assert_eq!(tokens, ["é", "'a\nb'", "x", ",", "y10G", "5", "\"Q\""]);
 }

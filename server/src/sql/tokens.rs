@@ -57,22 +57,31 @@ impl<'a> Text<'a> {
         let characters = offsets.len();
         offsets.push(text.len());
         let mut lines = vec![0];
-        lines.extend(text.chars().enumerate().filter(|(_, character)| *character == '\n').map(|(at, _)| at + 1));
+        lines.extend(
+            text.chars()
+                .enumerate()
+                .filter(|(_, character)| *character == '\n')
+                .map(|(at, _)| at + 1),
+        );
         let place = |location: Location| {
             let line = usize::try_from(location.line.saturating_sub(1)).unwrap_or(usize::MAX);
             let column = usize::try_from(location.column.saturating_sub(1)).unwrap_or(usize::MAX);
             lines.get(line).copied().unwrap_or(characters).saturating_add(column).min(characters)
         };
-        let raw = Tokenizer::new(&PostgreSqlDialect {}, text)
-            .tokenize_with_location()
-            .map_err(|error| Refusal::syntax(place(error.location), format!("syntax error: {}", error.message)))?;
+        let raw = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().map_err(
+            |error| {
+                Refusal::syntax(place(error.location), format!("syntax error: {}", error.message))
+            },
+        )?;
         let mut tokens = Vec::new();
         for TokenWithSpan { token, span } in raw {
             let kind = match token {
                 Raw::Whitespace(_) | Raw::EOF => continue,
                 Raw::Word(word) if word.quote_style.is_some() => Kind::Quoted(word.value),
                 Raw::Word(word) => Kind::Word(word.value),
-                Raw::SingleQuotedString(string) | Raw::EscapedStringLiteral(string) => Kind::String(string),
+                Raw::SingleQuotedString(string) | Raw::EscapedStringLiteral(string) => {
+                    Kind::String(string)
+                }
                 Raw::Number(digits, _) => Kind::Number(digits),
                 Raw::SemiColon => Kind::End,
                 other => Kind::Symbol(other.to_string()),

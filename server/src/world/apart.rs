@@ -28,8 +28,8 @@ use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     fs::{Mode, OFlags},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
     },
 };
 use std::{
@@ -66,7 +66,11 @@ pub(super) fn prepare() {
 ///
 /// # Errors
 /// If there is no thread, or no descriptor, to be had.
-pub(super) fn start(name: &str, file: &File, work: impl FnOnce(File) + Send + 'static) -> io::Result<()> {
+pub(super) fn start(
+    name: &str,
+    file: &File,
+    work: impl FnOnce(File) + Send + 'static,
+) -> io::Result<()> {
     prepare();
     let Some(nursery) = NURSERY.get().and_then(Option::as_ref) else {
         let file = file.try_clone()?;
@@ -76,13 +80,18 @@ pub(super) fn start(name: &str, file: &File, work: impl FnOnce(File) + Send + 's
     let nursery = nursery.lock().unwrap_or_else(PoisonError::into_inner);
     let (tell, told) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts threads for disks is gone");
-    nursery.jobs.send(Job { name: name.to_owned(), work: Box::new(work), tell }).map_err(|_| gone())?;
+    nursery
+        .jobs
+        .send(Job { name: name.to_owned(), work: Box::new(work), tell })
+        .map_err(|_| gone())?;
     told.recv().map_err(|_| gone())??;
     let sent = send(nursery.socket.as_fd(), Some(file.as_fd()));
     if sent.is_err() {
         // It waits there. If it stayed, it would get the file that is meant for the next thread: another disk's.
         if let Err(error) = send(nursery.socket.as_fd(), None) {
-            panic!("a thread waits for the file of its disk, and cannot be told that there is none: {error}");
+            panic!(
+                "a thread waits for the file of its disk, and cannot be told that there is none: {error}"
+            );
         }
     }
     let taken = told.recv().map_err(|_| gone())?;
@@ -91,8 +100,9 @@ pub(super) fn start(name: &str, file: &File, work: impl FnOnce(File) + Send + 's
 
 impl Nursery {
     fn start() -> io::Result<Self> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(io::Error::from)?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(io::Error::from)?;
         let (jobs, todo) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
         let socket = theirs.as_raw_fd();
@@ -153,7 +163,8 @@ fn leave_all_but(socket: RawFd) -> io::Result<()> {
         }
     }
     loop {
-        let null: OwnedFd = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let null: OwnedFd =
+            rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         // It is to stay open.
         let number = std::mem::ManuallyDrop::new(null).as_raw_fd();
         if number >= 2 {
@@ -165,7 +176,8 @@ fn leave_all_but(socket: RawFd) -> io::Result<()> {
 /// Where the kernel knows no `close_range` (before Linux 5.9).
 fn close_each(socket: RawFd) -> io::Result<()> {
     let names = std::fs::read_dir("/proc/thread-self/fd")?.flatten();
-    let numbers: Vec<RawFd> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let numbers: Vec<RawFd> =
+        names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number != socket) {
         // SAFETY: as above. One of them was the directory, which is closed already.
         unsafe { libc::close(number) };
@@ -204,7 +216,12 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<File> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     loop {
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -225,7 +242,9 @@ mod tests {
     /// What a thread's table holds, by what the kernel calls it.
     fn table() -> BTreeSet<String> {
         let links = fs::read_dir("/proc/thread-self/fd").expect("/proc").flatten();
-        links.filter_map(|link| Some(fs::read_link(link.path()).ok()?.to_str()?.to_owned())).collect()
+        links
+            .filter_map(|link| Some(fs::read_link(link.path()).ok()?.to_str()?.to_owned()))
+            .collect()
     }
 
     /// Whatever else the process has open, such a thread holds its file and nothing else; and what it prints lands nowhere.
@@ -249,7 +268,9 @@ mod tests {
         let strange: Vec<&String> = held
             .iter()
             .filter(|link| {
-                *link != "/dev/null" && !link.starts_with("/proc/") && **link != *mine.to_str().expect("UTF-8")
+                *link != "/dev/null"
+                    && !link.starts_with("/proc/")
+                    && **link != *mine.to_str().expect("UTF-8")
             })
             .collect();
         assert!(strange.is_empty(), "it holds {strange:?}, too");

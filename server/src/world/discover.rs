@@ -32,7 +32,9 @@ use std::{
 
 /// A pattern of the discovery string that is none.
 #[derive(Debug, thiserror::Error)]
-#[error("discovery string: {pattern:?}: {source}; separate patterns by commas, as in '/dev/disk/by-id/*,/srv/disks/*'")]
+#[error(
+    "discovery string: {pattern:?}: {source}; separate patterns by commas, as in '/dev/disk/by-id/*,/srv/disks/*'"
+)]
 pub struct BadDiskstring {
     pub pattern: String,
     #[source]
@@ -88,12 +90,14 @@ impl Count {
 
 impl Progress for Count {
     fn waited(&self) -> Duration {
-        let own = self.looker.get().map_or(Duration::ZERO, |(looker, from)| looker.waited().since(*from));
+        let own =
+            self.looker.get().map_or(Duration::ZERO, |(looker, from)| looker.waited().since(*from));
         own + self.idle.time()
     }
 
     fn is_broken(&self) -> bool {
-        self.has_failed.load(Ordering::Acquire) || self.looker.get().is_some_and(|(looker, _)| !looker.is_there())
+        self.has_failed.load(Ordering::Acquire)
+            || self.looker.get().is_some_and(|(looker, _)| !looker.is_there())
     }
 }
 
@@ -172,8 +176,10 @@ pub(super) fn look(
 
 /// Why a device that has hung for a while is not asked.
 fn still_silent(since: Duration) -> io::Error {
-    let text =
-        format!("no answer for {} s: the device hangs, and is asked again when it has answered", since.as_secs());
+    let text = format!(
+        "no answer for {} s: the device hangs, and is asked again when it has answered",
+        since.as_secs()
+    );
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
@@ -193,8 +199,12 @@ impl Looks<'_> {
 
     /// Of what others have asked, what hangs by now.
     fn give_up_late(&mut self) {
-        let of_others: Vec<String> =
-            self.opening.iter().filter(|(_, own)| own.is_none()).map(|(path, _)| path.clone()).collect();
+        let of_others: Vec<String> = self
+            .opening
+            .iter()
+            .filter(|(_, own)| own.is_none())
+            .map(|(path, _)| path.clone())
+            .collect();
         for path in of_others {
             if let Some(Late { since, medium }) = self.hanging.late(&path, self.patience) {
                 self.opening.remove(&path);
@@ -212,7 +222,8 @@ impl Looks<'_> {
     /// It has taken too long.
     fn give_up(&mut self) {
         let (hanging, patience) = (Arc::clone(self.hanging), self.patience);
-        let silent = std::mem::take(&mut self.opening).into_keys().chain(std::mem::take(&mut self.queue));
+        let silent =
+            std::mem::take(&mut self.opening).into_keys().chain(std::mem::take(&mut self.queue));
         for path in silent.chain(std::mem::take(&mut self.expanding)).collect::<Vec<_>>() {
             self.failed(&path, hanging.medium(&path), no_answer(patience));
         }
@@ -235,7 +246,8 @@ impl Looks<'_> {
         }
         match self.may_ask(pattern) {
             Asked::Ask(token) => {
-                let (events, hanging, name) = (self.events.clone(), Arc::clone(self.hanging), pattern.to_owned());
+                let (events, hanging, name) =
+                    (self.events.clone(), Arc::clone(self.hanging), pattern.to_owned());
                 self.looker.expand(pattern, move |paths| {
                     hanging.answered(&name, token);
                     let _ = events.send(Event::Paths(name, paths));
@@ -295,9 +307,10 @@ impl Looks<'_> {
     fn heard(&mut self, path: String, opening: Opening, medium: Option<Medium>) {
         let ended = match opening {
             Opening::Is(_) => return,
-            Opening::Hangs => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "no answer by another path: the device hangs"))
-            }
+            Opening::Hangs => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "no answer by another path: the device hangs",
+            )),
             Opening::Ended(ended) => ended,
         };
         let looked = self.opening.remove(&path).flatten();
@@ -306,11 +319,15 @@ impl Looks<'_> {
             // It was given up.
             (Ok(_), None) => {}
             // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
-            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => (self.tell)(Sign::NoDisk(path)),
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
+                (self.tell)(Sign::NoDisk(path))
+            }
             (Err(error), _) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => {
                 (self.tell)(Sign::NoDisk(path));
             }
-            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => self.failed(&path, medium, error),
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
+                self.failed(&path, medium, error)
+            }
             (Err(error), _) => self.failed(&path, None, error),
         }
     }
@@ -318,7 +335,11 @@ impl Looks<'_> {
     fn found(&mut self, path: String, about: About, looked: Looked) {
         let disk = RealDisk::looked(&path, about, self.engine, looked);
         let identity = disk.identity();
-        (self.tell)(Sign::Answered(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) }));
+        (self.tell)(Sign::Answered(Found {
+            path,
+            identity,
+            disk: Ok(Arc::new(disk) as Arc<dyn Disk>),
+        }));
     }
 
     fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
@@ -328,14 +349,21 @@ impl Looks<'_> {
             Some(Medium::File { device, inode }) => Identity(format!("file:{device}:{inode}")),
             None => Identity(format!("path:{path}")),
         };
-        (self.tell)(Sign::Answered(Found { path: path.to_owned(), identity, disk: Err(Arc::new(error)) }));
+        (self.tell)(Sign::Answered(Found {
+            path: path.to_owned(),
+            identity,
+            disk: Err(Arc::new(error)),
+        }));
     }
 }
 
 /// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist. May hang as long as a directory does.
 pub(super) fn expand(pattern: &str) -> Vec<String> {
-    const LIKE_A_SHELL: MatchOptions =
-        MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+    const LIKE_A_SHELL: MatchOptions = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
     let mut paths = vec![PathBuf::new()];
     for component in Path::new(pattern).components() {
         let wild = match component {
@@ -347,9 +375,16 @@ pub(super) fn expand(pattern: &str) -> Vec<String> {
             continue;
         };
         let within = |directory: PathBuf| {
-            let looked_at = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
-            let names = fs::read_dir(looked_at).into_iter().flatten().flatten().map(|entry| entry.file_name());
-            let names = names.filter(|name| name.to_str().is_some_and(|name| wild.matches_with(name, LIKE_A_SHELL)));
+            let looked_at =
+                if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+            let names = fs::read_dir(looked_at)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name());
+            let names = names.filter(|name| {
+                name.to_str().is_some_and(|name| wild.matches_with(name, LIKE_A_SHELL))
+            });
             names.map(|name| directory.join(name)).collect::<Vec<_>>()
         };
         paths = paths.into_iter().flat_map(within).collect();
@@ -375,7 +410,11 @@ mod tests {
     }
 
     /// Looks until nobody says more; what was found, by path.
-    fn look_at(pattern: &str, hanging: &Arc<Hanging>, patience: Duration) -> BTreeMap<String, Found> {
+    fn look_at(
+        pattern: &str,
+        hanging: &Arc<Hanging>,
+        patience: Duration,
+    ) -> BTreeMap<String, Found> {
         let mut found = BTreeMap::new();
         let mut hear = |sign: Sign| {
             if let Sign::Answered(one) = sign {
@@ -383,7 +422,14 @@ mod tests {
             }
         };
         let looker = Looker::start().expect("a looker");
-        look(&[pattern.to_owned()], IoEngine::Threads, looker, hanging, (patience, &Count::default()), &mut hear);
+        look(
+            &[pattern.to_owned()],
+            IoEngine::Threads,
+            looker,
+            hanging,
+            (patience, &Count::default()),
+            &mut hear,
+        );
         found
     }
 
@@ -404,7 +450,9 @@ mod tests {
             let error = found[&at("sick")].disk.as_ref().expect_err("it hangs");
             assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
             let well = found[&at("well")].disk.as_ref().expect("it does not");
-            let read = crate::world::block_on(well.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }));
+            let read = crate::world::block_on(
+                well.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }),
+            );
             read.result.expect("read");
             assert!(read.buffer.expect("its buffer")[..] == [7; 4096]);
             assert_eq!(hanging.list(Duration::ZERO).len(), 1, "round {round}");
@@ -441,7 +489,11 @@ pub(super) mod testing {
             // SAFETY: no pointers. The signal that says that somebody waits is one that is ignored.
             unsafe {
                 assert_ne!(libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG), -1, "F_SETSIG");
-                assert_ne!(libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK), -1, "F_SETLEASE");
+                assert_ne!(
+                    libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK),
+                    -1,
+                    "F_SETLEASE"
+                );
             }
             Self(file)
         }

@@ -184,7 +184,9 @@ impl Medium {
         let partition = word(format!("{sysfs}/partition"));
         // sysfs resolves the link before "..", so this is the whole disk of a partition.
         let whole = if partition.is_some() { format!("{sysfs}/..") } else { sysfs };
-        let name = ["device/wwid", "wwid", "dm/uuid"].iter().find_map(|leaf| word(format!("{whole}/{leaf}")));
+        let name = ["device/wwid", "wwid", "dm/uuid"]
+            .iter()
+            .find_map(|leaf| word(format!("{whole}/{leaf}")));
         Identity(match (name, partition) {
             (Some(name), Some(partition)) => format!("wwid:{name}:{partition}"),
             (Some(name), None) => format!("wwid:{name}"),
@@ -215,7 +217,9 @@ fn present(file: &File, path: &str, medium: Medium) -> String {
             .and_then(|path| path.into_os_string().into_string().ok()),
     };
     // A disk without a name is still the one that had this.
-    found.filter(|path| is_there(path)).unwrap_or_else(|| format!("{path} (no path leads there now)"))
+    found
+        .filter(|path| is_there(path))
+        .unwrap_or_else(|| format!("{path} (no path leads there now)"))
 }
 
 /// What a path leads to. May hang.
@@ -235,7 +239,9 @@ pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, Abou
         (file, direct) = (open_with(Path::new(path), OFlags::RDONLY, false)?, false);
     }
     if Medium::of(&file.metadata()?) != Some(medium) {
-        return Err(io::Error::other(format!("{path} changed while it was being opened; try again")));
+        return Err(io::Error::other(format!(
+            "{path} changed while it was being opened; try again"
+        )));
     }
     let sectors = match medium {
         Medium::Block { .. } => block_sectors(&file)?,
@@ -259,7 +265,8 @@ pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, Abou
         logical: sectors.logical,
         physical: sectors.physical,
         direct,
-        blocks_submitter: matches!(medium, Medium::File { .. }) && !NEVER_BLOCKS.contains(&file_system),
+        blocks_submitter: matches!(medium, Medium::File { .. })
+            && !NEVER_BLOCKS.contains(&file_system),
         can_discard,
         rotates: medium.rotates(),
         is_held: sys::is_locked(&file),
@@ -391,13 +398,22 @@ impl RealDisk {
         }
         let size = self.size();
         if offset.checked_add(length).is_none_or(|end| end > size) {
-            let kind =
-                if matches!(io, Io::Read { .. }) { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::InvalidInput };
-            return refuse(kind, format!("ends at {}, and the disk has {size} bytes", offset.saturating_add(length)));
+            let kind = if matches!(io, Io::Read { .. }) {
+                io::ErrorKind::UnexpectedEof
+            } else {
+                io::ErrorKind::InvalidInput
+            };
+            return refuse(
+                kind,
+                format!("ends at {}, and the disk has {size} bytes", offset.saturating_add(length)),
+            );
         }
         let sector = u64::from(self.sectors.logical);
         if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
-            return refuse(io::ErrorKind::InvalidInput, format!("not a multiple of the sector, {sector} bytes"));
+            return refuse(
+                io::ErrorKind::InvalidInput,
+                format!("not a multiple of the sector, {sector} bytes"),
+            );
         }
         None
     }
@@ -511,16 +527,20 @@ impl Disk for RealDisk {
             Some(looking) => match &*looking {
                 Looking::Looker(looked) => Handle::new(looked.claim()?),
                 Looking::Here(access) => {
-                    let Some(file) = access.file.clone() else { return Err(io::Error::other("it is not open")) };
+                    let Some(file) = access.file.clone() else {
+                        return Err(io::Error::other("it is not open"));
+                    };
                     let (path, medium, direct) = (self.path.clone(), self.medium, self.direct);
-                    let claim = move || open_and_lock(&file, &path, medium, direct).map(Handle::new);
+                    let claim =
+                        move || open_and_lock(&file, &path, medium, direct).map(Handle::new);
                     within(PATIENCE, "disk-claim", claim)??
                 }
             },
         };
         // Its kind is not to be one that says that somebody holds the disk.
-        let access = Access::for_engine(file, self.engine)
-            .map_err(|error| io::Error::other(format!("{}: no thread for its I/O: {error}", self.path)))?;
+        let access = Access::for_engine(file, self.engine).map_err(|error| {
+            io::Error::other(format!("{}: no thread for its I/O: {error}", self.path))
+        })?;
         // Of two threads that claim at once the second was refused above.
         let _ = self.claimed.set(access);
         let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -550,7 +570,9 @@ impl Disk for RealDisk {
             Some(Looking::Here(access)) => match access.file.clone() {
                 Some(file) => {
                     let (medium, size, sectors) = (self.medium, self.size(), self.sectors);
-                    within(PATIENCE, "occupant", move || occupant::of_file(medium, &file, size, sectors))
+                    within(PATIENCE, "occupant", move || {
+                        occupant::of_file(medium, &file, size, sectors)
+                    })
                 }
                 None => return None,
             },
@@ -577,7 +599,12 @@ impl std::fmt::Debug for RealDisk {
 }
 
 /// Opens what is open already once more, for writing, whatever its path leads to by now, and locks it.
-pub(super) fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: bool) -> io::Result<File> {
+pub(super) fn open_and_lock(
+    looking: &File,
+    path: &str,
+    medium: Medium,
+    direct: bool,
+) -> io::Result<File> {
     let same = format!("/proc/self/fd/{}", looking.as_raw_fd());
     let exclusive = if medium.sysfs().is_some() { OFlags::EXCL } else { OFlags::empty() };
     // The kernel opens a read-only device for writing, and refuses the writes.
@@ -592,10 +619,13 @@ pub(super) fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: 
                 format!("{path} is held by another engine, or by I/O that one left behind")
             }
             (_, Some(libc::EBUSY), _) => {
-                let user = occupant::user(medium).unwrap_or_else(|| "a program has it for itself".into());
+                let user =
+                    occupant::user(medium).unwrap_or_else(|| "a program has it for itself".into());
                 format!("{path} is in use: {user}")
             }
-            (_, Some(libc::EROFS), Medium::Block { .. }) => format!("{path} is read-only: blockdev --setrw {path}"),
+            (_, Some(libc::EROFS), Medium::Block { .. }) => {
+                format!("{path} is read-only: blockdev --setrw {path}")
+            }
             (_, Some(libc::EROFS), Medium::File { .. }) => {
                 format!("{path} is read-only: so is its file system; remount that read-write")
             }
@@ -605,7 +635,8 @@ pub(super) fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: 
             _ => format!("{path} cannot be opened and locked for writing: {error}"),
         };
         // Held by an engine, as far as one can see, or by I/O that it left behind (R1); or in use by somebody else, and of no use to us.
-        let is_anothers = error.raw_os_error() == Some(libc::EBUSY) && occupant::user(medium).is_some();
+        let is_anothers =
+            error.raw_os_error() == Some(libc::EBUSY) && occupant::user(medium).is_some();
         io::Error::new(if is_anothers { io::ErrorKind::Other } else { error.kind() }, text)
     })
 }
@@ -622,7 +653,8 @@ fn block_sectors(file: &File) -> io::Result<Sectors> {
         let text = format!("sectors of {logical} bytes; 512 and 4096 are supported");
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
-    let physical = if rustix::fs::ioctl_blkpbszget(file)? >= SECTOR_MAX { SECTOR_MAX } else { logical };
+    let physical =
+        if rustix::fs::ioctl_blkpbszget(file)? >= SECTOR_MAX { SECTOR_MAX } else { logical };
     Ok(Sectors { logical, physical })
 }
 

@@ -193,14 +193,20 @@ impl Drop for Sleep {
 
 /// Starts a watch on this thread's ring. `false`: the thread has none, or no room in it.
 pub(super) fn watch(watch: Watch) -> bool {
-    DRIVER.try_with(|driver| driver.with_ring(|ring| ring.watch(watch))).ok().flatten().unwrap_or(false)
+    DRIVER
+        .try_with(|driver| driver.with_ring(|ring| ring.watch(watch)))
+        .ok()
+        .flatten()
+        .unwrap_or(false)
 }
 
 /// Starts an operation on this thread's ring. Gives it back if the thread has none.
 pub(super) fn submit(op: Op) -> Result<(), Op> {
     let mut op = Some(op);
     // A thread that is ending has no driver any more; then the operation comes back, too.
-    let _ = DRIVER.try_with(|driver| driver.with_ring(|ring| op.take().into_iter().for_each(|op| ring.start(op))));
+    let _ = DRIVER.try_with(|driver| {
+        driver.with_ring(|ring| op.take().into_iter().for_each(|op| ring.start(op)))
+    });
     op.map_or(Ok(()), Err)
 }
 
@@ -223,8 +229,11 @@ pub(super) fn use_ring_of(submissions: u32, completions: u32) {
 
 impl Driver {
     fn new() -> Self {
-        let parker =
-            Arc::new(Parker { state: AtomicU8::new(RUNNING), thread: thread::current(), bell: OnceLock::new() });
+        let parker = Arc::new(Parker {
+            state: AtomicU8::new(RUNNING),
+            thread: thread::current(),
+            bell: OnceLock::new(),
+        });
         Self {
             waker: Waker::from(Arc::clone(&parker)),
             parker,
@@ -268,7 +277,8 @@ impl Driver {
                     Some(false) => self.until_next_timer(),
                     None => wait,
                 };
-                let wait = if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
+                let wait =
+                    if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
                 ring.enter(wait);
                 drop(state);
                 self.parker.unpark(IN_RING);
@@ -313,7 +323,11 @@ impl Driver {
         let kind = if ring.has_operations() { Kind::Disks } else { Kind::Clients };
         let look = self.habits.begin(kind, &SEATS)?;
         ring.enter(Wait::No);
-        Some(look.until(time, || ring.has_ended() || self.parker.state.load(Ordering::Relaxed) == WOKEN))
+        Some(
+            look.until(time, || {
+                ring.has_ended() || self.parker.state.load(Ordering::Relaxed) == WOKEN
+            }),
+        )
     }
 
     /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a

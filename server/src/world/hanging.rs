@@ -94,7 +94,8 @@ impl Hanging {
         all.tokens += 1;
         let token = Token(all.tokens);
         let (looker, from) = (Arc::clone(looker), looker.waited().time());
-        let hung = Hung { token, since: Instant::now(), looker, from, medium: None, waiting: Vec::new() };
+        let hung =
+            Hung { token, since: Instant::now(), looker, from, medium: None, waiting: Vec::new() };
         all.asked.insert(name.to_owned(), hung);
         Asked::Ask(token)
     }
@@ -134,8 +135,9 @@ impl Hanging {
     /// All that do not answer for so long.
     pub(super) fn list(&self, patience: Duration) -> Vec<Silent> {
         let all = self.all();
-        let silent =
-            |(path, hung): (&String, &Hung)| Some(Silent { path: path.clone(), since: hung.late(patience)?.since });
+        let silent = |(path, hung): (&String, &Hung)| {
+            Some(Silent { path: path.clone(), since: hung.late(patience)?.since })
+        };
         all.asked.iter().filter_map(silent).collect()
     }
 }
@@ -160,7 +162,10 @@ mod tests {
         assert!(matches!(ask(long), Asked::Waits) && matches!(ask(long), Asked::Waits));
         assert!(matches!(ask(Duration::ZERO), Asked::Hangs(_)));
         hanging.answered("/disk", Token(first.0 + 1));
-        assert!(told.try_recv().is_err() && hanging.list(Duration::ZERO).len() == 1, "another one's answer");
+        assert!(
+            told.try_recv().is_err() && hanging.list(Duration::ZERO).len() == 1,
+            "another one's answer"
+        );
         hanging.answered("/disk", first);
         assert_eq!(told.try_iter().count(), 2);
         assert!(hanging.list(Duration::ZERO).is_empty());

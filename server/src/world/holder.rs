@@ -28,7 +28,8 @@ pub(super) fn of(name: &str) -> Option<String> {
         let process = Path::new("/proc").join(&pid);
         let tasks = process.join("task");
         // Only engines have threads with tables of their own; the others are many, and their threads are more.
-        let is_ours = fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "plinth");
+        let is_ours =
+            fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "plinth");
         let threads = if is_ours { numbers(&tasks) } else { vec![pid.clone()] };
         threads.iter().any(|thread| holds(&tasks.join(thread))).then(|| describe(&pid, &process))
     })
@@ -52,7 +53,8 @@ fn describe(pid: &str, process: &Path) -> String {
     if words.is_empty() {
         return format!("process {pid}, which was ended, and whose I/O is still under way");
     }
-    let after = |option: &str| words.iter().skip_while(|word| *word != option).nth(1).map(String::as_str);
+    let after =
+        |option: &str| words.iter().skip_while(|word| *word != option).nth(1).map(String::as_str);
     match (words.get(1).map(String::as_str), after("--group"), after("--dir")) {
         (Some("engine"), Some(group), Some(dir)) => {
             format!("process {pid}, the engine of {group} that belongs to the instance of {dir}")

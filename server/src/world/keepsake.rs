@@ -24,7 +24,13 @@ impl Kept {
     /// The words of a file, which is made if it is not there.
     pub fn open(path: &Path, words: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW);
         Ok(Self { file: options.open(path)?, words })
     }
 }
@@ -73,7 +79,10 @@ mod tests {
         assert_eq!(next.words().expect("read"), expected);
         // Asked for fewer or more, it has them.
         assert_eq!(Kept::open(&path, 4).and_then(|kept| kept.words()).expect("read"), [0, 0, 0, 7]);
-        assert_eq!(Kept::open(&path, 200).and_then(|kept| kept.words()).expect("read")[100..], [0; 100]);
+        assert_eq!(
+            Kept::open(&path, 200).and_then(|kept| kept.words()).expect("read")[100..],
+            [0; 100]
+        );
     }
 
     #[test]

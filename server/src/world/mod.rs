@@ -251,7 +251,10 @@ fn boot_id() -> io::Result<[u8; 16]> {
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     match u128::from_str_radix(&digits, 16) {
         Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: {:?} is no boot id", text.trim()))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{PATH}: {:?} is no boot id", text.trim()),
+        )),
     }
 }
 
@@ -259,7 +262,9 @@ impl World for RealWorld {
     fn now(&self) -> Timestamp {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+            Err(before) => {
+                i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos)
+            }
         }
     }
 
@@ -343,7 +348,8 @@ impl World for RealWorld {
 
     fn look(&self) -> Signs {
         let patterns = discover::patterns(&self.diskstring()).unwrap_or_default();
-        let (engine, hanging, kept) = (self.engine, Arc::clone(&self.hanging), Arc::clone(&self.looker));
+        let (engine, hanging, kept) =
+            (self.engine, Arc::clone(&self.hanging), Arc::clone(&self.looker));
         let (tell, told) = futures::channel::mpsc::unbounded();
         let progress: Arc<discover::Count> = Arc::default();
         let count = Arc::clone(&progress);
@@ -361,7 +367,14 @@ impl World for RealWorld {
                 }
             };
             let patience = (patience::PATIENCE, &*count);
-            let all_answered = discover::look(&patterns, engine, Arc::clone(&looker), &hanging, patience, &mut hear);
+            let all_answered = discover::look(
+                &patterns,
+                engine,
+                Arc::clone(&looker),
+                &hanging,
+                patience,
+                &mut hear,
+            );
             // One with a thread that hangs is left to itself.
             let mut last = last();
             if all_answered && last.keeps {

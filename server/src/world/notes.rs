@@ -37,7 +37,12 @@ pub(super) fn memorise(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_added_extension("new");
     // What a crash left there is nobody's, and no link is followed.
     let _ = fs::remove_file(&beside);
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&beside).map_err(at(&beside))?;
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&beside)
+        .map_err(at(&beside))?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(at(&beside))?;
     fs::rename(&beside, path).and_then(|()| sync_directory()).map_err(at(path))
 }

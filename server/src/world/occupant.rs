@@ -29,8 +29,16 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (0, &0xa92b_4efc_u32.to_le_bytes(), "a member of an MD array"),
     (4096, &0xa92b_4efc_u32.to_le_bytes(), "a member of an MD array"),
     (1024, &0xf2f5_2010_u32.to_le_bytes(), "an F2FS file system"),
-    (4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "a bcache device"),
-    (4096 + 24, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", "a bcachefs file system"),
+    (
+        4096 + 24,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+        "a bcache device",
+    ),
+    (
+        4096 + 24,
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
+        "a bcachefs file system",
+    ),
     (0, b"bluestore block device", "a Ceph BlueStore disk"),
     (0x8001, b"CD001", "an ISO 9660 file system"),
     (0, b"hsqs", "a SquashFS file system"),
@@ -69,7 +77,8 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
     }
     let byte = |at: usize| head.get(at).copied().unwrap_or(0);
     if has(1024 + 56, &0xef53_u16.to_le_bytes()) {
-        let label: Vec<u8> = (1024 + 120..1024 + 136).map(byte).take_while(|byte| *byte != 0).collect();
+        let label: Vec<u8> =
+            (1024 + 120..1024 + 136).map(byte).take_while(|byte| *byte != 0).collect();
         let kind = match (byte(1024 + 0x60) & 0x40 != 0, byte(1024 + 0x5c) & 0x04 != 0) {
             (true, _) => "ext4",
             (false, true) => "ext3",
@@ -84,7 +93,10 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
     if (0..4).any(|sector| has(sector * 512, b"LABELONE") && has(sector * 512 + 24, b"LVM2 001")) {
         return Some("an LVM physical volume".into());
     }
-    if [4096, 8192, 16384, 65536].iter().any(|page| has(page - 10, b"SWAPSPACE2") || has(page - 10, b"SWAP-SPACE")) {
+    if [4096, 8192, 16384, 65536]
+        .iter()
+        .any(|page| has(page - 10, b"SWAPSPACE2") || has(page - 10, b"SWAP-SPACE"))
+    {
         return Some("swap space".into());
     }
     let uberblock = 0x00ba_b10c_u64;
@@ -104,7 +116,9 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
         place.and_then(|at| tail.get(at as usize..)).is_some_and(|bytes| bytes.starts_with(mark))
     };
     let md = 0xa92b_4efc_u32.to_le_bytes();
-    if at_end(size.checked_sub(8192).map(|at| at & !4095), &md) || at_end((size & !65535).checked_sub(65536), &md) {
+    if at_end(size.checked_sub(8192).map(|at| at & !4095), &md)
+        || at_end((size & !65535).checked_sub(65536), &md)
+    {
         return Some("a member of an MD array".into());
     }
     if at_end(size.checked_sub(sector as u64), b"EFI PART") {
@@ -154,7 +168,8 @@ fn looped(medium: Medium) -> Option<String> {
     loops.sort_by_key(fs::DirEntry::file_name);
     loops.iter().find_map(|device| {
         let behind = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-        is_at(medium, behind.trim_end()).then(|| format!("behind /dev/{}", device.file_name().to_string_lossy()))
+        is_at(medium, behind.trim_end())
+            .then(|| format!("behind /dev/{}", device.file_name().to_string_lossy()))
     })
 }
 
@@ -172,7 +187,12 @@ mod tests {
     fn with_mark(at: usize, mark: &[u8]) -> Option<String> {
         let mut disk = vec![0; 1 << 20];
         disk[at..at + mark.len()].copy_from_slice(mark);
-        recognise(&disk[..HEAD as usize], &disk[disk.len() - TAIL as usize..], disk.len() as u64, SECTORS)
+        recognise(
+            &disk[..HEAD as usize],
+            &disk[disk.len() - TAIL as usize..],
+            disk.len() as u64,
+            SECTORS,
+        )
     }
 
     #[test]
@@ -212,7 +232,11 @@ mod tests {
     #[test]
     fn any_short_disk_is_survived() {
         for size in [0, 1, 511, 512, 4096, 10000, 65536] {
-            assert_eq!(recognise(&vec![0; size], &vec![0; size], size as u64, SECTORS), None, "{size} bytes");
+            assert_eq!(
+                recognise(&vec![0; size], &vec![0; size], size as u64, SECTORS),
+                None,
+                "{size} bytes"
+            );
         }
     }
 }

@@ -54,7 +54,9 @@ impl Op {
     pub(super) fn landed(&mut self, returned: io::Result<usize>) -> Option<io::Result<()>> {
         let transferred = match returned {
             Ok(transferred) => transferred,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return None,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
+                return None;
+            }
             Err(error) => return Some(Err(error)),
         };
         let (done, length, short) = match &mut self.work {
@@ -67,7 +69,9 @@ impl Op {
             return Some(Ok(()));
         }
         let stuck = transferred == 0 || !done.is_multiple_of(SECTOR);
-        stuck.then(|| Err(io::Error::new(short, format!("the disk ends {} bytes early", length - *done))))
+        stuck.then(|| {
+            Err(io::Error::new(short, format!("the disk ends {} bytes early", length - *done)))
+        })
     }
 
     /// Does the operation here and now, blocking.
@@ -83,14 +87,23 @@ impl Op {
     pub(super) fn carry_out(&mut self, file: &File) -> io::Result<()> {
         loop {
             let returned = match &mut self.work {
-                Work::Read { offset, buffer, done } => file.read_at(&mut buffer[*done..], *offset + *done as u64),
-                Work::Write { offset, data, done, .. } => file.write_at(&data[*done..], *offset + *done as u64),
+                Work::Read { offset, buffer, done } => {
+                    file.read_at(&mut buffer[*done..], *offset + *done as u64)
+                }
+                Work::Write { offset, data, done, .. } => {
+                    file.write_at(&data[*done..], *offset + *done as u64)
+                }
                 Work::Flush => file.sync_data().map(|()| 0),
                 Work::Punch { offset, length, .. } => {
                     use rustix::fs::FallocateFlags as Flags;
-                    rustix::fs::fallocate(file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
-                        .map(|()| 0)
-                        .map_err(io::Error::from)
+                    rustix::fs::fallocate(
+                        file,
+                        Flags::PUNCH_HOLE | Flags::KEEP_SIZE,
+                        *offset,
+                        *length,
+                    )
+                    .map(|()| 0)
+                    .map_err(io::Error::from)
                 }
                 Work::Trim { offset, length, .. } => sys::trim(file, *offset, *length).map(|()| 0),
             };
@@ -117,7 +130,9 @@ impl Op {
             Work::Read { buffer, .. } => Some(buffer),
             Work::Punch { possible, .. } | Work::Trim { possible, .. } => {
                 // A discard is a hint. A disk that cannot take it says so once and is not asked again.
-                let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS));
+                let refused = |error: &io::Error| {
+                    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+                };
                 if result.as_ref().is_err_and(refused) {
                     possible.store(false, Ordering::Relaxed);
                     result = Ok(());

@@ -130,8 +130,9 @@ pub(super) struct Seats {
 
 struct Seat<'a>(&'a Seats);
 
-pub(super) static SEATS: LazyLock<Seats> =
-    LazyLock::new(|| Seats::for_processors(thread::available_parallelism().map_or(1, NonZero::get)));
+pub(super) static SEATS: LazyLock<Seats> = LazyLock::new(|| {
+    Seats::for_processors(thread::available_parallelism().map_or(1, NonZero::get))
+});
 
 impl Seats {
     fn for_processors(processors: usize) -> Self {
@@ -173,7 +174,11 @@ mod tests {
         assert_eq!(looked_in_vain(&mut habit, 10 * (REST + 1)), 10, "once after each rest");
         assert!(habit.looks());
         habit.learn(true);
-        assert_eq!(looked_in_vain(&mut habit, MISSES), MISSES, "it was worth it, so it may fail as often as at first");
+        assert_eq!(
+            looked_in_vain(&mut habit, MISSES),
+            MISSES,
+            "it was worth it, so it may fail as often as at first"
+        );
     }
 
     #[test]

@@ -111,7 +111,9 @@ impl Shared {
                 drop(state);
                 if more {
                     let (shared, file) = (Arc::clone(self), Arc::clone(&file));
-                    let started = thread::Builder::new().name("disk-io".into()).spawn(move || shared.serve(file));
+                    let started = thread::Builder::new()
+                        .name("disk-io".into())
+                        .spawn(move || shared.serve(file));
                     if started.is_err() {
                         // Those that there are will do it.
                         self.lock().threads -= 1;
@@ -155,7 +157,8 @@ impl Drop for Pool {
             if left.is_zero() {
                 break;
             }
-            state = self.0.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.0.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -144,7 +144,12 @@ const KINDS: [io::ErrorKind; 10] = [
 impl Failure {
     fn of(error: &io::Error) -> Self {
         let is_no_disk = error.get_ref().is_some_and(|inner| inner.is::<disk::NotADisk>());
-        Self { kind: format!("{:?}", error.kind()), errno: error.raw_os_error(), text: error.to_string(), is_no_disk }
+        Self {
+            kind: format!("{:?}", error.kind()),
+            errno: error.raw_os_error(),
+            text: error.to_string(),
+            is_no_disk,
+        }
     }
 
     fn error(self) -> io::Error {
@@ -154,7 +159,10 @@ impl Failure {
         if let Some(errno) = self.errno {
             return io::Error::from_raw_os_error(errno);
         }
-        let kind = KINDS.into_iter().find(|kind| format!("{kind:?}") == self.kind).unwrap_or(io::ErrorKind::Other);
+        let kind = KINDS
+            .into_iter()
+            .find(|kind| format!("{kind:?}") == self.kind)
+            .unwrap_or(io::ErrorKind::Other);
         io::Error::new(kind, self.text)
     }
 }
@@ -221,7 +229,9 @@ impl Looker {
     pub(super) fn start() -> io::Result<Arc<Self>> {
         let (ours, theirs) = UnixStream::pair()?;
         if HAS_COMMAND.get().is_none() {
-            thread::Builder::new().name("looking".into()).spawn(move || serve(Frames::ungreeted(theirs)))?;
+            thread::Builder::new()
+                .name("looking".into())
+                .spawn(move || serve(Frames::ungreeted(theirs)))?;
             return Self::of(ours, None, None);
         }
         let child = spawn(theirs)?;
@@ -244,12 +254,19 @@ impl Looker {
         // From here on its drop ends the other side, and all threads that there are.
         let looker = Arc::new(Self(shared));
         thread::Builder::new().name("looker".into()).spawn(move || hearing.hear(child))?;
-        thread::Builder::new().name("waiting".into()).stack_size(64 << 10).spawn(move || counting.count(pid))?;
+        thread::Builder::new()
+            .name("waiting".into())
+            .stack_size(64 << 10)
+            .spawn(move || counting.count(pid))?;
         Ok(looker)
     }
 
     /// Asks which paths a pattern matches; `then` is called with the answer, on another thread.
-    pub(super) fn expand(&self, pattern: &str, then: impl FnOnce(io::Result<Vec<String>>) + Send + 'static) {
+    pub(super) fn expand(
+        &self,
+        pattern: &str,
+        then: impl FnOnce(io::Result<Vec<String>>) + Send + 'static,
+    ) {
         let pattern = pattern.to_owned();
         self.0.ask(Pending::Paths(Box::new(then)), |call| Ask::Expand { call, pattern });
     }
@@ -322,7 +339,8 @@ impl Shared {
             let tick = Waited::tick(self.waited.since(began));
             thread::sleep(tick);
             if !lock(&self.pending).is_empty() {
-                let is_heard = rustix::io::ioctl_fionread(self.frames.stream()).is_ok_and(|unread| unread == 0);
+                let is_heard = rustix::io::ioctl_fionread(self.frames.stream())
+                    .is_ok_and(|unread| unread == 0);
                 self.waited.count(tick, is_heard && pid.is_none_or(waiting::all_wait));
             }
         }
@@ -331,7 +349,8 @@ impl Shared {
     fn hear(&self, child: Option<Child>) {
         while let Ok(Some(reply)) = self.frames.receive::<Reply>() {
             let Some(pending) = lock(&self.pending).remove(&reply.head.call) else { continue };
-            if let Some(pending) = pending.answer(reply.head.answer, &reply.body, reply.descriptors.into_iter().next())
+            if let Some(pending) =
+                pending.answer(reply.head.answer, &reply.body, reply.descriptors.into_iter().next())
             {
                 lock(&self.pending).insert(reply.head.call, pending);
             }
@@ -339,7 +358,8 @@ impl Shared {
         self.has_ended.store(true, Ordering::Release);
         // After this nobody can be asked: a send fails.
         let _ = self.frames.stream().shutdown(std::net::Shutdown::Both);
-        let error = io::Error::new(io::ErrorKind::BrokenPipe, "the process that looked at it has ended");
+        let error =
+            io::Error::new(io::ErrorKind::BrokenPipe, "the process that looked at it has ended");
         let pending = std::mem::take(&mut *lock(&self.pending));
         self.asked.notify_all();
         pending.into_values().for_each(|pending| pending.fail(&error));
@@ -356,7 +376,9 @@ impl Pending {
         match self {
             Self::Paths(then) => then(Err(error())),
             Self::Open(mut then) => _ = then(Opening::Ended(Err(error()))),
-            Self::Read(completer, buffer) => completer.finish(Done { result: Err(error()), buffer: Some(buffer) }),
+            Self::Read(completer, buffer) => {
+                completer.finish(Done { result: Err(error()), buffer: Some(buffer) })
+            }
             Self::Occupant(tell) => drop(tell.send(Err(error()))),
             Self::Claim(tell) => drop(tell.send(Err(error()))),
         }
@@ -407,7 +429,12 @@ pub(super) struct Looked {
 impl Looked {
     pub(super) fn read(&self, offset: u64, buffer: Buffer, completer: Completer) {
         let (disk, length) = (self.disk, buffer.len());
-        self.looker.0.ask(Pending::Read(completer, buffer), |call| Ask::Read { call, disk, offset, length });
+        self.looker.0.ask(Pending::Read(completer, buffer), |call| Ask::Read {
+            call,
+            disk,
+            offset,
+            length,
+        });
     }
 
     pub(super) fn occupant(&self) -> io::Result<Option<String>> {
@@ -473,7 +500,14 @@ fn serve(frames: Frames) {
                 let (call, pattern, replies) = (*call, pattern.clone(), Arc::clone(&replies));
                 let expand = {
                     let replies = Arc::clone(&replies);
-                    move || replies.send(call, Answer::Paths(super::discover::expand(&pattern)), &[], None)
+                    move || {
+                        replies.send(
+                            call,
+                            Answer::Paths(super::discover::expand(&pattern)),
+                            &[],
+                            None,
+                        )
+                    }
                 };
                 if thread::Builder::new().name("expand".into()).spawn(expand).is_err() {
                     return replies.end();
@@ -497,7 +531,9 @@ fn serve(frames: Frames) {
                 }
                 (*call, *disk)
             }
-            Ask::Read { call, disk, .. } | Ask::Occupant { call, disk } | Ask::Claim { call, disk } => (*call, *disk),
+            Ask::Read { call, disk, .. }
+            | Ask::Occupant { call, disk }
+            | Ask::Claim { call, disk } => (*call, *disk),
         };
         if disks.get(&disk).is_none_or(|asks| asks.send(ask).is_err()) {
             replies.fail(call, &io::Error::other("it is not open"));
@@ -545,8 +581,12 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
     let mut open: Option<Open> = None;
     for ask in todo {
         match (ask, open.as_ref()) {
-            (Ask::Open { call, path, hanging, .. }, _) => open = open_to_look(replies, call, path, &hanging),
-            (Ask::Read { call, offset, length, .. }, Some(disk)) => read(replies, call, disk, offset, length),
+            (Ask::Open { call, path, hanging, .. }, _) => {
+                open = open_to_look(replies, call, path, &hanging)
+            }
+            (Ask::Read { call, offset, length, .. }, Some(disk)) => {
+                read(replies, call, disk, offset, length)
+            }
             (Ask::Occupant { call, .. }, Some(Open { file, about, .. })) => {
                 let occupant = occupant::of_file(about.medium, file, about.size, about.sectors());
                 replies.send(call, Answer::Occupant(occupant), &[], None);
@@ -557,7 +597,10 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
                     Err(error) => replies.fail(call, &error),
                 }
             }
-            (Ask::Read { call, .. } | Ask::Occupant { call, .. } | Ask::Claim { call, .. }, None) => {
+            (
+                Ask::Read { call, .. } | Ask::Occupant { call, .. } | Ask::Claim { call, .. },
+                None,
+            ) => {
                 replies.fail(call, &io::Error::other("it is not open"));
             }
             (Ask::Expand { .. } | Ask::Close { .. }, _) => {}
@@ -633,9 +676,14 @@ mod tests {
         };
         assert_eq!(sent(&io::Error::from_raw_os_error(6)).raw_os_error(), Some(6));
         let told = sent(&io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "/disk is read-only"));
-        assert_eq!((told.kind(), told.to_string().as_str()), (io::ErrorKind::ReadOnlyFilesystem, "/disk is read-only"));
+        assert_eq!(
+            (told.kind(), told.to_string().as_str()),
+            (io::ErrorKind::ReadOnlyFilesystem, "/disk is read-only")
+        );
         assert!(
-            sent(&io::Error::other(disk::NotADisk("/x".into()))).get_ref().is_some_and(|it| it.is::<disk::NotADisk>())
+            sent(&io::Error::other(disk::NotADisk("/x".into())))
+                .get_ref()
+                .is_some_and(|it| it.is::<disk::NotADisk>())
         );
     }
 
@@ -653,7 +701,14 @@ mod tests {
         let mut hear = |sign: plinth_engine::world::Sign| found.extend(sign.found());
         let patience = (Duration::from_secs(1000), &count);
         let engine = super::super::IoEngine::Threads;
-        super::super::discover::look(&["/nowhere".to_owned()], engine, looker, &hanging, patience, &mut hear);
+        super::super::discover::look(
+            &["/nowhere".to_owned()],
+            engine,
+            looker,
+            &hanging,
+            patience,
+            &mut hear,
+        );
         ends.join().expect("no panic");
         assert!(plinth_engine::world::Progress::is_broken(&count));
         assert!(found.iter().all(|one| one.disk.is_err()), "{found:?}");

@@ -57,7 +57,9 @@ impl Reaper {
             }
             rings.retain(|ring| !ring.is_idle());
             let mut polled = vec![PollFd::new(&self.bell, PollFlags::IN)];
-            polled.extend(rings.iter().map(|ring| PollFd::from_borrowed_fd(ring.descriptor(), PollFlags::IN)));
+            polled.extend(
+                rings.iter().map(|ring| PollFd::from_borrowed_fd(ring.descriptor(), PollFlags::IN)),
+            );
             if poll(&mut polled, None).is_ok() && polled[0].revents().contains(PollFlags::IN) {
                 let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
             }

@@ -120,8 +120,12 @@ pub(super) struct Ring {
 /// Whether this kernel lets us use io_uring, and one that can do what we need.
 pub(super) fn probe() -> io::Result<()> {
     let ring = build(4, 8)?;
-    let unsupported =
-        |what| Err(io::Error::new(io::ErrorKind::Unsupported, format!("this kernel's io_uring has no {what}")));
+    let unsupported = |what| {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("this kernel's io_uring has no {what}"),
+        ))
+    };
     if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
         return unsupported("waits with a timeout (Linux 5.11 has)");
     }
@@ -169,7 +173,11 @@ impl Ring {
     }
 
     /// A ring of a given size; at least two submissions and four completions.
-    pub(super) fn with_sizes(wake: Arc<OwnedFd>, submissions: u32, completions: u32) -> io::Result<Self> {
+    pub(super) fn with_sizes(
+        wake: Arc<OwnedFd>,
+        submissions: u32,
+        completions: u32,
+    ) -> io::Result<Self> {
         let ring = build(submissions, completions)?;
         // Older kernels cannot; then the default has to do.
         drop(ring.submitter().register_iowq_max_workers(&mut [WORKERS, 0]));
@@ -212,7 +220,8 @@ impl Ring {
     /// Has all watches end, whatever they watch.
     pub(super) fn end_watches(&mut self) {
         let is_watch = |slot: &Option<Slot>| matches!(slot, Some(Slot::Watch(_)));
-        let watches: Vec<u64> = (0..).zip(&self.slots).filter(|(_, slot)| is_watch(slot)).map(|(at, _)| at).collect();
+        let watches: Vec<u64> =
+            (0..).zip(&self.slots).filter(|(_, slot)| is_watch(slot)).map(|(at, _)| at).collect();
         for slot in watches {
             let entry = opcode::PollRemove::new(slot).build().user_data(FORGOTTEN);
             while !self.has_room() {
@@ -312,7 +321,8 @@ impl Ring {
                 _ => {}
             }
             let slot = entry.user_data() as usize;
-            let ended = self.slots[slot].take().expect("each submission has one completion (invariant 2)");
+            let ended =
+                self.slots[slot].take().expect("each submission has one completion (invariant 2)");
             self.free.push(slot);
             self.in_flight -= 1;
             let mut op = match ended {
@@ -368,7 +378,9 @@ impl Ring {
 
     /// Lets a write to the event descriptor end a wait.
     fn arm(&mut self) {
-        let entry = opcode::Read::new(types::Fd(self.wake.as_raw_fd()), SINK.0.get().cast(), 8).build().user_data(WAKE);
+        let entry = opcode::Read::new(types::Fd(self.wake.as_raw_fd()), SINK.0.get().cast(), 8)
+            .build()
+            .user_data(WAKE);
         // SAFETY: the sink is static, and the ring holds a share of the descriptor.
         if unsafe { self.ring.submission().push(&entry) }.is_ok() {
             self.armed = true;
@@ -419,7 +431,8 @@ fn entry_for(op: &mut Op, registered: &Range<usize>) -> squeue::Entry {
     match &mut op.work {
         Work::Read { offset, buffer, done } => {
             let rest = &mut buffer[*done..];
-            let (start, length, offset) = (rest.as_mut_ptr(), length_of(rest), *offset + *done as u64);
+            let (start, length, offset) =
+                (rest.as_mut_ptr(), length_of(rest), *offset + *done as u64);
             if registered.contains(&start.addr()) {
                 opcode::ReadFixed::new(file, start, length, 0).offset(offset).build()
             } else {
@@ -431,7 +444,10 @@ fn entry_for(op: &mut Op, registered: &Range<usize>) -> squeue::Entry {
             let flags = if *durably { libc::RWF_DSYNC } else { 0 };
             let (start, length, offset) = (rest.as_ptr(), length_of(rest), *offset + *done as u64);
             if registered.contains(&start.addr()) {
-                opcode::WriteFixed::new(file, start, length, 0).offset(offset).rw_flags(flags).build()
+                opcode::WriteFixed::new(file, start, length, 0)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
             } else {
                 opcode::Write::new(file, start, length).offset(offset).rw_flags(flags).build()
             }

@@ -52,7 +52,12 @@ impl Files {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, PathBuf::from);
         let parent = if target.is_dir() { target } else { std::env::temp_dir() };
-        Self(tempfile::Builder::new().prefix("plinth-world-").tempdir_in(parent).expect("temporary directory"))
+        Self(
+            tempfile::Builder::new()
+                .prefix("plinth-world-")
+                .tempdir_in(parent)
+                .expect("temporary directory"),
+        )
     }
 
     fn make(&self, name: &str, size: u64) -> String {
@@ -74,7 +79,8 @@ impl Loop {
     }
 
     fn with(arguments: &[&str]) -> Option<Self> {
-        let output = Command::new("losetup").args(["-f", "--show"]).args(arguments).output().ok()?;
+        let output =
+            Command::new("losetup").args(["-f", "--show"]).args(arguments).output().ok()?;
         if !output.status.success() {
             eprintln!("no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
             return None;
@@ -94,7 +100,9 @@ fn do_io(disk: &dyn Disk, io: Io) -> Done {
 }
 
 fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) {
-    do_io(disk, Io::Write { offset, data: Buffer::copy_of(bytes).share(), durably: false }).result.expect("write");
+    do_io(disk, Io::Write { offset, data: Buffer::copy_of(bytes).share(), durably: false })
+        .result
+        .expect("write");
 }
 
 fn read(disk: &dyn Disk, offset: u64, length: usize) -> io::Result<Buffer> {
@@ -126,7 +134,9 @@ fn claim_soon(disk: &dyn Disk) {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
         match disk.claim() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < patience => {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < patience =>
+            {
                 thread::sleep(Duration::from_millis(1));
             }
             result => return result.expect("claim"),
@@ -169,7 +179,9 @@ fn memory_that_rings_were_shown_is_as_good_as_any() {
         let disk = world.open(&files.make("disk", 16 * MIB)).expect("open");
         claim_soon(&*disk);
         let (start, length) = plinth_engine::sync::buffer::registrable().expect("there is memory");
-        let is_shown = |buffer: &Buffer| (start.addr()..start.addr() + length).contains(&buffer.as_ptr().addr());
+        let is_shown = |buffer: &Buffer| {
+            (start.addr()..start.addr() + length).contains(&buffer.as_ptr().addr())
+        };
         for size in [512, 4096, 8192, 12288, 128 << 10, 256 << 10, 2 << 20] {
             // More than there are places for.
             let count = if size == 8192 { length / size } else { 3 };
@@ -179,12 +191,17 @@ fn memory_that_rings_were_shown_is_as_good_as_any() {
                 8192 => assert!(shown > 0 && shown < count, "{shown} of {count}"),
                 _ => assert!(shown == 0 || size <= 128 << 10, "{size}"),
             }
-            for (number, mut buffer) in buffers.into_iter().enumerate().rev().step_by(count.div_ceil(40)) {
+            for (number, mut buffer) in
+                buffers.into_iter().enumerate().rev().step_by(count.div_ceil(40))
+            {
                 let bytes = noise(number as u64, size);
                 buffer.copy_from_slice(&bytes);
-                do_io(&*disk, Io::Write { offset: MIB, data: buffer.share(), durably: number % 2 == 0 })
-                    .result
-                    .expect("write");
+                do_io(
+                    &*disk,
+                    Io::Write { offset: MIB, data: buffer.share(), durably: number % 2 == 0 },
+                )
+                .result
+                .expect("write");
                 assert!(*read(&*disk, MIB, size).expect("read") == bytes[..], "{size}");
             }
         }
@@ -205,7 +222,8 @@ fn loop_devices_of_both_sector_sizes_work() {
             assert!(disk.can_discard());
             write(&*disk, 0, &noise(1, MIB as usize));
             do_io(&*disk, Io::Discard { offset: 0, length: MIB }).result.expect("discard");
-            read(&*disk, 0, MIB as usize).expect("what a discarded range reads as is undefined, but it reads");
+            read(&*disk, 0, MIB as usize)
+                .expect("what a discarded range reads as is undefined, but it reads");
         }
     });
 }
@@ -225,14 +243,19 @@ fn a_mounted_device_cannot_be_claimed() {
     });
     let place = files.0.path().join("mounted");
     fs::create_dir(&place).expect("mount point");
-    if !Command::new("mount").args([Path::new(&device.path), &place]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("mount")
+        .args([Path::new(&device.path), &place])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return;
     }
     let outcome = std::panic::catch_unwind(|| {
         under_each_engine(|world| {
             let disk = world.open(&device.path).expect("open");
             let error = disk.claim().expect_err("mounted").to_string();
-            let mounted = format!("mounted on {}", fs::canonicalize(&place).expect("path").display());
+            let mounted =
+                format!("mounted on {}", fs::canonicalize(&place).expect("path").display());
             assert!(error.contains(&mounted) && error.contains(&device.path), "{error}");
             assert_eq!(disk.occupant(), Some(mounted));
         });
@@ -246,8 +269,10 @@ fn a_mounted_device_cannot_be_claimed() {
 fn thousands_of_ios_are_in_flight_on_one_thread() {
     let files = Files::new();
     under_each_engine(|world| {
-        let disks: Vec<_> =
-            ["a", "b"].iter().map(|name| world.open(&files.make(name, 32 * MIB)).expect("open")).collect();
+        let disks: Vec<_> = ["a", "b"]
+            .iter()
+            .map(|name| world.open(&files.make(name, 32 * MIB)).expect("open"))
+            .collect();
         disks.iter().for_each(|disk| claim_soon(&**disk));
         let bytes = noise(3, 32 * MIB as usize);
         let all = Buffer::copy_of(&bytes).share();
@@ -258,7 +283,11 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
                     .iter()
                     .map(|disk| (disk, at))
                     .map(|(disk, at)| {
-                        disk.submit(Io::Write { offset: at as u64, data: all.part(at..at + 4096), durably: false })
+                        disk.submit(Io::Write {
+                            offset: at as u64,
+                            data: all.part(at..at + 4096),
+                            durably: false,
+                        })
                     })
                     .collect::<Vec<_>>()
             });
@@ -268,7 +297,9 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
             join_all(disks.iter().map(|disk| disk.submit(Io::Flush))).await;
             let reads = pages.flat_map(|at| {
                 disks.iter().map(move |disk| async move {
-                    let done = disk.submit(Io::Read { offset: at as u64, buffer: Buffer::zeroed(4096) }).await;
+                    let done = disk
+                        .submit(Io::Read { offset: at as u64, buffer: Buffer::zeroed(4096) })
+                        .await;
                     (at, done)
                 })
             });
@@ -315,8 +346,9 @@ fn a_ring_that_is_too_small_is_only_slower() {
             claim_soon(&*disk);
             block_on(async {
                 let page = Buffer::copy_of(&noise(4, 4096)).share();
-                let writes = (0..1000)
-                    .map(|at| disk.submit(Io::Write { offset: at * 4096, data: page.clone(), durably: false }));
+                let writes = (0..1000).map(|at| {
+                    disk.submit(Io::Write { offset: at * 4096, data: page.clone(), durably: false })
+                });
                 assert!(join_all(writes).await.iter().all(|done| done.result.is_ok()));
             });
         });
@@ -332,21 +364,41 @@ fn errors_are_errors_and_give_the_buffer_back() {
         let kind = |io| do_io(&*disk, io).result.expect_err("must fail").kind();
         let page = || Buffer::zeroed(4096);
         assert_eq!(kind(Io::Read { offset: MIB, buffer: page() }), io::ErrorKind::UnexpectedEof);
-        assert_eq!(kind(Io::Read { offset: MIB - 512, buffer: page() }), io::ErrorKind::UnexpectedEof);
-        assert_eq!(kind(Io::Read { offset: u64::MAX - 100, buffer: page() }), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            kind(Io::Read { offset: MIB - 512, buffer: page() }),
+            io::ErrorKind::UnexpectedEof
+        );
+        assert_eq!(
+            kind(Io::Read { offset: u64::MAX - 100, buffer: page() }),
+            io::ErrorKind::UnexpectedEof
+        );
         assert_eq!(kind(Io::Read { offset: 7, buffer: page() }), io::ErrorKind::InvalidInput);
         assert_eq!(
             kind(Io::Write { offset: 0, data: page().share(), durably: false }),
             io::ErrorKind::PermissionDenied
         );
         claim_soon(&*disk);
-        assert_eq!(kind(Io::Write { offset: MIB, data: page().share(), durably: false }), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            kind(Io::Write { offset: MIB, data: page().share(), durably: false }),
+            io::ErrorKind::InvalidInput
+        );
         assert_eq!(kind(Io::Discard { offset: 0, length: 2 * MIB }), io::ErrorKind::InvalidInput);
         // The file is cut short behind our back, in the middle of a sector too.
         for length in [MIB / 2, 5000, 0] {
-            fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(length)).expect("truncate");
-            let done = do_io(&*disk, Io::Read { offset: 4096, buffer: Buffer::zeroed(MIB as usize - 4096) });
-            assert_eq!(done.result.expect_err("cut").kind(), io::ErrorKind::UnexpectedEof, "{length}");
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .and_then(|file| file.set_len(length))
+                .expect("truncate");
+            let done = do_io(
+                &*disk,
+                Io::Read { offset: 4096, buffer: Buffer::zeroed(MIB as usize - 4096) },
+            );
+            assert_eq!(
+                done.result.expect_err("cut").kind(),
+                io::ErrorKind::UnexpectedEof,
+                "{length}"
+            );
             assert_eq!(done.buffer.expect("buffer").len(), MIB as usize - 4096);
         }
     });
@@ -376,8 +428,14 @@ fn a_vanished_device_ends_io_with_an_error() {
         claim_soon(&*disk);
         write(&*disk, 0, &noise(5, 4096));
         // A loop device in use is detached only when its last user closes it; so cut the file under it instead.
-        fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0)).expect("truncate");
-        do_io(&*disk, Io::Read { offset: 2 * MIB, buffer: Buffer::zeroed(4096) }).result.expect_err("nothing there");
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(0))
+            .expect("truncate");
+        do_io(&*disk, Io::Read { offset: 2 * MIB, buffer: Buffer::zeroed(4096) })
+            .result
+            .expect_err("nothing there");
     });
 }
 
@@ -426,10 +484,14 @@ fn a_claimed_device_is_opened_exclusively() {
     let files = Files::new();
     under_each_engine(|world| {
         let Some(device) = Loop::new(&files.make("disk", MIB), 512) else { return };
-        let (first, second) = (world.open(&device.path).expect("open"), world.open(&device.path).expect("open"));
+        let (first, second) =
+            (world.open(&device.path).expect("open"), world.open(&device.path).expect("open"));
         claim_soon(&*first);
         let error = second.claim().expect_err("held");
-        assert!(matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock), "{error}");
+        assert!(
+            matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock),
+            "{error}"
+        );
         drop(first);
         let patience = Instant::now() + Duration::from_secs(60);
         while second.claim().is_err() {
@@ -447,9 +509,13 @@ fn a_lock_is_held_as_long_as_anybody_shares_the_description() {
     let file = File::options().read(true).write(true).open(&path).expect("open");
     sys::lock(&file).expect("lock");
     let share = std::process::Stdio::from(file);
-    let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).stdout(share).spawn().expect("cat");
+    let mut child =
+        Command::new("cat").stdin(std::process::Stdio::piped()).stdout(share).spawn().expect("cat");
     let again = File::options().read(true).write(true).open(&path).expect("open");
-    assert_eq!(sys::lock(&again).expect_err("the child holds it").kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(
+        sys::lock(&again).expect_err("the child holds it").kind(),
+        io::ErrorKind::WouldBlock
+    );
     drop(child.stdin.take()); // ends it
     child.wait().expect("wait");
     sys::lock(&again).expect("nobody holds it");
@@ -472,7 +538,11 @@ fn io_that_nobody_waits_for_ends_and_lets_go() {
             let thread = thread::spawn(move || {
                 block_on(async {
                     for at in 0..64 {
-                        drop(disk.submit(Io::Write { offset: at * MIB, data: data.clone(), durably: false }));
+                        drop(disk.submit(Io::Write {
+                            offset: at * MIB,
+                            data: data.clone(),
+                            durably: false,
+                        }));
                     }
                 });
                 drop(disk);
@@ -482,7 +552,11 @@ fn io_that_nobody_waits_for_ends_and_lets_go() {
             });
             claim_soon(&*other);
             for at in 0..64 {
-                assert_eq!(&*read(&*other, at * MIB, MIB as usize).expect("read"), bytes, "block {at}");
+                assert_eq!(
+                    &*read(&*other, at * MIB, MIB as usize).expect("read"),
+                    bytes,
+                    "block {at}"
+                );
             }
             drop(stay);
             thread.join().expect("thread");
@@ -500,7 +574,8 @@ fn a_thread_in_its_ring_is_woken_by_others() {
             let (tell, told) = futures::channel::oneshot::channel();
             let sender = thread::spawn(move || tell.send(round));
             let got = block_on(async {
-                let read = disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(MIB as usize) });
+                let read =
+                    disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(MIB as usize) });
                 let (done, got) = futures::join!(read, told);
                 done.result.expect("read");
                 got
@@ -517,7 +592,9 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
         return;
     }
-    let hung = Arc::new(patience::Handle::new(File::from(eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd"))));
+    let hung = Arc::new(patience::Handle::new(File::from(
+        eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd"),
+    )));
     let share = Arc::clone(&hung);
     let (tell, told) = futures::channel::oneshot::channel();
     let polling = Arc::new(PollTime::default());
@@ -655,7 +732,10 @@ fn a_busy_future_does_not_starve_io() {
                 if ended.get() == 2 { Poll::Ready(()) } else { Poll::Pending }
             });
             let reading = async {
-                disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(4096) }).await.result.expect("read");
+                disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(4096) })
+                    .await
+                    .result
+                    .expect("read");
                 ended.set(ended.get() + 1);
             };
             let sleeping = async {
@@ -677,7 +757,10 @@ fn waits_can_be_nested() {
             let outer = disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(4096) });
             let inner = async {
                 for _ in 0..100 {
-                    let inner = wait_for(world, disk.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }));
+                    let inner = wait_for(
+                        world,
+                        disk.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }),
+                    );
                     inner.result.expect("read");
                     wait_for(world, sleep(Duration::from_micros(10)));
                 }
@@ -732,9 +815,17 @@ fn discovery_finds_files_and_devices_in_order_and_nothing_else() {
         let of = |path: &str| found.iter().find(|found| found.path == path).expect("found");
         assert_eq!(of(&a).identity, of(&link).identity);
         assert_ne!(of(&a).identity, of(&b).identity);
-        assert!(found.iter().all(|found| found.disk.as_ref().is_ok_and(|disk| disk.path() == found.path)));
+        assert!(
+            found
+                .iter()
+                .all(|found| found.disk.as_ref().is_ok_and(|disk| disk.path() == found.path))
+        );
         if let Some(device) = &device {
-            assert!(of(&device.path).identity.0.starts_with("block:7:"), "{:?}", of(&device.path).identity);
+            assert!(
+                of(&device.path).identity.0.starts_with("block:7:"),
+                "{:?}",
+                of(&device.path).identity
+            );
             let occupant = of(&behind).disk.as_ref().expect("open").occupant();
             assert_eq!(occupant, Some(format!("behind {}", device.path)));
         }
@@ -772,12 +863,15 @@ fn read_latency_at_depth_one() {
     let place = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (size / 4096) * 4096;
     let report = |name: &str, mut times: Vec<Duration>| {
         times.sort_unstable();
-        let at = |percent: usize| times[(times.len() - 1) * percent / 100].as_nanos() as f64 / 1000.0;
+        let at =
+            |percent: usize| times[(times.len() - 1) * percent / 100].as_nanos() as f64 / 1000.0;
         println!("{name:>10}: median {:.1} us, 99 % {:.1} us", at(50), at(99));
     };
     for _ in 0..2 {
         let plain: File =
-            rustix::fs::open(&*path, rustix::fs::OFlags::DIRECT, rustix::fs::Mode::empty()).expect("open").into();
+            rustix::fs::open(&*path, rustix::fs::OFlags::DIRECT, rustix::fs::Mode::empty())
+                .expect("open")
+                .into();
         let mut buffer = Buffer::zeroed(4096);
         let times = (0..READS).map(|number| {
             let start = Instant::now();

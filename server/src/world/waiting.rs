@@ -71,7 +71,12 @@ mod tests {
     #[test]
     fn what_runs_is_told_from_what_waits() {
         assert!(runs("7 (look) R 1 7 7") && runs("7 (a) S (b) R 1") && runs("7 (look) T 1"));
-        assert!(!runs("7 (look) S 1 7 7") && !runs("7 (look) D 1 7 7") && !runs("7 (R) S 1") && !runs(""));
+        assert!(
+            !runs("7 (look) S 1 7 7")
+                && !runs("7 (look) D 1 7 7")
+                && !runs("7 (R) S 1")
+                && !runs("")
+        );
         assert!(!all_wait(process::id()), "this thread runs");
         let mut child = process::Command::new("sleep").arg("1000").spawn().expect("sleep");
         while !all_wait(child.id()) {

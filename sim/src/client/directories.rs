@@ -13,14 +13,22 @@ const DIRECTORIES: u64 = 3;
 
 /// How many names are in a directory.
 fn within(names: &Names, directory: &str) -> usize {
-    names.0.keys().filter(|name| name.split_once('/').is_some_and(|(at, _)| at == directory)).count()
+    names
+        .0
+        .keys()
+        .filter(|name| name.split_once('/').is_some_and(|(at, _)| at == directory))
+        .count()
 }
 
 impl Client {
     /// A name that a file may have.
     pub(super) fn some_name(&self) -> String {
         let name = format!("f{}", self.below(self.style.files() * 2));
-        if self.style.is_wild() && self.one_in(3) { format!("{}/{name}", self.some_directory()) } else { name }
+        if self.style.is_wild() && self.one_in(3) {
+            format!("{}/{name}", self.some_directory())
+        } else {
+            name
+        }
     }
 
     fn some_directory(&self) -> String {
@@ -29,13 +37,19 @@ impl Client {
 
     /// The directory of a name, and the name in it.
     pub(super) async fn place(&self, session: &Session, name: &str) -> Result<(Node, String)> {
-        let Some((directory, rest)) = name.split_once('/') else { return Ok((ROOT, self.full(name))) };
+        let Some((directory, rest)) = name.split_once('/') else {
+            return Ok((ROOT, self.full(name)));
+        };
         let directory = session.lookup(ROOT, self.full(directory).as_bytes()).await?.node;
         Ok((directory, rest.to_owned()))
     }
 
     /// Makes the directory of a name unless it is there. False: it cannot be made now.
-    pub(super) async fn has_place(&self, session: &Session, name: &str) -> std::result::Result<bool, Failure> {
+    pub(super) async fn has_place(
+        &self,
+        session: &Session,
+        name: &str,
+    ) -> std::result::Result<bool, Failure> {
         let Some((directory, _)) = name.split_once('/') else { return Ok(true) };
         let full = self.full(directory);
         match session.create(ROOT, full.as_bytes(), NewFile::Directory, 0o755, CALLER).await {
@@ -61,7 +75,10 @@ impl Client {
                 for entry in &entries {
                     cookie = entry.cookie;
                     let size = session.attributes(entry.node).await?.size;
-                    found.insert(format!("{directory}/{}", String::from_utf8_lossy(&entry.name)), (entry.node, size));
+                    found.insert(
+                        format!("{directory}/{}", String::from_utf8_lossy(&entry.name)),
+                        (entry.node, size),
+                    );
                 }
                 if entries.len() < 3 {
                     break;
@@ -111,14 +128,20 @@ impl Client {
         directory: &str,
         holds: usize,
     ) -> std::result::Result<Next, Failure> {
-        self.core.tell(|| format!("client {}: remove directory {directory}, which has {holds} names", self.number));
+        self.core.tell(|| {
+            format!("client {}: remove directory {directory}, which has {holds} names", self.number)
+        });
         let full = self.full(directory);
         match session.remove_directory(ROOT, full.as_bytes()).await {
-            Ok(()) if holds > 0 => Err(format!("directory {directory} is removed, and has {holds} names")),
+            Ok(()) if holds > 0 => {
+                Err(format!("directory {directory} is removed, and has {holds} names"))
+            }
             Err(FileError::NotEmpty) if holds == 0 => {
                 Err(format!("directory {directory} has no names, and is not empty"))
             }
-            Ok(()) | Err(FileError::NotEmpty | FileError::NotFound | FileError::NoSpace) => Ok(Next::GoOn),
+            Ok(()) | Err(FileError::NotEmpty | FileError::NotFound | FileError::NoSpace) => {
+                Ok(Next::GoOn)
+            }
             Err(error) if self.is_sent_away(&error) => Ok(Next::Leave),
             Err(error) if self.is_excused(&error) => Ok(Next::GoOn),
             Err(error) => Err(format!("removing directory {directory}: {error}")),

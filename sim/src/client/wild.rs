@@ -115,7 +115,10 @@ impl Client {
             let (directory, to) = self.place(session, &to).await?;
             session.link(node, directory, to.as_bytes()).await.map(|_| ())
         };
-        self.end("link", self.ask_for_change(link, |error| matches!(error, FileError::Exists)).await)
+        self.end(
+            "link",
+            self.ask_for_change(link, |error| matches!(error, FileError::Exists)).await,
+        )
     }
 
     /// Zeros are written without bytes.
@@ -129,23 +132,39 @@ impl Client {
         let first = self.below(size / SECTOR as u64 + 2);
         let count = (1 + self.below(600)).min(self.style.sectors().saturating_sub(first)).max(1);
         let keep_size = self.one_in(2);
-        self.core.tell(|| format!("client {}: zero {count} sectors of {name} at {first}", self.number));
+        self.core
+            .tell(|| format!("client {}: zero {count} sectors of {name} at {first}", self.number));
         let end = bytes_of(first + count);
         let size = if keep_size { size } else { size.max(end) };
         let mut next = names.clone();
         next.resize(file, size);
-        let gone = (first..(first + count).min(size.div_ceil(SECTOR as u64))).map(|sector| (sector, zeros())).collect();
+        let gone = (first..(first + count).min(size.div_ceil(SECTOR as u64)))
+            .map(|sector| (sector, zeros()))
+            .collect();
         let is_new = next != *names;
         self.model().begin(is_new.then_some(next), Some((file, gone)));
         let zero = || async {
             let node = self.node(session, name).await?;
-            session.allocate(node, bytes_of(first), bytes_of(count), Allocate::ZeroRange { keep_size }, false).await
+            session
+                .allocate(
+                    node,
+                    bytes_of(first),
+                    bytes_of(count),
+                    Allocate::ZeroRange { keep_size },
+                    false,
+                )
+                .await
         };
         self.end("zero", self.ask_for_change(zero, |_| false).await)
     }
 
     /// The file ends in the middle of a sector.
-    pub(super) async fn cut(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+    pub(super) async fn cut(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
         let (file, old) = names.0[name];
         let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.style.sectors()) };
         let size = self.below(limit);
@@ -163,7 +182,10 @@ impl Client {
         }
         let cut = || async {
             let node = self.node(session, name).await?;
-            session.change(node, Changes { size: Some(size), ..Changes::default() }).await.map(|_| ())
+            session
+                .change(node, Changes { size: Some(size), ..Changes::default() })
+                .await
+                .map(|_| ())
         };
         self.end("cut", self.ask_for_change(cut, |_| false).await)
     }
@@ -172,8 +194,9 @@ impl Client {
     fn cut_off(&self, last: &Content, size: u64, old: u64) -> Vec<(u64, Content)> {
         let inside = usize::try_from(size % SECTOR as u64).expect("below a sector");
         let number = size / SECTOR as u64;
-        let mut gone: Vec<_> =
-            (size.div_ceil(SECTOR as u64)..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
+        let mut gone: Vec<_> = (size.div_ceil(SECTOR as u64)..old.div_ceil(SECTOR as u64))
+            .map(|sector| (sector, zeros()))
+            .collect();
         if inside > 0 && number < old.div_ceil(SECTOR as u64) {
             gone.push((number, last.cut_at(inside)));
         }
@@ -197,14 +220,20 @@ impl Client {
             return Ok(Next::GoOn);
         }
         let tag = lock(&self.numbers).draw();
-        self.core
-            .tell(|| format!("client {}: write bytes {start}..{end} of {name} (#{file}): {tag:016x}", self.number));
+        self.core.tell(|| {
+            format!(
+                "client {}: write bytes {start}..{end} of {name} (#{file}): {tag:016x}",
+                self.number
+            )
+        });
         let begin = bytes_of(range.start);
         let mut bytes = Vec::new();
         for number in range.clone() {
             let mut content = self.model().sector(file, number).to_vec();
-            let inside =
-                |at: u64| usize::try_from(at.saturating_sub(bytes_of(number)).min(SECTOR as u64)).expect("small");
+            let inside = |at: u64| {
+                usize::try_from(at.saturating_sub(bytes_of(number)).min(SECTOR as u64))
+                    .expect("small")
+            };
             pattern(tag, number, &mut content[inside(start)..inside(end)]);
             bytes.extend(content);
         }
@@ -296,17 +325,25 @@ impl Client {
         } else if rival != Rival::Write {
             of_rival.iter_mut().for_each(|(_, content)| *content = zeros());
         }
-        let (contested, mut all): (Vec<_>, Vec<_>) = of_rival.into_iter().partition(|(number, _)| one.contains(number));
+        let (contested, mut all): (Vec<_>, Vec<_>) =
+            of_rival.into_iter().partition(|(number, _)| one.contains(number));
         all.extend(sectors);
         // Whoever dies in that finds the one, the other, or what was there.
         self.model().begin(None, Some((file, all.iter().chain(&contested).cloned().collect())));
-        let write = self.ask_for_change(|| session.write(node, bytes_of(one.start), &bytes, false), |_| false);
+        let write = self
+            .ask_for_change(|| session.write(node, bytes_of(one.start), &bytes, false), |_| false);
         let meet = async {
             let (at, length) = (bytes_of(other.start), bytes_of(other.end - other.start));
             match rival {
                 Rival::Write => session.write(node, at, &bytes_of_rival, false).await,
-                Rival::Punch => session.allocate(node, at, length, Allocate::PunchHole, false).await,
-                Rival::Zero => session.allocate(node, at, length, Allocate::ZeroRange { keep_size: true }, false).await,
+                Rival::Punch => {
+                    session.allocate(node, at, length, Allocate::PunchHole, false).await
+                }
+                Rival::Zero => {
+                    session
+                        .allocate(node, at, length, Allocate::ZeroRange { keep_size: true }, false)
+                        .await
+                }
                 Rival::Sync => session.sync(node, self.one_in(2)).await,
             }
         };
@@ -352,7 +389,12 @@ impl Client {
         let tag = lock(&self.numbers).draw();
         let (bytes, sectors) = self.content(file, range.clone(), 0, tag);
         if names.links(file) == 1 && self.one_in(2) {
-            self.core.tell(|| format!("client {}: write {range:?} of {name} (#{file}), which is removed", self.number));
+            self.core.tell(|| {
+                format!(
+                    "client {}: write {range:?} of {name} (#{file}), which is removed",
+                    self.number
+                )
+            });
             let (mut next, mut longer) = (names.clone(), names.clone());
             next.0.remove(name);
             longer.resize(file, size.max(bytes_of(range.end)));
@@ -430,7 +472,9 @@ impl Client {
                 Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
                 Err(FileError::NoSpace) => break,
                 Err(error) if self.is_excused(&error) => break,
-                Err(error) => return Err(format!("node {node}, which has no name and is open: {error}")),
+                Err(error) => {
+                    return Err(format!("node {node}, which has no name and is open: {error}"));
+                }
             }
         }
         Ok(Next::GoOn)
@@ -448,8 +492,12 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let (file, size) = names.0[name];
         let cut = self.below(range.end.min(size / SECTOR as u64) + 1);
-        self.core
-            .tell(|| format!("client {}: write {range:?} of {name} (#{file}), which is cut at {cut}", self.number));
+        self.core.tell(|| {
+            format!(
+                "client {}: write {range:?} of {name} (#{file}), which is cut at {cut}",
+                self.number
+            )
+        });
         let named = |size: u64| {
             let mut names = names.clone();
             names.resize(file, size);
@@ -461,12 +509,16 @@ impl Client {
         let gone: Vec<_> = (cut..end).map(|sector| (sector, zeros())).collect();
         {
             let mut model = self.model();
-            model.begin(Some(first_written.clone()), Some((file, gone.iter().chain(&sectors).cloned().collect())));
+            model.begin(
+                Some(first_written.clone()),
+                Some((file, gone.iter().chain(&sectors).cloned().collect())),
+            );
             // Before it is cut it is as long as what is written.
             model.may_also_be([first_cut.clone(), named(size.max(bytes_of(range.end)))]);
         }
         let write = session.write(node, bytes_of(range.start), &bytes, false);
-        let change = session.change(node, Changes { size: Some(bytes_of(cut)), ..Changes::default() });
+        let change =
+            session.change(node, Changes { size: Some(bytes_of(cut)), ..Changes::default() });
         let both: Result<()> = match futures::join!(write, change) {
             (Ok(()), Ok(_)) => Ok(()),
             (Err(error), _) | (_, Err(error)) => Err(error),
@@ -488,13 +540,19 @@ impl Client {
         let mut model = self.model();
         let (between, names, content) = if there == bytes_of(cut) {
             let kept = sectors.into_iter().filter(|(number, _)| *number < cut);
-            (named(size.max(bytes_of(range.end))), first_written, gone.into_iter().chain(kept).collect())
+            (
+                named(size.max(bytes_of(range.end))),
+                first_written,
+                gone.into_iter().chain(kept).collect(),
+            )
         } else {
             let cut_off = gone.into_iter().filter(|(number, _)| !range.contains(number));
             (first_written, first_cut, cut_off.chain(sectors).collect())
         };
         if names.0[name].1 != there {
-            return Err(format!("{name} has {there} bytes after a write of {range:?} and a cut at {cut}"));
+            return Err(format!(
+                "{name} has {there} bytes after a write of {range:?} and a cut at {cut}"
+            ));
         }
         model.acknowledge_both(between, names, content);
         Ok(Next::GoOn)
@@ -532,7 +590,11 @@ impl Client {
     }
 
     /// Names that are not there are not found, and those that are lead to what was made.
-    pub(super) async fn verify_names(&self, session: &Session, names: &Names) -> std::result::Result<Next, Failure> {
+    pub(super) async fn verify_names(
+        &self,
+        session: &Session,
+        names: &Names,
+    ) -> std::result::Result<Next, Failure> {
         if !self.style.is_wild() {
             return Ok(Next::GoOn);
         }
@@ -551,7 +613,10 @@ impl Client {
         }
         for (name, (file, _)) in &names.0 {
             match self.attributes(session, name).await {
-                Ok(found) if found.mode != mode_of(*file) || !self.has_links(names, *file, found.links) => {
+                Ok(found)
+                    if found.mode != mode_of(*file)
+                        || !self.has_links(names, *file, found.links) =>
+                {
                     let (mode, links) = (mode_of(*file), names.links(*file));
                     return Err(format!(
                         "{name} (#{file}) has mode {:o} and {} names, not {mode:o} and {links}",

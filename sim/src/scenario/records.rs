@@ -55,7 +55,12 @@ impl World {
     }
 
     /// Overwrites the slots of one kind of record, in both areas.
-    pub fn corrupt_records(&mut self, disk: usize, slots: impl Fn(&RecordArea) -> [u64; 2], bytes: &[u8]) {
+    pub fn corrupt_records(
+        &mut self,
+        disk: usize,
+        slots: impl Fn(&RecordArea) -> [u64; 2],
+        bytes: &[u8],
+    ) {
         let areas = self.areas(disk);
         areas.iter().flat_map(slots).for_each(|place| self.corrupt(disk, place, bytes));
     }
@@ -71,9 +76,12 @@ impl World {
 
     /// The newest membership on a disk.
     pub fn membership(&self, disk: usize) -> Option<Membership> {
-        let slots = self.areas(disk).into_iter().flat_map(|area| area.memberships).filter_map(|place| {
-            Membership::decode(&self.peek(disk, place, MEMBERSHIP_SLOT), place).ok().map(|(_, membership)| membership)
-        });
+        let slots =
+            self.areas(disk).into_iter().flat_map(|area| area.memberships).filter_map(|place| {
+                Membership::decode(&self.peek(disk, place, MEMBERSHIP_SLOT), place)
+                    .ok()
+                    .map(|(_, membership)| membership)
+            });
         slots.max_by_key(|membership| membership.generation)
     }
 
@@ -86,7 +94,9 @@ impl World {
     /// The newest stamp on a disk.
     pub fn stamp(&self, disk: usize) -> u64 {
         let slots = self.areas(disk).into_iter().flat_map(|area| area.stamps).filter_map(|place| {
-            Stamp::decode(&self.peek(disk, place, BLOCK_SIZE), place).ok().map(|(_, stamp)| stamp.counter)
+            Stamp::decode(&self.peek(disk, place, BLOCK_SIZE), place)
+                .ok()
+                .map(|(_, stamp)| stamp.counter)
         });
         slots.max().unwrap_or(0)
     }
@@ -95,7 +105,9 @@ impl World {
     pub fn place_of(&self, disk: usize, block: &[u8]) -> u64 {
         let written = self.disk(disk).image().changed_since(&Image::zeroed());
         let mut places = written.into_iter().map(|number| number * BLOCK_SIZE as u64);
-        places.find(|place| self.peek(disk, *place, BLOCK_SIZE) == block).expect("the disk has the block")
+        places
+            .find(|place| self.peek(disk, *place, BLOCK_SIZE) == block)
+            .expect("the disk has the block")
     }
 
     /// Where the checksum of the block at an offset is stored.
@@ -106,7 +118,8 @@ impl World {
 
     /// The part of a catalog file that begins at its first byte: where it is on a disk, and how long.
     pub fn catalog_place(&self, disk: usize, file: CatalogFile) -> Option<(u64, usize)> {
-        let is_first = |run: &&CatalogRun| usize::from(run.disk.0) == disk && run.file == file && run.at == 0;
+        let is_first =
+            |run: &&CatalogRun| usize::from(run.disk.0) == disk && run.file == file && run.at == 0;
         let membership = self.newest_membership();
         let run = membership.catalog.iter().find(is_first)?;
         Some((u64::from(run.first) * MIB, run.count as usize * MIB as usize))

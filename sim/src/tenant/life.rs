@@ -20,7 +20,10 @@ const STOPS_MAX: u32 = 5;
 
 /// The errors of a mount for want of disks.
 fn for_want_of_disks(code: Code) -> bool {
-    matches!(code, Code::NoQuorum | Code::NoGroup | Code::WouldLoseData | Code::DuplicateDisk | Code::Io)
+    matches!(
+        code,
+        Code::NoQuorum | Code::NoGroup | Code::WouldLoseData | Code::DuplicateDisk | Code::Io
+    )
 }
 
 impl Tenant {
@@ -29,18 +32,26 @@ impl Tenant {
         self.names = default_names(self.name, self.disks.len());
         if self.is_external() {
             // Each disk is a failure group of its own, and that counts when there are to be more mirrors.
-            self.shape.disks.iter_mut().zip(&self.names).for_each(|((group, _), name)| group.clone_from(name));
+            self.shape
+                .disks
+                .iter_mut()
+                .zip(&self.names)
+                .for_each(|((group, _), name)| group.clone_from(name));
         }
         let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
-        let mut new =
-            new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
+        let mut new = new_group(
+            self.shape.redundancy,
+            self.shape.au_size,
+            self.paths.iter().map(String::as_str).zip(groups),
+        );
         new.name = self.name.to_owned();
         for (disk, (_, size)) in new.disks.iter_mut().zip(&self.shape.disks) {
             disk.size = Some(*size);
         }
         let world = Arc::clone(&self.world) as Arc<dyn World>;
         let made = self.inside(async move { Group::create(&world, new).await }).await?;
-        made.ok_or("killed")?.map_err(|error| format!("{}: create: {}", self.name, words(&error)))?;
+        made.ok_or("killed")?
+            .map_err(|error| format!("{}: create: {}", self.name, words(&error)))?;
         self.core.kill(self.process());
         Ok(())
     }
@@ -59,8 +70,10 @@ impl Tenant {
                 self.core.fuse(self.process(), Some(self.moment_of_mount()));
             }
             let (name, force) = (self.name, self.force);
-            let waited = self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
-            let mounted = self.inside(async move { Group::mount(world, name, force).await }).await?;
+            let waited =
+                self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
+            let mounted =
+                self.inside(async move { Group::mount(world, name, force).await }).await?;
             waited.store(false, Ordering::Relaxed);
             match mounted {
                 Some(Ok(group)) if !self.core.is_dead(self.process()) => {
@@ -260,7 +273,11 @@ impl Tenant {
         self.core.sleep(Duration::from_secs(1)).await;
         self.failure()?;
         self.keep_caches(&group);
-        if is_clean && !self.lossy && !self.mood.lenient.load(Ordering::Relaxed) && self.core.one_in(2) {
+        if is_clean
+            && !self.lossy
+            && !self.mood.lenient.load(Ordering::Relaxed)
+            && self.core.one_in(2)
+        {
             self.say(|| "its disks lose power after that".to_owned());
             self.disks.iter().for_each(SimDisk::cut_power);
         }
@@ -276,9 +293,15 @@ impl Tenant {
 
     /// An engine whose catalog has stopped says so and ends; then another one takes over.
     pub async fn replace_if_stopped(&mut self) -> Result<(), Failure> {
-        let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else { return Ok(()) };
+        let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else {
+            return Ok(());
+        };
         if !self.mood.lenient.load(Ordering::Relaxed) && !self.lossy {
-            return Err(format!("{}: the catalog stopped: {}", self.name, group.failure().unwrap_or_default()));
+            return Err(format!(
+                "{}: the catalog stopped: {}",
+                self.name,
+                group.failure().unwrap_or_default()
+            ));
         }
         self.say(|| "the engine ends, because its catalog has stopped".to_owned());
         self.inside(async move { group.last_words().await }).await?;

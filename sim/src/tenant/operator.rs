@@ -15,7 +15,8 @@ use std::{
 };
 
 /// Why a rebalance may end with an error although all disks are well: there is no room for what it is to do, or a dispute nobody has settled.
-const NO_ROOM: [&str; 5] = ["AUs too few", "no space left", "has room", "no room for it", "until that is settled"];
+const NO_ROOM: [&str; 5] =
+    ["AUs too few", "no space left", "has room", "no room for it", "until that is settled"];
 
 const FILLER: &[u8] = b"filler";
 
@@ -77,7 +78,11 @@ impl Tenant {
                 Err(error) => self.say(|| format!("online: {}", words(&error))),
             }
             if self.core.now() > end {
-                return Err(format!("{}: not all disks are online again: {}", self.name, self.what_is_left()));
+                return Err(format!(
+                    "{}: not all disks are online again: {}",
+                    self.name,
+                    self.what_is_left()
+                ));
             }
             self.core.sleep(Duration::from_millis(500)).await;
         }
@@ -87,9 +92,13 @@ impl Tenant {
     fn what_is_left(&self) -> String {
         let group = self.group();
         let states = group.members().into_iter().filter(|(_, state)| *state != DiskState::Online);
-        let mut all: Vec<String> = states.map(|(name, state)| format!("{name} is {state:?}")).collect();
+        let mut all: Vec<String> =
+            states.map(|(name, state)| format!("{name} is {state:?}")).collect();
         all.extend(
-            group.operations().iter().map(|one| format!("{} {} {}/{}", one.pass, one.state, one.so_far, one.work)),
+            group
+                .operations()
+                .iter()
+                .map(|one| format!("{} {} {}/{}", one.pass, one.state, one.so_far, one.work)),
         );
         all.extend(group.lacks_catalog_mirror().then(|| "the catalog lacks a mirror".to_owned()));
         all.join(", ")
@@ -104,15 +113,22 @@ impl Tenant {
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
         let away = self.is_away();
-        let is_stuck = move |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
-        let error = group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
+        let is_stuck =
+            move |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
+        let error =
+            group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
         let gives_up = self.goes_on && error.is_some();
         if let Some(error) = &error {
             self.say(|| format!("the rebalance ended with errors: {error}"));
-            let has_no_room = self.full || error.ends_with("none can") || NO_ROOM.iter().any(|why| error.contains(why));
+            let has_no_room = self.full
+                || error.ends_with("none can")
+                || NO_ROOM.iter().any(|why| error.contains(why));
             // What was lost for good cannot move either.
             if gives_up && !has_no_room && !self.lossy {
-                return Err(format!("{}: all disks are well, and the rebalance ends again with: {error}", self.name));
+                return Err(format!(
+                    "{}: all disks are well, and the rebalance ends again with: {error}",
+                    self.name
+                ));
             }
         }
         if error.is_some() {
@@ -188,11 +204,17 @@ impl Tenant {
             self.allow(60);
         }
         let report = self.report(false).await?;
-        let problems: Vec<&str> = report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
+        let problems: Vec<&str> =
+            report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
         if problems.is_empty() {
             Ok(())
         } else {
-            Err(format!("{}: check: {} problems: {}", self.name, report.problems.len(), problems.join("; ")))
+            Err(format!(
+                "{}: check: {} problems: {}",
+                self.name,
+                report.problems.len(),
+                problems.join("; ")
+            ))
         }
     }
 
@@ -210,13 +232,19 @@ impl Tenant {
             }
         }
         let group = Arc::clone(self.group());
-        let unused = self.inside(async move { group.unused().await }).await?.ok_or("the engine died by itself")?;
+        let unused = self
+            .inside(async move { group.unused().await })
+            .await?
+            .ok_or("the engine died by itself")?;
         let unused = unused.map_err(|error| format!("{}: what is free: {error}", self.name))?;
         for (name, places) in unused {
-            let Some(disk) = self.disks.iter().find(|disk| self.name_of(disk) == name) else { continue };
+            let Some(disk) = self.disks.iter().find(|disk| self.name_of(disk) == name) else {
+                continue;
+            };
             let lent = disk.lends(&places);
             if lent > 0 {
-                let first = places.iter().find(|place| disk.lends(std::slice::from_ref(*place)) > 0);
+                let first =
+                    places.iter().find(|place| disk.lends(std::slice::from_ref(*place)) > 0);
                 return Err(format!(
                     "{}: {} still lends {lent} blocks in which nobody has anything, such as in {first:?}",
                     self.name,
@@ -231,11 +259,14 @@ impl Tenant {
         let mut tries = 0;
         let ended = loop {
             let group = Arc::clone(self.group());
-            let ended =
-                self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
+            let ended = self
+                .inside(async move { group.check(repair).await })
+                .await?
+                .ok_or("the engine died by itself")?;
             tries += 1;
             // Clients may change too much meanwhile for a catalog with little room for its log; they rest after some operations.
-            let is_overtaken = ended.as_ref().is_err_and(|error| error.message.contains("snapshot too old"));
+            let is_overtaken =
+                ended.as_ref().is_err_and(|error| error.message.contains("snapshot too old"));
             if !is_overtaken || tries == 5 {
                 break ended;
             }
@@ -245,11 +276,19 @@ impl Tenant {
     }
 
     /// A client writes a block anew; see [`Client::rewrite`].
-    pub async fn rewrite(&self, client: &Arc<Client>, name: &str, block: u64) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn rewrite(
+        &self,
+        client: &Arc<Client>,
+        name: &str,
+        block: u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let session = Session::new(Arc::clone(self.group()), None);
         let (client, name) = (Arc::clone(client), name.to_owned());
-        let written = self.inside(async move { client.rewrite(&session, &name, block).await }).await?;
-        written.ok_or("the engine died by itself")?.map_err(|failure| format!("{}: {failure}", self.name))
+        let written =
+            self.inside(async move { client.rewrite(&session, &name, block).await }).await?;
+        written
+            .ok_or("the engine died by itself")?
+            .map_err(|failure| format!("{}: {failure}", self.name))
     }
 
     /// All that the clients did is there, as they left it. They must be idle.
@@ -269,7 +308,9 @@ impl Tenant {
         let au_size = self.shape.au_size;
         self.full = true;
         let filled = self.inside(async move {
-            let made = session.create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 }).await;
+            let made = session
+                .create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 })
+                .await;
             let node = match made {
                 Ok(attributes) => attributes.node,
                 // It was filled before.
@@ -278,7 +319,10 @@ impl Tenant {
             };
             let (mut at, mut step) = (0, 64 * au_size.max(MIB));
             while step >= au_size {
-                match session.allocate(node, at, step, Allocate::Reserve { keep_size: false }, false).await {
+                match session
+                    .allocate(node, at, step, Allocate::Reserve { keep_size: false }, false)
+                    .await
+                {
                     Ok(()) => at += step,
                     Err(FileError::NoSpace) => step /= 2,
                     Err(error) => return Err(error),

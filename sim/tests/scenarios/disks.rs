@@ -95,7 +95,10 @@ fn a_clone_of_a_disk_counts_as_none() {
         world.write("table", 0, b"meanwhile");
         world.try_online().expect_err("nobody knows which one it is");
         let after = [world.disk(1).image(), clone.image()];
-        assert!(after.iter().zip(&before).all(|(now, then)| now.changed_since(then).is_empty()), "seed {seed}");
+        assert!(
+            after.iter().zip(&before).all(|(now, then)| now.changed_since(then).is_empty()),
+            "seed {seed}"
+        );
         world.detach("/clone");
         world.ends_well();
     }
@@ -112,7 +115,8 @@ fn copies_of_all_disks_are_left_alone() {
         if !is_killed {
             world.dismount();
         }
-        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        let copies: Vec<_> =
+            (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
         (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
         let before: Vec<_> = copies.iter().map(|copy| copy.image()).collect();
         if is_killed {
@@ -122,13 +126,17 @@ fn copies_of_all_disks_are_left_alone() {
         world.mount();
         assert!((0..3).all(|disk| world.state(disk) == DiskState::Online), "seed {seed}");
         for disk in 0..3 {
-            let text =
-                format!("/copy{disk} is a copy of disk DATA_000{disk} and is not used: this host uses /disk{disk}");
+            let text = format!(
+                "/copy{disk} is a copy of disk DATA_000{disk} and is not used: this host uses /disk{disk}"
+            );
             world.is_told(&text);
         }
         world.write("table", 4096, b"meanwhile");
         world.verify();
-        let changed = copies.iter().zip(&before).any(|(now, then)| !now.image().changed_since(then).is_empty());
+        let changed = copies
+            .iter()
+            .zip(&before)
+            .any(|(now, then)| !now.image().changed_since(then).is_empty());
         assert!(!changed, "seed {seed}: a copy was written");
         world.ends_well();
     }
@@ -141,20 +149,27 @@ fn copies_of_all_disks_are_as_good_as_the_disks_where_nothing_is_noted() {
         let mut world = three(seed);
         world.store("table", &pattern(1, 500_000));
         world.dismount();
-        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        let copies: Vec<_> =
+            (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
         (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
         world.forget_notes();
         let before: Vec<_> = (0..3).map(|disk| world.disk(disk).image()).collect();
         for force in [false, true] {
             let refusal = world.refused(force);
             for disk in 0..3 {
-                assert!(refusal.contains(&format!("/copy{disk} and /disk{disk}")), "seed {seed}: {refusal}");
+                assert!(
+                    refusal.contains(&format!("/copy{disk} and /disk{disk}")),
+                    "seed {seed}: {refusal}"
+                );
             }
             assert!(refusal.contains("plinth renamedg"), "seed {seed}: {refusal}");
         }
         for disk in 0..3 {
             let unchanged = [world.disk(disk).image(), copies[disk].image()];
-            assert!(unchanged.iter().all(|now| now.changed_since(&before[disk]).is_empty()), "seed {seed}");
+            assert!(
+                unchanged.iter().all(|now| now.changed_since(&before[disk]).is_empty()),
+                "seed {seed}"
+            );
         }
         (0..3).for_each(|disk| world.detach(&format!("/copy{disk}")));
         world.mount();
@@ -169,7 +184,8 @@ fn a_copy_does_not_stand_in_for_a_disk_that_is_away() {
         let mut world = three(seed);
         world.store("table", &pattern(1, 500_000));
         world.dismount();
-        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        let copies: Vec<_> =
+            (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
         (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
         world.detach("/disk1");
         let before = copies[1].image();
@@ -204,7 +220,10 @@ fn a_disk_comes_back_beside_its_copy() {
         assert_eq!(world.state(1), DiskState::Online, "seed {seed}");
         world.write("table", 8192, b"meanwhile");
         world.verify();
-        assert!(copy.image().changed_since(&before).is_empty(), "seed {seed}: the copy was written");
+        assert!(
+            copy.image().changed_since(&before).is_empty(),
+            "seed {seed}: the copy was written"
+        );
         world.ends_well();
     }
 }
@@ -299,7 +318,10 @@ fn a_voter_without_a_membership_is_no_witness() {
         world.dismount();
         world.corrupt_records(0, |area| area.memberships, &pattern(seed, 4096));
         world.present(&[0, 1]);
-        assert!(world.refused(false).contains("/disk0 holds no readable membership"), "seed {seed}");
+        assert!(
+            world.refused(false).contains("/disk0 holds no readable membership"),
+            "seed {seed}"
+        );
         world.present(&[0, 1, 2]);
         world.mount();
         assert_eq!(world.state(0), DiskState::Online, "seed {seed}");

@@ -68,7 +68,8 @@ fn every_order_of_two_rounds() {
 fn many_rounds() {
     for seed in seeds() {
         let mut numbers = plinth_engine::testing::Numbers::new(seed);
-        let rounds: Vec<Round> = (0..8).map(|_| ROUNDS[usize::try_from(numbers.below(7)).expect("small")]).collect();
+        let rounds: Vec<Round> =
+            (0..8).map(|_| ROUNDS[usize::try_from(numbers.below(7)).expect("small")]).collect();
         tell(seed, if seed % 2 == 0 { &["A", "B"] } else { &["A", "B", "Q"] }, &rounds);
     }
 }

@@ -26,7 +26,8 @@ fn spoil(world: &mut World, disk: usize, copy: usize, wrong: Wrong) {
         Wrong::Noise => return world.corrupt(disk, place, &pattern(world.seed, 4096)),
         Wrong::Behind => header.sequence -= 1,
         Wrong::Foreign => {
-            (header.group, header.disk, header.sequence) = (GroupId([9; 16]), DiskId([9; 16]), header.sequence + 7);
+            (header.group, header.disk, header.sequence) =
+                (GroupId([9; 16]), DiskId([9; 16]), header.sequence + 7);
             header.group_name = "OTHER".to_owned();
         }
     }
@@ -90,7 +91,9 @@ fn the_first_copy_decides_between_two() {
         world.store("table", b"contents");
         world.dismount();
         let foreign = 1 + usize::try_from(seed % 3).expect("small");
-        (1..HEADER_COPIES).filter(|copy| *copy != foreign).for_each(|copy| spoil(&mut world, 0, copy, Wrong::Zeros));
+        (1..HEADER_COPIES)
+            .filter(|copy| *copy != foreign)
+            .for_each(|copy| spoil(&mut world, 0, copy, Wrong::Zeros));
         spoil(&mut world, 0, foreign, Wrong::Foreign);
         world.mount();
         world.is_told("repaired the header copy");
@@ -111,14 +114,20 @@ fn copies_of_two_disks_are_nobodys() {
         spoil(&mut world, 2, 1, Wrong::Foreign);
         let seen = world.survey();
         assert_eq!(seen[2].header, HeaderStatus::Unknown, "seed {seed}");
-        assert!(seen[2].remark.as_ref().is_some_and(|remark| remark.contains("of several disks")), "seed {seed}");
+        assert!(
+            seen[2].remark.as_ref().is_some_and(|remark| remark.contains("of several disks")),
+            "seed {seed}"
+        );
         world.mount();
         world.is_told("disk DATA_0002 (failure group C) is not in sight");
         world.write("table", 0, b"meanwhile");
         world.dismount();
         world.create(Redundancy::External, &[2]).expect_err("it may be somebody's");
         world.present(&[1, 2]);
-        assert!(world.refused(false).contains("its header copies are of several disks"), "seed {seed}");
+        assert!(
+            world.refused(false).contains("its header copies are of several disks"),
+            "seed {seed}"
+        );
         world.present(&[0, 1]);
         world.mount();
         world.verify();
@@ -153,7 +162,9 @@ fn a_disk_that_shrank_is_not_used() {
         }
         world.disk(1).set_size(DISK_SIZE / 4 * 3);
         world.mount();
-        world.is_told("/disk1 has shrunk: 31457280 bytes, disk DATA_0001 needs 41943040; it is not used");
+        world.is_told(
+            "/disk1 has shrunk: 31457280 bytes, disk DATA_0001 needs 41943040; it is not used",
+        );
         world.write("table", 0, b"meanwhile");
         world.try_online().expect_err("it is still too small");
         world.disk(1).set_size(DISK_SIZE);

@@ -8,7 +8,8 @@ const FRAME: usize = 24 + 4096;
 
 /// The log on a disk: where, and its bytes.
 fn log(world: &World, disk: usize) -> (u64, Vec<u8>) {
-    let (place, length) = world.catalog_place(disk, CatalogFile::Wal).expect("it has a mirror of the log");
+    let (place, length) =
+        world.catalog_place(disk, CatalogFile::Wal).expect("it has a mirror of the log");
     (place, world.peek(disk, place, length))
 }
 

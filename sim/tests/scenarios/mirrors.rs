@@ -32,7 +32,8 @@ fn a_bad_mirror_is_rewritten_from_the_good_one() {
             world.spoil(disk, places[1]);
             // Which mirror is read is the policy's choice: now and then it looks at the other one.
             let is_repaired = |world: &mut World| {
-                world.peek(disk, places[0], BLOCK) == block(&bytes, 3) && world.told("repaired 4 KiB")
+                world.peek(disk, places[0], BLOCK) == block(&bytes, 3)
+                    && world.told("repaired 4 KiB")
             };
             for _ in 0..READS {
                 world.verify();
@@ -59,7 +60,11 @@ fn a_block_that_is_lost_is_an_error() {
         assert!(lost.to_string().contains("no good mirror of extent 0"), "seed {seed}: {lost}");
         world.is_told("restore it from a backup");
         assert_eq!(world.read("table", 0, 9 * BLOCK), bytes[..9 * BLOCK], "seed {seed}");
-        assert_eq!(world.read("table", 10 * BLOCK, 90 * BLOCK), bytes[10 * BLOCK..100 * BLOCK], "seed {seed}");
+        assert_eq!(
+            world.read("table", 10 * BLOCK, 90 * BLOCK),
+            bytes[10 * BLOCK..100 * BLOCK],
+            "seed {seed}"
+        );
         world.write("table", 9 * BLOCK, block(&bytes, 9));
         world.ends_well();
     }
@@ -193,9 +198,13 @@ fn what_was_in_flight_is_old_or_new() {
         let found = world.read("table", 0, bytes.len());
         for at in (0..bytes.len()).step_by(512) {
             let sector = at..(at + 512).min(bytes.len());
-            let is_new = |at: usize| found[at] == *new.get(at.wrapping_sub(50_000)).unwrap_or(&bytes[at]);
+            let is_new =
+                |at: usize| found[at] == *new.get(at.wrapping_sub(50_000)).unwrap_or(&bytes[at]);
             let is_old = found[sector.clone()] == bytes[sector.clone()];
-            assert!(is_old || sector.into_iter().all(is_new), "seed {seed}: neither old nor new at {at}");
+            assert!(
+                is_old || sector.into_iter().all(is_new),
+                "seed {seed}: neither old nor new at {at}"
+            );
         }
         world.recover();
         for disk in 0..2 {

@@ -38,7 +38,10 @@ fn what_was_begun_is_completed_or_forgotten() {
         world.online();
         world.recover();
         let found = world.read("table", 0, 300_000);
-        assert!(found == pattern(2, 300_000) || !was_acknowledged, "seed {seed}: an acknowledged write is lost");
+        assert!(
+            found == pattern(2, 300_000) || !was_acknowledged,
+            "seed {seed}: an acknowledged write is lost"
+        );
         world.ends_well();
     }
 }
@@ -72,7 +75,11 @@ fn two_groups_of_one_name_are_refused() {
         world.give_back(3);
         let refusal = world.try_mount(true).expect_err("which one?");
         assert_eq!(refusal.code, Code::DuplicateDisk, "seed {seed}");
-        assert!(refusal.message.contains("/disk0, /disk1") && refusal.message.contains("/disk2, /disk3"), "{refusal}");
+        assert!(
+            refusal.message.contains("/disk0, /disk1")
+                && refusal.message.contains("/disk2, /disk3"),
+            "{refusal}"
+        );
         world.present(&[0, 1]);
         world.mount();
         world.ends_well();
@@ -123,7 +130,10 @@ fn two_equal_histories_are_refused() {
         let generations = [0, 1].map(|disk| world.membership(disk).expect("it votes").generation);
         assert_eq!(generations[0], generations[1], "seed {seed}");
         let refusal = world.refused(true);
-        assert!(refusal.contains("has gone on in two histories") && !refusal.contains("MOUNT FORCE"), "{refusal}");
+        assert!(
+            refusal.contains("has gone on in two histories") && !refusal.contains("MOUNT FORCE"),
+            "{refusal}"
+        );
         let kept = usize::try_from(seed % 2).expect("small");
         world.present(&[kept]);
         world.mount();
@@ -141,7 +151,10 @@ fn the_longer_of_two_histories_is_taken_by_force_only() {
     for seed in seeds() {
         let winner = usize::try_from(seed % 2).expect("small");
         let mut world = split(seed, if winner == 0 { [3, 1] } else { [1, 3] });
-        assert!(world.refused(false).contains("MOUNT FORCE goes on with generation"), "seed {seed}");
+        assert!(
+            world.refused(false).contains("MOUNT FORCE goes on with generation"),
+            "seed {seed}"
+        );
         world.try_mount(true).expect("the operator has decided");
         world.is_told("MOUNT FORCE gives up a history");
         world.is_told("belongs to another history of the group; it is copied whole");
@@ -163,7 +176,10 @@ fn a_stale_half_is_refused() {
         world.present(&[1]);
         let refusal = world.refused(false);
         assert!(refusal.contains("1 of 2 voters can be counted on, 2 are needed"), "{refusal}");
-        assert!(refusal.contains("attach disk DATA_0000") && refusal.contains("MOUNT FORCE"), "{refusal}");
+        assert!(
+            refusal.contains("attach disk DATA_0000") && refusal.contains("MOUNT FORCE"),
+            "{refusal}"
+        );
         world.present(&[0]);
         world.mount();
         world.verify();
@@ -198,7 +214,8 @@ fn a_stale_half_can_be_forced() {
 #[test]
 fn quorum_disks_alone_do_not_mount() {
     for seed in seeds() {
-        let mut world = World::new(seed).disks(&["A", "B", "Q1", "Q2", "Q3"]).group(Redundancy::Normal);
+        let mut world =
+            World::new(seed).disks(&["A", "B", "Q1", "Q2", "Q3"]).group(Redundancy::Normal);
         world.store("table", b"contents");
         world.dismount();
         world.present(&[2, 3, 4]);
@@ -219,17 +236,25 @@ fn quorum_disks_alone_do_not_mount() {
 #[test]
 fn without_the_catalog_force_does_not_help() {
     for seed in seeds() {
-        let mut world = World::new(seed).disks(&["A", "B", "C", "D", "E", "F"]).group(Redundancy::External);
+        let mut world =
+            World::new(seed).disks(&["A", "B", "C", "D", "E", "F"]).group(Redundancy::External);
         world.store("table", b"contents");
         world.dismount();
-        let has_catalog = |world: &World, disk: usize| world.catalog_place(disk, CatalogFile::Database).is_some();
+        let has_catalog =
+            |world: &World, disk: usize| world.catalog_place(disk, CatalogFile::Database).is_some();
         let others: Vec<usize> = (0..6).filter(|disk| !has_catalog(&world, *disk)).collect();
         assert_eq!(others.len(), 3, "three disks hold it");
         world.present(&others);
         let refusal = world.refused(false);
-        assert!(refusal.contains("voters can be counted on") && refusal.contains("FORCE does not help"), "{refusal}");
+        assert!(
+            refusal.contains("voters can be counted on") && refusal.contains("FORCE does not help"),
+            "{refusal}"
+        );
         let refusal = world.refused(true);
-        assert!(refusal.contains("no current disk in sight holds AU 0 of the catalog"), "{refusal}");
+        assert!(
+            refusal.contains("no current disk in sight holds AU 0 of the catalog"),
+            "{refusal}"
+        );
         world.present(&[0, 1, 2, 3, 4, 5]);
         world.mount();
         world.ends_well();

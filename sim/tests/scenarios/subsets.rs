@@ -19,7 +19,8 @@ enum Moment {
     LostAnother,
 }
 
-const MOMENTS: [Moment; 4] = [Moment::Dismounted, Moment::Killed, Moment::LostOne, Moment::LostAnother];
+const MOMENTS: [Moment; 4] =
+    [Moment::Dismounted, Moment::Killed, Moment::LostOne, Moment::LostAnother];
 
 fn must_mount(newest: &Membership, present: &[usize]) -> bool {
     let is_there = |number: u16| present.contains(&usize::from(number));
@@ -31,7 +32,9 @@ fn must_mount(newest: &Membership, present: &[usize]) -> bool {
     // Shapes here have one disk in each failure group.
     let data = || newest.disks.iter().filter(|disk| !disk.quorum);
     let away = data().count() - data().filter(serves).count();
-    all || (seen * 2 > voters && data().any(|disk| serves(&disk)) && away < newest.redundancy.mirrors())
+    all || (seen * 2 > voters
+        && data().any(|disk| serves(&disk))
+        && away < newest.redundancy.mirrors())
 }
 
 fn every_subset(seed: u64, redundancy: Redundancy, failure_groups: &[&str]) {
@@ -60,8 +63,11 @@ fn every_subset(seed: u64, redundancy: Redundancy, failure_groups: &[&str]) {
         let images = world.images();
         let newest = world.newest_membership();
         for subset in 0..1_usize << failure_groups.len() {
-            let present: Vec<usize> = (0..failure_groups.len()).filter(|disk| subset & (1 << disk) != 0).collect();
-            let what = format!("seed {seed}, {redundancy:?} of {failure_groups:?}, {moment:?}, {present:?} in sight");
+            let present: Vec<usize> =
+                (0..failure_groups.len()).filter(|disk| subset & (1 << disk) != 0).collect();
+            let what = format!(
+                "seed {seed}, {redundancy:?} of {failure_groups:?}, {moment:?}, {present:?} in sight"
+            );
             world.restore(&images);
             world.present(&present);
             if must_mount(&newest, &present) {
@@ -98,7 +104,11 @@ impl Refused for World {
             "no ONLINE disk",
         ];
         assert!(says_why.iter().any(|why| error.message.contains(why)), "{what}: {error}");
-        assert!(error.hint.is_some_and(|hint| hint.contains("attach")), "{what}: {}", error.message);
+        assert!(
+            error.hint.is_some_and(|hint| hint.contains("attach")),
+            "{what}: {}",
+            error.message
+        );
         true
     }
 }

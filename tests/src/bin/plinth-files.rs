@@ -41,8 +41,10 @@ fn make(directory: &Path, number: u64) -> io::Result<()> {
 
 fn run(arguments: &[String]) -> Result<(), String> {
     let usage = "plinth-files {make DIRECTORY COUNT JOBS | remove DIRECTORY COUNT JOBS KEEP}";
-    let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok()).ok_or(usage);
-    let (what, directory) = (arguments.first().ok_or(usage)?, Path::new(arguments.get(1).ok_or(usage)?));
+    let number =
+        |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok()).ok_or(usage);
+    let (what, directory) =
+        (arguments.first().ok_or(usage)?, Path::new(arguments.get(1).ok_or(usage)?));
     let (count, jobs) = (number(2)?, number(3)?.max(1));
     let first = match what.as_str() {
         "make" => 0,
@@ -50,7 +52,13 @@ fn run(arguments: &[String]) -> Result<(), String> {
         _ => return Err(usage.to_owned()),
     };
     let next = AtomicU64::new(first);
-    let one = |number| if what == "make" { make(directory, number) } else { fs::remove_file(path(directory, number)) };
+    let one = |number| {
+        if what == "make" {
+            make(directory, number)
+        } else {
+            fs::remove_file(path(directory, number))
+        }
+    };
     let work = || -> Result<Vec<Duration>, String> {
         let mut took = Vec::new();
         loop {
@@ -59,20 +67,25 @@ fn run(arguments: &[String]) -> Result<(), String> {
                 return Ok(took);
             }
             let began = Instant::now();
-            one(number).map_err(|error| format!("{}: {error}", path(directory, number).display()))?;
+            one(number)
+                .map_err(|error| format!("{}: {error}", path(directory, number).display()))?;
             took.push(began.elapsed());
         }
     };
     let began = Instant::now();
     let mut all = thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread died".to_owned())));
+        let ended = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread died".to_owned())));
         ended.collect::<Result<Vec<_>, _>>().map(|took| took.concat())
     })?;
     let seconds = began.elapsed().as_secs_f64();
     all.sort_unstable();
     let percentile = |part: f64| {
-        all.get((all.len() as f64 * part) as usize).or(all.last()).map_or(0.0, |took| took.as_secs_f64() * 1e3)
+        all.get((all.len() as f64 * part) as usize)
+            .or(all.last())
+            .map_or(0.0, |took| took.as_secs_f64() * 1e3)
     };
     println!(
         "{:.0} files/s; ms each: median {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}",

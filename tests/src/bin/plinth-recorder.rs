@@ -31,7 +31,9 @@ const FIRST: u64 = 3;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let (Some(mount), Some(log)) = (arguments.next(), arguments.next()) else { panic!("no mount, no log") };
+    let (Some(mount), Some(log)) = (arguments.next(), arguments.next()) else {
+        panic!("no mount, no log")
+    };
     let (names, images): (Vec<_>, Vec<_>) = arguments
         .map(|disk| {
             let (name, image) = disk.split_once('=').expect("NAME=IMAGE");
@@ -79,7 +81,8 @@ impl Disks {
 
     fn disk(&self, node: u64) -> io::Result<usize> {
         let disk = node.checked_sub(FIRST).and_then(|disk| usize::try_from(disk).ok());
-        disk.filter(|disk| *disk < self.sizes.len()).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+        disk.filter(|disk| *disk < self.sizes.len())
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
     }
 
     /// Refuses what is not within the disk.
@@ -102,7 +105,11 @@ impl Disks {
 
 impl Files for Disks {
     fn find(&self, name: &CStr) -> Option<u64> {
-        let disk = self.names.iter().position(|own| own.as_c_str() == name).map(|disk| FIRST + disk as u64);
+        let disk = self
+            .names
+            .iter()
+            .position(|own| own.as_c_str() == name)
+            .map(|disk| FIRST + disk as u64);
         disk.or((name.to_bytes() == MARKS.as_bytes()).then_some(MARKS_NODE))
     }
 
@@ -114,7 +121,11 @@ impl Files for Disks {
         if node == MARKS_NODE {
             let mut state = self.lock();
             state.log.flush()?;
-            return Ok(if offset == 0 { state.length.to_string().into_bytes() } else { Vec::new() });
+            return Ok(if offset == 0 {
+                state.length.to_string().into_bytes()
+            } else {
+                Vec::new()
+            });
         }
         let disk = self.disk(node)?;
         let left = usize::try_from(self.sizes[disk].saturating_sub(offset)).expect("a test's disk");

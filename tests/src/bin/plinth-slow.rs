@@ -26,11 +26,14 @@ const DISK: u64 = 2;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let (Some(mount), Some(path)) = (arguments.next(), arguments.next()) else { panic!("no mount, no file") };
+    let (Some(mount), Some(path)) = (arguments.next(), arguments.next()) else {
+        panic!("no mount, no file")
+    };
     let file = File::options().read(true).write(true).open(path).expect("the file");
     let size = file.metadata().expect("the file").len();
     let delay = Arc::new(AtomicU64::new(0));
-    let _served = Served::start("slow", &mount, WORKERS, Disk { file, size, delay: Arc::clone(&delay) });
+    let _served =
+        Served::start("slow", &mount, WORKERS, Disk { file, size, delay: Arc::clone(&delay) });
     println!("ready");
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         delay.store(line.trim().parse().expect("microseconds"), Ordering::SeqCst);
@@ -76,6 +79,11 @@ impl Files for Disk {
     }
 
     fn discard(&self, _: u64, offset: u64, length: u64) -> io::Result<()> {
-        Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
+        Ok(fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            length,
+        )?)
     }
 }

@@ -7,14 +7,22 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("sector_size", "is fixed at creation", "make a new disk group"),
     ("logical_sector_size", "is what the disks have", "v$asm_disk shows it for each disk"),
     ("au_size", "is fixed at creation", "make a new disk group"),
-    ("phys_meta_replicated", "is read-only: what mounts a group is on several disks from the beginning", ""),
+    (
+        "phys_meta_replicated",
+        "is read-only: what mounts a group is on several disks from the beginning",
+        "",
+    ),
     ("vam_migration_done", "is about the layout of Oracle's metadata", ""),
     ("ate_conversion_done", "is about the layout of Oracle's metadata", ""),
     ("idp.", "is about hot and cold regions of disks, which are not there", ""),
     ("storage.type", "is about licences of Oracle's compression", ""),
     ("cell.", "is about Exadata", ""),
     ("appliance.", "is about Oracle's appliances", ""),
-    ("max", "is about dumps that Plinth does not make", "the alert log names every block that is wrong"),
+    (
+        "max",
+        "is about dumps that Plinth does not make",
+        "the alert log names every block that is wrong",
+    ),
     ("template.", "is shown only", "MODIFY TEMPLATE changes it"),
     (
         "_rebalance_compact",
@@ -26,6 +34,9 @@ const REASONS: &[(&str, &str, &str)] = &[
 /// The refusal of an attribute that nobody can set, if there is something to say about it.
 pub(super) fn refusal(name: &str) -> Option<AdminError> {
     let (_, reason, hint) = REASONS.iter().find(|(start, ..)| name.starts_with(start))?;
-    let error = AdminError::new(Code::NotSupported, format!("attribute '{name}' cannot be set: it {reason}"));
+    let error = AdminError::new(
+        Code::NotSupported,
+        format!("attribute '{name}' cannot be set: it {reason}"),
+    );
     Some(if hint.is_empty() { error } else { error.hint(hint) })
 }

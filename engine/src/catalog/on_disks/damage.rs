@@ -26,7 +26,14 @@ impl DiskStore {
         let parts = self.parts(file, mirror, offset, 1).unwrap_or_default();
         parts.first().map_or_else(
             || format!("mirror {mirror}"),
-            |part| format!("disk {} ({}), offset {}", part.member.name(), part.member.path(), part.offset),
+            |part| {
+                format!(
+                    "disk {} ({}), offset {}",
+                    part.member.name(),
+                    part.member.path(),
+                    part.offset
+                )
+            },
         )
     }
 
@@ -37,7 +44,12 @@ impl DiskStore {
             FileName(file)
         );
         let group = self.voters.current().group_name.clone();
-        self.world.event(Event { group, severity: Severity::Warning, disk: None, text: text.clone() });
+        self.world.event(Event {
+            group,
+            severity: Severity::Warning,
+            disk: None,
+            text: text.clone(),
+        });
         let mut mended = self.mended.lock();
         if mended.len() < MENDED_MAX {
             mended.push(text);
@@ -50,7 +62,10 @@ impl DiskStore {
         if lost.len() >= MENDED_MAX || lost.contains_key(&offset) {
             return;
         }
-        let places: Vec<_> = mirrors.iter().map(|mirror| self.place(CatalogFile::Database, *mirror, offset)).collect();
+        let places: Vec<_> = mirrors
+            .iter()
+            .map(|mirror| self.place(CatalogFile::Database, *mirror, offset))
+            .collect();
         let text = format!(
             "catalog: page {} is damaged on every mirror ({}); restore what does not answer from a backup",
             offset / PAGE_SIZE as u64 + 1,
@@ -66,7 +81,11 @@ impl DiskStore {
     pub fn explain(&self, error: AdminError) -> AdminError {
         let lost = self.lost.lock();
         let Some(first) = lost.values().next() else { return error };
-        let more = if lost.len() > 1 { format!(", and {} pages more", lost.len() - 1) } else { String::new() };
+        let more = if lost.len() > 1 {
+            format!(", and {} pages more", lost.len() - 1)
+        } else {
+            String::new()
+        };
         AdminError::new(Code::Damaged, format!("{}: {first}{more}", error.message)).hint(
             "attach the disk that has a good mirror, if there is one; if not, make the group again and restore it from a backup",
         )
@@ -86,7 +105,9 @@ impl DiskStore {
         let file = CatalogFile::Database;
         let pages = match database_pages(self) {
             Ok(pages) => pages,
-            Err(error) => return (vec![Problem { text: format!("catalog: {error}"), repaired: false }], None),
+            Err(error) => {
+                return (vec![Problem { text: format!("catalog: {error}"), repaired: false }], None);
+            }
         };
         let end = u64::from(pages) * PAGE_SIZE as u64;
         let length = usize::try_from(end.saturating_sub(offset).min(STEP)).unwrap_or(0);
@@ -96,7 +117,10 @@ impl DiskStore {
         let before = self.current_mirrors(file);
         let read = |mirror: &u8| {
             let copy = self.read_mirror(file, *mirror, offset, length);
-            (*mirror, copy.map_err(|error| format!("{}: {error}", self.place(file, *mirror, offset))))
+            (
+                *mirror,
+                copy.map_err(|error| format!("{}: {error}", self.place(file, *mirror, offset))),
+            )
         };
         let mut copies: Vec<_> = before.keys().map(read).collect();
         // A disk may have been dropped, or gone offline, and have taken its mirror along.
@@ -106,10 +130,18 @@ impl DiskStore {
         let mut problems: Vec<_> = unread.map(|text| Problem { text, repaired: false }).collect();
         for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
             let range = at..at + PAGE_SIZE;
-            let age = |page: &[u8]| u32::try_from(number).ok().and_then(|number| page::written(page, number));
-            let page = |copy: &Result<Buffer, String>| copy.as_ref().ok().map(|copy| copy[range.clone()].to_vec());
-            let good = copies.iter().filter_map(|(_, copy)| page(copy).and_then(|page| Some((age(&page)?, page))));
-            let Some((_, source)) = good.reduce(|best, other| if other.0 > best.0 { other } else { best }) else {
+            let age = |page: &[u8]| {
+                u32::try_from(number).ok().and_then(|number| page::written(page, number))
+            };
+            let page = |copy: &Result<Buffer, String>| {
+                copy.as_ref().ok().map(|copy| copy[range.clone()].to_vec())
+            };
+            let good = copies
+                .iter()
+                .filter_map(|(_, copy)| page(copy).and_then(|page| Some((age(&page)?, page))));
+            let Some((_, source)) =
+                good.reduce(|best, other| if other.0 > best.0 { other } else { best })
+            else {
                 continue;
             };
             for (mirror, copy) in &copies {
@@ -119,11 +151,18 @@ impl DiskStore {
                     Some(_) => "is older than on the other mirror",
                     None => "does not match its checksum",
                 };
-                let text = format!("{}: page {number} of the catalog {what}", self.place(file, *mirror, at));
-                let is_there =
-                    || self.read_mirror(file, *mirror, at, PAGE_SIZE).is_ok_and(|found| found[..] == source[..]);
+                let text = format!(
+                    "{}: page {number} of the catalog {what}",
+                    self.place(file, *mirror, at)
+                );
+                let is_there = || {
+                    self.read_mirror(file, *mirror, at, PAGE_SIZE)
+                        .is_ok_and(|found| found[..] == source[..])
+                };
                 let repaired = repair
-                    && self.write_mirror(file, *mirror, at, Buffer::copy_of(&source).share()).is_ok()
+                    && self
+                        .write_mirror(file, *mirror, at, Buffer::copy_of(&source).share())
+                        .is_ok()
                     && is_there();
                 problems.push(Problem { text, repaired });
             }
@@ -135,7 +174,12 @@ impl DiskStore {
     }
 
     /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if one is.
-    pub(super) async fn read_best(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+    pub(super) async fn read_best(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+    ) -> Result<Buffer, StoreError> {
         let _reading = self.begin_reading();
         let mut best: Option<Buffer> = None;
         let mut tried = 0;
@@ -150,10 +194,13 @@ impl DiskStore {
             if file != CatalogFile::Database {
                 continue;
             }
-            for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
+            for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..)
+            {
                 let range = at..at + PAGE_SIZE;
                 let Ok(number) = u32::try_from(number) else { break };
-                if page::written(&buffer[range.clone()], number) > page::written(&best[range.clone()], number) {
+                if page::written(&buffer[range.clone()], number)
+                    > page::written(&best[range.clone()], number)
+                {
                     best[range.clone()].copy_from_slice(&buffer[range]);
                 }
             }

@@ -14,8 +14,8 @@
 use super::{
     DiskStore,
     places::{
-        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, moved, neighbours, next_mirror,
-        runs_of, takes_mirrors, units_of,
+        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, moved,
+        neighbours, next_mirror, runs_of, takes_mirrors, units_of,
     },
     units,
 };
@@ -97,15 +97,23 @@ impl DiskStore {
     }
 
     /// Where mirrors of a file could be built if the disks were there: the disks of each failure group without a mirror, emptiest first.
-    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<Vec<DiskNumber>> {
+    fn lacking(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        space: &Space,
+    ) -> Vec<Vec<DiskNumber>> {
         let mirrors = self.current_mirrors(file);
-        let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+        let group =
+            |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
         let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
         if with.is_empty() || with.len() >= MIRRORS {
             return Vec::new();
         }
         let mut groups: BTreeMap<&str, Vec<DiskNumber>> = BTreeMap::new();
-        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str());
+        let stays = |disk: &&MemberDisk| {
+            !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str())
+        };
         for disk in membership.disks.iter().filter(stays) {
             groups.entry(&disk.failure_group).or_default().push(disk.number);
         }
@@ -172,7 +180,8 @@ impl DiskStore {
                         return Ok(false);
                     }
                     // Nobody else gives the catalog mirrors: this thread is the only one.
-                    let fit: Vec<_> = all.iter().filter(|built| can_list(next, &built.runs)).collect();
+                    let fit: Vec<_> =
+                        all.iter().filter(|built| can_list(next, &built.runs)).collect();
                     fit.into_iter().for_each(|built| list(next, &built.runs));
                     Ok(true)
                 })
@@ -189,12 +198,18 @@ impl DiskStore {
     async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<Built> {
         let mut membership = (*self.voters.current()).clone();
         find(&mut membership, disk)?.state = DiskState::Online;
-        let (mirror, parts) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
+        let (mirror, parts) =
+            self.place_mirror(&membership, file, |candidate| candidate == disk)?;
         self.build(file, mirror, &parts).await.ok()?
     }
 
     /// Copies a file to AUs taken for it. `None`: there are too few.
-    async fn build(&self, file: CatalogFile, mirror: u8, parts: &Parts<u32>) -> Result<Option<Built>, StoreError> {
+    async fn build(
+        &self,
+        file: CatalogFile,
+        mirror: u8,
+        parts: &Parts<u32>,
+    ) -> Result<Option<Built>, StoreError> {
         let mut built = Built { aus: Vec::new(), runs: Vec::new() };
         let mut at = 0;
         for (disk, units) in parts {
@@ -215,7 +230,8 @@ impl DiskStore {
 
     /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if not. Whether it does.
     fn keep_if_listed(&self, membership: Option<&Arc<Membership>>, built: &Built) -> bool {
-        let listed = membership.is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
+        let listed = membership
+            .is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
         if listed {
             let units = built.aus.iter().flat_map(|(disk, aus)| aus.iter().map(|au| (*disk, *au)));
             self.owned.lock().extend(units);
@@ -231,13 +247,19 @@ impl DiskStore {
         let groups = |disks: &mut dyn Iterator<Item = &MemberDisk>| {
             disks.map(|disk| disk.failure_group.clone()).collect::<BTreeSet<_>>().len().min(MIRRORS)
         };
-        let possible =
-            groups(&mut membership.disks.iter().filter(|other| takes_mirrors(other) && other.number != disk));
+        let possible = groups(
+            &mut membership
+                .disks
+                .iter()
+                .filter(|other| takes_mirrors(other) && other.number != disk),
+        );
         [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| {
             let is_on_it = |mirror: u8| disks_of(&membership, file, mirror).contains(&disk);
             let (on_it, others): (Vec<_>, Vec<_>) =
                 self.current_mirrors(file).into_iter().partition(|(mirror, _)| is_on_it(*mirror));
-            !on_it.is_empty() && groups(&mut others.iter().filter_map(|(_, other)| membership.disk(*other))) < possible
+            !on_it.is_empty()
+                && groups(&mut others.iter().filter_map(|(_, other)| membership.disk(*other)))
+                    < possible
         })
     }
 
@@ -258,16 +280,22 @@ impl DiskStore {
     ) -> Option<(u8, Parts<u32>)> {
         let mirrors = self.current_mirrors(file);
         let units = units_of(membership, file, *mirrors.keys().next()?);
-        let on_one =
-            |_, disk| (is_candidate(disk) && self.space.lock().unowned(disk) >= units).then(|| vec![(disk, units)]);
-        let in_parts =
-            |mirror, disk| self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk));
+        let on_one = |_, disk| {
+            (is_candidate(disk) && self.space.lock().unowned(disk) >= units)
+                .then(|| vec![(disk, units)])
+        };
+        let in_parts = |mirror, disk| {
+            self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk))
+        };
         let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
-        let leaves = |run: &&CatalogRun| run.file == file && (leaves(run.disk) || self.is_barred(run));
+        let leaves =
+            |run: &&CatalogRun| run.file == file && (leaves(run.disk) || self.is_barred(run));
         let runs = membership.catalog.iter().filter(leaves);
         let leaving = runs.map(|run| run.mirror).collect();
         let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
-            let (mirror, disk) = next_mirror(membership, file, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
+            let (mirror, disk) = next_mirror(membership, file, &leaving, |mirror, disk| {
+                room(mirror, disk).is_some()
+            })?;
             Some((mirror, room(mirror, disk)?))
         };
         next(&on_one).or_else(|| next(&in_parts))
@@ -316,10 +344,13 @@ impl DiskStore {
             run.file == file
                 && self.is_barred(run)
                 && is_too_many(membership, file, run.mirror)
-                && (self.voters.has_other_mirror(membership, file, run.mirror) || planted::has(Bug::NeededMirrorStruck))
+                && (self.voters.has_other_mirror(membership, file, run.mirror)
+                    || planted::has(Bug::NeededMirrorStruck))
         };
         let strike = |next: &mut Membership| {
-            let Some(mirror) = next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror) else {
+            let Some(mirror) =
+                next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror)
+            else {
                 return Ok(false);
             };
             next.catalog.retain(|run| (run.file, run.mirror) != (file, mirror));
@@ -337,17 +368,24 @@ impl DiskStore {
     /// the way, or no room for it.
     async fn move_barred_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let Some(run) = membership.catalog.iter().find(|run| run.file == file && self.is_barred(run)).copied() else {
+        let Some(run) =
+            membership.catalog.iter().find(|run| run.file == file && self.is_barred(run)).copied()
+        else {
             return Ok(false);
         };
         let is_barred = |au: &u32| self.space.lock().is_barred(run.disk, *au);
-        let Some(old) = (run.first..run.first + run.count).find(is_barred) else { return Ok(false) };
+        let Some(old) = (run.first..run.first + run.count).find(is_barred) else {
+            return Ok(false);
+        };
         let _in_hand = self.space.lock().take_in_hand();
-        let Some(new) = self.allocate(run.disk, 1, Space::allocate_on).and_then(|aus| aus.first().copied()) else {
+        let Some(new) =
+            self.allocate(run.disk, 1, Space::allocate_on).and_then(|aus| aus.first().copied())
+        else {
             return Ok(false);
         };
         let at = if planted::has(Bug::UnitMiscopied) { run.at } else { run.at + (old - run.first) };
-        if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await {
+        if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await
+        {
             self.give_back(run.disk, &[new]);
             return Err(error);
         }
@@ -362,7 +400,8 @@ impl DiskStore {
                 Ok(online)
             })
             .await;
-        let is_listed = recorded.is_ok_and(|membership| units(&membership).contains(&(run.disk, new)));
+        let is_listed =
+            recorded.is_ok_and(|membership| units(&membership).contains(&(run.disk, new)));
         if is_listed {
             self.owned.lock().insert((run.disk, new));
         } else {
@@ -374,7 +413,9 @@ impl DiskStore {
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let Some((mirror, parts)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
+        let Some((mirror, parts)) = self.place_mirror(&membership, file, |_| true) else {
+            return Ok(false);
+        };
         let _in_hand = self.space.lock().take_in_hand();
         let Some(built) = self.build(file, mirror, &parts).await? else { return Ok(false) };
         let recorded = self
@@ -396,13 +437,17 @@ impl DiskStore {
         let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
         let mut members: BTreeMap<DiskNumber, (&Arc<Member>, u64)> = BTreeMap::new();
         for run in runs {
-            let member = self.members.get(&run.disk).ok_or_else(|| error(0, "a disk has left".to_owned()))?;
+            let member = self
+                .members
+                .get(&run.disk)
+                .ok_or_else(|| error(0, "a disk has left".to_owned()))?;
             members.entry(run.disk).or_insert((member, member.broken()));
             for step in 0..u64::from(run.count) * self.au_size / STEP {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
                 let buffer = self.read_best(file, offset, STEP as usize).await?;
                 let target = member.layout().au_offset(run.first) + step * STEP;
-                let settled = member.start_write(target, buffer.share()).of(IoClient::Catalog).settle().await;
+                let settled =
+                    member.start_write(target, buffer.share()).of(IoClient::Catalog).settle().await;
                 if !settled.is_ok() {
                     return Err(error(offset, settled.reason()));
                 }
@@ -473,7 +518,11 @@ impl DiskStore {
 
     /// The AUs are free when the membership that does not list them is in force, and no read that began before is under
     /// way. A crash before leaves them to the catalog.
-    pub(super) async fn shrink_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+    pub(super) async fn shrink_to(
+        &self,
+        file: CatalogFile,
+        capacity: u64,
+    ) -> Result<(), StoreError> {
         let keep = u32::try_from(capacity.div_ceil(self.au_size)).unwrap_or(u32::MAX).max(1);
         while let Err(refusal) = self.voters.change(|next| Ok(cut(next, file, keep))).await {
             self.wait_for_voters(refusal).await?;
@@ -484,7 +533,10 @@ impl DiskStore {
 
     /// What could not be recorded is tried again: the catalog does not end because a disk that is to vote does not take the activity log.
     async fn wait_for_voters(&self, refusal: Refusal) -> Result<(), StoreError> {
-        if !matches!(refusal, Refusal::Other(_)) || self.voters.is_closing() || self.voters.is_first() {
+        if !matches!(refusal, Refusal::Other(_))
+            || self.voters.is_closing()
+            || self.voters.is_first()
+        {
             return Err(StoreError::Stopped(refusal.to_string()));
         }
         self.world.sleep(AGAIN).await;
@@ -499,7 +551,8 @@ impl DiskStore {
             return Err(Self::failed(file, "growing", 0, 0, "no mirror is left".to_owned()));
         };
         let have = units_of(&membership, file, *first);
-        let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
+        let want =
+            u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
         if want <= have {
             return Ok(true);
         }
@@ -518,12 +571,15 @@ impl DiskStore {
             // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
             let mut others = disks_of_others(&membership, file, *mirror);
             others.extend(runs.iter().map(|(_, disk, _)| *disk));
-            let found = [*home].into_iter().chain(neighbours(&membership, *home, &others)).find_map(|disk| {
-                let aus = self
-                    .allocate(disk, ahead, Space::allocate_on)
-                    .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
-                Some((disk, aus))
-            });
+            let found = [*home]
+                .into_iter()
+                .chain(neighbours(&membership, *home, &others))
+                .find_map(|disk| {
+                    let aus = self
+                        .allocate(disk, ahead, Space::allocate_on)
+                        .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
+                    Some((disk, aus))
+                });
             let Some((disk, aus)) = found else {
                 self.give_back_all(&taken);
                 return Err(StoreError::NoSpace);
@@ -536,8 +592,10 @@ impl DiskStore {
             let extra = aus.split_off(least);
             self.give_back(*disk, &extra);
         }
-        let entries: Vec<_> =
-            runs.iter().flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus)).collect();
+        let entries: Vec<_> = runs
+            .iter()
+            .flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus))
+            .collect();
         if membership.catalog.len() + entries.len() > RUNS_MAX {
             runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
             return Err(StoreError::NoSpace);
@@ -566,7 +624,9 @@ impl DiskStore {
                         }
                     }
                 }
-                Ok(growing(&membership, &entries).iter().all(|run| membership.catalog.contains(run)))
+                Ok(growing(&membership, &entries)
+                    .iter()
+                    .all(|run| membership.catalog.contains(run)))
             }
             Err(refusal) => {
                 // What was more than the least is given back already.

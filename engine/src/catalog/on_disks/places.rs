@@ -27,13 +27,18 @@ pub(super) fn takes_mirrors(disk: &MemberDisk) -> bool {
 /// Whether all disks of a mirror are online, and there is a place for it in the list.
 pub(super) fn can_list(membership: &Membership, runs: &[CatalogRun]) -> bool {
     membership.catalog.len() + runs.len() <= RUNS_MAX
-        && runs.iter().all(|run| membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
+        && runs.iter().all(|run| {
+            membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online)
+        })
 }
 
 /// Those of new runs whose mirrors are there.
 pub(super) fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<CatalogRun> {
     let is_there = |new: &&CatalogRun| {
-        membership.catalog.iter().any(|run| (run.file, run.mirror) == (new.file, new.mirror) && run.at < new.at)
+        membership
+            .catalog
+            .iter()
+            .any(|run| (run.file, run.mirror) == (new.file, new.mirror) && run.at < new.at)
     };
     runs.iter().filter(is_there).copied().collect()
 }
@@ -52,7 +57,8 @@ pub(super) fn neighbours<'a>(
         let name = disk.failure_group.as_str();
         !others.contains(&disk.number) && (own == Some(name) || !groups.contains(name))
     };
-    let open = membership.disks.iter().filter(move |disk| takes_mirrors(disk) && disk.number != home);
+    let open =
+        membership.disks.iter().filter(move |disk| takes_mirrors(disk) && disk.number != home);
     open.filter(is_apart).map(|disk| disk.number)
 }
 
@@ -62,17 +68,29 @@ pub(super) fn units_of(membership: &Membership, file: CatalogFile, mirror: u8) -
 }
 
 /// The disks that a mirror has a part on.
-pub(super) fn disks_of(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
+pub(super) fn disks_of(
+    membership: &Membership,
+    file: CatalogFile,
+    mirror: u8,
+) -> BTreeSet<DiskNumber> {
     runs_where(membership, file, |one| one == mirror).map(|run| run.disk).collect()
 }
 
 /// The disks that other mirrors have a part on.
-pub(super) fn disks_of_others(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
+pub(super) fn disks_of_others(
+    membership: &Membership,
+    file: CatalogFile,
+    mirror: u8,
+) -> BTreeSet<DiskNumber> {
     runs_where(membership, file, |one| one != mirror).map(|run| run.disk).collect()
 }
 
 fn groups_of<'a>(membership: &'a Membership, disks: &BTreeSet<DiskNumber>) -> BTreeSet<&'a str> {
-    disks.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect()
+    disks
+        .iter()
+        .filter_map(|disk| membership.disk(*disk))
+        .map(|disk| disk.failure_group.as_str())
+        .collect()
 }
 
 /// Disks that could take a whole mirror, given those that others have a part on.
@@ -81,7 +99,10 @@ fn open_disks<'a>(
     others: &'a BTreeSet<DiskNumber>,
     has_room: impl Fn(DiskNumber) -> bool + 'a,
 ) -> impl Iterator<Item = &'a MemberDisk> {
-    let open = membership.disks.iter().filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
+    let open = membership
+        .disks
+        .iter()
+        .filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
     open.filter(move |disk| has_room(disk.number))
 }
 
@@ -107,7 +128,12 @@ pub(crate) fn next_disk(
     if mirrors >= MIRRORS {
         return None;
     }
-    let any = || open_disks(membership, others, &has_room).next().filter(|_| mirrors < 2).map(|disk| disk.number);
+    let any = || {
+        open_disks(membership, others, &has_room)
+            .next()
+            .filter(|_| mirrors < 2)
+            .map(|disk| disk.number)
+    };
     disk_apart(membership, others, &has_room).or_else(any)
 }
 
@@ -119,22 +145,30 @@ pub(super) fn next_mirror(
     leaving: &BTreeSet<u8>,
     has_room: impl Fn(u8, DiskNumber) -> bool,
 ) -> Option<(u8, DiskNumber)> {
-    let mirrors: BTreeSet<u8> = runs_where(membership, file, |_| true).map(|run| run.mirror).collect();
+    let mirrors: BTreeSet<u8> =
+        runs_where(membership, file, |_| true).map(|run| run.mirror).collect();
     let others = |mirror: u8| disks_of_others(membership, file, mirror);
     let place = |mirror: u8| {
         let besides = mirrors.iter().filter(|other| **other != mirror).count();
-        next_disk(membership, besides, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk))
+        next_disk(membership, besides, &others(mirror), |disk| has_room(mirror, disk))
+            .map(|disk| (mirror, disk))
     };
-    let place_apart =
-        |mirror: u8| disk_apart(membership, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk));
+    let place_apart = |mirror: u8| {
+        disk_apart(membership, &others(mirror), |disk| has_room(mirror, disk))
+            .map(|disk| (mirror, disk))
+    };
     let shares = |mirror: &u8| {
         let own = groups_of(membership, &disks_of(membership, file, *mirror));
         !own.is_disjoint(&groups_of(membership, &others(*mirror)))
     };
     let free = (0..3).find(|mirror| !mirrors.contains(mirror));
     // Of two that share, the later one goes, if it can. Where there is no disk for one there may be one for the next.
-    let spares = || mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror));
-    free.and_then(place).or_else(spares).or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
+    let spares = || {
+        mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror))
+    };
+    free.and_then(place)
+        .or_else(spares)
+        .or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
 /// Whether a mirror is one more than there should be, given where those others are that stay: with room everywhere there would be no place for it.
@@ -150,13 +184,19 @@ pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8
 
 /// Lists new mirrors, each in place of the one that had its number.
 pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
-    let is_replaced = |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
+    let is_replaced =
+        |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
     membership.catalog.retain(|run| !is_replaced(run));
     membership.catalog.extend(runs.iter().copied());
 }
 
 /// The runs of the mirror that `run` is of, with one AU in another place on its disk. `None`: it does not have the AU any more.
-pub(super) fn moved(membership: &Membership, run: CatalogRun, old: u32, new: u32) -> Option<Vec<CatalogRun>> {
+pub(super) fn moved(
+    membership: &Membership,
+    run: CatalogRun,
+    old: u32,
+    new: u32,
+) -> Option<Vec<CatalogRun>> {
     let is_of_it = |one: &&CatalogRun| (one.file, one.mirror) == (run.file, run.mirror);
     let mut has_moved = false;
     let mut runs = Vec::new();
@@ -181,7 +221,13 @@ pub(super) fn cut(membership: &mut Membership, file: CatalogFile, keep: u32) -> 
 }
 
 /// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
-pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
+pub(crate) fn runs_of(
+    file: CatalogFile,
+    mirror: u8,
+    disk: DiskNumber,
+    at: u32,
+    aus: &[u32],
+) -> Vec<CatalogRun> {
     let mut runs: Vec<CatalogRun> = Vec::new();
     for (at, au) in (at..).zip(aus) {
         match runs.last_mut() {

@@ -88,7 +88,8 @@ impl Search {
     /// Begins with what stands at the first place; `guesses` are for a disk that has no right copy there.
     #[must_use]
     pub fn new(first: Option<DiskHeader>, guesses: Vec<u64>) -> Self {
-        let places = first.as_ref().map_or(guesses, |header| header.layout.header_places().to_vec());
+        let places =
+            first.as_ref().map_or(guesses, |header| header.layout.header_places().to_vec());
         Self { is_sure: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
     }
 
@@ -120,9 +121,11 @@ impl Search {
         let (facts, best) = self.facts(device);
         let case = decide(facts);
         let header = best.map(|best| {
-            let is_best =
-                |place: &u64| self.copies.iter().any(|(at, copy)| at == place && copy.as_ref() == Some(&best));
-            let wrong = best.layout.header_places().into_iter().filter(|place| !is_best(place)).collect();
+            let is_best = |place: &u64| {
+                self.copies.iter().any(|(at, copy)| at == place && copy.as_ref() == Some(&best))
+            };
+            let wrong =
+                best.layout.header_places().into_iter().filter(|place| !is_best(place)).collect();
             Header { case, best, wrong }
         });
         (case, header)
@@ -140,7 +143,9 @@ impl Search {
         let owner = match leading[..] {
             [] => return (Facts { copies: [Copy::Damaged; HEADER_COPIES], shrunk: false }, None),
             [owner] => owner,
-            _ => match of_first.and_then(|first| leading.into_iter().find(|copies| copies.contains(&first))) {
+            _ => match of_first
+                .and_then(|first| leading.into_iter().find(|copies| copies.contains(&first)))
+            {
                 Some(owner) => owner,
                 // The first copy is lost, and others are of several disks.
                 None => {
@@ -149,10 +154,13 @@ impl Search {
                 }
             },
         };
-        let best = owner.iter().copied().max_by_key(|copy| copy.sequence).expect("an owner has a copy");
+        let best =
+            owner.iter().copied().max_by_key(|copy| copy.sequence).expect("an owner has a copy");
         let copy_at = |place: u64| match self.copies.iter().find(|(at, _)| *at == place) {
             Some((_, Some(copy))) if copy == best => Copy::Newest,
-            Some((_, Some(copy))) if (copy.group, copy.disk) == (best.group, best.disk) => Copy::Behind,
+            Some((_, Some(copy))) if (copy.group, copy.disk) == (best.group, best.disk) => {
+                Copy::Behind
+            }
             Some((_, Some(_))) => Copy::Foreign,
             _ => Copy::Damaged,
         };
@@ -238,22 +246,39 @@ mod tests {
                     // The theory, in other words than the code's.
                     let seen: Vec<DiskHeader> = looked
                         .iter()
-                        .filter_map(|place| stands(*place).filter(|copy| copy.layout.header_places().contains(place)))
+                        .filter_map(|place| {
+                            stands(*place)
+                                .filter(|copy| copy.layout.header_places().contains(place))
+                        })
                         .collect();
                     let votes = |disk: DiskId| seen.iter().filter(|copy| copy.disk == disk).count();
                     let most = seen.iter().map(|copy| votes(copy.disk)).max().unwrap_or(0);
-                    let mut owners: Vec<DiskId> =
-                        seen.iter().map(|copy| copy.disk).filter(|disk| votes(*disk) == most).collect();
+                    let mut owners: Vec<DiskId> = seen
+                        .iter()
+                        .map(|copy| copy.disk)
+                        .filter(|disk| votes(*disk) == most)
+                        .collect();
                     owners.dedup();
                     let owner = match owners[..] {
                         [owner] => Some(owner),
-                        _ => stands(0).map(|first| first.disk).filter(|first| owners.contains(first)),
+                        _ => {
+                            stands(0).map(|first| first.disk).filter(|first| owners.contains(first))
+                        }
                     };
-                    let newest = seen.iter().filter(|copy| Some(copy.disk) == owner).map(|copy| copy.sequence).max();
-                    let held = header.as_ref().map(|header| (header.best.disk, header.best.sequence));
+                    let newest = seen
+                        .iter()
+                        .filter(|copy| Some(copy.disk) == owner)
+                        .map(|copy| copy.sequence)
+                        .max();
+                    let held =
+                        header.as_ref().map(|header| (header.best.disk, header.best.sequence));
                     assert_eq!(held, owner.zip(newest), "{what}");
                     assert_eq!(found == Case::NoHeader, seen.is_empty(), "{what}");
-                    assert_eq!(header.is_some_and(|header| header.wrong.is_empty()), found == Case::AllRight, "{what}");
+                    assert_eq!(
+                        header.is_some_and(|header| header.wrong.is_empty()),
+                        found == Case::AllRight,
+                        "{what}"
+                    );
                 }
             }
         }

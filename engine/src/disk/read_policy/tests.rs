@@ -38,9 +38,14 @@ struct Device {
 
 const NO_HUMPS: Humps = Humps { far: 0, bounds: (0, 0), between: 0, between_bounds: (0, 0) };
 /// Half of all reads come from a cache, and four of ten from disks that turn.
-const CACHE: Humps =
-    Humps { far: 40, bounds: (3 * MILLI, 15 * MILLI), between: 10, between_bounds: (300 * MICRO, 3 * MILLI) };
-const SSD: Device = Device { base: 90 * MICRO, per_kib: 400, extra: 0, lanes: 32, hung: false, humps: NO_HUMPS };
+const CACHE: Humps = Humps {
+    far: 40,
+    bounds: (3 * MILLI, 15 * MILLI),
+    between: 10,
+    between_bounds: (300 * MICRO, 3 * MILLI),
+};
+const SSD: Device =
+    Device { base: 90 * MICRO, per_kib: 400, extra: 0, lanes: 32, hung: false, humps: NO_HUMPS };
 /// One after the other.
 const SERIAL: Device = Device { lanes: 1, ..SSD };
 
@@ -119,7 +124,9 @@ impl<'a> Bench<'a> {
             elsewhere: 0,
             left_after: None,
         };
-        (0..clients).for_each(|client| bench.ends.push(Reverse((bench.now, client as u64, End::Client(client), 0))));
+        (0..clients).for_each(|client| {
+            bench.ends.push(Reverse((bench.now, client as u64, End::Client(client), 0)))
+        });
         bench.order = clients as u64;
         bench
     }
@@ -135,7 +142,11 @@ impl<'a> Bench<'a> {
         let mut took = exact + exact * self.numbers.below(self.noise + 1) / 100;
         let Humps { far, bounds, between, between_bounds } = device.humps;
         let chance = if far + between > 0 { self.numbers.below(100) } else { 100 };
-        let of = if chance < far { Some(bounds) } else { (chance < far + between).then_some(between_bounds) };
+        let of = if chance < far {
+            Some(bounds)
+        } else {
+            (chance < far + between).then_some(between_bounds)
+        };
         took += of.map_or(0, |(least, most)| least + self.numbers.below(most - least + 1));
         *lane = (*lane).max(self.now) + took;
         self.work[disk] += took;
@@ -155,7 +166,8 @@ impl<'a> Bench<'a> {
         let clock = Duration::from_nanos(self.now);
         let mut mirrors = [None; MIRRORS_MAX];
         mirrors.iter_mut().zip(self.gauges).for_each(|(mirror, gauge)| *mirror = Some(gauge));
-        let choice = choose(&mirrors[..self.gauges.len()], self.turn, length, clock).expect("there are mirrors");
+        let choice = choose(&mirrors[..self.gauges.len()], self.turn, length, clock)
+            .expect("there are mirrors");
         if let Some(other) = choice.explore {
             self.gauges[other].explore_at(0, length);
             let (_, length) = self.gauges[other].take_exploration().expect("just wanted");
@@ -285,7 +297,10 @@ fn the_nearer_of_two_sites_is_read_though_service_times_have_two_humps() {
                 let gauges = gauges();
                 let mut bench = Bench::seeded(&gauges, &devices, clients, seed);
                 bench.run(2 * SECOND).run(10 * SECOND);
-                let case = format!("seed {seed}, {base} us, {clients} clients: {:?} {:?}", bench.went, bench.explored);
+                let case = format!(
+                    "seed {seed}, {base} us, {clients} clients: {:?} {:?}",
+                    bench.went, bench.explored
+                );
                 assert!(bench.share(far) <= 500, "{case}");
                 assert!(bench.explored[far] > 0, "{case}: it is looked at");
             }
@@ -312,7 +327,12 @@ fn a_site_that_becomes_slow_is_left_though_service_times_have_two_humps() {
                 let mut bench = Bench::seeded(&gauges, &devices, clients, seed);
                 bench.run(SECOND).run(5 * SECOND);
                 let case = format!("seed {seed}, {what}, {clients} clients");
-                assert!(bench.share(1) <= 500, "{case}: before: {:?} {:?}", bench.went, bench.explored);
+                assert!(
+                    bench.share(1) <= 500,
+                    "{case}: before: {:?} {:?}",
+                    bench.went,
+                    bench.explored
+                );
                 bench.devices[0] = slow;
                 bench.run(20 * SECOND);
                 let left = bench.left_after.expect("it is left");
@@ -320,7 +340,12 @@ fn a_site_that_becomes_slow_is_left_though_service_times_have_two_humps() {
                 assert!(bench.share(0) <= 500, "{case}: {:?} {:?}", bench.went, bench.explored);
                 bench.devices[0] = near;
                 bench.run(5 * SECOND).run(5 * SECOND);
-                assert!(bench.share(1) <= 500, "{case}: after: {:?} {:?}", bench.went, bench.explored);
+                assert!(
+                    bench.share(1) <= 500,
+                    "{case}: after: {:?} {:?}",
+                    bench.went,
+                    bench.explored
+                );
             }
         }
     }
@@ -332,9 +357,14 @@ fn equal_sites_share_the_load_though_service_times_have_two_humps() {
     for clients in [1, 4, 16] {
         for seed in 1..=2 {
             let gauges = gauges();
-            let mut bench = Bench::seeded(&gauges, &[Device { humps: CACHE, ..SSD }; 2], clients, seed);
+            let mut bench =
+                Bench::seeded(&gauges, &[Device { humps: CACHE, ..SSD }; 2], clients, seed);
             bench.run(2 * SECOND).run(10 * SECOND);
-            assert!((3500..6500).contains(&bench.share(0)), "seed {seed}, {clients} clients: {:?}", bench.went);
+            assert!(
+                (3500..6500).contains(&bench.share(0)),
+                "seed {seed}, {clients} clients: {:?}",
+                bench.went
+            );
         }
     }
 }
@@ -360,18 +390,34 @@ fn a_slow_mirror_is_set_aside_within_a_second_and_used_when_it_is_fast_again() {
                 let gauges = gauges();
                 let mut bench = Bench::new(&gauges, &[SSD, SSD], clients);
                 bench.run(SECOND);
-                assert!((4000..6000).contains(&bench.share(slow)), "{case}: before: {:?}", bench.went);
+                assert!(
+                    (4000..6000).contains(&bench.share(slow)),
+                    "{case}: before: {:?}",
+                    bench.went
+                );
                 bench.devices[slow] = slower(extra);
                 bench.run(SECOND / 2);
                 assert!(bench.went[1 - slow] > bench.went[slow], "{case}: {:?}", bench.went);
                 bench.run(10 * SECOND);
                 assert!(bench.share(slow) <= 200, "{case}: {:?} {:?}", bench.went, bench.explored);
                 assert!(bench.explored[slow] > 0, "{case}: it is looked at");
-                assert_eq!(bench.explored[1 - slow], 0, "{case}: what is read need not be explored");
-                assert!(bench.longest < extra / 4 + MILLI, "{case}: a program waited for {} ns", bench.longest);
+                assert_eq!(
+                    bench.explored[1 - slow],
+                    0,
+                    "{case}: what is read need not be explored"
+                );
+                assert!(
+                    bench.longest < extra / 4 + MILLI,
+                    "{case}: a program waited for {} ns",
+                    bench.longest
+                );
                 bench.devices[slow] = SSD;
                 bench.run(3 * SECOND).run(SECOND);
-                assert!((4000..6000).contains(&bench.share(slow)), "{case}: after: {:?}", bench.went);
+                assert!(
+                    (4000..6000).contains(&bench.share(slow)),
+                    "{case}: after: {:?}",
+                    bench.went
+                );
             }
         }
     }
@@ -384,8 +430,13 @@ fn a_slower_mirror_is_read_where_the_faster_one_has_too_much_to_do() {
         let gauges = gauges();
         let mut bench = Bench::new(&gauges, &[SERIAL, Device { base, ..SERIAL }], 32);
         bench.run(SECOND).run(4 * SECOND);
-        let idle = bench.work.iter().map(|work| 4 * SECOND - work.min(&(4 * SECOND))).collect::<Vec<_>>();
-        assert!(idle.iter().all(|idle| *idle < 4 * SECOND / 10), "{base}: {:?} idle {idle:?}", bench.went);
+        let idle =
+            bench.work.iter().map(|work| 4 * SECOND - work.min(&(4 * SECOND))).collect::<Vec<_>>();
+        assert!(
+            idle.iter().all(|idle| *idle < 4 * SECOND / 10),
+            "{base}: {:?} idle {idle:?}",
+            bench.went
+        );
     }
 }
 
@@ -440,7 +491,10 @@ fn an_overdue_read_makes_a_disk_slow_at_once() {
     assert_eq!(gauges[0].estimates()[0], Some(Duration::from_secs(10)));
     // It is another disk when it is back.
     gauges[0].forget();
-    assert_eq!(choose(&mirrors, 0, 8192, Duration::from_secs(12)).map(|choice| choice.reason), Some(ReadReason::Equal));
+    assert_eq!(
+        choose(&mirrors, 0, 8192, Duration::from_secs(12)).map(|choice| choice.reason),
+        Some(ReadReason::Equal)
+    );
 }
 
 /// One of two equal disks also serves long reads that only it can: it is not slow for the others.
@@ -451,7 +505,8 @@ fn a_disk_that_serves_long_reads_is_not_taken_for_slow() {
     let mut went = [0_u64; 2];
     for step in 0..20_000_u64 {
         let now = Duration::from_nanos(SECOND + step * MILLI);
-        let took = |length: u64| Took { at: now, time: Duration::from_nanos(90 * MICRO + 4 * length) };
+        let took =
+            |length: u64| Took { at: now, time: Duration::from_nanos(90 * MICRO + 4 * length) };
         gauges[0].begin(1 << 20, now, ReadReason::Only).ended(took(1 << 20));
         turn += 1;
         let choice = choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).expect("two");
@@ -474,15 +529,21 @@ fn the_disk_with_less_under_way_is_read() {
     let now = Duration::from_secs(1);
     for gauge in &gauges[..2] {
         (0..50).for_each(|_| {
-            gauge.begin(8192, now, ReadReason::Equal).ended(Took { at: now, time: Duration::from_millis(5) });
+            gauge
+                .begin(8192, now, ReadReason::Equal)
+                .ended(Took { at: now, time: Duration::from_millis(5) });
         });
     }
     let busy = gauges[0].begin(8192, now, ReadReason::Only);
     for turn in 0..4 {
-        assert_eq!(choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).map(|one| one.index), Some(1));
+        assert_eq!(
+            choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).map(|one| one.index),
+            Some(1)
+        );
     }
     drop(busy);
-    let index = |turn| choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).map(|one| one.index);
+    let index =
+        |turn| choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).map(|one| one.index);
     assert_eq!([index(0), index(1), index(2)], [Some(0), Some(1), Some(0)], "each in its turn");
 }
 
@@ -500,7 +561,11 @@ fn preferred_disks_are_read_and_no_others() {
     // Of two that are preferred the faster one.
     gauges[1].prefer(Preference::Yes);
     bench.run(SECOND).run(10 * SECOND);
-    assert!(bench.share(0) <= 200 && bench.went[2] == 0 && bench.explored[2] == 0, "{:?}", bench.went);
+    assert!(
+        bench.share(0) <= 200 && bench.went[2] == 0 && bench.explored[2] == 0,
+        "{:?}",
+        bench.went
+    );
     // It cannot be read: first the other one, and then those that are left.
     let now = Duration::from_nanos(bench.now);
     let first = choose(&[None, Some(&gauges[1]), Some(&gauges[2])], 0, 8192, now).expect("two");
@@ -534,12 +599,16 @@ fn failures_make_no_disk_fast() {
         gauges[0].begin(8192, now, ReadReason::Equal).ended(took(Duration::from_millis(1)));
     }
     let before = gauges[0].estimates();
-    (0..50).for_each(|_| gauges[0].begin(8192, now, ReadReason::Exploration).failed(took(Duration::ZERO)));
+    (0..50).for_each(|_| {
+        gauges[0].begin(8192, now, ReadReason::Exploration).failed(took(Duration::ZERO))
+    });
     assert_eq!(gauges[0].estimates(), before);
     for _ in 0..50 {
         gauges[1].begin(8192, now, ReadReason::Equal).ended(took(Duration::from_millis(1)));
     }
-    (0..5).for_each(|_| gauges[0].begin(8192, now, ReadReason::Equal).failed(took(Duration::from_secs(5))));
+    (0..5).for_each(|_| {
+        gauges[0].begin(8192, now, ReadReason::Equal).failed(took(Duration::from_secs(5)))
+    });
     for turn in 0..2 {
         let choice = choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).expect("two");
         assert_eq!((choice.index, choice.reason), (1, ReadReason::Faster));

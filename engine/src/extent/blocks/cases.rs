@@ -111,11 +111,14 @@ pub struct Evidence<'a> {
 impl<'a> Evidence<'a> {
     /// The facts, and the mirrors that memory and zones speak for.
     fn weigh(&self) -> (Facts, [Option<&'a [u8]>; 3]) {
-        let mirrors: Vec<(&[u8], u32)> = self.mirrors.iter().flatten().map(|image| (*image, of_block(image))).collect();
+        let mirrors: Vec<(&[u8], u32)> =
+            self.mirrors.iter().flatten().map(|image| (*image, of_block(image))).collect();
         let readable = match &mirrors[..] {
             [] => Readable::None,
             [_] => Readable::One,
-            [first, others @ ..] if others.iter().all(|other| other.0 == first.0) => Readable::Equal,
+            [first, others @ ..] if others.iter().all(|other| other.0 == first.0) => {
+                Readable::Equal
+            }
             _ => Readable::Differ,
         };
         let with_sum = |wanted: u32| {
@@ -144,7 +147,11 @@ impl<'a> Evidence<'a> {
     fn first_rival(&self) -> Option<&'a [u8]> {
         let mut rivals: SmallVec<[(&[u8], usize); 3]> = SmallVec::new();
         for (image, stored) in self.mirrors.iter().zip(&self.stored) {
-            let Some(image) = image.filter(|image| *stored != UNKNOWN && of_block(image) == *stored) else { continue };
+            let Some(image) =
+                image.filter(|image| *stored != UNKNOWN && of_block(image) == *stored)
+            else {
+                continue;
+            };
             match rivals.iter_mut().find(|(other, _)| *other == image) {
                 Some((_, count)) => *count += 1,
                 None => rivals.push((image, 1)),
@@ -210,7 +217,8 @@ mod tests {
                             .into_iter()
                             .flat_map(|fresh| [(fresh, Reason::Repair), (fresh, Reason::Crash)])
                         {
-                            let bytes = |image: &Option<usize>| image.map(|image| &images[image][..]);
+                            let bytes =
+                                |image: &Option<usize>| image.map(|image| &images[image][..]);
                             let evidence = Evidence {
                                 reason,
                                 mirrors: mirrors.iter().map(bytes).collect(),
@@ -219,27 +227,36 @@ mod tests {
                                 stored: stored.clone(),
                             };
                             let facts = evidence.facts();
-                            let what =
-                                format!("{mirrors:?}, known {known}, fresh {fresh}, stored {stored:?}: {facts:?}");
+                            let what = format!(
+                                "{mirrors:?}, known {known}, fresh {fresh}, stored {stored:?}: {facts:?}"
+                            );
                             // The facts, in other words than the code's.
                             let readable: Vec<usize> = mirrors.iter().flatten().copied().collect();
-                            let has = |sum: u32| readable.iter().copied().find(|image| sums[*image] == sum);
+                            let has = |sum: u32| {
+                                readable.iter().copied().find(|image| sums[*image] == sum)
+                            };
                             let in_zone = stored.iter().find_map(|sum| has(*sum));
-                            let own = mirrors
-                                .iter()
-                                .zip(&stored)
-                                .filter_map(|(image, sum)| image.filter(|image| sums[*image] == *sum));
+                            let own = mirrors.iter().zip(&stored).filter_map(|(image, sum)| {
+                                image.filter(|image| sums[*image] == *sum)
+                            });
                             let own: Vec<usize> = own.collect();
-                            let count = |image: &usize| own.iter().filter(|other| *other == image).count();
+                            let count =
+                                |image: &usize| own.iter().filter(|other| *other == image).count();
                             let most = own.iter().map(count).max();
-                            let ours = own.iter().copied().filter(|image| Some(count(image)) == most);
-                            let first = ours.clone().find(|image| sums[*image] == known).or(ours.clone().next());
+                            let ours =
+                                own.iter().copied().filter(|image| Some(count(image)) == most);
+                            let first = ours
+                                .clone()
+                                .find(|image| sums[*image] == known)
+                                .or(ours.clone().next());
                             let expected = [
                                 fact(reason),
                                 match readable.len() {
                                     0 => "none",
                                     1 => "one",
-                                    _ if readable.windows(2).all(|pair| pair[0] == pair[1]) => "equal",
+                                    _ if readable.windows(2).all(|pair| pair[0] == pair[1]) => {
+                                        "equal"
+                                    }
                                     _ => "differ",
                                 }
                                 .to_owned(),
@@ -258,7 +275,12 @@ mod tests {
                                 .to_owned(),
                             ];
                             assert_eq!(
-                                [fact(facts.reason), fact(facts.readable), fact(facts.memory), fact(facts.zones)],
+                                [
+                                    fact(facts.reason),
+                                    fact(facts.readable),
+                                    fact(facts.memory),
+                                    fact(facts.zones)
+                                ],
                                 expected,
                                 "{what}"
                             );

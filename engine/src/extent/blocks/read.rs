@@ -109,14 +109,18 @@ impl Candidates<'_> {
     /// One of them was asked.
     fn strike(&mut self, member: &Arc<Member>) {
         let all = self.all.iter().zip(&mut self.untried);
-        all.filter(|((_, other), _)| Arc::ptr_eq(other, member)).for_each(|(_, untried)| *untried = None);
+        all.filter(|((_, other), _)| Arc::ptr_eq(other, member))
+            .for_each(|(_, untried)| *untried = None);
     }
 }
 
 impl Asked<'_> {
     /// What the first mirror says, or that it is silent.
     pub(crate) fn poll_answer(&mut self, group: &Data, context: &mut Context<'_>) -> Poll<Answer> {
-        self.attempt.flight.poll_settle(context).map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
+        self.attempt
+            .flight
+            .poll_settle(context)
+            .map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
     }
 }
 
@@ -149,26 +153,35 @@ impl Data {
         order: Order,
     ) -> Option<Asked<'a>> {
         // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
-        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP).wrapping_add(extent.pass(blocks.start));
+        let turn = (extent.id as usize)
+            .wrapping_add(blocks.start / STEP)
+            .wrapping_add(extent.pass(blocks.start));
         let wanted = Wanted { extent, blocks, client, order, turn };
         let attempt = self.ask(now, &wanted, &mut self.candidates(extent))?;
         Some(Asked { wanted, attempt })
     }
 
     fn candidates(&self, extent: &Extent) -> Candidates<'_> {
-        let all: SmallVec<[_; MIRRORS_MAX]> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let all: SmallVec<[_; MIRRORS_MAX]> =
+            self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
         let untried = std::array::from_fn(|index| all.get(index).map(|(_, member)| &member.gauge));
         Candidates { all, untried }
     }
 
     /// Asks the next mirror. `None`: all were asked.
-    fn ask<'a>(&'a self, now: Duration, wanted: &Wanted<'_>, candidates: &mut Candidates<'a>) -> Option<Attempt<'a>> {
+    fn ask<'a>(
+        &'a self,
+        now: Duration,
+        wanted: &Wanted<'_>,
+        candidates: &mut Candidates<'a>,
+    ) -> Option<Attempt<'a>> {
         let all = &candidates.all;
         let left = &mut candidates.untried[..all.len()];
         let (start, length) = (wanted.blocks.start, bytes_of(wanted.blocks.len()));
         let (index, reading) = match wanted.order {
             Order::Turns => {
-                let mut turns = (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
+                let mut turns =
+                    (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
                 (turns.find(|index| left[*index].is_some())?, None)
             }
             Order::Policy => {
@@ -177,19 +190,31 @@ impl Data {
                     let (mirror, member) = all[other];
                     self.explorer.send(&member.gauge, Self::offset(member, mirror, start), length);
                 }
-                (choice.index, left[choice.index].map(|gauge| gauge.begin(length, now, choice.reason)))
+                (
+                    choice.index,
+                    left[choice.index].map(|gauge| gauge.begin(length, now, choice.reason)),
+                )
             }
         };
         left[index] = None;
         let (mirror, member) = all[index];
-        let flight = member.start_read_at(now, Self::offset(member, mirror, start), length).of(wanted.client);
+        let flight = member
+            .start_read_at(now, Self::offset(member, mirror, start), length)
+            .of(wanted.client);
         Some(Attempt { mirror, member, flight, reading })
     }
 
     /// What a mirror says that was asked.
-    fn answer(&self, wanted: &Wanted<'_>, attempt: &mut Attempt<'_>, settled: Option<Settled>) -> Answer {
+    fn answer(
+        &self,
+        wanted: &Wanted<'_>,
+        attempt: &mut Attempt<'_>,
+        settled: Option<Settled>,
+    ) -> Answer {
         let Attempt { flight, reading, .. } = attempt;
-        *reading = reading.take().and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
+        *reading = reading
+            .take()
+            .and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
         let buffer = match settled {
             Some(Settled::Ok(Some(buffer))) => buffer,
             Some(_) => return Answer::Wrong,
@@ -204,7 +229,13 @@ impl Data {
     }
 
     /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
-    pub(super) fn note_mismatch(&self, extent: &Extent, blocks: &Range<usize>, mirror: Mirror, member: &Member) {
+    pub(super) fn note_mismatch(
+        &self,
+        extent: &Extent,
+        blocks: &Range<usize>,
+        mirror: Mirror,
+        member: &Member,
+    ) {
         let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
         member.note_mismatch(place, extent.place_of(mirror));
     }
@@ -232,7 +263,9 @@ impl Data {
                 }
                 Answer::Silence => silent.push(attempt),
             }
-            let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else { break None };
+            let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else {
+                break None;
+            };
             attempt = next;
             let settled = attempt.flight.settle_or_go_on().await;
             answer = self.answer(&wanted, &mut attempt, settled);
@@ -244,7 +277,11 @@ impl Data {
         }
         let Some(buffer) = buffer else {
             // What is not known to be right may be: that is for whoever compares them all.
-            return if unproved { Ok(None) } else { self.wait_for_silent(&wanted, silent, wrong).await };
+            return if unproved {
+                Ok(None)
+            } else {
+                self.wait_for_silent(&wanted, silent, wrong).await
+            };
         };
         for attempt in &silent {
             self.expel_in_background(attempt.member, Settled::Overdue.reason());
@@ -261,7 +298,9 @@ impl Data {
     ) -> Result<Option<Read>, FileError> {
         while !silent.is_empty() {
             let ends = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));
-            let ended = match future::select(future::select_all(ends), self.world.sleep(LOOK_AGAIN)).await {
+            let ended = match future::select(future::select_all(ends), self.world.sleep(LOOK_AGAIN))
+                .await
+            {
                 Either::Left(((end, index, _), _)) => Some((end, index)),
                 Either::Right(_) => None,
             };
@@ -288,12 +327,15 @@ impl Data {
         }
         let sums = extent.sums();
         let Some(sums) = &*sums else { return Verdict::Unproved };
-        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| match sum {
-            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
-            UNKNOWN => Verdict::Unproved,
-            sum if sum == of_block(block) => Verdict::Good,
-            _ => Verdict::Refuted,
-        });
+        let verdicts =
+            buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| {
+                match sum {
+                    UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
+                    UNKNOWN => Verdict::Unproved,
+                    sum if sum == of_block(block) => Verdict::Good,
+                    _ => Verdict::Refuted,
+                }
+            });
         verdicts.max().unwrap_or(Verdict::Good)
     }
 }

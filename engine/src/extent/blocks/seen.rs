@@ -72,7 +72,8 @@ impl Seen<'_> {
         let all = || (0..blocks).map(|index| self.evidence(index, reason, known));
         if all().all(|evidence| evidence.suffices()) {
             Patience::Deadline
-        } else if all().any(|evidence| matches!(evidence.judge().0, Case::Lost | Case::Unreadable)) {
+        } else if all().any(|evidence| matches!(evidence.judge().0, Case::Lost | Case::Unreadable))
+        {
             // R5 does not know of one block: a disk that is let go for it is lost with what it alone has.
             if planted::has(Bug::OnlyGoodLetGo) { Patience::UntilLetGo } else { Patience::UntilEnd }
         } else {
@@ -82,7 +83,12 @@ impl Seen<'_> {
 
     /// What there is to decide by, for one of the blocks.
     pub fn evidence(&self, index: usize, reason: Reason, known: &Known) -> Evidence<'_> {
-        known.evidence(index, reason, self.images.iter().map(|image| image[index].as_deref()).collect(), &self.zones)
+        known.evidence(
+            index,
+            reason,
+            self.images.iter().map(|image| image[index].as_deref()).collect(),
+            &self.zones,
+        )
     }
 }
 
@@ -98,7 +104,8 @@ impl Known {
     pub fn of(extent: &Extent, blocks: &Range<usize>) -> Self {
         let sums = extent.sums();
         let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
-        let of_blocks = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
+        let of_blocks =
+            sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
         Self { first: blocks.start, sums: of_blocks, fresh: blocks.clone().map(is_fresh).collect() }
     }
 
@@ -120,7 +127,9 @@ impl Known {
         mirrors: Vec<Option<&'a [u8]>>,
         zones: &[Option<Box<[u32]>>],
     ) -> Evidence<'a> {
-        let stored = |zone: &Option<Box<[u32]>>| zone.as_ref().map_or(UNKNOWN, |zone| zone[self.first + index]);
+        let stored = |zone: &Option<Box<[u32]>>| {
+            zone.as_ref().map_or(UNKNOWN, |zone| zone[self.first + index])
+        };
         let (known, fresh) = (self.sum(index), self.fresh[index]);
         Evidence { reason, mirrors, known, fresh, stored: zones.iter().map(stored).collect() }
     }
@@ -134,7 +143,8 @@ impl Data {
         blocks: &Range<usize>,
         patience: Patience,
     ) -> Result<Seen<'_>, FileError> {
-        let candidates = self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
+        let candidates =
+            self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
         let (images, zones, are_silent) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen = Seen { candidates, images, zones, are_silent, patience };
         for (mirror, member) in seen.candidates.clone() {
@@ -160,8 +170,13 @@ impl Data {
         let known = Known::of(extent, &(block..block + 1)).sum(0);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let image = self.read_all(member, mirror, block..block + 1, Patience::UntilEnd).await?;
-            let Some(bytes) = image.and_then(|mut blocks| blocks.remove(0)) else { return Ok(true) };
-            let is_mark = lost::is_mark(&bytes, self.envelope_at(member, Self::offset(member, mirror, block)));
+            let Some(bytes) = image.and_then(|mut blocks| blocks.remove(0)) else {
+                return Ok(true);
+            };
+            let is_mark = lost::is_mark(
+                &bytes,
+                self.envelope_at(member, Self::offset(member, mirror, block)),
+            );
             if !is_mark && (known == UNKNOWN || of_block(&bytes) == known) {
                 return Ok(true);
             }
@@ -177,7 +192,8 @@ impl Data {
         blocks: Range<usize>,
         patience: Patience,
     ) -> Result<Option<Blocks>, FileError> {
-        let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
+        let whole =
+            member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
         match self.settle_with(member, whole.of(IoClient::Checks), patience).await? {
             Settled::Ok(Some(buffer)) => {
                 Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
@@ -186,7 +202,9 @@ impl Data {
             _ => {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
-                    let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Checks);
+                    let one = member
+                        .start_read(Self::offset(member, mirror, block), BLOCK_SIZE)
+                        .of(IoClient::Checks);
                     image.push(match self.settle_with(member, one.again(), patience).await? {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
                         Settled::Overdue => return Ok(None),
@@ -240,7 +258,11 @@ impl Data {
     }
 
     /// Waits for a read that is overdue. `None`: the disk has gone, for another reason.
-    async fn end_unless_gone(&self, member: &Member, flight: &mut Flight<'_>) -> Result<Option<Settled>, FileError> {
+    async fn end_unless_gone(
+        &self,
+        member: &Member,
+        flight: &mut Flight<'_>,
+    ) -> Result<Option<Settled>, FileError> {
         while member.is_readable() {
             if self.is_stopping() {
                 return Err(FileError::Dismounted);
@@ -261,7 +283,9 @@ impl Data {
         patience: Patience,
     ) -> Result<Option<Blocks>, FileError> {
         let first = blocks.start;
-        let Some(mut image) = self.read_all(member, mirror, blocks, patience).await? else { return Ok(None) };
+        let Some(mut image) = self.read_all(member, mirror, blocks, patience).await? else {
+            return Ok(None);
+        };
         for (index, block) in image.iter_mut().enumerate() {
             let here = self.envelope_at(member, Self::offset(member, mirror, first + index));
             *block = block.take().filter(|bytes| !lost::is_mark(bytes, here));

@@ -81,7 +81,9 @@ impl Sent<'_> {
     /// Waits for the first of those that are silent. False: none is.
     async fn wait_for_silent(&mut self) -> bool {
         let silent = self.copies.iter_mut().filter(|copy| matches!(copy.end, End::Silent));
-        let waits: Vec<_> = silent.map(|copy| Box::pin(async { copy.end = copy.flight.wait().await.into() })).collect();
+        let waits: Vec<_> = silent
+            .map(|copy| Box::pin(async { copy.end = copy.flight.wait().await.into() }))
+            .collect();
         let is_any = !waits.is_empty();
         if is_any {
             futures::future::select_all(waits).await;
@@ -91,7 +93,9 @@ impl Sent<'_> {
 
     /// Whether a current mirror has them.
     fn is_kept(&self) -> bool {
-        self.copies[..self.mirrors].iter().any(|copy| copy.member.is_readable() && matches!(copy.end, End::Good))
+        self.copies[..self.mirrors]
+            .iter()
+            .any(|copy| copy.member.is_readable() && matches!(copy.end, End::Good))
     }
 }
 
@@ -110,7 +114,10 @@ impl Data {
             poll_fn(|context| sent.poll(context)).await;
         } else {
             // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
-            let both = futures::future::join(poll_fn(|context| sent.poll(context)), self.load_sums(extent));
+            let both = futures::future::join(
+                poll_fn(|context| sent.poll(context)),
+                self.load_sums(extent),
+            );
             let ((), loaded) = Box::pin(both).await;
             loaded?;
         }
@@ -135,8 +142,11 @@ impl Data {
                 let (offset, data) = (Self::offset(member, mirror, first), data.clone());
                 let flight = member.start_write_at(now, offset, data, durably);
                 // Only the first is waited for: a mistake that the simulator is to find.
-                let end =
-                    if planted::has(Bug::AcknowledgedEarly) && !copies.is_empty() { End::Good } else { End::UnderWay };
+                let end = if planted::has(Bug::AcknowledgedEarly) && !copies.is_empty() {
+                    End::Good
+                } else {
+                    End::UnderWay
+                };
                 copies.push(Copy { mirror, member, flight, end });
             }
             copies.len()
@@ -170,8 +180,9 @@ impl Data {
             let Sent { extent, first, sums, copies, .. } = sent;
             extent.forget_sums(first, sums.len());
             let tried = copies.len();
-            let failure =
-                copies.into_iter().find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
+            let failure = copies
+                .into_iter()
+                .find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
             return Err(match failure {
                 Some(Settled::Failed(error)) => FileError::Disk(error),
                 _ => self.lost(extent, tried),
@@ -218,7 +229,11 @@ impl Data {
                 Err(refusal) => {
                     let why = refusal.to_string();
                     member.note(Trouble::Refused, None, format!("{failure}: {why}"));
-                    refused = Some(FileError::Refused { disk: member.name().to_string(), reason: failure, why });
+                    refused = Some(FileError::Refused {
+                        disk: member.name().to_string(),
+                        reason: failure,
+                        why,
+                    });
                     if planted::has(Bug::FailureOverSilence) {
                         break;
                     }

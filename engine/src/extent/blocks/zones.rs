@@ -94,7 +94,9 @@ impl Data {
         for (mirror, member) in zones {
             let mut flight = Self::start_zone(member, mirror);
             match flight.settle_or_go_on().await {
-                Some(Settled::Ok(Some(buffer))) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
+                Some(Settled::Ok(Some(buffer))) => {
+                    return (Some(Sums::new(self.sums_in(&buffer))), wrong);
+                }
                 Some(_) => wrong = true,
                 None => silent.push(flight),
             }
@@ -104,7 +106,9 @@ impl Data {
             let (end, index, _) = futures::future::select_all(waits).await;
             silent.remove(index);
             match end {
-                Settled::Ok(Some(buffer)) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
+                Settled::Ok(Some(buffer)) => {
+                    return (Some(Sums::new(self.sums_in(&buffer))), wrong);
+                }
                 _ => wrong = true,
             }
         }
@@ -128,7 +132,8 @@ impl Data {
         mirror: Mirror,
         patience: Patience,
     ) -> Result<Option<Box<[u32]>>, FileError> {
-        Ok(self.zone_in(self.settle_with(member, Self::start_zone(member, mirror), patience).await?))
+        Ok(self
+            .zone_in(self.settle_with(member, Self::start_zone(member, mirror), patience).await?))
     }
 
     pub(super) fn start_zone(member: &Member, mirror: Mirror) -> Flight<'_> {
@@ -137,7 +142,11 @@ impl Data {
     }
 
     pub(super) fn zone_in(&self, settled: Settled) -> Option<Box<[u32]>> {
-        if let Settled::Ok(Some(buffer)) = settled { Some(self.sums_in(&buffer).collect()) } else { None }
+        if let Settled::Ok(Some(buffer)) = settled {
+            Some(self.sums_in(&buffer).collect())
+        } else {
+            None
+        }
     }
 }
 
@@ -155,7 +164,10 @@ mod tests {
                     read[Data::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
                 }
                 let most = 3000 / mirrors + 150;
-                assert!(read.iter().all(|reads| *reads <= most), "{mirrors} mirrors, step {step}: {read:?}");
+                assert!(
+                    read.iter().all(|reads| *reads <= most),
+                    "{mirrors} mirrors, step {step}: {read:?}"
+                );
             }
         }
     }

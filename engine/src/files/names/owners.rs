@@ -35,7 +35,8 @@ impl Files {
             let (mut nodes, mut bare) = (Vec::with_capacity(changes.len()), Vec::new());
             for (node, changes) in changes {
                 let file = edits.edit(node)?;
-                if (changes.uid.is_some() || changes.gid.is_some()) && file.kind != Kind::Directory {
+                if (changes.uid.is_some() || changes.gid.is_some()) && file.kind != Kind::Directory
+                {
                     file.mode = without_set_id(file.mode);
                     bare.push(node);
                 }
@@ -73,9 +74,11 @@ impl Files {
     /// What the catalog says.
     pub async fn names_of(&self, node: Node) -> Result<Vec<(Node, Vec<u8>)>> {
         let find = move |connection: &Connection| {
-            let mut select = connection.prepare_cached("SELECT parent, name FROM entry WHERE node = ?1")?;
-            let rows = select
-                .query_map([node.cast_signed()], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
+            let mut select =
+                connection.prepare_cached("SELECT parent, name FROM entry WHERE node = ?1")?;
+            let rows = select.query_map([node.cast_signed()], |row| {
+                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
+            })?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
         // On the writer's thread: a snapshot may be older than what the caller has just done.

@@ -21,10 +21,20 @@ fn pairs(texts: &[(&str, &str)]) -> Vec<(String, String)> {
 
 impl Fixture {
     fn place(&self, redundancy: Redundancy) -> Place {
-        Place { origin: self.origin, group: "DATA".to_owned(), redundancy, failure_groups: 2, caller: ME }
+        Place {
+            origin: self.origin,
+            group: "DATA".to_owned(),
+            redundancy,
+            failure_groups: 2,
+            caller: ME,
+        }
     }
 
-    fn try_order(&self, redundancy: Redundancy, order: NameOrder) -> std::result::Result<(), (Code, String)> {
+    fn try_order(
+        &self,
+        redundancy: Redundancy,
+        order: NameOrder,
+    ) -> std::result::Result<(), (Code, String)> {
         let done = block_on(self.files.order(self.place(redundancy), order));
         done.map_err(|error| match error {
             FileError::Order(error) => (error.code, error.message),
@@ -84,7 +94,10 @@ fn directories_and_aliases() {
     let fixture = Fixture::new();
     fixture.order(NameOrder::AddDirectories(strings(&["+DATA/Dir", "+data/dir/sub"])));
     let file = fixture.file(fixture.look(ROOT, "Dir").unwrap(), "users01.dbf");
-    fixture.order(NameOrder::AddAliases(pairs(&[("+DATA/DIR/SUB/Alias.dbf", "+data/dir/USERS01.dbf")])));
+    fixture.order(NameOrder::AddAliases(pairs(&[(
+        "+DATA/DIR/SUB/Alias.dbf",
+        "+data/dir/USERS01.dbf",
+    )])));
     assert_eq!(fixture.all_names(), ["Dir", "Dir/sub", "Dir/sub/Alias.dbf", "Dir/users01.dbf"]);
     assert_eq!(fixture.stat(file).links, 2);
     for (order, code) in [
@@ -95,7 +108,10 @@ fn directories_and_aliases() {
         (NameOrder::AddAliases(pairs(&[("+DATA/a", "+DATA/nothing")])), Code::NoSuchFile),
         (NameOrder::AddAliases(pairs(&[("+DATA/a.1.2", "+DATA/dir/users01.dbf")])), Code::Invalid),
         (NameOrder::AddAliases(pairs(&[("+DATA/a", "+DATA/dir")])), Code::Invalid),
-        (NameOrder::AddAliases(pairs(&[("+DATA/dir/users01.DBF", "+DATA/dir/users01.dbf")])), Code::NameExists),
+        (
+            NameOrder::AddAliases(pairs(&[("+DATA/dir/users01.DBF", "+DATA/dir/users01.dbf")])),
+            Code::NameExists,
+        ),
         (NameOrder::DropAliases(strings(&["+DATA/dir/sub"])), Code::Invalid),
         (NameOrder::DropDirectories(vec![("+DATA/dir".into(), false)]), Code::NotEmpty),
         (NameOrder::DropDirectories(vec![("+DATA/dir/users01.dbf".into(), true)]), Code::Invalid),
@@ -106,15 +122,23 @@ fn directories_and_aliases() {
     ] {
         fixture.refused(order, code);
     }
-    let inside = fixture
-        .try_order(Redundancy::Normal, NameOrder::RenameDirectories(pairs(&[("+DATA/dir", "+DATA/dir/sub/in")])));
+    let inside = fixture.try_order(
+        Redundancy::Normal,
+        NameOrder::RenameDirectories(pairs(&[("+DATA/dir", "+DATA/dir/sub/in")])),
+    );
     assert!(matches!(inside, Err((Code::Invalid, _))), "{inside:?}");
     fixture.order(NameOrder::RenameDirectories(pairs(&[("+DATA/DIR", "+DATA/other")])));
     fixture.order(NameOrder::RenameDirectories(pairs(&[("+DATA/other", "+data/OTHER")])));
     assert!(fixture.look(ROOT, "OTHER").is_ok() && fixture.look(ROOT, "other").is_err());
-    fixture.refused(NameOrder::RenameDirectories(pairs(&[("+DATA/other", "+data/OTHER")])), Code::NameExists);
+    fixture.refused(
+        NameOrder::RenameDirectories(pairs(&[("+DATA/other", "+data/OTHER")])),
+        Code::NameExists,
+    );
     fixture.order(NameOrder::RenameDirectories(pairs(&[("+DATA/OTHER", "+data/other")])));
-    fixture.order(NameOrder::RenameAliases(pairs(&[("+DATA/other/sub/ALIAS.dbf", "+DATA/t.sqlite-wal")])));
+    fixture.order(NameOrder::RenameAliases(pairs(&[(
+        "+DATA/other/sub/ALIAS.dbf",
+        "+DATA/t.sqlite-wal",
+    )])));
     assert_eq!(fixture.all_names(), ["other", "other/sub", "other/users01.dbf", "t.sqlite-wal"]);
     assert_eq!(fixture.type_of(file), Some(FileType::Onlinelog), "its new name says so");
     fixture.order(NameOrder::DropAliases(strings(&["+DATA/other/users01.dbf"])));
@@ -181,7 +205,8 @@ fn system_names() {
     assert_eq!(names[..2], ["ORCL*", "ORCL/DATAFILE*"]);
     assert_eq!(names.iter().filter(|name| name.ends_with('*')).count(), 4, "{names:?}");
     // What was said is not recognised anew.
-    fixture.order(NameOrder::RenameAliases(pairs(&[("+DATA/my/alias.ctl", "+DATA/my/redo01.log")])));
+    fixture
+        .order(NameOrder::RenameAliases(pairs(&[("+DATA/my/alias.ctl", "+DATA/my/redo01.log")])));
     assert_eq!(fixture.type_of(other.node), Some(FileType::Datafile));
     for order in [
         NameOrder::DropDirectories(vec![("+DATA/orcl".into(), true)]),
@@ -198,7 +223,8 @@ fn system_names() {
     assert_eq!(fixture.all_names(), ["my"]);
     assert_eq!(fixture.stat(ROOT).links, 3);
     fixture.whole();
-    let (_, path) = fixture.system(NewSystemFile { template: Some("archivelog".into()), ..NewSystemFile::default() });
+    let (_, path) = fixture
+        .system(NewSystemFile { template: Some("archivelog".into()), ..NewSystemFile::default() });
     assert!(path.starts_with("+DATA/ASM/ARCHIVELOG/archivelog."), "{path}");
 }
 
@@ -207,11 +233,18 @@ fn system_names() {
 fn templates() {
     let fixture = Fixture::new();
     let system = |connection: &Connection| {
-        let mut select = connection.prepare("SELECT name FROM template WHERE system = 1 ORDER BY number")?;
+        let mut select =
+            connection.prepare("SELECT name FROM template WHERE system = 1 ORDER BY number")?;
         Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?)
     };
-    assert_eq!(block_on(fixture.catalog.read(system)).unwrap(), TYPES.map(|(_, word)| word), "one for each type");
-    let template = |name: &str, mirrors: Option<u8>| vec![Template { name: name.to_owned(), mirrors, fine: None }];
+    assert_eq!(
+        block_on(fixture.catalog.read(system)).unwrap(),
+        TYPES.map(|(_, word)| word),
+        "one for each type"
+    );
+    let template = |name: &str, mirrors: Option<u8>| {
+        vec![Template { name: name.to_owned(), mirrors, fine: None }]
+    };
     fixture.order(NameOrder::AddTemplates(template("FAST", Some(2))));
     fixture.order(NameOrder::ModifyTemplates(template("DATAFILE", None)));
     for (order, code) in [
@@ -225,15 +258,21 @@ fn templates() {
     ] {
         fixture.refused(order, code);
     }
-    for (redundancy, mirrors) in
-        [(Redundancy::External, 2), (Redundancy::External, 3), (Redundancy::High, 2), (Redundancy::High, 1)]
-    {
-        let refused = fixture.try_order(redundancy, NameOrder::AddTemplates(template("T", Some(mirrors)))).unwrap_err();
+    for (redundancy, mirrors) in [
+        (Redundancy::External, 2),
+        (Redundancy::External, 3),
+        (Redundancy::High, 2),
+        (Redundancy::High, 1),
+    ] {
+        let refused = fixture
+            .try_order(redundancy, NameOrder::AddTemplates(template("T", Some(mirrors))))
+            .unwrap_err();
         assert_eq!(refused.0, Code::Invalid, "{redundancy} {mirrors}: {}", refused.1);
     }
     fixture.order(NameOrder::DropTemplates(strings(&["FAST"])));
     let new = NewSystemFile { template: Some("fast".into()), ..NewSystemFile::default() };
-    let made = block_on(fixture.files.create_system(fixture.place(Redundancy::Normal), new, b"", 0o640));
+    let made =
+        block_on(fixture.files.create_system(fixture.place(Redundancy::Normal), new, b"", 0o640));
     assert!(matches!(made, Err(FileError::Order(error)) if error.code == Code::NoSuchTemplate));
     assert_eq!(fixture.all_names(), [""; 0]);
     fixture.whole();
@@ -298,7 +337,8 @@ fn a_statement_is_done_or_not() {
             let fixture = Fixture::new();
             let top = fixture.directory(ROOT, "top");
             ["a", "b", "c"].iter().for_each(|name| _ = fixture.file(top, name));
-            let system = NewSystemFile { alias: Some("+DATA/top/s".into()), ..NewSystemFile::default() };
+            let system =
+                NewSystemFile { alias: Some("+DATA/top/s".into()), ..NewSystemFile::default() };
             fixture.system(system);
             block_on(fixture.catalog.durable_point()).unwrap();
             let before = fixture.all_names();
@@ -306,7 +346,9 @@ fn a_statement_is_done_or_not() {
             let _ = block_on(fixture.files.order(fixture.place(Redundancy::Normal), order.clone()));
             let store = fixture.store.restart(cut);
             let dynamic: Arc<dyn World> = Arc::clone(&fixture.world) as Arc<dyn World>;
-            let (catalog, _) = block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>, false)).unwrap();
+            let (catalog, _) =
+                block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>, false))
+                    .unwrap();
             let fixture = Fixture::on(Arc::clone(&fixture.world), store, catalog);
             block_on(fixture.files.reap_orphans()).unwrap();
             fixture.whole();
@@ -317,8 +359,12 @@ fn a_statement_is_done_or_not() {
                 fixture.whole();
             } else {
                 done += 1;
-                let (code, text) = fixture.try_order(Redundancy::Normal, order.clone()).unwrap_err();
-                assert!([Code::NoSuchFile, Code::NameExists].contains(&code), "cut {cut}: {text}: {after:?}");
+                let (code, text) =
+                    fixture.try_order(Redundancy::Normal, order.clone()).unwrap_err();
+                assert!(
+                    [Code::NoSuchFile, Code::NameExists].contains(&code),
+                    "cut {cut}: {text}: {after:?}"
+                );
             }
         }
         assert!(undone > 0, "{order:?} was done {done} times of {done}");

@@ -49,7 +49,8 @@ impl Fixture {
 
     fn create_for(&self, request: &Request, name: &str) -> Result<Node> {
         let asked = self.asked(request);
-        let made = block_on(self.files.create(asked, ROOT, name.as_bytes(), NewFile::Regular, 0o600, ME));
+        let made =
+            block_on(self.files.create(asked, ROOT, name.as_bytes(), NewFile::Regular, 0o600, ME));
         made.map(|made| made.node)
     }
 
@@ -62,14 +63,17 @@ impl Fixture {
     }
 
     fn rows(&self) -> i64 {
-        block_on(self.catalog.read(|sqlite| Ok(sqlite.query_row("SELECT count(*) FROM reply", [], |row| row.get(0))?)))
-            .unwrap()
+        block_on(self.catalog.read(|sqlite| {
+            Ok(sqlite.query_row("SELECT count(*) FROM reply", [], |row| row.get(0))?)
+        }))
+        .unwrap()
     }
 
     fn exists(&self, node: Node) -> bool {
         let sql = "SELECT count(*) FROM file WHERE number = ?1";
-        let count =
-            move |sqlite: &Connection| Ok(sqlite.query_row(sql, [node.cast_signed()], |row| row.get::<_, i64>(0))?);
+        let count = move |sqlite: &Connection| {
+            Ok(sqlite.query_row(sql, [node.cast_signed()], |row| row.get::<_, i64>(0))?)
+        };
         block_on(self.catalog.read(count)).unwrap() == 1
     }
 
@@ -107,7 +111,9 @@ fn what_was_done_is_known_to_the_next_engine() {
     assert_eq!(f.rows(), 7);
 
     let f = f.taken_over(&[ONE]);
-    for (number, node) in [(1, Some(made)), (2, Some(a)), (3, None), (4, None), (5, None), (6, None), (7, None)] {
+    for (number, node) in
+        [(1, Some(made)), (2, Some(a)), (3, None), (4, None), (5, None), (6, None), (7, None)]
+    {
         assert_eq!(f.before(ONE, number), Some(DoneBefore { node }), "request {number}");
         // It was answered.
         assert_eq!(f.before(ONE, number), None, "request {number}");
@@ -174,7 +180,11 @@ fn what_is_inherited_is_not_written_over_before_it_is_answered() {
     }
     assert_eq!(f.rows(), 50);
     for (number, made) in open {
-        assert_eq!(f.before(ONE, number), Some(DoneBefore { node: Some(made) }), "request {number}");
+        assert_eq!(
+            f.before(ONE, number),
+            Some(DoneBefore { node: Some(made) }),
+            "request {number}"
+        );
     }
 }
 

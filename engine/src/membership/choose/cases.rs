@@ -70,12 +70,19 @@ pub fn standing(facts: DiskFacts) -> Standing {
         Devices::None => Standing::Absent,
         Devices::Several => Standing::Duplicate,
         Devices::One if facts.marked => Standing::CopyWhole,
-        Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => Standing::LosingBranch,
-        Devices::One if facts.stamp == Stamped::Nothing && facts.needed && facts.state == DiskState::Online => {
+        Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => {
+            Standing::LosingBranch
+        }
+        Devices::One
+            if facts.stamp == Stamped::Nothing
+                && facts.needed
+                && facts.state == DiskState::Online =>
+        {
             Standing::Current
         }
         Devices::One
-            if matches!(facts.stamp, Stamped::Behind | Stamped::Nothing) && !planted::has(Bug::OldImageAccepted) =>
+            if matches!(facts.stamp, Stamped::Behind | Stamped::Nothing)
+                && !planted::has(Bug::OldImageAccepted) =>
         {
             Standing::OldImage
         }

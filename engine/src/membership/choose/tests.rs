@@ -105,7 +105,11 @@ fn all_in_sight_mounts() {
     let decision = choose("DATA", &sight, false).expect("nothing is wrong");
     assert_eq!(standings(&decision), [Standing::Current; 3]);
     assert_eq!((decision.membership, decision.stamp), (first, STAMP));
-    assert!(decision.complete_on.is_empty() && decision.warnings.is_empty() && decision.strangers.is_empty());
+    assert!(
+        decision.complete_on.is_empty()
+            && decision.warnings.is_empty()
+            && decision.strangers.is_empty()
+    );
 }
 
 /// The issue every mirrored pair has: one half went on alone, the other comes back alone.
@@ -118,10 +122,15 @@ fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
         stale.to_string(),
         "disk group DATA: 1 of 2 voters can be counted on, 2 are needed; missing: D0 (failure group F0: not in sight)"
     );
-    assert!(stale.remedy().contains("attach disk D0") && stale.remedy().contains("ALTER DISKGROUP DATA MOUNT FORCE"));
-    let alone = choose("DATA", &[sighting(0, Some(&went_on))], false).expect("it is the only voter");
+    assert!(
+        stale.remedy().contains("attach disk D0")
+            && stale.remedy().contains("ALTER DISKGROUP DATA MOUNT FORCE")
+    );
+    let alone =
+        choose("DATA", &[sighting(0, Some(&went_on))], false).expect("it is the only voter");
     assert_eq!(standings(&alone), [Standing::Current, Standing::Absent]);
-    let both = choose("DATA", &[sighting(0, Some(&went_on)), sighting(1, Some(&first))], false).expect("both");
+    let both = choose("DATA", &[sighting(0, Some(&went_on)), sighting(1, Some(&first))], false)
+        .expect("both");
     assert_eq!(standings(&both), [Standing::Current, Standing::Stale]);
 }
 
@@ -129,12 +138,17 @@ fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
 fn one_voter_of_three_lost_mounts() {
     let first = root(3);
     for lost in 0..3 {
-        let sight: Vec<_> = (0..3).filter(|disk| *disk != lost).map(|disk| sighting(disk, Some(&first))).collect();
+        let sight: Vec<_> =
+            (0..3).filter(|disk| *disk != lost).map(|disk| sighting(disk, Some(&first))).collect();
         let decision = choose("DATA", &sight, false).expect("two of three");
         assert_eq!(decision.disks[usize::from(lost)].standing, Standing::Absent);
-        assert!(decision.warnings[0].contains(&format!("disk D{lost} (failure group F{lost}) is not in sight")));
+        assert!(
+            decision.warnings[0]
+                .contains(&format!("disk D{lost} (failure group F{lost}) is not in sight"))
+        );
         let damaged = Sighting { memberships: vec![], ..sighting(lost, None) };
-        let decision = choose("DATA", &[sight, vec![damaged]].concat(), false).expect("two of three");
+        let decision =
+            choose("DATA", &[sight, vec![damaged]].concat(), false).expect("two of three");
         assert_eq!(standings(&decision), [Standing::Current; 3]);
     }
 }
@@ -144,7 +158,10 @@ fn an_unreadable_slot_is_no_witness() {
     let first = root(3);
     let sight = [sighting(0, Some(&first)), sighting(1, None)];
     let refusal = choose("DATA", &sight, false).expect_err("disk 1 could have seen a newer one");
-    assert!(refusal.to_string().contains("D1 (failure group F1: /dev/1 holds no readable membership)"), "{refusal}");
+    assert!(
+        refusal.to_string().contains("D1 (failure group F1: /dev/1 holds no readable membership)"),
+        "{refusal}"
+    );
     choose("DATA", &sight, true).expect("the operator answers for it");
 }
 
@@ -159,14 +176,18 @@ fn an_old_image_is_copied_whole_and_is_no_witness() {
     assert_eq!(standings(&decision), [Standing::Current, Standing::Current, Standing::OldImage]);
     assert_eq!((decision.stamp, decision.stamped), (STAMP + 1, false));
     sight.remove(1);
-    assert!(matches!(choose("DATA", &sight, false), Err(Refusal::NoQuorum { have: 1, need: 2, .. })));
+    assert!(matches!(
+        choose("DATA", &sight, false),
+        Err(Refusal::NoQuorum { have: 1, need: 2, .. })
+    ));
     // Those that are used hold the newest: the next one may be written.
     sight[0].stamps = vec![stamp(STAMP + 1, 1)];
     sight.push(Sighting { stamps: vec![stamp(STAMP + 1, 1)], ..sighting(1, Some(&first)) });
     assert!(choose("DATA", &sight, false).expect("two witnesses").stamped);
     // All disks older than the membership says: some were put back from a backup.
-    let old: Vec<_> =
-        (0..3).map(|d| Sighting { stamps: vec![stamp(STAMP - 2, 1)], ..sighting(d, Some(&first)) }).collect();
+    let old: Vec<_> = (0..3)
+        .map(|d| Sighting { stamps: vec![stamp(STAMP - 2, 1)], ..sighting(d, Some(&first)) })
+        .collect();
     assert!(matches!(choose("DATA", &old, true), Err(Refusal::NothingCurrent { .. })));
 }
 
@@ -204,11 +225,18 @@ fn one_device_by_two_paths_counts_once_and_two_devices_not_at_all() {
     assert_eq!(decision.disks[2].sighting, Some(2));
     sight[3].identity = Identity("a clone".to_owned());
     let decision = choose("DATA", &sight, false).expect("two of three");
-    assert_eq!((decision.disks[2].standing, decision.disks[2].sighting), (Standing::Duplicate, None));
+    assert_eq!(
+        (decision.disks[2].standing, decision.disks[2].sighting),
+        (Standing::Duplicate, None)
+    );
     assert!(decision.warnings[0].contains("/dev/2 and /dev/second-path"));
     sight.remove(1);
     let refusal = choose("DATA", &sight, false).expect_err("one of three");
-    assert!(refusal.remedy().contains("/dev/2 and /dev/second-path are copies of one disk"), "{}", refusal.remedy());
+    assert!(
+        refusal.remedy().contains("/dev/2 and /dev/second-path are copies of one disk"),
+        "{}",
+        refusal.remedy()
+    );
 }
 
 /// Both halves went on, each by FORCE. Whoever is newer, an operator has to say which one counts.
@@ -217,7 +245,8 @@ fn two_histories_are_never_mixed() {
     let first = root(2);
     let left = drop_disk(&first, 2, 1);
     let right = drop_disk(&first, 3, 0);
-    let equal = choose("DATA", &[sighting(0, Some(&left)), sighting(1, Some(&right))], true).expect_err("equal");
+    let equal = choose("DATA", &[sighting(0, Some(&left)), sighting(1, Some(&right))], true)
+        .expect_err("equal");
     assert!(matches!(equal, Refusal::TwoHistories { force_helps: false, .. }));
     assert!(
         equal.to_string().contains("/dev/0")
@@ -235,7 +264,8 @@ fn two_histories_are_never_mixed() {
 
     // Once that is recorded, the next mount is not refused again.
     let decided = successor(&left, id(5), |m| m.disks[1].copy_whole = true);
-    let again = choose("DATA", &[sighting(0, Some(&decided)), sighting(1, Some(&right))], false).expect("decided");
+    let again = choose("DATA", &[sighting(0, Some(&decided)), sighting(1, Some(&right))], false)
+        .expect("decided");
     assert_eq!(standings(&again), [Standing::Current, Standing::CopyWhole]);
 }
 
@@ -248,9 +278,13 @@ fn what_never_came_in_force_loses() {
     let sight = [sighting(0, Some(&begun)), sighting(1, Some(&made)), sighting(2, Some(&made))];
     let decision = choose("DATA", &sight, false).expect("the other stands alone");
     assert_eq!(decision.membership.id, made.id);
-    assert_eq!(standings(&decision), [Standing::LosingBranch, Standing::Current, Standing::Current]);
+    assert_eq!(
+        standings(&decision),
+        [Standing::LosingBranch, Standing::Current, Standing::Current]
+    );
     // Begun, and nobody went on: taken up and completed.
-    let decision = choose("DATA", &[sighting(0, Some(&begun)), sighting(1, Some(&first))], false).expect("two of two");
+    let decision = choose("DATA", &[sighting(0, Some(&begun)), sighting(1, Some(&first))], false)
+        .expect("two of two");
     assert_eq!((decision.membership.id, decision.complete_on), (begun.id, vec![DiskNumber(1)]));
 }
 
@@ -258,11 +292,15 @@ fn what_never_came_in_force_loses() {
 fn other_refusals() {
     let first = root(2);
     assert!(matches!(choose("DATA", &[], true), Err(Refusal::NoDisks { .. })));
-    assert!(matches!(choose("FRA", &[sighting(0, Some(&first))], true), Err(Refusal::NoDisks { .. })));
+    assert!(matches!(
+        choose("FRA", &[sighting(0, Some(&first))], true),
+        Err(Refusal::NoDisks { .. })
+    ));
     let mut former = sighting(0, Some(&first));
     former.header.status = Status::Former;
     assert!(matches!(choose("DATA", &[former], true), Err(Refusal::NoDisks { .. })));
-    let refusal = choose("DATA", &[sighting(0, None), sighting(1, None)], true).expect_err("no membership");
+    let refusal =
+        choose("DATA", &[sighting(0, None), sighting(1, None)], true).expect_err("no membership");
     assert!(refusal.to_string().contains("(/dev/0, /dev/1)"));
     let mut other = sighting(1, Some(&first));
     other.header.group = GroupId([8; 16]);
@@ -309,7 +347,8 @@ fn one_voter_in_each_of_up_to_five_failure_groups() {
         };
         groups.iter().enumerate().map(disk).collect()
     };
-    let numbers = |set: BTreeSet<DiskNumber>| set.into_iter().map(|number| number.0).collect::<Vec<_>>();
+    let numbers =
+        |set: BTreeSet<DiskNumber>| set.into_iter().map(|number| number.0).collect::<Vec<_>>();
     let mut four = disks(&[("A", false), ("A", false), ("B", false), ("B", false)]);
     assert_eq!(numbers(voters(&four, Redundancy::Normal)), [0, 2]);
     four[1].votes = true;
@@ -320,10 +359,25 @@ fn one_voter_in_each_of_up_to_five_failure_groups() {
     four[0].leaving = true;
     assert_eq!(numbers(voters(&four, Redundancy::Normal)), [3], "none that leaves");
     four[3].leaving = true;
-    assert_eq!(numbers(voters(&four, Redundancy::Normal)), [0, 3], "they do while there is no other");
-    let mut many =
-        disks(&[("A", false), ("B", false), ("C", false), ("D", false), ("E", false), ("F", false), ("Z", true)]);
-    assert_eq!(numbers(voters(&many, Redundancy::High)), [0, 1, 2, 3, 6], "quorum failure groups first");
+    assert_eq!(
+        numbers(voters(&four, Redundancy::Normal)),
+        [0, 3],
+        "they do while there is no other"
+    );
+    let mut many = disks(&[
+        ("A", false),
+        ("B", false),
+        ("C", false),
+        ("D", false),
+        ("E", false),
+        ("F", false),
+        ("Z", true),
+    ]);
+    assert_eq!(
+        numbers(voters(&many, Redundancy::High)),
+        [0, 1, 2, 3, 6],
+        "quorum failure groups first"
+    );
     many[5].votes = true;
     assert_eq!(numbers(voters(&many, Redundancy::High)), [0, 1, 2, 5, 6]);
 }
@@ -345,7 +399,10 @@ fn votes_change_one_at_a_time() {
     let mut first = root(3);
     first.ancestors = vec![id(9); ANCESTORS_MAX];
     let child = successor(&first, id(2), |_| ());
-    assert_eq!((child.generation, child.ancestors.len(), child.ancestors[0]), (2, ANCESTORS_MAX, first.id));
+    assert_eq!(
+        (child.generation, child.ancestors.len(), child.ancestors[0]),
+        (2, ANCESTORS_MAX, first.id)
+    );
     // Whose membership is older than all ancestors listed is judged by its stamp.
     let sight = [sighting(0, Some(&first)), sighting(1, Some(&first)), sighting(2, Some(&first))];
     assert!(choose("DATA", &sight, false).is_ok());
@@ -381,7 +438,9 @@ fn every_combination_of_facts_is_one_case() {
     let mut table = Table::read("mount case");
     for groups in [Groups::None, Groups::One, Groups::Several] {
         for newest in [Newest::None, Newest::One, Newest::Split] {
-            for current in [Current::Nothing, Current::WithoutCatalog, Current::TooFew, Current::Enough] {
+            for current in
+                [Current::Nothing, Current::WithoutCatalog, Current::TooFew, Current::Enough]
+            {
                 for flags in combinations(&[false, true], 3) {
                     let [another, majority, force] = flags[..] else { unreachable!("three") };
                     let facts = Facts { groups, newest, another, majority, current, force };
@@ -413,8 +472,12 @@ fn every_sighting_of_a_disk_is_one_case() {
                     (state, marked, state == DiskState::Online);
             });
             let fork = successor(&parent, id(3), |_| ());
-            let held =
-                [("newest", Some(&newest)), ("ancestor", Some(&parent)), ("other", Some(&fork)), ("nothing", None)];
+            let held = [
+                ("newest", Some(&newest)),
+                ("ancestor", Some(&parent)),
+                ("other", Some(&fork)),
+                ("nothing", None),
+            ];
             let steps = [
                 ("in step", Some((STAMP, 2))),
                 ("in step", Some((STAMP - 1, 1))),
@@ -427,19 +490,26 @@ fn every_sighting_of_a_disk_is_one_case() {
             for (membership, record) in held {
                 for (step, stamped) in steps {
                     for devices in ["none", "one", "several"] {
-                        let mut sight: Vec<_> = (0..2).map(|disk| sighting(disk, Some(&newest))).collect();
-                        let stamps = stamped.map(|(counter, of)| stamp(counter, of)).into_iter().collect();
+                        let mut sight: Vec<_> =
+                            (0..2).map(|disk| sighting(disk, Some(&newest))).collect();
+                        let stamps =
+                            stamped.map(|(counter, of)| stamp(counter, of)).into_iter().collect();
                         let third = Sighting { stamps, ..sighting(2, record) };
                         if devices != "none" {
                             // By two paths; they are one device.
-                            sight.push(Sighting { path: "/dev/other-path".to_owned(), ..third.clone() });
+                            sight.push(Sighting {
+                                path: "/dev/other-path".to_owned(),
+                                ..third.clone()
+                            });
                             sight.push(third.clone());
                         }
                         if devices == "several" {
-                            sight.push(Sighting { identity: Identity("clone".to_owned()), ..third });
+                            sight
+                                .push(Sighting { identity: Identity("clone".to_owned()), ..third });
                         }
                         // A stamp that is ahead makes the others a step behind, no more.
-                        let facts = [devices, &fact(marked), membership, step, &fact(state), "no"].map(str::to_owned);
+                        let facts = [devices, &fact(marked), membership, step, &fact(state), "no"]
+                            .map(str::to_owned);
                         let row = table.case(&facts);
                         let decision = choose("DATA", &sight, false).expect("two of three");
                         assert_eq!(decision.membership.id, newest.id, "{facts:?}");
@@ -456,13 +526,17 @@ fn every_sighting_of_a_disk_is_one_case() {
     // Alone, and by FORCE, a disk without a stamp is better than none.
     for record in [&parent, &successor(&parent, id(2), |_| ())] {
         let alone = Sighting { stamps: Vec::new(), ..sighting(2, Some(record)) };
-        let row = table.case(&["one", "no", "newest", "nothing", "online", "yes"].map(str::to_owned));
-        let refusal = choose("DATA", std::slice::from_ref(&alone), false).expect_err("one of three");
+        let row =
+            table.case(&["one", "no", "newest", "nothing", "online", "yes"].map(str::to_owned));
+        let refusal =
+            choose("DATA", std::slice::from_ref(&alone), false).expect_err("one of three");
         assert!(matches!(refusal, Refusal::NoQuorum { force_helps: true, .. }), "{refusal}");
         let decision = choose("DATA", &[alone], true).expect("by force");
         assert_eq!(case(decision.disks[2].standing), row);
         assert_eq!(decision.case, Case::Forced);
-        assert!(decision.warnings.iter().any(|warning| warning.contains("whose stamp cannot be read")));
+        assert!(
+            decision.warnings.iter().any(|warning| warning.contains("whose stamp cannot be read"))
+        );
     }
     table.end();
 }
@@ -482,11 +556,15 @@ fn every_sight_of_a_group_is_one_case() {
     let newest = successor(&parent, id(2), |_| ());
     let fork = successor(&parent, id(3), |_| ());
     // One that two of the disks can carry alone.
-    let aside = Membership { generation: 1, id: id(4), disks: (1..3).map(member).collect(), ..root(3) };
-    let by_id = |number: u64| [&parent, &newest, &fork, &aside][usize::try_from(number).expect("small") - 1];
+    let aside =
+        Membership { generation: 1, id: id(4), disks: (1..3).map(member).collect(), ..root(3) };
+    let by_id = |number: u64| {
+        [&parent, &newest, &fork, &aside][usize::try_from(number).expect("small") - 1]
+    };
     let mut values = vec![Seen::Absent, Seen::Clones];
     for old in [false, true] {
-        values.extend([None, Some(1), Some(2), Some(3), Some(4)].map(|held| Seen::Holds(held, old)));
+        values
+            .extend([None, Some(1), Some(2), Some(3), Some(4)].map(|held| Seen::Holds(held, old)));
     }
     let mut met = BTreeSet::new();
     let mut table = Table::read("mount case");
@@ -497,7 +575,10 @@ fn every_sight_of_a_group_is_one_case() {
                 Seen::Absent => (),
                 Seen::Clones => {
                     sight.push(sighting(number, Some(&newest)));
-                    sight.push(Sighting { identity: Identity("clone".to_owned()), ..sighting(number, Some(&newest)) });
+                    sight.push(Sighting {
+                        identity: Identity("clone".to_owned()),
+                        ..sighting(number, Some(&newest))
+                    });
                 }
                 Seen::Holds(held, old) => {
                     let counter = if old { STAMP - 2 } else { STAMP };
@@ -509,8 +590,12 @@ fn every_sight_of_a_group_is_one_case() {
             }
         }
         // The facts of the table, in other words than the code's.
-        let holders =
-            |held: u64| facts.iter().filter(|seen| matches!(seen, Seen::Holds(Some(is), _) if *is == held)).count();
+        let holders = |held: u64| {
+            facts
+                .iter()
+                .filter(|seen| matches!(seen, Seen::Holds(Some(is), _) if *is == held))
+                .count()
+        };
         let aside_alone = facts[1..].iter().all(|seen| matches!(seen, Seen::Holds(Some(4), _)));
         let (groups, winner) = match (sight.is_empty(), holders(2), holders(3)) {
             (true, ..) => ("none", None),
@@ -536,10 +621,12 @@ fn every_sight_of_a_group_is_one_case() {
         let stamped = |held: Option<u64>| (held == Some(4)) == (winner == Some(4));
         let names = |disk: usize| winner != Some(4) || disk > 0;
         let is_current = |(disk, seen): &(usize, &Seen)| {
-            names(*disk) && matches!(**seen, Seen::Holds(held, false) if in_line(held) && stamped(held))
+            names(*disk)
+                && matches!(**seen, Seen::Holds(held, false) if in_line(held) && stamped(held))
         };
         let current = facts.iter().enumerate().filter(is_current).count();
-        let testifies = |one: &(usize, &Seen)| is_current(one) && !matches!(one.1, Seen::Holds(None, _));
+        let testifies =
+            |one: &(usize, &Seen)| is_current(one) && !matches!(one.1, Seen::Holds(None, _));
         let witnesses = facts.iter().enumerate().filter(testifies).count();
         let another = winner.is_some_and(|winner| winner != 4) && aside_alone;
         let named = (0..3).filter(|disk| names(*disk)).count();
@@ -586,7 +673,8 @@ struct Rules {
     first_on_more_than_half: bool,
 }
 
-const KEPT: Rules = Rules { one_vote_at_a_time: true, wait_until_in_force: true, first_on_more_than_half: true };
+const KEPT: Rules =
+    Rules { one_vote_at_a_time: true, wait_until_in_force: true, first_on_more_than_half: true };
 
 /// One random history of failures, records and mounts on the disks of a group; `Err` tells how a mount missed
 /// what had been in force.
@@ -624,8 +712,9 @@ impl Search {
 
     fn look(&self, subset: u64) -> Result<Decision, Refusal> {
         let seen = (0_u16..).zip(&self.slots).filter(|(disk, _)| subset & (1 << disk) != 0);
-        let sight: Vec<_> =
-            seen.map(|(disk, slots)| Sighting { memberships: slots.clone(), ..sighting(disk, None) }).collect();
+        let sight: Vec<_> = seen
+            .map(|(disk, slots)| Sighting { memberships: slots.clone(), ..sighting(disk, None) })
+            .collect();
         choose("DATA", &sight, false)
     }
 
@@ -636,7 +725,9 @@ impl Search {
                 let line = Line::new(&decision.membership);
                 if !line.has(self.in_force) {
                     let found = decision.membership.generation;
-                    return Err(format!("disks {subset:b} mount generation {found} and miss what was in force"));
+                    return Err(format!(
+                        "disks {subset:b} mount generation {found} and miss what was in force"
+                    ));
                 }
             }
         }
@@ -644,7 +735,12 @@ impl Search {
     }
 
     /// Writes to the voters that can be reached; a write that fails makes its disk unreachable.
-    fn write(&mut self, membership: &Membership, reachable: &mut u64, on: u64) -> Result<(), String> {
+    fn write(
+        &mut self,
+        membership: &Membership,
+        reachable: &mut u64,
+        on: u64,
+    ) -> Result<(), String> {
         for disk in 0..self.slots.len() {
             if on & *reachable & (1 << disk) == 0 {
                 continue;
@@ -677,7 +773,13 @@ impl Search {
     }
 
     /// Records a membership with these voters. Whether the engine goes on.
-    fn record(&mut self, now: &mut Membership, votes: u64, first: bool, reachable: &mut u64) -> Result<bool, String> {
+    fn record(
+        &mut self,
+        now: &mut Membership,
+        votes: u64,
+        first: bool,
+        reachable: &mut u64,
+    ) -> Result<bool, String> {
         if votes == 0 {
             return Ok(false);
         }
@@ -741,12 +843,17 @@ fn search(rules: Rules, seeds: u64) -> Result<(), String> {
                 if quorum + 1 > usize::from(disks) {
                     continue;
                 }
-                let mut history = Search::new(seed * 64 + u64::from(disks) * 4 + quorum as u64, disks, quorum, rules);
+                let mut history = Search::new(
+                    seed * 64 + u64::from(disks) * 4 + quorum as u64,
+                    disks,
+                    quorum,
+                    rules,
+                );
                 for mount in 0..8 {
                     let quorum = history.quorum;
-                    history
-                        .run()
-                        .map_err(|e| format!("seed {seed}, {disks} disks ({quorum} quorum), mount {mount}: {e}"))?;
+                    history.run().map_err(|e| {
+                        format!("seed {seed}, {disks} disks ({quorum} quorum), mount {mount}: {e}")
+                    })?;
                 }
             }
         }
@@ -769,6 +876,7 @@ fn each_rule_of_recording_is_needed() {
         Rules { first_on_more_than_half: false, ..KEPT },
     ];
     for (rule, rules) in broken.into_iter().enumerate() {
-        search(rules, 1000).expect_err(&format!("without rule {} a mount misses something", rule + 1));
+        search(rules, 1000)
+            .expect_err(&format!("without rule {} a mount misses something", rule + 1));
     }
 }

@@ -169,7 +169,10 @@ impl Voters {
     }
 
     /// Records that seem to be wrong, on disks of which `wants` is true. Nobody is held up: what is written meanwhile may be among them.
-    pub(crate) async fn seemingly_wrong(&self, wants: impl Fn(DiskNumber) -> bool) -> Vec<WrongRecord> {
+    pub(crate) async fn seemingly_wrong(
+        &self,
+        wants: impl Fn(DiskNumber) -> bool,
+    ) -> Vec<WrongRecord> {
         if self.is_waiting() {
             return Vec::new();
         }
@@ -215,7 +218,10 @@ impl Voters {
         }
         let failed = self.write_again(&known, &wrong).await;
         let mut findings = Findings::default();
-        wrong.iter().filter(|one| !failed.contains_key(&one.disk)).for_each(|one| findings.add_record(one));
+        wrong
+            .iter()
+            .filter(|one| !failed.contains_key(&one.disk))
+            .for_each(|one| findings.add_record(one));
         for (disk, finding) in findings.by_disk() {
             let Some(member) = self.members.get(&disk) else { continue };
             if self.looked_at.load(Ordering::Relaxed) {
@@ -231,19 +237,30 @@ impl Voters {
         self.looked_at.store(true, Ordering::Relaxed);
     }
 
-    async fn compare_all(&self, known: &Known, all: impl Iterator<Item = (DiskNumber, Kind)>) -> Vec<WrongRecord> {
-        let there = all.filter(|(disk, kind)| known.has(*kind, *disk)).filter_map(|(disk, kind)| {
-            let member = self.members.get(&disk).filter(|member| is_looked_at(member))?;
-            Some(self.compare(known, kind, member))
-        });
+    async fn compare_all(
+        &self,
+        known: &Known,
+        all: impl Iterator<Item = (DiskNumber, Kind)>,
+    ) -> Vec<WrongRecord> {
+        let there =
+            all.filter(|(disk, kind)| known.has(*kind, *disk)).filter_map(|(disk, kind)| {
+                let member = self.members.get(&disk).filter(|member| is_looked_at(member))?;
+                Some(self.compare(known, kind, member))
+            });
         futures::future::join_all(there).await.into_iter().flatten().collect()
     }
 
     /// What is wrong with the records of one kind on a disk. `None`: nothing, or it does not answer.
     async fn compare(&self, known: &Known, kind: Kind, member: &Member) -> Option<WrongRecord> {
         let disk = member.number;
-        let mut wrong =
-            WrongRecord { disk, kind, places: Vec::new(), unreadable: Vec::new(), newest: false, older: false };
+        let mut wrong = WrongRecord {
+            disk,
+            kind,
+            places: Vec::new(),
+            unreadable: Vec::new(),
+            newest: false,
+            older: false,
+        };
         for (turn, place) in kind.places(member) {
             let is_newest = known.number(kind) % 2 == turn;
             if !is_newest && !known.has_previous(kind) {
@@ -253,7 +270,9 @@ impl Voters {
                 Settled::Ok(Some(bytes)) => {
                     let mine = Envelope { group: self.group, disk: member.id(), place };
                     // A disk that is resized may have left the area meanwhile.
-                    if known.is_right(kind, is_newest, mine, &bytes) || !kind.places(member).contains(&(turn, place)) {
+                    if known.is_right(kind, is_newest, mine, &bytes)
+                        || !kind.places(member).contains(&(turn, place))
+                    {
                         continue;
                     }
                     wrong.places.push(place);
@@ -268,15 +287,20 @@ impl Voters {
     }
 
     /// Writes records again, for who has the turn, and for logs the log's writer. Returns the disks that did not take them.
-    async fn write_again(&self, known: &Known, wrong: &[WrongRecord]) -> BTreeMap<DiskNumber, String> {
+    async fn write_again(
+        &self,
+        known: &Known,
+        wrong: &[WrongRecord],
+    ) -> BTreeMap<DiskNumber, String> {
         if !wrong.is_empty() {
             reached::at(Mark::RecordWrittenAgain);
         }
         let mut failed = BTreeMap::new();
         for kind in Kind::ALL {
             let of = |is_newest: bool| {
-                let concerned =
-                    move |one: &&WrongRecord| one.kind == kind && if is_newest { one.newest } else { one.older };
+                let concerned = move |one: &&WrongRecord| {
+                    one.kind == kind && if is_newest { one.newest } else { one.older }
+                };
                 wrong.iter().filter(concerned).map(|one| one.disk).collect::<BTreeSet<_>>()
             };
             let (newest, older) = (of(true), of(false));

@@ -35,7 +35,8 @@ fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
     let same_middle = 2 * (middle / au_size + 1);
     let zone = now.data_units().next()? - 1;
     let same_zone = u64::from(zone) * (au_size / now.sums_of(0).1 as u64) + 1;
-    let size = (same_middle.min(same_zone) * au_size).saturating_sub(BLOCK_SIZE as u64).min(target.size());
+    let size =
+        (same_middle.min(same_zone) * au_size).saturating_sub(BLOCK_SIZE as u64).min(target.size());
     let grown = Layout::new(size, au_size).ok()?;
     let keeps_all = now.data_units().all(|au| grown.is_data(au));
     (keeps_all && grown.data_units().count() > now.data_units().count()).then_some(grown)
@@ -47,10 +48,15 @@ impl Movement {
     /// # Errors
     /// Why their goals cannot be kept, or a disk's header not be written.
     pub(super) async fn grow_in_stages(&self, goals: &Targets) -> Result<()> {
-        let kept: Vec<_> =
-            goals.iter().map(|(number, (member, goal))| (*number, member.id(), Some(goal.size()))).collect();
+        let kept: Vec<_> = goals
+            .iter()
+            .map(|(number, (member, goal))| (*number, member.id(), Some(goal.size())))
+            .collect();
         self.note_goals(kept).await.map_err(|error| {
-            AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {error}", self.name))
+            AdminError::new(
+                Code::Io,
+                format!("disks of disk group {} cannot be resized: {error}", self.name),
+            )
         })?;
         self.next_stage(goals).await.map(|_| ())
     }
@@ -59,13 +65,16 @@ impl Movement {
     pub(crate) async fn begin_stage(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
         let goals = self.goals().await?;
-        let (reached, goals): (Targets, Targets) =
-            goals.into_iter().partition(|(_, (member, goal))| member.layout().size() >= goal.size());
+        let (reached, goals): (Targets, Targets) = goals
+            .into_iter()
+            .partition(|(_, (member, goal))| member.layout().size() >= goal.size());
         self.forget_goals(reached.keys()).await?;
         let membership = self.voters.current();
         let can_grow = |number: &DiskNumber| {
             let disk = membership.disk(*number);
-            disk.is_some_and(|disk| disk.state == DiskState::Online && !disk.leaving && disk.target.is_none())
+            disk.is_some_and(|disk| {
+                disk.state == DiskState::Online && !disk.leaving && disk.target.is_none()
+            })
         };
         let goals: Targets = goals.into_iter().filter(|(number, _)| can_grow(number)).collect();
         let Some((member, goal)) = goals.values().next() else { return Ok(false) };
@@ -77,8 +86,11 @@ impl Movement {
         match self.next_stage(&goals).await {
             Ok(true) => Ok(true),
             Ok(false) => {
-                let missing = self.plan_of(&goals).map_or_else(|TooSmall { missing }| missing, |_| 0);
-                Err(refused(format!("{missing} AUs too few for what is in the way: add disks, or remove files")))
+                let missing =
+                    self.plan_of(&goals).map_or_else(|TooSmall { missing }| missing, |_| 0);
+                Err(refused(format!(
+                    "{missing} AUs too few for what is in the way: add disks, or remove files"
+                )))
             }
             Err(error) => Err(refused(error.to_string())),
         }
@@ -94,7 +106,9 @@ impl Movement {
             .into_iter()
             .filter_map(|number| {
                 let disk = membership.disk(number)?;
-                let goal = Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size).ok()?;
+                let goal =
+                    Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size)
+                        .ok()?;
                 Some((number, (Arc::clone(self.members.get(&number)?), goal)))
             })
             .collect();
@@ -105,15 +119,23 @@ impl Movement {
         // One that goes further than this stage stays.
         let new: Vec<_> = growing
             .iter()
-            .filter(|(number, (_, layout))| goals.get(number).is_none_or(|(_, goal)| goal.size() < layout.size()))
+            .filter(|(number, (_, layout))| {
+                goals.get(number).is_none_or(|(_, goal)| goal.size() < layout.size())
+            })
             .map(|(number, (member, layout))| (*number, (Arc::clone(member), *layout)))
             .collect();
-        self.note_goals(new.iter().map(|(number, (member, goal))| (*number, member.id(), Some(goal.size()))).collect())
-            .await?;
+        self.note_goals(
+            new.iter()
+                .map(|(number, (member, goal))| (*number, member.id(), Some(goal.size())))
+                .collect(),
+        )
+        .await?;
         goals.extend(new);
         goals.retain(|number, _| growing.contains_key(number));
-        let as_now =
-            growing.into_iter().map(|(number, (member, _))| (number, (Arc::clone(&member), member.layout()))).collect();
+        let as_now = growing
+            .into_iter()
+            .map(|(number, (member, _))| (number, (Arc::clone(&member), member.layout())))
+            .collect();
         let refused = |error: AdminError| FileError::Refused {
             disk: self.name.clone(),
             reason: "the sizes of its disks".to_owned(),
@@ -137,21 +159,35 @@ impl Movement {
 
     /// The largest part of the way to their goals for which there is room.
     fn largest_stage(&self, goals: &Targets) -> Targets {
-        let gain = |(member, goal): &(Arc<Member>, Layout)| goal.au_count().saturating_sub(member.layout().au_count());
+        let gain = |(member, goal): &(Arc<Member>, Layout)| {
+            goal.au_count().saturating_sub(member.layout().au_count())
+        };
         let parts = u64::from(goals.values().map(gain).max().unwrap_or(0).max(1));
         let stage = |part: u64| -> Targets {
             let of = |(number, (member, goal)): (&DiskNumber, &(Arc<Member>, Layout))| {
                 let now = member.layout();
-                let more = u128::from(goal.size().saturating_sub(now.size())) * u128::from(part) / u128::from(parts);
+                let more = u128::from(goal.size().saturating_sub(now.size())) * u128::from(part)
+                    / u128::from(parts);
                 let size = now.size() + u64::try_from(more).expect("no more than the whole");
-                let layout = if part == parts { Some(*goal) } else { Layout::of_whole_units(size, self.au_size).ok() };
-                (*number, (Arc::clone(member), layout.filter(|layout| layout.size() > now.size()).unwrap_or(now)))
+                let layout = if part == parts {
+                    Some(*goal)
+                } else {
+                    Layout::of_whole_units(size, self.au_size).ok()
+                };
+                (
+                    *number,
+                    (
+                        Arc::clone(member),
+                        layout.filter(|layout| layout.size() > now.size()).unwrap_or(now),
+                    ),
+                )
             };
             goals.iter().map(of).collect()
         };
         let has_room = |part: u64| self.plan_of(&stage(part)).is_ok();
         // The whole way may take less than a part of it: twice the size has its middle where nothing is yet.
-        let (mut fits, mut too_much) = if has_room(parts) { (parts, parts + 1) } else { (0, parts) };
+        let (mut fits, mut too_much) =
+            if has_room(parts) { (parts, parts + 1) } else { (0, parts) };
         while fits + 1 < too_much {
             let part = u64::midpoint(fits, too_much);
             if has_room(part) { fits = part } else { too_much = part }
@@ -164,8 +200,12 @@ impl Movement {
         for (number, (member, target)) in targets {
             let now = member.layout();
             let Some(step) = grown_in_place(now, *target) else { continue };
-            let failed =
-                |why: String| AdminError::new(Code::Io, format!("disk {} cannot be resized: {why}", member.name()));
+            let failed = |why: String| {
+                AdminError::new(
+                    Code::Io,
+                    format!("disk {} cannot be resized: {why}", member.name()),
+                )
+            };
             {
                 let _nobody_compares = self.renaming.lock().await;
                 self.move_header(member, now).await.map_err(failed)?;
@@ -186,7 +226,8 @@ impl Movement {
     pub(crate) async fn goals(&self) -> std::result::Result<Targets, FileError> {
         let kept = self.catalog.read(load_goals).await?;
         let goal = |(number, size, id): (DiskNumber, u64, String)| {
-            let member = self.members.get(&number).filter(|member| member.id().to_string() == id)?;
+            let member =
+                self.members.get(&number).filter(|member| member.id().to_string() == id)?;
             Some((number, (Arc::clone(member), Layout::new(size, self.au_size).ok()?)))
         };
         Ok(kept.into_iter().filter_map(goal).collect())
@@ -198,15 +239,24 @@ impl Movement {
         disks: impl Iterator<Item = &DiskNumber>,
     ) -> std::result::Result<(), FileError> {
         let disks: Vec<DiskNumber> = disks.copied().collect();
-        let kept = if disks.is_empty() { Vec::new() } else { self.catalog.read(load_goals).await? };
-        let gone = kept.into_iter().map(|(number, ..)| number).filter(|number| disks.contains(number));
-        let gone: Vec<_> = gone.filter_map(|number| Some((number, self.members.get(&number)?.id(), None))).collect();
+        let kept =
+            if disks.is_empty() { Vec::new() } else { self.catalog.read(load_goals).await? };
+        let gone =
+            kept.into_iter().map(|(number, ..)| number).filter(|number| disks.contains(number));
+        let gone: Vec<_> = gone
+            .filter_map(|number| Some((number, self.members.get(&number)?.id(), None)))
+            .collect();
         if gone.is_empty() { Ok(()) } else { self.note_goals(gone).await }
     }
 
-    async fn note_goals(&self, goals: Vec<(DiskNumber, DiskId, Option<u64>)>) -> std::result::Result<(), FileError> {
+    async fn note_goals(
+        &self,
+        goals: Vec<(DiskNumber, DiskId, Option<u64>)>,
+    ) -> std::result::Result<(), FileError> {
         let store = move |connection: &rusqlite::Connection| {
-            goals.iter().try_for_each(|(number, id, goal)| store_goal(connection, *number, *id, *goal))
+            goals
+                .iter()
+                .try_for_each(|(number, id, goal)| store_goal(connection, *number, *id, *goal))
         };
         // It adds room where there is none.
         self.catalog.release(true, store).await.map(|_| ())

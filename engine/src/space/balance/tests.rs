@@ -24,7 +24,11 @@ fn load(number: usize, group: usize, units: u32) -> Load {
 impl World {
     /// Disks of (failure group, AUs), filled evenly with so many extents, as far as they fit.
     fn new(mirrors: usize, disks: &[(usize, u32)], extents: usize) -> Self {
-        let loads = disks.iter().enumerate().map(|(number, (group, units))| load(number, *group, *units)).collect();
+        let loads = disks
+            .iter()
+            .enumerate()
+            .map(|(number, (group, units))| load(number, *group, *units))
+            .collect();
         let mut world = Self { mirrors, loads, extents: Vec::new() };
         for _ in 0..extents {
             let mut set: Vec<usize> = Vec::new();
@@ -33,10 +37,13 @@ impl World {
                     .filter(|index| {
                         let load = &world.loads[*index];
                         load.held + load.fixed < load.units
-                            && set.iter().all(|other| world.loads[*other].failure_group != load.failure_group)
+                            && set.iter().all(|other| {
+                                world.loads[*other].failure_group != load.failure_group
+                            })
                     })
                     .min_by_key(|index| {
-                        (u64::from(world.loads[*index].held) << 32) / u64::from(world.loads[*index].units)
+                        (u64::from(world.loads[*index].held) << 32)
+                            / u64::from(world.loads[*index].units)
                     });
                 let Some(emptiest) = emptiest else { return world };
                 set.push(emptiest);
@@ -76,8 +83,13 @@ impl World {
             for step in &steps {
                 let mut alone = set.clone();
                 alone[step.mirror] = step.to;
-                let groups: BTreeSet<&str> = alone.iter().map(|disk| self.group_of(*disk)).collect();
-                assert_eq!(groups.len(), self.mirrors, "two mirrors in one failure group until the next has moved");
+                let groups: BTreeSet<&str> =
+                    alone.iter().map(|disk| self.group_of(*disk)).collect();
+                assert_eq!(
+                    groups.len(),
+                    self.mirrors,
+                    "two mirrors in one failure group until the next has moved"
+                );
             }
             for step in steps {
                 self.held(set[step.mirror], false);
@@ -105,7 +117,8 @@ impl World {
 
     /// How far apart the fullest and the emptiest of disks are that should be equally full, in AUs of the smallest.
     fn unevenness(&self) -> f64 {
-        let groups: BTreeSet<&str> = self.loads.iter().map(|load| load.failure_group.as_str()).collect();
+        let groups: BTreeSet<&str> =
+            self.loads.iter().map(|load| load.failure_group.as_str()).collect();
         let staying = |group: &str| {
             let stays = |load: &&Load| load.failure_group == group && load.role == Role::Stays;
             self.loads.iter().filter(stays).cloned().collect::<Vec<_>>()
@@ -123,7 +136,8 @@ impl World {
             let held: usize = loads.iter().map(|load| load.held as usize).sum();
             held + loads.len() < self.extents.len()
         };
-        let free: Vec<Load> = groups.iter().map(|group| staying(group)).filter(is_free).flatten().collect();
+        let free: Vec<Load> =
+            groups.iter().map(|group| staying(group)).filter(is_free).flatten().collect();
         groups.iter().map(|group| apart(&staying(group))).fold(apart(&free), f64::max)
     }
 }
@@ -164,7 +178,10 @@ fn consecutive_extents_do_not_leave_together() {
     world.run().expect("it fits");
     for run in world.extents.chunks(100) {
         let there = run.iter().flatten().filter(|disk| disk.0 == 4).count();
-        assert!((30..=50).contains(&there), "{there} of 200 mirrors of a hundred extents in a row are on the new disk");
+        assert!(
+            (30..=50).contains(&there),
+            "{there} of 200 mirrors of a hundred extents in a row are on the new disk"
+        );
     }
 }
 
@@ -207,7 +224,8 @@ fn optimum(world: &World, plan: &Plan) -> f64 {
                 set.last().is_none_or(|last| *disk > last)
                     && set.iter().all(|other| world.group_of(*other) != world.group_of(**disk))
             });
-            free.map(|disk| set.iter().copied().chain([*disk]).collect::<Vec<_>>()).collect::<Vec<_>>()
+            free.map(|disk| set.iter().copied().chain([*disk]).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
         });
         sets = longer.collect();
     }
@@ -223,7 +241,11 @@ fn optimum(world: &World, plan: &Plan) -> f64 {
         problem.add_constraint(&all, ComparisonOp::Eq, count as f64);
     }
     for (disk, variables) in on {
-        problem.add_constraint(&variables, ComparisonOp::Eq, plan.share(disk).expect("known") as f64);
+        problem.add_constraint(
+            &variables,
+            ComparisonOp::Eq,
+            plan.share(disk).expect("known") as f64,
+        );
     }
     match problem.solve().expect("there is a plan") {
         microlp::SolveOutcome::Solution(solution) => solution.objective(),
@@ -239,7 +261,10 @@ fn changing(disks: usize, groups: usize) -> impl Strategy<Value = World> {
         1..=3_usize,
         prop::collection::vec(disk, 1..=disks),
         10..90_u32,
-        prop::collection::vec(prop_oneof![added.prop_map(Ok), any::<prop::sample::Index>().prop_map(Err)], 1..4),
+        prop::collection::vec(
+            prop_oneof![added.prop_map(Ok), any::<prop::sample::Index>().prop_map(Err)],
+            1..4,
+        ),
     )
         .prop_map(|(mirrors, disks, filled, changes)| {
             let units: u32 = disks.iter().map(|disk| disk.1).sum();

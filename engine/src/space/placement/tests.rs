@@ -14,7 +14,8 @@ fn disk(number: usize, group: usize, units: u32) -> DataDisk {
 
 /// Disks of (failure group, AUs), all free.
 fn group(redundancy: Redundancy, disks: &[(usize, u32)]) -> (Vec<DataDisk>, Space, Placement) {
-    let disks: Vec<DataDisk> = disks.iter().enumerate().map(|(n, (group, units))| disk(n, *group, *units)).collect();
+    let disks: Vec<DataDisk> =
+        disks.iter().enumerate().map(|(n, (group, units))| disk(n, *group, *units)).collect();
     let space = space(&disks);
     let placement = Placement::new(redundancy, &disks);
     (disks, space, placement)
@@ -46,7 +47,9 @@ fn percent(disks: &[DataDisk], space: &Space, number: usize) -> f64 {
 /// The rules for one extent, in the words of the theory. `free` as it was before.
 fn legal(disks: &[DataDisk], free: &[u32], mirrors: usize, set: &[usize]) -> bool {
     let groups: BTreeSet<&str> = disks.iter().map(|disk| disk.failure_group.as_str()).collect();
-    let serves = |group: &str| disks.iter().any(|d| d.failure_group == group && d.state != DiskState::Offline);
+    let serves = |group: &str| {
+        disks.iter().any(|d| d.failure_group == group && d.state != DiskState::Offline)
+    };
     let serving = groups.iter().filter(|group| serves(group)).count();
     let own: BTreeSet<&str> = set.iter().map(|disk| disks[*disk].failure_group.as_str()).collect();
     let offline = set.iter().filter(|disk| disks[**disk].state == DiskState::Offline).count();
@@ -55,7 +58,9 @@ fn legal(disks: &[DataDisk], free: &[u32], mirrors: usize, set: &[usize]) -> boo
         && set.iter().all(|disk| free[*disk] > 0)
         && set.iter().any(|disk| disks[*disk].state == DiskState::Online)
         && offline == mirrors.saturating_sub(serving)
-        && set.iter().all(|disk| disks[*disk].state != DiskState::Offline || !serves(&disks[*disk].failure_group))
+        && set.iter().all(|disk| {
+            disks[*disk].state != DiskState::Offline || !serves(&disks[*disk].failure_group)
+        })
 }
 
 fn legal_sets(disks: &[DataDisk], free: &[u32], mirrors: usize) -> Vec<Vec<usize>> {
@@ -66,7 +71,12 @@ fn legal_sets(disks: &[DataDisk], free: &[u32], mirrors: usize) -> Vec<Vec<usize
 }
 
 /// The most extents that fit, by trying everything.
-fn most(disks: &[DataDisk], free: &[u32], mirrors: usize, known: &mut BTreeMap<Vec<u32>, u64>) -> u64 {
+fn most(
+    disks: &[DataDisk],
+    free: &[u32],
+    mirrors: usize,
+    known: &mut BTreeMap<Vec<u32>, u64>,
+) -> u64 {
     if let Some(most) = known.get(free) {
         return *most;
     }
@@ -151,9 +161,15 @@ fn partners_of_like_disks_are_eight_and_spread() {
         let (disks, _, placement) = group(Redundancy::Normal, &shape);
         for disk in &disks {
             let partners: Vec<_> = placement.partners(disk.number).collect();
-            assert!((7..=PARTNERS_MAX).contains(&partners.len()), "{groups} groups: {}", partners.len());
+            assert!(
+                (7..=PARTNERS_MAX).contains(&partners.len()),
+                "{groups} groups: {}",
+                partners.len()
+            );
             let mut each = BTreeMap::new();
-            partners.iter().for_each(|partner| *each.entry(&of(&disks, *partner).failure_group).or_insert(0) += 1);
+            partners.iter().for_each(|partner| {
+                *each.entry(&of(&disks, *partner).failure_group).or_insert(0) += 1
+            });
             assert!(each.len() >= 4.min(groups - 1), "{groups} groups: {each:?}");
         }
     }
@@ -184,7 +200,19 @@ fn disks_of_a_failure_group_fill_evenly_in_percent() {
         (Redundancy::Normal, &[(0, 4000), (1, 1000), (1, 1000), (2, 2500), (2, 500)]),
         (Redundancy::Normal, &[(0, 4000), (0, 4000), (1, 4000), (1, 1000), (2, 1000), (2, 250)]),
         (Redundancy::High, &[(0, 4000), (0, 1000), (1, 4000), (1, 1000), (2, 1000), (2, 4000)]),
-        (Redundancy::High, &[(0, 4000), (0, 1000), (1, 3000), (1, 1000), (2, 1000), (2, 1000), (3, 1000), (4, 500)]),
+        (
+            Redundancy::High,
+            &[
+                (0, 4000),
+                (0, 1000),
+                (1, 3000),
+                (1, 1000),
+                (2, 1000),
+                (2, 1000),
+                (3, 1000),
+                (4, 500),
+            ],
+        ),
         (Redundancy::High, &[(0, 1000), (1, 1000), (2, 1000), (3, 1000), (4, 1000)]),
     ];
     for (redundancy, shape) in shapes {
@@ -193,7 +221,10 @@ fn disks_of_a_failure_group_fill_evenly_in_percent() {
                 let used = fill(redundancy, shape, part, one_file);
                 for (a, (group, _)) in shape.iter().enumerate() {
                     for (b, _) in shape.iter().enumerate().filter(|(_, other)| other.0 == *group) {
-                        assert!((used[a] - used[b]).abs() < 3.0, "{redundancy} {shape:?} at {part}: {used:.1?}");
+                        assert!(
+                            (used[a] - used[b]).abs() < 3.0,
+                            "{redundancy} {shape:?} at {part}: {used:.1?}"
+                        );
                     }
                 }
             }
@@ -208,22 +239,33 @@ fn failure_groups_fill_in_proportion_but_one_takes_at_most_its_share() {
     assert!(used.iter().all(|percent| (percent - used[0]).abs() < 3.0), "{used:.1?}");
     // The first would take 2/3: it takes half of the mirrors, as much as the others together.
     let used = fill(Redundancy::Normal, &[(0, 4000), (1, 1500), (2, 500)], 0.5, false);
-    assert!((used[0] - 25.0).abs() < 0.1 && (used[1] - 50.0).abs() < 3.0 && (used[2] - 50.0).abs() < 3.0, "{used:.1?}");
+    assert!(
+        (used[0] - 25.0).abs() < 0.1
+            && (used[1] - 50.0).abs() < 3.0
+            && (used[2] - 50.0).abs() < 3.0,
+        "{used:.1?}"
+    );
 }
 
 #[test]
 fn many_disks_fill_evenly_too() {
-    for (redundancy, groups) in [(Redundancy::Normal, 2), (Redundancy::Normal, 5), (Redundancy::High, 4)] {
-        let shape: Vec<_> = (0..40).map(|n| (n % groups, if n / groups % 3 == 0 { 400 } else { 200 })).collect();
+    for (redundancy, groups) in
+        [(Redundancy::Normal, 2), (Redundancy::Normal, 5), (Redundancy::High, 4)]
+    {
+        let shape: Vec<_> =
+            (0..40).map(|n| (n % groups, if n / groups % 3 == 0 { 400 } else { 200 })).collect();
         let used = fill(redundancy, &shape, 0.7, false);
-        let (low, high) = used.iter().fold((100.0_f64, 0.0_f64), |(low, high), used| (low.min(*used), high.max(*used)));
+        let (low, high) = used
+            .iter()
+            .fold((100.0_f64, 0.0_f64), |(low, high), used| (low.min(*used), high.max(*used)));
         assert!(high - low < 6.0, "{groups} groups: {used:.1?}");
     }
 }
 
 #[test]
 fn a_new_disk_catches_up_without_taking_everything() {
-    let (disks, mut space, placement) = group(Redundancy::External, &[(0, 1000), (1, 1000), (2, 1000), (3, 1000)]);
+    let (disks, mut space, placement) =
+        group(Redundancy::External, &[(0, 1000), (1, 1000), (2, 1000), (3, 1000)]);
     for disk in &disks[..3] {
         (0..500).for_each(|_| _ = space.allocate_on(disk.number));
     }
@@ -246,8 +288,9 @@ fn consecutive_extents_lie_on_different_disks() {
         let (disks, mut space, placement) = group(redundancy, &shape);
         let mut starts = BTreeSet::new();
         for file in 0..40 {
-            let firsts: Vec<DiskNumber> =
-                (0..24).map(|extent| placement.choose(file, extent, &mut space).expect("it fits")[0].disk).collect();
+            let firsts: Vec<DiskNumber> = (0..24)
+                .map(|extent| placement.choose(file, extent, &mut space).expect("it fits")[0].disk)
+                .collect();
             starts.insert(firsts[0]);
             let repeats = firsts.windows(2).filter(|two| two[0] == two[1]).count();
             assert!(repeats <= 2, "{redundancy} {shape:?}: {firsts:?}");
@@ -262,7 +305,8 @@ fn consecutive_extents_lie_on_different_disks() {
 /// One failure group of two is away: its disks get their mirrors all the same, to be healed when they return.
 #[test]
 fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
-    let (mut disks, mut space, _) = group(Redundancy::Normal, &[(0, 50), (0, 50), (1, 50), (1, 50)]);
+    let (mut disks, mut space, _) =
+        group(Redundancy::Normal, &[(0, 50), (0, 50), (1, 50), (1, 50)]);
     disks[2].state = DiskState::Offline;
     disks[3].state = DiskState::Offline;
     let placement = Placement::new(Redundancy::Normal, &disks);
@@ -276,7 +320,15 @@ fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
     disks[2].state = DiskState::Syncing;
     let placement = Placement::new(Redundancy::Normal, &disks);
     assert_eq!(placement.allocatable(&space), 50);
-    assert_eq!(placement.choose(3, 0, &mut space).expect("it fits").iter().filter(|m| m.disk.0 == 2).count(), 1);
+    assert_eq!(
+        placement
+            .choose(3, 0, &mut space)
+            .expect("it fits")
+            .iter()
+            .filter(|m| m.disk.0 == 2)
+            .count(),
+        1
+    );
     // Nothing that could be read: refused.
     disks[0].state = DiskState::Offline;
     disks[1].state = DiskState::Offline;
@@ -292,7 +344,11 @@ fn usable_space_tells_the_truth() {
         (required_mirror_free, usable_file)
     };
     assert_eq!(usable(Redundancy::External, &[(0, 100), (1, 50)]), (0, 150));
-    assert_eq!(usable(Redundancy::Normal, &[(0, 100), (1, 100)]), (0, 100), "two failure groups: no reserve helps");
+    assert_eq!(
+        usable(Redundancy::Normal, &[(0, 100), (1, 100)]),
+        (0, 100),
+        "two failure groups: no reserve helps"
+    );
     assert_eq!(usable(Redundancy::Normal, &[(0, 100), (1, 50)]), (0, 50), "and not (100 + 50) / 2");
     assert_eq!(usable(Redundancy::Normal, &[(0, 100), (1, 100), (2, 100)]), (100, 100));
     assert_eq!(usable(Redundancy::High, &[(0, 90), (1, 90), (2, 90)]), (0, 90));

@@ -68,7 +68,8 @@ pub(super) fn take(class: usize) -> Option<Taken> {
 impl Arena {
     fn new() -> Option<Self> {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let length = processors.saturating_mul(PER_PROCESSOR).clamp(LEAST, MOST).next_multiple_of(8 * HUGE);
+        let length =
+            processors.saturating_mul(PER_PROCESSOR).clamp(LEAST, MOST).next_multiple_of(8 * HUGE);
         let layout = Layout::from_size_align(length, HUGE).ok()?;
         // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) })?;

@@ -40,7 +40,8 @@ impl Model {
         let upper = text.to_uppercase();
         let mut rest = upper.as_str();
         let mut at_start = true;
-        let refused = |rest: &str| format!("'{rest}' in the format '{text}' means nothing for a number");
+        let refused =
+            |rest: &str| format!("'{rest}' in the format '{text}' means nothing for a number");
         while let Some(first) = rest.chars().next() {
             let mut taken = first.len_utf8();
             match first {
@@ -110,14 +111,22 @@ pub fn written(number: Number, model: &str) -> Result<String, String> {
     let (negative, digits) = match number {
         Number::Real(real) if !real.is_finite() => return overflow(width),
         Number::Real(real) if model.scientific => (real < 0.0, format!("{:.places$e}", real.abs())),
-        Number::Whole(whole) if model.scientific => (whole < 0, format!("{:.places$e}", (whole as f64).abs())),
+        Number::Whole(whole) if model.scientific => {
+            (whole < 0, format!("{:.places$e}", (whole as f64).abs()))
+        }
         Number::Whole(whole) => (whole < 0, with_places(&whole.unsigned_abs().to_string(), places)),
         Number::Real(real) => (real < 0.0, format!("{:.places$}", real.abs())),
     };
     if model.scientific {
         let (mantissa, exponent) = digits.split_once('e').unwrap_or((&digits, "0"));
-        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-        return Ok(signed(&model, negative, &format!("{mantissa}E{sign}{exponent:0>2}"), width + 4));
+        let (sign, exponent) =
+            exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        return Ok(signed(
+            &model,
+            negative,
+            &format!("{mantissa}E{sign}{exponent:0>2}"),
+            width + 4,
+        ));
     }
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
     // A zero before the point is shown where the model has one, or where nothing else is.
@@ -260,9 +269,17 @@ mod tests {
             (1234.0, "9.99EEEE", " 1.23E+03"),
             (1e6, "999G999G999", "   1,000,000"),
         ] {
-            assert_eq!(written(Number::Real(number), model).as_deref(), Ok(text), "{number} {model}");
+            assert_eq!(
+                written(Number::Real(number), model).as_deref(),
+                Ok(text),
+                "{number} {model}"
+            );
             if number.fract() == 0.0 {
-                assert_eq!(written(Number::Whole(number as i64), model).as_deref(), Ok(text), "{number} {model}");
+                assert_eq!(
+                    written(Number::Whole(number as i64), model).as_deref(),
+                    Ok(text),
+                    "{number} {model}"
+                );
             }
         }
         assert_eq!(

@@ -34,13 +34,17 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 impl Time {
     /// The day's midnight; `None`: there is no such day.
     #[must_use]
     pub fn of(year: i64, month: i64, day: i64) -> Option<Self> {
-        if !(1..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
+        if !(1..=9999).contains(&year)
+            || !(1..=12).contains(&month)
+            || !(1..=days_of(year, month)).contains(&day)
+        {
             return None;
         }
         // Years begin in March: the leap day is their last.
@@ -60,7 +64,9 @@ impl Time {
     pub fn plus(self, micros: i64) -> Option<Self> {
         let total = self.micros.checked_add(micros)?;
         let days = self.days.checked_add(total.div_euclid(DAY))?;
-        (FIRST_DAY..=LAST_DAY).contains(&days).then_some(Self { days, micros: total.rem_euclid(DAY) })
+        (FIRST_DAY..=LAST_DAY)
+            .contains(&days)
+            .then_some(Self { days, micros: total.rem_euclid(DAY) })
     }
 
     /// So many days later.
@@ -84,7 +90,11 @@ impl Time {
         let day = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day + 2) / 153;
         let day = day - (153 * month + 2) / 5 + 1;
-        (year + era * 400 + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 }, day)
+        (
+            year + era * 400 + i64::from(month >= 10),
+            if month < 10 { month + 3 } else { month - 9 },
+            day,
+        )
     }
 
     /// Reads what [`Self::text`] writes, a date alone, and what is nearly so.
@@ -109,8 +119,12 @@ impl Time {
     }
 
     fn at(self, hour: i64, minute: i64, second: i64, micros: i64) -> Option<Self> {
-        let in_range = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
-        in_range.then_some(Self { micros: ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros, ..self })
+        let in_range =
+            (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+        in_range.then_some(Self {
+            micros: ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros,
+            ..self
+        })
     }
 
     /// As the views write it.
@@ -118,7 +132,12 @@ impl Time {
     pub fn text(self) -> String {
         let (year, month, day) = self.date();
         let second = self.micros / 1_000_000;
-        format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+        format!(
+            "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
     }
 
     /// With microseconds.
@@ -137,7 +156,9 @@ impl Time {
             "Q" => Self::of(year, (month - 1) / 3 * 3 + 1, 1),
             "MM" | "MON" | "MONTH" | "RM" => Self::of(year, month, 1),
             "IW" => Some(Self { days: midnight.days - (midnight.weekday() + 6) % 7, micros: 0 }),
-            "D" | "DY" | "DAY" => Some(Self { days: midnight.days - midnight.weekday(), micros: 0 }),
+            "D" | "DY" | "DAY" => {
+                Some(Self { days: midnight.days - midnight.weekday(), micros: 0 })
+            }
             "DD" | "DDD" | "J" => Some(midnight),
             "HH" | "HH12" | "HH24" | "HOUR" => {
                 Some(Self { micros: self.micros / 3_600_000_000 * 3_600_000_000, ..self })
@@ -181,7 +202,8 @@ impl Time {
     pub fn written(self, model: &str) -> Result<String, String> {
         let (year, month, day) = self.date();
         let second_of_day = self.micros / 1_000_000;
-        let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let (hour, minute, second) =
+            (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
         let new_year = Self::of(year, 1, 1).map_or(self.days, |first| first.days);
         let day_of_year = self.days - new_year + 1;
         let hour_12 = if hour % 12 == 0 { 12 } else { hour % 12 };
@@ -235,7 +257,8 @@ impl Time {
                     "TZR" | "TZD" => "UTC".to_owned(),
                     "X" => ".".to_owned(),
                     fraction => {
-                        let digits: usize = fraction.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
+                        let digits: usize =
+                            fraction.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
                         let nine = format!("{:06}000", self.micros % 1_000_000);
                         part(&nine, digits).to_owned()
                     }
@@ -256,7 +279,9 @@ impl Time {
         let (mut hour, mut minute, mut second, mut micros) = (0, 0, 0, 0);
         let (mut afternoon, mut day_of_year, mut second_of_day) = (None, None, None);
         let mut rest = text.trim();
-        let mismatch = |rest: &str, element: &str| format!("'{rest}' does not fit '{element}' of the format '{model}'");
+        let mismatch = |rest: &str, element: &str| {
+            format!("'{rest}' does not fit '{element}' of the format '{model}'")
+        };
         for element in elements(model)? {
             let word = match element {
                 Element::Literal(literal) => {
@@ -265,7 +290,8 @@ impl Time {
                         let mut characters = rest.chars();
                         match characters.next() {
                             Some(found)
-                                if found == expected || !found.is_alphanumeric() && !expected.is_alphanumeric() =>
+                                if found == expected
+                                    || !found.is_alphanumeric() && !expected.is_alphanumeric() =>
                             {
                                 rest = characters.as_str();
                             }
@@ -314,7 +340,9 @@ impl Time {
                 "DD" => day = take(2)?,
                 "DDD" => day_of_year = Some(take(3)?),
                 "DAY" | "DY" => {
-                    let found = DAYS.iter().find_map(|name| after(rest, name).or_else(|| after(rest, part(name, 3))));
+                    let found = DAYS
+                        .iter()
+                        .find_map(|name| after(rest, name).or_else(|| after(rest, part(name, 3))));
                     rest = found.ok_or_else(|| mismatch(rest, word))?;
                 }
                 "HH24" => hour = take(2)?,
@@ -354,7 +382,9 @@ impl Time {
         if let Some(of_day) = second_of_day {
             (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
         }
-        let no_day = || format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+        let no_day = || {
+            format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+        };
         let found = match day_of_year {
             Some(number) if (1..=366).contains(&number) => Self::of(year, 1, 1)
                 .and_then(|first| first.plus((number - 1) * DAY))
@@ -373,7 +403,11 @@ impl Time {
     }
 
     fn day_name(self) -> &'static str {
-        usize::try_from(self.weekday()).ok().and_then(|at| DAYS.get(at)).copied().unwrap_or_default()
+        usize::try_from(self.weekday())
+            .ok()
+            .and_then(|at| DAYS.get(at))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -395,7 +429,8 @@ fn days_of(year: i64, month: i64) -> i64 {
 }
 
 fn number(text: &str) -> Option<i64> {
-    let digits = text.len() <= 9 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        text.len() <= 9 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
@@ -420,13 +455,19 @@ fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 /// A name in the case of the model's word: `MONTH`, `Month`, `month`.
 fn as_written(name: &str, model: &str) -> String {
     let mut letters = model.chars().filter(|letter| letter.is_alphabetic());
-    match (letters.next().is_some_and(char::is_uppercase), letters.next().is_some_and(char::is_uppercase)) {
+    match (
+        letters.next().is_some_and(char::is_uppercase),
+        letters.next().is_some_and(char::is_uppercase),
+    ) {
         (true, true) => name.to_uppercase(),
         (true, false) => {
             let mut out = String::new();
             for (at, letter) in name.chars().enumerate() {
-                let _ =
-                    write!(out, "{}", if at == 0 { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() });
+                let _ = write!(
+                    out,
+                    "{}",
+                    if at == 0 { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
+                );
             }
             out
         }
@@ -441,10 +482,10 @@ enum Element<'a> {
 
 /// Longer ones first: `DDD` is not `DD` and `D`.
 const WORDS: [&str; 56] = [
-    "SSSSS", "Y,YYY", "SYYYY", "MONTH", "A.M.", "P.M.", "YYYY", "RRRR", "IYYY", "HH24", "HH12", "YYY", "MON", "DDD",
-    "DAY", "TZH", "TZM", "TZR", "TZD", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY",
-    "RR", "CC", "MM", "WW", "IW", "DD", "DY", "HH", "MI", "SS", "AM", "PM", "AD", "BC", "FF", "Y", "Q", "W", "D", "J",
-    "X", "TH", "SP", "RM", "DL",
+    "SSSSS", "Y,YYY", "SYYYY", "MONTH", "A.M.", "P.M.", "YYYY", "RRRR", "IYYY", "HH24", "HH12",
+    "YYY", "MON", "DDD", "DAY", "TZH", "TZM", "TZR", "TZD", "FF1", "FF2", "FF3", "FF4", "FF5",
+    "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY", "RR", "CC", "MM", "WW", "IW", "DD", "DY", "HH",
+    "MI", "SS", "AM", "PM", "AD", "BC", "FF", "Y", "Q", "W", "D", "J", "X", "TH", "SP", "RM", "DL",
 ];
 /// Of these, those that are known and not supported.
 const UNSUPPORTED: [&str; 4] = ["TH", "SP", "RM", "DL"];
@@ -455,7 +496,9 @@ fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
     while let Some(first) = rest.chars().next() {
         if first == '"' {
             let inside = rest.get(1..).unwrap_or_default();
-            let end = inside.find('"').ok_or_else(|| format!("a quote of the format '{model}' does not end"))?;
+            let end = inside
+                .find('"')
+                .ok_or_else(|| format!("a quote of the format '{model}' does not end"))?;
             found.push(Element::Literal(inside.get(..end).unwrap_or_default()));
             rest = inside.get(end + 1..).unwrap_or_default();
             continue;
@@ -468,7 +511,9 @@ fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
                 return Err(format!("'{head}' in the format '{model}' is not supported"));
             }
             Some(_) => found.push(Element::Word(head)),
-            None if first.is_alphanumeric() => return Err(format!("'{rest}' in the format '{model}' means nothing")),
+            None if first.is_alphanumeric() => {
+                return Err(format!("'{rest}' in the format '{model}' means nothing"));
+            }
             None => found.push(Element::Literal(head)),
         }
         rest = behind;
@@ -516,7 +561,11 @@ mod tests {
             ("2024 366", "YYYY DDD", "2024-12-31 00:00:00"),
             ("20260307", "YYYYMMDD", "2026-03-07 00:00:00"),
         ] {
-            assert_eq!(Time::read(text, model).map(Time::text).as_deref(), Ok(expected), "{text} {model}");
+            assert_eq!(
+                Time::read(text, model).map(Time::text).as_deref(),
+                Ok(expected),
+                "{text} {model}"
+            );
         }
         for (text, model) in [
             ("2026-02-29", "YYYY-MM-DD"),
@@ -534,10 +583,19 @@ mod tests {
     #[test]
     fn times_are_counted_with() {
         let moment = time("2024-02-28 23:00:00");
-        assert_eq!(moment.plus_days(1.0 / 24.0).map(Time::text).as_deref(), Some("2024-02-29 00:00:00"));
+        assert_eq!(
+            moment.plus_days(1.0 / 24.0).map(Time::text).as_deref(),
+            Some("2024-02-29 00:00:00")
+        );
         assert_eq!(time("2024-03-01").minus(moment), 1.0 + 1.0 / 24.0);
-        assert_eq!(time("2024-02-29").plus_months(12).map(Time::text).as_deref(), Some("2025-02-28 00:00:00"));
-        assert_eq!(time("2025-02-28").plus_months(1).map(Time::text).as_deref(), Some("2025-03-31 00:00:00"));
+        assert_eq!(
+            time("2024-02-29").plus_months(12).map(Time::text).as_deref(),
+            Some("2025-02-28 00:00:00")
+        );
+        assert_eq!(
+            time("2025-02-28").plus_months(1).map(Time::text).as_deref(),
+            Some("2025-03-31 00:00:00")
+        );
         assert_eq!(moment.truncated("MM").map(Time::text).as_deref(), Some("2024-02-01 00:00:00"));
         assert_eq!(moment.truncated("IW").map(Time::text).as_deref(), Some("2024-02-26 00:00:00"));
         assert_eq!(moment.plus_days(1e300), None);
@@ -551,7 +609,9 @@ mod tests {
             assert_eq!(Time::of(year, month, of_month), Some(day));
             day = day.plus(DAY).expect("a next day");
         }
-        for nonsense in ["", "2026", "2026-1", "x-y-z", "2026-02-30", "2026-01-01 24:00", "2026-01-01-01"] {
+        for nonsense in
+            ["", "2026", "2026-1", "x-y-z", "2026-02-30", "2026-01-01 24:00", "2026-01-01-01"]
+        {
             assert_eq!(Time::parse(nonsense), None, "{nonsense}");
         }
     }

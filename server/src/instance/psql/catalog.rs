@@ -46,7 +46,9 @@ fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 
 static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     let relation = |words: Vec<&'static str>| match words[..] {
-        [oid, name, ref columns @ ..] => Some(Relation { oid: oid.parse().ok()?, name, columns: columns.to_vec() }),
+        [oid, name, ref columns @ ..] => {
+            Some(Relation { oid: oid.parse().ok()?, name, columns: columns.to_vec() })
+        }
         _ => None,
     };
     lines(include_str!("catalog/relations.txt")).filter_map(relation).collect()
@@ -59,7 +61,8 @@ static TRUTHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 });
 
 /// PostgreSQL's types: what `types.txt` says of each.
-static TYPES: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| lines(include_str!("catalog/types.txt")).collect());
+static TYPES: LazyLock<Vec<Vec<&'static str>>> =
+    LazyLock::new(|| lines(include_str!("catalog/types.txt")).collect());
 
 /// Names of functions, by number.
 static FUNCTIONS: LazyLock<Vec<(i64, Vec<&'static str>)>> = LazyLock::new(|| {
@@ -100,7 +103,10 @@ pub fn procedure(number: i64) -> String {
     if number == 0 {
         return "-".to_owned();
     }
-    let found = FUNCTIONS.iter().find(|(oid, _)| *oid == number).and_then(|(_, words)| words.get(1).copied());
+    let found = FUNCTIONS
+        .iter()
+        .find(|(oid, _)| *oid == number)
+        .and_then(|(_, words)| words.get(1).copied());
     found.map_or_else(|| number.to_string(), str::to_owned)
 }
 
@@ -126,10 +132,14 @@ const LONG_NAMES: [(&str, &str); 14] = [
 fn type_name(oid: i64) -> String {
     match BY_OID.get(&oid) {
         None => if oid == 0 { "-" } else { "???" }.to_owned(),
-        Some((name, element, true)) if name.starts_with('_') => format!("{}[]", type_name(*element)),
-        Some((name, ..)) => {
-            LONG_NAMES.iter().find(|(short, _)| short == name).map_or(*name, |(_, long)| *long).to_owned()
+        Some((name, element, true)) if name.starts_with('_') => {
+            format!("{}[]", type_name(*element))
         }
+        Some((name, ..)) => LONG_NAMES
+            .iter()
+            .find(|(short, _)| short == name)
+            .map_or(*name, |(_, long)| *long)
+            .to_owned(),
     }
 }
 
@@ -138,10 +148,16 @@ fn type_named(name: &str) -> Option<i64> {
     let name = unquoted(name.trim()).to_ascii_lowercase();
     if let Some(element) = name.strip_suffix("[]") {
         let element = type_named(element)?;
-        return BY_OID.iter().find(|(_, (name, of, _))| *of == element && name.starts_with('_')).map(|(oid, _)| *oid);
+        return BY_OID
+            .iter()
+            .find(|(_, (name, of, _))| *of == element && name.starts_with('_'))
+            .map(|(oid, _)| *oid);
     }
     let plain = name.split('(').next().unwrap_or_default().trim().to_owned();
-    let short = LONG_NAMES.iter().find(|(_, long)| *long == plain).map_or(plain.as_str(), |(short, _)| *short);
+    let short = LONG_NAMES
+        .iter()
+        .find(|(_, long)| *long == plain)
+        .map_or(plain.as_str(), |(short, _)| *short);
     let short = if short == "int" { "int4" } else { short };
     BY_OID.iter().find(|(_, (name, ..))| *name == short).map(|(oid, _)| *oid)
 }
@@ -164,8 +180,15 @@ pub fn relations() -> impl Iterator<Item = (String, &'static [(&'static str, Typ
 /// The number of a relation, ours or PostgreSQL's.
 fn relation_named(name: &str) -> Option<i64> {
     let name = unquoted(name.trim());
-    let ours = relations().position(|(relation, _)| relation.eq_ignore_ascii_case(name)).map(|at| FIRST_OID + at);
-    let theirs = || RELATIONS.iter().find(|relation| relation.name.eq_ignore_ascii_case(name)).map(|found| found.oid);
+    let ours = relations()
+        .position(|(relation, _)| relation.eq_ignore_ascii_case(name))
+        .map(|at| FIRST_OID + at);
+    let theirs = || {
+        RELATIONS
+            .iter()
+            .find(|relation| relation.name.eq_ignore_ascii_case(name))
+            .map(|found| found.oid)
+    };
     i64::try_from(ours.or_else(theirs)?).ok()
 }
 
@@ -202,7 +225,8 @@ impl Rows<'_> {
 fn roles(user: &str, users: &[Vec<Value>]) -> Vec<(usize, String, bool)> {
     let mut all = vec![(USER, user.to_owned(), true)];
     for (at, row) in users.iter().enumerate() {
-        if let (Some(Value::Text(name)), Some(Value::Text(administers))) = (row.first(), row.get(3)) {
+        if let (Some(Value::Text(name)), Some(Value::Text(administers))) = (row.first(), row.get(3))
+        {
             let name = name.to_lowercase();
             if name != user {
                 all.push((OTHER_USERS + at, name, administers == "TRUE"));
@@ -250,7 +274,8 @@ pub fn create(
                 };
                 format!(
                     "\"{name}\" {declared}{}",
-                    if [Type::Text, Type::Letter].iter().any(|kind| kind.declaration() == declared) {
+                    if [Type::Text, Type::Letter].iter().any(|kind| kind.declaration() == declared)
+                    {
                         ""
                     } else {
                         zero
@@ -546,10 +571,12 @@ pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
             connection.create_scalar_function(name, *count, flags, move |_| Ok(number))?;
         }
     }
-    connection
-        .create_scalar_function("format_type", 2, flags, |context| Ok(context.get::<Option<i64>>(0)?.map(type_name)))?;
-    connection
-        .create_scalar_function("pg_regclass", 1, flags, |context| Ok(number_of(context.get(0)?, relation_named)))?;
+    connection.create_scalar_function("format_type", 2, flags, |context| {
+        Ok(context.get::<Option<i64>>(0)?.map(type_name))
+    })?;
+    connection.create_scalar_function("pg_regclass", 1, flags, |context| {
+        Ok(number_of(context.get(0)?, relation_named))
+    })?;
     connection.create_scalar_function("pg_regproc", 1, flags, |context| {
         let find = |name: &str| {
             let name = unquoted(name.split('(').next().unwrap_or_default().trim());
@@ -571,26 +598,40 @@ pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
         Ok(context.get::<Option<String>>(0)?.and_then(|name| relation_named(&name)))
     })?;
     connection.create_scalar_function("to_regnamespace", 1, flags, |context| {
-        let schemas = [("pg_catalog", PG_CATALOG), ("public", PUBLIC), ("information_schema", INFORMATION_SCHEMA)];
+        let schemas = [
+            ("pg_catalog", PG_CATALOG),
+            ("public", PUBLIC),
+            ("information_schema", INFORMATION_SCHEMA),
+        ];
         let name = context.get::<Option<String>>(0)?;
-        let found = name.and_then(|name| schemas.iter().find(|(schema, _)| *schema == unquoted(&name)).copied());
+        let found = name.and_then(|name| {
+            schemas.iter().find(|(schema, _)| *schema == unquoted(&name)).copied()
+        });
         Ok(found.and_then(|(_, oid)| i64::try_from(oid).ok()))
     })
 }
 
 /// Functions that ask for settings.
-pub fn create_settings(connection: &Connection, settings: &BTreeMap<String, String>) -> rusqlite::Result<()> {
+pub fn create_settings(
+    connection: &Connection,
+    settings: &BTreeMap<String, String>,
+) -> rusqlite::Result<()> {
     for count in [1, 2] {
         let settings = settings.clone();
-        connection.create_scalar_function("current_setting", count, FunctionFlags::SQLITE_UTF8, move |context| {
-            let name = context.get::<String>(0)?;
-            let found = settings.get(&name.to_ascii_lowercase()).cloned();
-            if found.is_none() && !(count == 2 && context.get::<bool>(1)?) {
-                let text = format!("there is no setting \"{name}\"");
-                return Err(rusqlite::Error::UserFunctionError(text.into()));
-            }
-            Ok(found)
-        })?;
+        connection.create_scalar_function(
+            "current_setting",
+            count,
+            FunctionFlags::SQLITE_UTF8,
+            move |context| {
+                let name = context.get::<String>(0)?;
+                let found = settings.get(&name.to_ascii_lowercase()).cloned();
+                if found.is_none() && !(count == 2 && context.get::<bool>(1)?) {
+                    let text = format!("there is no setting \"{name}\"");
+                    return Err(rusqlite::Error::UserFunctionError(text.into()));
+                }
+                Ok(found)
+            },
+        )?;
     }
     Ok(())
 }
@@ -615,12 +656,17 @@ mod tests {
         }
         assert_eq!(type_named("hstore"), None);
         let names = [16, 20, 25, 1009, 1184, 0, 1].map(type_name);
-        assert_eq!(names, ["boolean", "bigint", "text", "text[]", "timestamp with time zone", "-", "???"]);
+        assert_eq!(
+            names,
+            ["boolean", "bigint", "text", "text[]", "timestamp with time zone", "-", "???"]
+        );
     }
 
     #[test]
     fn all_lines_are_whole() {
-        assert!(RELATIONS.len() > 190 && RELATIONS.iter().all(|relation| !relation.columns.is_empty()));
+        assert!(
+            RELATIONS.len() > 190 && RELATIONS.iter().all(|relation| !relation.columns.is_empty())
+        );
         assert!(TYPES.len() > 180 && TYPES.iter().all(|words| words.len() == 22));
         assert!(FUNCTIONS.iter().all(|(_, words)| words.len() == 4));
         assert_eq!(BY_OID.len(), TYPES.len());
@@ -628,7 +674,10 @@ mod tests {
         for words in TYPES.iter() {
             for function in [8, 11, 12, 13, 14, 15, 16, 17] {
                 let number: i64 = words[function].parse().expect("a number");
-                assert!(number == 0 || FUNCTIONS.iter().any(|(oid, _)| *oid == number), "{words:?}");
+                assert!(
+                    number == 0 || FUNCTIONS.iter().any(|(oid, _)| *oid == number),
+                    "{words:?}"
+                );
             }
         }
     }

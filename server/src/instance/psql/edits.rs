@@ -29,11 +29,16 @@ impl Rewritten {
     #[must_use]
     pub fn origin(&self, byte: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.byte <= byte);
-        let Some(piece) = after.checked_sub(1).and_then(|index| self.pieces.get(index)) else { return 0 };
+        let Some(piece) = after.checked_sub(1).and_then(|index| self.pieces.get(index)) else {
+            return 0;
+        };
         if !piece.is_copy {
             return piece.origin;
         }
-        let between = self.sql.get(piece.byte..byte.min(self.sql.len())).map_or(0, |text| text.chars().count());
+        let between = self
+            .sql
+            .get(piece.byte..byte.min(self.sql.len()))
+            .map_or(0, |text| text.chars().count());
         piece.origin + between
     }
 
@@ -52,8 +57,14 @@ impl Rewritten {
             if piece.is_copy {
                 // What was copied now may have been put together before.
                 let to = from + (end - piece.byte);
-                let inside = self.pieces.iter().filter(|earlier| from < earlier.byte && earlier.byte < to);
-                pieces.extend(inside.map(|earlier| Piece { byte: piece.byte + (earlier.byte - from), ..*earlier }));
+                let inside =
+                    self.pieces.iter().filter(|earlier| from < earlier.byte && earlier.byte < to);
+                pieces.extend(
+                    inside.map(|earlier| Piece {
+                        byte: piece.byte + (earlier.byte - from),
+                        ..*earlier
+                    }),
+                );
             }
         }
         Self { sql: next.sql, pieces }
@@ -128,16 +139,23 @@ impl Edits {
         let mut offsets: Vec<usize> = text.char_indices().map(|(byte, _)| byte).collect();
         offsets.push(text.len());
         let byte = |at: usize| offsets.get(at).copied().unwrap_or(text.len());
-        let between = |start: usize, end: usize| text.get(byte(start)..byte(end).max(byte(start))).unwrap_or_default();
-        let mut order: Vec<(usize, &Edit)> =
-            self.0.iter().enumerate().filter(|(_, edit)| edit.start >= from && edit.end <= to).collect();
+        let between = |start: usize, end: usize| {
+            text.get(byte(start)..byte(end).max(byte(start))).unwrap_or_default()
+        };
+        let mut order: Vec<(usize, &Edit)> = self
+            .0
+            .iter()
+            .enumerate()
+            .filter(|(_, edit)| edit.start >= from && edit.end <= to)
+            .collect();
         // What is put in comes before what is replaced at its place; the last put in is the outermost.
         order.sort_by_key(|(number, edit)| {
             let inserts = edit.start == edit.end;
             (edit.start, !inserts, if inserts { usize::MAX - number } else { *number })
         });
         let begin = Piece { byte: 0, origin: from, is_copy: true };
-        let mut out = Rewritten { sql: String::with_capacity(text.len() + 64), pieces: vec![begin] };
+        let mut out =
+            Rewritten { sql: String::with_capacity(text.len() + 64), pieces: vec![begin] };
         let mut copied = from;
         for (_, edit) in order {
             if edit.start < copied {

@@ -8,8 +8,10 @@ use rusqlite::{
 
 /// The elements of a list.
 pub(super) fn elements(list: &str) -> Vec<String> {
-    let inside = list.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(list);
-    let (mut found, mut element, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
+    let inside =
+        list.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(list);
+    let (mut found, mut element, mut quoted, mut escaped) =
+        (Vec::new(), String::new(), false, false);
     for character in inside.chars() {
         match character {
             _ if escaped => {
@@ -37,8 +39,13 @@ fn element(value: &Value) -> String {
         Value::Text(text) => {
             let is_plain = !text.is_empty()
                 && !text.eq_ignore_ascii_case("null")
-                && !text.contains(|letter: char| letter.is_whitespace() || r#"{}",\"#.contains(letter));
-            if is_plain { text.clone() } else { format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")) }
+                && !text
+                    .contains(|letter: char| letter.is_whitespace() || r#"{}",\"#.contains(letter));
+            if is_plain {
+                text.clone()
+            } else {
+                format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+            }
         }
     }
 }
@@ -61,7 +68,11 @@ impl Aggregate<Vec<Value>, Option<String>> for Gather {
         Ok(())
     }
 
-    fn finalize(&self, _: &mut Context<'_>, gathered: Option<Vec<Value>>) -> rusqlite::Result<Option<String>> {
+    fn finalize(
+        &self,
+        _: &mut Context<'_>,
+        gathered: Option<Vec<Value>>,
+    ) -> rusqlite::Result<Option<String>> {
         Ok(gathered.map(list))
     }
 }
@@ -76,10 +87,16 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
     // Of what a subquery gives there is at most one here.
     connection.create_scalar_function("pg_array", 1, flags, |context| {
-        Ok(context.get::<Option<String>>(0)?.map_or_else(|| "{}".to_owned(), |one| list([Value::Text(one)])))
+        Ok(context
+            .get::<Option<String>>(0)?
+            .map_or_else(|| "{}".to_owned(), |one| list([Value::Text(one)])))
     })?;
     connection.create_scalar_function("pg_list", -1, flags, |context| {
-        Ok(list((0..context.len()).map(|at| context.get(at)).collect::<rusqlite::Result<Vec<Value>>>()?))
+        Ok(list(
+            (0..context.len())
+                .map(|at| context.get(at))
+                .collect::<rusqlite::Result<Vec<Value>>>()?,
+        ))
     })?;
     connection.create_aggregate_function("array_agg", 1, flags, Gather)?;
     connection.create_scalar_function("pg_any", 2, flags, |context| {
@@ -95,12 +112,15 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     })?;
     // Of lists in the catalog, which are empty here.
     for count in [2, 3] {
-        connection.create_scalar_function("generate_subscripts", count, flags, |_| Ok(None::<i64>))?;
+        connection
+            .create_scalar_function("generate_subscripts", count, flags, |_| Ok(None::<i64>))?;
     }
     for (name, count) in [("array_length", 2), ("array_upper", 2), ("cardinality", 1)] {
         connection.create_scalar_function(name, count, flags, length)?;
     }
-    connection.create_scalar_function("array_lower", 2, flags, |context| Ok(length(context)?.map(|_| 1)))?;
+    connection.create_scalar_function("array_lower", 2, flags, |context| {
+        Ok(length(context)?.map(|_| 1))
+    })?;
     connection.create_scalar_function("array_position", 2, flags, |context| {
         let (list, of): (Option<String>, Value) = (context.get(0)?, context.get(1)?);
         let of = match of {
@@ -118,7 +138,11 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
         let (text, between): (Option<String>, Option<String>) = (context.get(0)?, context.get(1)?);
         Ok(text.zip(between).map(|(text, between)| match between.as_str() {
             "" => list([Value::Text(text)]),
-            between => list(text.split(between).filter(|_| !text.is_empty()).map(|one| Value::Text(one.to_owned()))),
+            between => list(
+                text.split(between)
+                    .filter(|_| !text.is_empty())
+                    .map(|one| Value::Text(one.to_owned())),
+            ),
         }))
     })
 }

@@ -60,8 +60,9 @@ pub fn opening(tokens: &[Token], close: usize) -> Option<usize> {
 
 /// Words behind which a parenthesis is not that of a function.
 const NO_FUNCTIONS: [&str; 24] = [
-    "SELECT", "WHERE", "AND", "OR", "NOT", "IN", "ON", "WHEN", "THEN", "ELSE", "BY", "HAVING", "FROM", "AS", "CASE",
-    "BETWEEN", "LIKE", "ILIKE", "EXISTS", "DISTINCT", "ALL", "ANY", "PRIOR", "USING",
+    "SELECT", "WHERE", "AND", "OR", "NOT", "IN", "ON", "WHEN", "THEN", "ELSE", "BY", "HAVING",
+    "FROM", "AS", "CASE", "BETWEEN", "LIKE", "ILIKE", "EXISTS", "DISTINCT", "ALL", "ANY", "PRIOR",
+    "USING",
 ];
 
 /// Whether a word can be the name of a column or function.
@@ -76,7 +77,10 @@ pub fn is_operand_word(token: &Token) -> bool {
 /// Behind the operand that begins here: a literal, a name, a call, something in parentheses, a CASE; with its `::type`.
 pub fn end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
-    while is_symbol(tokens.get(at), "-") || is_symbol(tokens.get(at), "+") || is_symbol(tokens.get(at), "~") {
+    while is_symbol(tokens.get(at), "-")
+        || is_symbol(tokens.get(at), "+")
+        || is_symbol(tokens.get(at), "~")
+    {
         at += 1;
     }
     let Some(first) = tokens.get(at) else { return tokens.len() };

@@ -36,7 +36,9 @@ use std::fmt::Write;
 const BLOCKS_MAX: usize = 8;
 
 fn refused(token: &Token, what: &str, hint: &str) -> Refusal {
-    Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported here")).hint(hint).at(token.start)
+    Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported here"))
+        .hint(hint)
+        .at(token.start)
 }
 
 /// Rewrites Oracle's own in a query.
@@ -52,12 +54,17 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
             refuse(&tokens)?;
         }
         // The innermost first: what is around it takes it as it is then.
-        let Some(block) = blocks(&tokens).into_iter().rev().find(|block| block.connect.is_some()) else { break };
+        let Some(block) = blocks(&tokens).into_iter().rev().find(|block| block.connect.is_some())
+        else {
+            break;
+        };
         let here = |refusal| placed(&done, refusal);
         if round == BLOCKS_MAX {
             return Err(Refusal::new(state::TOO_COMPLEX, "too many CONNECT BY in one statement"));
         }
-        let edits = Hierarchy::of(&tokens, &block).and_then(|hierarchy| hierarchy.edits(&done.sql)).map_err(here)?;
+        let edits = Hierarchy::of(&tokens, &block)
+            .and_then(|hierarchy| hierarchy.edits(&done.sql))
+            .map_err(here)?;
         done = done.then(edits.all(&done.sql));
     }
     let text = Text::new(&done.sql)?;
@@ -80,9 +87,15 @@ fn placed(done: &Rewritten, mut refusal: Refusal) -> Refusal {
 /// What has no other words.
 fn refuse(tokens: &[Token]) -> Result<(), Refusal> {
     for (at, token) in tokens.iter().enumerate() {
-        let next = |count: usize, symbol: &str| tokens.get(at + count).is_some_and(|next| next.is_symbol(symbol));
+        let next = |count: usize, symbol: &str| {
+            tokens.get(at + count).is_some_and(|next| next.is_symbol(symbol))
+        };
         if token.is_symbol("(") && next(1, "+") && next(2, ")") {
-            return Err(refused(token, "the outer join (+)", "write FROM a LEFT JOIN b ON a.x = b.x"));
+            return Err(refused(
+                token,
+                "the outer join (+)",
+                "write FROM a LEFT JOIN b ON a.x = b.x",
+            ));
         }
         for word in ["ROLLUP", "CUBE"] {
             if token.is(word) && next(1, "(") {
@@ -91,7 +104,11 @@ fn refuse(tokens: &[Token]) -> Result<(), Refusal> {
         }
         for word in ["CONNECT_BY_ISLEAF", "CONNECT_BY_ISCYCLE"] {
             if token.is(word) {
-                return Err(refused(token, word, "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT and PRIOR are"));
+                return Err(refused(
+                    token,
+                    word,
+                    "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT and PRIOR are",
+                ));
             }
         }
     }
@@ -115,13 +132,15 @@ struct Block {
 impl Block {
     /// Where the clause that begins at `at` ends.
     fn clause_end(&self, at: usize) -> usize {
-        let clauses = [self.from, self.filter, self.start, self.connect, self.group, self.order, self.limit];
+        let clauses =
+            [self.from, self.filter, self.start, self.connect, self.group, self.order, self.limit];
         clauses.into_iter().flatten().filter(|other| *other > at).min().unwrap_or(self.end)
     }
 }
 
 fn blocks(tokens: &[Token]) -> Vec<Block> {
-    let selects = tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")).map(|(at, _)| at);
+    let selects =
+        tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")).map(|(at, _)| at);
     selects.map(|select| block(tokens, select)).collect()
 }
 
@@ -177,8 +196,11 @@ fn block(tokens: &[Token], select: usize) -> Block {
 /// `MINUS`, `LISTAGG`, `FETCH FIRST`, literals of times.
 fn words(tokens: &[Token], edits: &mut Edits) {
     for (at, token) in tokens.iter().enumerate() {
-        let next = |count: usize, word: &str| tokens.get(at + count).is_some_and(|next| next.is(word));
-        if token.is("MINUS") && (next(1, "SELECT") || tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))) {
+        let next =
+            |count: usize, word: &str| tokens.get(at + count).is_some_and(|next| next.is(word));
+        if token.is("MINUS")
+            && (next(1, "SELECT") || tokens.get(at + 1).is_some_and(|next| next.is_symbol("(")))
+        {
             edits.replace(token.start, token.end, "EXCEPT");
         } else if token.is("LISTAGG") {
             listagg(tokens, at, edits);
@@ -191,9 +213,13 @@ fn words(tokens: &[Token], edits: &mut Edits) {
             }
             let count = tokens.get(at + 2).filter(|_| counted);
             let count = count.map_or_else(|| "1".to_owned(), written);
-            let offset = at.checked_sub(3).filter(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
+            let offset = at
+                .checked_sub(3)
+                .filter(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
             let skipped = offset.and_then(|offset| tokens.get(offset + 1)).map(written);
-            let start = offset.and_then(|offset| tokens.get(offset)).map_or(token.start, |token| token.start);
+            let start = offset
+                .and_then(|offset| tokens.get(offset))
+                .map_or(token.start, |token| token.start);
             let skipped = skipped.map_or_else(String::new, |skipped| format!(" OFFSET {skipped}"));
             if let Some(only) = tokens.get(only) {
                 edits.replace(start, only.end, format!("LIMIT {count}{skipped}"));
@@ -208,7 +234,9 @@ fn words(tokens: &[Token], edits: &mut Edits) {
 
 fn written(token: &Token) -> String {
     match &token.kind {
-        Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => text.clone(),
+        Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => {
+            text.clone()
+        }
         Kind::String(text) => format!("'{}'", text.replace('\'', "''")),
         Kind::End => String::new(),
     }
@@ -216,8 +244,10 @@ fn written(token: &Token) -> String {
 
 /// `LISTAGG(x [, between]) [WITHIN GROUP (ORDER BY y)]`
 fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
-    let Some(close) =
-        tokens.get(at + 1).filter(|open| open.is_symbol("(")).and_then(|_| operands::closing(tokens, at + 1))
+    let Some(close) = tokens
+        .get(at + 1)
+        .filter(|open| open.is_symbol("("))
+        .and_then(|_| operands::closing(tokens, at + 1))
     else {
         return;
     };
@@ -225,8 +255,11 @@ fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
     edits.replace(name.start, name.end, "group_concat");
     let inside = tokens.get(at + 2..close).unwrap_or_default();
     let distinct = inside.first().is_some_and(|first| first.is("DISTINCT"));
-    let between =
-        if operands::split(inside, |token| token.is_symbol(",")).len() < 2 && !distinct { ", ''" } else { "" };
+    let between = if operands::split(inside, |token| token.is_symbol(",")).len() < 2 && !distinct {
+        ", ''"
+    } else {
+        ""
+    };
     let within = tokens.get(close + 1).is_some_and(|token| token.is("WITHIN"))
         && tokens.get(close + 2).is_some_and(|token| token.is("GROUP"));
     let group = within.then(|| operands::closing(tokens, close + 3)).flatten();
@@ -261,16 +294,19 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refu
         found
     };
     let list_end = block.clause_end(block.select);
-    for at in
-        own(block.select, list_end).into_iter().chain(block.order.map_or_else(Vec::new, |order| own(order, block.end)))
+    for at in own(block.select, list_end)
+        .into_iter()
+        .chain(block.order.map_or_else(Vec::new, |order| own(order, block.end)))
     {
         let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
         if let Some(token) = tokens.get(at).filter(|_| !alias) {
             edits.replace(token.start, token.end, "row_number() OVER ()");
             // A column without a name of its own is called what was written.
-            let named = tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
-            let alone =
-                tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is_symbol(",") || before.is("SELECT"));
+            let named =
+                tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
+            let alone = tokens
+                .get(at.wrapping_sub(1))
+                .is_some_and(|before| before.is_symbol(",") || before.is("SELECT"));
             if !named && alone {
                 edits.replace(token.end, token.end, " AS \"rownum\"");
             }
@@ -298,7 +334,9 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refu
         from += part.len() + 1;
     }
     let (from, part) = condition.ok_or_else(refusal)?;
-    if conditions.iter().any(|token| token.is("OR")) && operands::split(conditions, |token| token.is("OR")).len() > 1 {
+    if conditions.iter().any(|token| token.is("OR"))
+        && operands::split(conditions, |token| token.is("OR")).len() > 1
+    {
         return Err(refusal());
     }
     let is = |symbol: &str| part.get(1).is_some_and(|token| token.is_symbol(symbol));
@@ -309,7 +347,9 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refu
             if is("<") { format!("max(0, ({bound}) - 1)") } else { format!("max(0, {bound})") }
         }
         Some(word)
-            if word.is("ROWNUM") && is("=") && matches!(bound, [one] if one.kind == Kind::Number("1".into())) =>
+            if word.is("ROWNUM")
+                && is("=")
+                && matches!(bound, [one] if one.kind == Kind::Number("1".into())) =>
         {
             "1".to_owned()
         }
@@ -334,14 +374,17 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refu
 }
 
 fn follows_dot(tokens: &[Token], at: usize) -> bool {
-    at.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| before.is_symbol("."))
+    at.checked_sub(1)
+        .and_then(|before| tokens.get(before))
+        .is_some_and(|before| before.is_symbol("."))
 }
 
 fn has_aggregate(tokens: &[Token]) -> bool {
     const AGGREGATES: [&str; 9] =
         ["COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", "STRING_AGG", "GROUP_CONCAT", "TOTAL"];
     tokens.iter().enumerate().any(|(at, token)| {
-        AGGREGATES.iter().any(|name| token.is(name)) && tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
+        AGGREGATES.iter().any(|name| token.is(name))
+            && tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
     })
 }
 
@@ -365,10 +408,12 @@ impl<'a> Hierarchy<'a> {
     fn of(tokens: &'a [Token], block: &'a Block) -> Result<Self, Refusal> {
         let at = |index: usize| tokens.get(index);
         let connect = block.connect.unwrap_or(block.end);
-        let connect_token = || at(connect).cloned().unwrap_or(Token { kind: Kind::End, start: 0, end: 0 });
-        let single =
-            "put what is joined into a subquery: FROM (SELECT ... FROM a, b WHERE ...) START WITH ... CONNECT BY ...";
-        let Some(from) = block.from else { return Err(refused(&connect_token(), "CONNECT BY without FROM", single)) };
+        let connect_token =
+            || at(connect).cloned().unwrap_or(Token { kind: Kind::End, start: 0, end: 0 });
+        let single = "put what is joined into a subquery: FROM (SELECT ... FROM a, b WHERE ...) START WITH ... CONNECT BY ...";
+        let Some(from) = block.from else {
+            return Err(refused(&connect_token(), "CONNECT BY without FROM", single));
+        };
         let from_end = block.clause_end(from);
         let source = tokens.get(from + 1..from_end).unwrap_or_default();
         let joins = source.iter().any(|token| token.is("JOIN"));
@@ -379,8 +424,12 @@ impl<'a> Hierarchy<'a> {
         }
         let list_end = block.clause_end(block.select);
         let star =
-            operands::split(tokens.get(block.select + 1..list_end).unwrap_or_default(), |token| token.is_symbol(","));
-        if let Some(star) = star.iter().filter_map(|item| item.last()).find(|last| last.is_symbol("*")) {
+            operands::split(tokens.get(block.select + 1..list_end).unwrap_or_default(), |token| {
+                token.is_symbol(",")
+            });
+        if let Some(star) =
+            star.iter().filter_map(|item| item.last()).find(|last| last.is_symbol("*"))
+        {
             return Err(refused(star, "SELECT * with CONNECT BY", "name the columns"));
         }
         // What the source is called.
@@ -389,21 +438,35 @@ impl<'a> Hierarchy<'a> {
         if at(name_at).is_some_and(|token| token.is("AS")) {
             name_at += 1;
         }
-        let alias =
-            match at(name_at).filter(|_| name_at < from_end).or_else(|| at(source_end - 1)).map(|token| &token.kind) {
-                Some(Kind::Word(name) | Kind::Quoted(name)) => name.clone(),
-                _ => "#source".to_owned(),
-            };
-        let condition_at = connect + 2 + usize::from(at(connect + 2).is_some_and(|token| token.is("NOCYCLE")));
+        let alias = match at(name_at)
+            .filter(|_| name_at < from_end)
+            .or_else(|| at(source_end - 1))
+            .map(|token| &token.kind)
+        {
+            Some(Kind::Word(name) | Kind::Quoted(name)) => name.clone(),
+            _ => "#source".to_owned(),
+        };
+        let condition_at =
+            connect + 2 + usize::from(at(connect + 2).is_some_and(|token| token.is("NOCYCLE")));
         let mut siblings = Vec::new();
-        if let Some(order) = block.order.filter(|order| at(order + 1).is_some_and(|token| token.is("SIBLINGS"))) {
+        if let Some(order) =
+            block.order.filter(|order| at(order + 1).is_some_and(|token| token.is("SIBLINGS")))
+        {
             let end = block.clause_end(order);
             let mut begin = order + 3;
-            for part in operands::split(tokens.get(begin..end).unwrap_or_default(), |token| token.is_symbol(",")) {
-                let direction = part.iter().position(|token| token.is("ASC") || token.is("DESC") || token.is("NULLS"));
+            for part in operands::split(tokens.get(begin..end).unwrap_or_default(), |token| {
+                token.is_symbol(",")
+            }) {
+                let direction = part
+                    .iter()
+                    .position(|token| token.is("ASC") || token.is("DESC") || token.is("NULLS"));
                 let length = direction.unwrap_or(part.len());
-                let direction: String =
-                    part.get(length..).unwrap_or_default().iter().map(|token| format!(" {}", written(token))).collect();
+                let direction: String = part
+                    .get(length..)
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|token| format!(" {}", written(token)))
+                    .collect();
                 siblings.push((begin, begin + length, direction));
                 begin += part.len() + 1;
             }
@@ -428,10 +491,16 @@ impl<'a> Hierarchy<'a> {
         let own_order = !self.siblings.is_empty();
         let mut moved = vec![(self.block.connect.unwrap_or(0), condition_to)];
         moved.extend(self.roots.map(|(from, to)| (from - 2, to)));
-        moved.extend(self.block.order.filter(|_| own_order).map(|order| (order, self.block.clause_end(order))));
+        moved.extend(
+            self.block
+                .order
+                .filter(|_| own_order)
+                .map(|order| (order, self.block.clause_end(order))),
+        );
         let source_span = (self.source.0, self.block.clause_end(self.block.from.unwrap_or(0)));
         for at in self.block.select..self.block.end {
-            let elsewhere = moved.iter().chain([&source_span]).any(|(from, to)| (*from..*to).contains(&at));
+            let elsewhere =
+                moved.iter().chain([&source_span]).any(|(from, to)| (*from..*to).contains(&at));
             if !elsewhere {
                 self.refer(at, text, &mut columns, &mut edits, false)?;
             }
@@ -531,7 +600,11 @@ impl<'a> Hierarchy<'a> {
         let Some(token) = self.tokens.get(at) else { return Ok(()) };
         let next_is_open = self.tokens.get(at + 1).is_some_and(|next| next.is_symbol("("));
         if token.is("LEVEL") && !follows_dot(self.tokens, at) && !next_is_open {
-            edits.replace(token.start, token.end, if within { "(\"#before\".\"#level\" + 1)" } else { "\"#level\"" });
+            edits.replace(
+                token.start,
+                token.end,
+                if within { "(\"#before\".\"#level\" + 1)" } else { "\"#level\"" },
+            );
         } else if token.is("PRIOR") {
             let end = operands::end(self.tokens, at + 1);
             let expression = text_of(&self.plain(at + 1, end, text));
@@ -546,19 +619,24 @@ impl<'a> Hierarchy<'a> {
         } else if token.is("CONNECT_BY_ROOT") {
             let end = operands::end(self.tokens, at + 1);
             let expression = text_of(&self.plain(at + 1, end, text));
-            let root = columns.carried("root", &expression, |name| format!("\"#before\".\"{name}\""));
+            let root =
+                columns.carried("root", &expression, |name| format!("\"#before\".\"{name}\""));
             edits.replace(token.start, self.end_place(end), format!("\"{root}\""));
         } else if token.is("SYS_CONNECT_BY_PATH") && next_is_open {
             let Some(close) = operands::closing(self.tokens, at + 1) else { return Ok(()) };
             let inside = self.tokens.get(at + 2..close).unwrap_or_default();
             let parts = operands::split(inside, |token| token.is_symbol(","));
             let [of, between] = parts.as_slice() else {
-                return Err(Refusal::syntax(token.start, "SYS_CONNECT_BY_PATH takes a column and what stands between"));
+                return Err(Refusal::syntax(
+                    token.start,
+                    "SYS_CONNECT_BY_PATH takes a column and what stands between",
+                ));
             };
             let of = text_of(&self.plain(at + 2, at + 2 + of.len(), text));
             let between = text_of(&self.plain(close - between.len(), close, text));
             let step = format!("{between} || coalesce({of}, '')");
-            let path = columns.carried("path", &step, |name| format!("\"#before\".\"{name}\" || {step}"));
+            let path =
+                columns.carried("path", &step, |name| format!("\"#before\".\"{name}\" || {step}"));
             edits.replace(token.start, self.end_place(close + 1), format!("\"{path}\""));
         }
         Ok(())
@@ -578,7 +656,8 @@ impl Columns {
 
     /// The column that begins so and is made of its own value before.
     fn carried(&mut self, kind: &str, first: &str, next: impl Fn(&str) -> String) -> String {
-        if let Some((name, ..)) = self.0.iter().find(|(name, a, b)| a == first && *b == next(name)) {
+        if let Some((name, ..)) = self.0.iter().find(|(name, a, b)| a == first && *b == next(name))
+        {
             return name.clone();
         }
         let name = format!("#{kind}{}", self.0.len() + 1);

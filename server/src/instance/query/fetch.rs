@@ -89,11 +89,17 @@ impl Fetching<'_> {
     }
 
     /// What a plan asks for.
-    pub(super) fn planned(&mut self, planned: &Planned, wanted: &BTreeSet<String>) -> Result<Fetched> {
+    pub(super) fn planned(
+        &mut self,
+        planned: &Planned,
+        wanted: &BTreeSet<String>,
+    ) -> Result<Fetched> {
         let (sql, width, origins) = planned.ask(wanted);
         let mut fetched = Fetched::new(width, origins);
         let is_meant = |group| planned.concerns(group);
-        self.each(&sql, is_meant, is_absence, |group, rows, bytes| fetched.add(group, rows, bytes))?;
+        self.each(&sql, is_meant, is_absence, |group, rows, bytes| {
+            fetched.add(group, rows, bytes)
+        })?;
         Ok(fetched)
     }
 
@@ -209,7 +215,9 @@ impl Fetching<'_> {
             let (number, own, known) = (*number, text(&row[..], path), text(&row[..], name));
             let is_it = |disk: &Survey| {
                 let group = disk.group.as_ref().and_then(|group| self.groups.get(group).copied());
-                disk.header == HeaderStatus::Member && group == Some(number) && disk.name.as_ref() == Some(&known)
+                disk.header == HeaderStatus::Member
+                    && group == Some(number)
+                    && disk.name.as_ref() == Some(&known)
             };
             let at_own = |disk: &Survey| !own.is_empty() && disk.is_at(&own);
             // What its engine says leads to it just now. A header names it as well, but so does that of a copy.
@@ -229,7 +237,8 @@ impl Fetching<'_> {
         }
         let strangers = self.survey.iter().enumerate().filter(|(at, _)| !shown.contains(at));
         for (at, (_, disk)) in strangers.enumerate() {
-            let row: Vec<Value> = columns.iter().map(|column| of_no_group(disk, at, column)).collect();
+            let row: Vec<Value> =
+                columns.iter().map(|column| of_no_group(disk, at, column)).collect();
             fetched.add_row(0, &row);
         }
         Ok(fetched)
@@ -277,7 +286,11 @@ fn number(number: u64) -> Value {
 
 /// Which columns are asked of engines.
 fn sent<'a>(wanted: &BTreeSet<&'a str>) -> Vec<&'a str> {
-    wanted.iter().filter(|column| !GROUP.contains(column) && !OURS.contains(column)).copied().collect()
+    wanted
+        .iter()
+        .filter(|column| !GROUP.contains(column) && !OURS.contains(column))
+        .copied()
+        .collect()
 }
 
 fn select(sent: &[&str], view: &View) -> String {
@@ -293,11 +306,14 @@ pub(super) fn relation(view: &View, text: &str) -> &'static str {
     let is_enough = |columns: &[&str]| {
         let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         let is_other = |word: &str| {
-            view.columns.iter().any(|(column, _)| !columns.contains(column) && column.eq_ignore_ascii_case(word))
+            view.columns
+                .iter()
+                .any(|(column, _)| !columns.contains(column) && column.eq_ignore_ascii_case(word))
         };
         !words.any(is_other)
     };
-    let short = SHORT.into_iter().find(|(name, _, columns)| *name == view.name && is_enough(columns));
+    let short =
+        SHORT.into_iter().find(|(name, _, columns)| *name == view.name && is_enough(columns));
     short.map_or(view.name, |(_, relation, _)| relation)
 }
 

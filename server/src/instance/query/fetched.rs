@@ -138,7 +138,9 @@ impl Fetched {
             Origin::Group => Seen::Integer(i64::from(part.group)),
             Origin::Sent(at) => sent(at),
             Origin::Compound(at) => match sent(at) {
-                Seen::Integer(number) => Seen::Integer(number.wrapping_add(i64::from(part.group) << 24)),
+                Seen::Integer(number) => {
+                    Seen::Integer(number.wrapping_add(i64::from(part.group) << 24))
+                }
                 other => other,
             },
         }
@@ -162,10 +164,13 @@ impl Fetched {
     fn sorted(&self, column: usize) -> Index {
         let rows = || 0..u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         let value = |row: u32| self.value(row as usize, column);
-        let integers: Option<Vec<(i64, u32)>> = rows()
-            .filter(|row| value(*row) != Seen::Null)
-            .map(|row| if let Seen::Integer(number) = value(row) { Some((number, row)) } else { None })
-            .collect();
+        let integers: Option<Vec<(i64, u32)>> =
+            rows()
+                .filter(|row| value(*row) != Seen::Null)
+                .map(|row| {
+                    if let Seen::Integer(number) = value(row) { Some((number, row)) } else { None }
+                })
+                .collect();
         if let Some(mut order) = integers {
             order.sort_unstable();
             let distinct = order.chunk_by(|a, b| a.0 == b.0).count();
@@ -218,9 +223,13 @@ mod tests {
 
     #[test]
     fn columns_come_from_where_they_are_said_to() {
-        let rows = [(1, vec![Value::Integer(7), Value::Text("a".into())]), (2, vec![Value::Null, Value::Real(0.5)])];
+        let rows = [
+            (1, vec![Value::Integer(7), Value::Text("a".into())]),
+            (2, vec![Value::Null, Value::Real(0.5)]),
+        ];
         let fetched = fetched(&rows);
-        let row = |row| (0..4).map(|column| fetched.value(row, column).to_value()).collect::<Vec<_>>();
+        let row =
+            |row| (0..4).map(|column| fetched.value(row, column).to_value()).collect::<Vec<_>>();
         let text = Value::Text("a".into());
         assert_eq!(row(0), [text, Value::Integer(1), Value::Integer((1 << 24) + 7), Value::Null]);
         assert_eq!(row(1), [Value::Real(0.5), Value::Integer(2), Value::Null, Value::Null]);
@@ -245,7 +254,8 @@ mod tests {
             vec![text("b"), text("a"), text("b"), Value::Null],
             vec![text("b"), Value::Integer(5), Value::Real(5.0), Value::Integer(5)],
         ] {
-            let rows: Vec<_> = values.iter().map(|value| (1, vec![Value::Null, value.clone()])).collect();
+            let rows: Vec<_> =
+                values.iter().map(|value| (1, vec![Value::Null, value.clone()])).collect();
             let fetched = fetched(&rows);
             let index = fetched.index(0);
             for wanted in &values {
@@ -255,7 +265,8 @@ mod tests {
                 };
                 let mut found: Vec<usize> = found.map(|at| index.row(at)).collect();
                 found.sort_unstable();
-                let looked = (0..values.len()).filter(|at| values[*at] == *wanted && *wanted != Value::Null);
+                let looked =
+                    (0..values.len()).filter(|at| values[*at] == *wanted && *wanted != Value::Null);
                 assert_eq!(found, looked.collect::<Vec<_>>(), "{wanted:?} in {values:?}");
             }
         }

@@ -29,8 +29,8 @@ use partial::{Partial, aggregate, partial};
 use plinth_engine::admin::Value;
 use sqlparser::{
     ast::{
-        BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderBy, Query, Select,
-        SetExpr, Statement, TableAlias, TableFactor, VisitMut, VisitorMut,
+        BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName,
+        OrderBy, Query, Select, SetExpr, Statement, TableAlias, TableFactor, VisitMut, VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -87,7 +87,9 @@ impl Planned {
     pub(super) fn ask(&self, wanted: &BTreeSet<String>) -> (String, usize, Vec<Origin>) {
         let is_asked = |name: &str| !GROUP.contains(&name) && !OURS.contains(&name);
         let mut sent: Vec<&str> = match &self.partial {
-            Some(partial) => partial.columns.iter().copied().filter(|name| is_asked(name)).collect(),
+            Some(partial) => {
+                partial.columns.iter().copied().filter(|name| is_asked(name)).collect()
+            }
             None => wanted.iter().map(String::as_str).filter(|name| is_asked(name)).collect(),
         };
         let plain = sent.len();
@@ -97,7 +99,9 @@ impl Planned {
         if let Some(partial) = &self.partial {
             columns.push("count(*)".to_owned());
             columns.extend(partial.aggregates.iter().cloned());
-            ours = std::iter::once(COUNT.to_owned()).chain((0..partial.aggregates.len()).map(aggregate)).collect();
+            ours = std::iter::once(COUNT.to_owned())
+                .chain((0..partial.aggregates.len()).map(aggregate))
+                .collect();
             sent.extend(ours.iter().map(String::as_str));
             // An engine without such rows has no group, not an empty one.
             rest = if plain == 0 {
@@ -111,8 +115,11 @@ impl Planned {
         if columns.is_empty() {
             columns.push("NULL".to_owned());
         }
-        let filter =
-            if self.filter.is_empty() { String::new() } else { format!(" WHERE {}", self.filter.join(" AND ")) };
+        let filter = if self.filter.is_empty() {
+            String::new()
+        } else {
+            format!(" WHERE {}", self.filter.join(" AND "))
+        };
         let names = self.columns();
         let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
         let columns_asked = columns.join(", ");
@@ -125,7 +132,10 @@ impl Planned {
 /// What engines can do for a statement; `None`: nothing. `parameters` are `$1`, `$2` ...
 pub(super) fn plan(sql: &str, parameters: &[Value]) -> Option<Plan> {
     let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
-    let (Some(Statement::Query(mut query)), true) = (statements.pop(), statements.is_empty()) else { return None };
+    let (Some(Statement::Query(mut query)), true) = (statements.pop(), statements.is_empty())
+    else {
+        return None;
+    };
     let mut planner = Planner { parameters, hidden: BTreeSet::new(), tables: Vec::new() };
     let _ = VisitMut::visit(&mut query, &mut Hidden(&mut planner.hidden));
     let _ = VisitMut::visit(&mut query, &mut planner);
@@ -158,7 +168,9 @@ impl VisitorMut for Planner<'_> {
         let alone = query.fetch.is_none() && query.locks.is_empty();
         let Query { body, order_by, limit_clause, .. } = query;
         match &mut **body {
-            SetExpr::Select(select) if alone => self.select(select, order_by.as_mut(), limit_clause.as_ref()),
+            SetExpr::Select(select) if alone => {
+                self.select(select, order_by.as_mut(), limit_clause.as_ref())
+            }
             body => self.branches(body),
         }
         ControlFlow::Continue(())
@@ -185,14 +197,20 @@ impl Planner<'_> {
         (!self.hidden.contains(&name)).then_some(view)
     }
 
-    fn select(&mut self, select: &mut Select, mut order_by: Option<&mut OrderBy>, limit: Option<&LimitClause>) {
+    fn select(
+        &mut self,
+        select: &mut Select,
+        mut order_by: Option<&mut OrderBy>,
+        limit: Option<&LimitClause>,
+    ) {
         let Some((scope, mut candidates)) = self.scope(select) else { return };
         // Partial results are asked of one view, the one that can be largest; filters go to all.
         candidates.sort_by_key(|(_, view)| std::cmp::Reverse(view.columns.len()));
         let mut tables = Vec::new();
         for (at, (qualifier, view)) in candidates.iter().enumerate() {
             let columns = Columns { scope: &scope, qualifier, view };
-            let (mut planned, stay, all_went) = self.filtered(select, &columns, self.tables.len() + at + 1);
+            let (mut planned, stay, all_went) =
+                self.filtered(select, &columns, self.tables.len() + at + 1);
             if at == 0 {
                 let before = (select.clone(), order_by.as_deref().cloned());
                 select.selection = stay;
@@ -200,7 +218,8 @@ impl Planner<'_> {
                     Ok(partial) => planned.partial = Some(partial),
                     Err(Unsure) => {
                         *select = before.0;
-                        if let (Some(order_by), Some(before)) = (order_by.as_deref_mut(), before.1) {
+                        if let (Some(order_by), Some(before)) = (order_by.as_deref_mut(), before.1)
+                        {
                             *order_by = before;
                         }
                     }
@@ -213,7 +232,8 @@ impl Planner<'_> {
         }
         for (qualifier, planned) in tables {
             let Planned { group, filter, partial, first, .. } = &planned;
-            let gains = group.is_some() || !filter.is_empty() || partial.is_some() || first.is_some();
+            let gains =
+                group.is_some() || !filter.is_empty() || partial.is_some() || first.is_some();
             if gains && rename(select, qualifier, &planned.name) {
                 self.tables.push(planned);
             }
@@ -222,15 +242,21 @@ impl Planner<'_> {
 
     /// A table for a view with the conditions that engines can decide; the part of WHERE that they do not; and whether
     /// there is no other condition.
-    fn filtered(&self, select: &Select, columns: &Columns<'_>, number: usize) -> (Planned, Option<Expr>, bool) {
+    fn filtered(
+        &self,
+        select: &Select,
+        columns: &Columns<'_>,
+        number: usize,
+    ) -> (Planned, Option<Expr>, bool) {
         let (view, name) = (columns.view, format!("{MARK}{number}"));
-        let mut planned = Planned { name, view, group: None, filter: Vec::new(), partial: None, first: None };
+        let mut planned =
+            Planned { name, view, group: None, filter: Vec::new(), partial: None, first: None };
         let mut conditions = Vec::new();
         conjuncts(select.selection.as_ref(), &mut conditions);
         let of_where = conditions.len();
         for join in select.from.iter().flat_map(|from| &from.joins) {
-            if let JoinOperator::Join(JoinConstraint::On(on)) | JoinOperator::Inner(JoinConstraint::On(on)) =
-                &join.join_operator
+            if let JoinOperator::Join(JoinConstraint::On(on))
+            | JoinOperator::Inner(JoinConstraint::On(on)) = &join.join_operator
             {
                 conjuncts(Some(on), &mut conditions);
             }
@@ -250,9 +276,11 @@ impl Planner<'_> {
                 let condition = Expr::Nested(Box::new(condition.clone()));
                 stay = Some(match stay {
                     None => condition,
-                    Some(left) => {
-                        Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(condition) }
-                    }
+                    Some(left) => Expr::BinaryOp {
+                        left: Box::new(left),
+                        op: BinaryOperator::And,
+                        right: Box::new(condition),
+                    },
                 });
             }
         }
@@ -272,7 +300,9 @@ impl Planner<'_> {
                     }
                     (alias.as_ref().map_or(own, |alias| &alias.name), self.view(name))
                 }
-                TableFactor::Derived { alias: Some(alias), lateral: false, .. } => (&alias.name, None),
+                TableFactor::Derived { alias: Some(alias), lateral: false, .. } => {
+                    (&alias.name, None)
+                }
                 _ => return None,
             };
             let qualifier = qualifier.value.to_ascii_lowercase();
@@ -323,7 +353,8 @@ fn conjuncts<'a>(condition: Option<&'a Expr>, found: &mut Vec<&'a Expr>) {
 /// Gives the table that is named so another one's name, and keeps what it is called by.
 fn rename(select: &mut Select, qualifier: &str, to: &str) -> bool {
     let factors = select.from.iter_mut().flat_map(|from| {
-        std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
+        std::iter::once(&mut from.relation)
+            .chain(from.joins.iter_mut().map(|join| &mut join.relation))
     });
     for factor in factors {
         let TableFactor::Table { name, alias, .. } = factor else { continue };
@@ -331,7 +362,8 @@ fn rename(select: &mut Select, qualifier: &str, to: &str) -> bool {
         let called = alias.as_ref().map_or(&own, |alias| &alias.name);
         if called.value.eq_ignore_ascii_case(qualifier) {
             if alias.is_none() {
-                *alias = Some(TableAlias { explicit: true, name: own, columns: Vec::new(), at: None });
+                *alias =
+                    Some(TableAlias { explicit: true, name: own, columns: Vec::new(), at: None });
             }
             *name = ObjectName::from(vec![Ident::new(to)]);
             return true;

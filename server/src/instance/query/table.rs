@@ -13,7 +13,10 @@ use plinth_engine::catalog::rows::Seen;
 use rusqlite::{
     Connection, Error, Result, ffi,
     types::{ToSqlOutput, ValueRef},
-    vtab::{Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection, VTabCursor},
+    vtab::{
+        Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection,
+        VTabCursor,
+    },
 };
 use std::{
     borrow::Cow,
@@ -79,9 +82,12 @@ unsafe impl VTab<'_> for Table {
         _: &[&[u8]],
     ) -> Result<(Cow<'static, CStr>, Self)> {
         connection.config(VTabConfig::Innocuous)?;
-        let shared = shared.ok_or_else(|| Error::ModuleError("a table without columns".into()))?.clone();
-        let columns =
-            shared.columns.iter().map(|(name, kind)| format!("\"{name}\" {}", kind.map_or("", Type::declaration)));
+        let shared =
+            shared.ok_or_else(|| Error::ModuleError("a table without columns".into()))?.clone();
+        let columns = shared
+            .columns
+            .iter()
+            .map(|(name, kind)| format!("\"{name}\" {}", kind.map_or("", Type::declaration)));
         let sql = format!("CREATE TABLE x ({})", columns.collect::<Vec<_>>().join(", "));
         let sql = CString::new(sql).map_err(|error| Error::ModuleError(error.to_string()))?;
         Ok((Cow::Owned(sql), Self { base: ffi::sqlite3_vtab::default(), shared }))
@@ -94,12 +100,15 @@ unsafe impl VTab<'_> for Table {
         let mut candidates = Vec::new();
         for (at, constraint) in info.constraints().enumerate() {
             let equal = constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ;
-            if let (true, true, Ok(column)) = (constraint.is_usable(), equal, usize::try_from(constraint.column())) {
+            if let (true, true, Ok(column)) =
+                (constraint.is_usable(), equal, usize::try_from(constraint.column()))
+            {
                 candidates.push((at, column));
             }
         }
-        candidates
-            .retain(|(at, column)| rows.is_sent(*column) && info.collation(*at).is_ok_and(|name| name == "BINARY"));
+        candidates.retain(|(at, column)| {
+            rows.is_sent(*column) && info.collation(*at).is_ok_and(|name| name == "BINARY")
+        });
         let best = if candidates.len() > 1 {
             candidates.into_iter().max_by_key(|(_, column)| rows.index(*column).distinct)
         } else {
@@ -110,7 +119,10 @@ unsafe impl VTab<'_> for Table {
             info.set_estimated_rows(i64::try_from(count).unwrap_or(i64::MAX));
             return Ok(true);
         };
-        let each = rows.known_index(column).map_or(4, |index| count / index.distinct.max(1)).clamp(1, count);
+        let each = rows
+            .known_index(column)
+            .map_or(4, |index| count / index.distinct.max(1))
+            .clamp(1, count);
         let mut usage = info.constraint_usage(at);
         usage.set_argv_index(1);
         info.set_idx_num(c_int::try_from(column + 1).unwrap_or(0));
@@ -120,7 +132,12 @@ unsafe impl VTab<'_> for Table {
     }
 
     fn open(&mut self) -> Result<Cursor> {
-        Ok(Cursor { base: ffi::sqlite3_vtab_cursor::default(), rows: self.shared.rows(), index: None, left: 0..0 })
+        Ok(Cursor {
+            base: ffi::sqlite3_vtab_cursor::default(),
+            rows: self.shared.rows(),
+            index: None,
+            left: 0..0,
+        })
     }
 }
 
@@ -129,7 +146,10 @@ unsafe impl VTabCursor for Cursor {
     fn filter(&mut self, number: c_int, _: Option<&str>, wanted: &Filters<'_>) -> Result<()> {
         self.index = None;
         self.left = 0..self.rows.len();
-        let Some(column) = usize::try_from(number).ok().and_then(|number| number.checked_sub(1)) else { return Ok(()) };
+        let Some(column) = usize::try_from(number).ok().and_then(|number| number.checked_sub(1))
+        else {
+            return Ok(());
+        };
         let wanted = match wanted.iter().next() {
             Some(ValueRef::Integer(number)) => Seen::Integer(number),
             Some(ValueRef::Text(text)) => Seen::Text(text),

@@ -16,7 +16,10 @@ struct Memory {
 
 /// Columns that are filled, by view; every view has `group_number` besides.
 const FILLED: [(&str, &[&str]); 3] = [
-    ("v$asm_file", &["file_number", "compound_index", "bytes", "space", "type", "redundancy", "blocks"]),
+    (
+        "v$asm_file",
+        &["file_number", "compound_index", "bytes", "space", "type", "redundancy", "blocks"],
+    ),
     ("v$asm_alias", &["name", "file_number", "parent_index", "reference_index", "alias_directory"]),
     ("v$asm_attribute", &["name", "value"]),
 ];
@@ -28,7 +31,8 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn row(columns: &[&str], number: i64, state: &mut u64) -> Vec<Value> {
-    let mut one = |names: &[&str]| Value::Text(names[next(state) as usize % names.len()].to_owned());
+    let mut one =
+        |names: &[&str]| Value::Text(names[next(state) as usize % names.len()].to_owned());
     let value = |column: &&str| match *column {
         "type" => one(&["DATAFILE", "ONLINELOG", "ARCHIVELOG"]),
         "redundancy" => one(&["MIRROR", "HIGH"]),
@@ -48,7 +52,9 @@ fn table(connection: &Connection, view: &str) {
     let view = super::super::views::find(view).expect("a view");
     let columns: Vec<String> =
         view.columns.iter().map(|(name, kind)| format!("{name} {}", kind.declaration())).collect();
-    connection.execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", "))).expect("a table");
+    connection
+        .execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", ")))
+        .expect("a table");
 }
 
 fn insert(connection: &Connection, view: &str, columns: &[&str], row: &[Value]) {
@@ -63,7 +69,12 @@ fn worlds() -> (Memory, Connection) {
     functions::create(&everything, "tester")
         .and_then(|()| psql::create_functions(&everything, "tester"))
         .expect("functions");
-    let mut memory = Memory { groups: BTreeMap::new(), asked: Mutex::default(), rows: Mutex::default(), refuses: None };
+    let mut memory = Memory {
+        groups: BTreeMap::new(),
+        asked: Mutex::default(),
+        rows: Mutex::default(),
+        refuses: None,
+    };
     let mut state = 1;
     FILLED.iter().for_each(|(view, _)| table(&everything, view));
     for (at, (group, rows)) in [("DATA", 100), ("FRA", 37), ("NONE", 0)].into_iter().enumerate() {
@@ -75,7 +86,9 @@ fn worlds() -> (Memory, Connection) {
                 let mut row = row(columns, file + 256, &mut state);
                 insert(&engine, view, columns, &row);
                 for (column, value) in columns.iter().zip(&mut row) {
-                    if let (true, Value::Integer(value)) = (super::super::views::COMPOUND.contains(column), value) {
+                    if let (true, Value::Integer(value)) =
+                        (super::super::views::COMPOUND.contains(column), value)
+                    {
                         *value += number << 24;
                     }
                 }
@@ -164,7 +177,12 @@ fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[
     let ours = ours.unwrap_or_else(|error| panic!("{query}: {error}"));
     let theirs = all_rows(everything, &psql::rewrite(query).expect("words").sql, parameters);
     let asked = memory.asked.lock().expect("no panic").join("\n");
-    assert_eq!(sorted(ours.rows.clone()), sorted(theirs.clone()), "{query}\n{asked}\n{:?}\n{theirs:?}", ours.rows);
+    assert_eq!(
+        sorted(ours.rows.clone()),
+        sorted(theirs.clone()),
+        "{query}\n{asked}\n{:?}\n{theirs:?}",
+        ours.rows
+    );
     *memory.rows.lock().expect("no panic")
 }
 
@@ -185,7 +203,10 @@ fn few_columns_come_from_less() {
         compare(&memory, &everything, query, &[]);
         let asked = memory.asked.lock().expect("no panic");
         let from = |sql: &String| sql.contains("FROM file_types") || sql.contains("FROM entries");
-        assert!(!asked.is_empty() && asked.iter().all(|sql| from(sql) == short), "{query}: {asked:?}");
+        assert!(
+            !asked.is_empty() && asked.iter().all(|sql| from(sql) == short),
+            "{query}: {asked:?}"
+        );
     }
 }
 
@@ -196,13 +217,19 @@ fn plans_change_no_result() {
     // A statement, and how many rows engines may send for it.
     for (query, most) in [
         ("SELECT group_number, type, COUNT(*) FROM v$asm_file GROUP BY group_number, type", 6),
-        ("SELECT type, count(*), sum(bytes) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC, 1", 6),
+        (
+            "SELECT type, count(*), sum(bytes) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC, 1",
+            6,
+        ),
         ("SELECT count(*) FROM v$asm_file", 3),
         (
             "SELECT count(*), sum(bytes), avg(bytes), min(bytes), max(type), total(bytes), count(bytes) FROM v$asm_file",
             3,
         ),
-        ("SELECT count(*), avg(bytes), sum(bytes), min(bytes) FROM v$asm_file WHERE type = 'NOTHING'", 0),
+        (
+            "SELECT count(*), avg(bytes), sum(bytes), min(bytes) FROM v$asm_file WHERE type = 'NOTHING'",
+            0,
+        ),
         ("SELECT group_number, avg(bytes + space) FROM v$asm_file f GROUP BY group_number", 3),
         (
             "SELECT group_number g, max(bytes) m FROM v$asm_file GROUP BY group_number HAVING count(*) > 50 ORDER BY m",
@@ -216,7 +243,10 @@ fn plans_change_no_result() {
         ),
         ("SELECT count(*) FROM v$asm_file WHERE file_number > 300", 3),
         ("SELECT count(*) FROM v$asm_file WHERE file_number > 300 AND group_number = 2", 1),
-        ("SELECT type, count(*) FROM v$asm_file WHERE bytes BETWEEN 1000 AND 5000 OR type LIKE 'ON%' GROUP BY 1", 6),
+        (
+            "SELECT type, count(*) FROM v$asm_file WHERE bytes BETWEEN 1000 AND 5000 OR type LIKE 'ON%' GROUP BY 1",
+            6,
+        ),
         (
             "SELECT a.name, f.type, count(*), sum(f.bytes) FROM v$asm_attribute a JOIN v$asm_file f ON f.group_number = a.group_number AND f.file_number < 270 WHERE a.name IN ('name256', 'name257') GROUP BY a.name, f.type",
             160,
@@ -226,24 +256,63 @@ fn plans_change_no_result() {
             150,
         ),
         ("SELECT file_number, bytes FROM v$asm_file WHERE file_number = 270", 2),
-        ("SELECT file_number FROM v$asm_file WHERE group_number = 2 AND file_number IN (256, 270, -1)", 2),
-        ("SELECT file_number, type FROM v$asm_file ORDER BY bytes DESC, file_number, group_number LIMIT 5", 200),
-        ("SELECT file_number, bytes FROM v$asm_file ORDER BY bytes DESC, space, file_number LIMIT 5 OFFSET 2", 14),
-        ("SELECT bytes AS file_number FROM v$asm_file WHERE group_number = 1 ORDER BY file_number LIMIT 3", 100),
-        ("SELECT upper(name) FROM v$asm_alias WHERE lower(name) LIKE 'name27%' AND alias_directory <> 'Y'", 20),
-        ("SELECT count(*) FROM v$asm_file WHERE type = 5 OR bytes = '1000' OR file_number = '256'", 137),
-        ("SELECT max(bytes) - min(bytes), count(*) * 2 FROM v$asm_file WHERE NOT (type = 'DATAFILE')", 3),
-        ("SELECT type, (SELECT count(*) FROM v$asm_file g WHERE g.type = f.type) FROM v$asm_file f GROUP BY type", 300),
-        ("WITH v$asm_file AS (SELECT 1 AS type, 2 AS bytes) SELECT type, count(*) FROM v$asm_file GROUP BY type", 0),
-        ("WITH c AS (SELECT type, count(*) n FROM v$asm_file GROUP BY type) SELECT sum(n) FROM c", 6),
-        ("SELECT type, count(*) FROM v$asm_file GROUP BY type UNION ALL SELECT 'all', count(*) FROM v$asm_alias", 9),
-        ("SELECT count(*) FROM v$asm_file, v$asm_alias WHERE v$asm_file.file_number = v$asm_alias.file_number", 300),
+        (
+            "SELECT file_number FROM v$asm_file WHERE group_number = 2 AND file_number IN (256, 270, -1)",
+            2,
+        ),
+        (
+            "SELECT file_number, type FROM v$asm_file ORDER BY bytes DESC, file_number, group_number LIMIT 5",
+            200,
+        ),
+        (
+            "SELECT file_number, bytes FROM v$asm_file ORDER BY bytes DESC, space, file_number LIMIT 5 OFFSET 2",
+            14,
+        ),
+        (
+            "SELECT bytes AS file_number FROM v$asm_file WHERE group_number = 1 ORDER BY file_number LIMIT 3",
+            100,
+        ),
+        (
+            "SELECT upper(name) FROM v$asm_alias WHERE lower(name) LIKE 'name27%' AND alias_directory <> 'Y'",
+            20,
+        ),
+        (
+            "SELECT count(*) FROM v$asm_file WHERE type = 5 OR bytes = '1000' OR file_number = '256'",
+            137,
+        ),
+        (
+            "SELECT max(bytes) - min(bytes), count(*) * 2 FROM v$asm_file WHERE NOT (type = 'DATAFILE')",
+            3,
+        ),
+        (
+            "SELECT type, (SELECT count(*) FROM v$asm_file g WHERE g.type = f.type) FROM v$asm_file f GROUP BY type",
+            300,
+        ),
+        (
+            "WITH v$asm_file AS (SELECT 1 AS type, 2 AS bytes) SELECT type, count(*) FROM v$asm_file GROUP BY type",
+            0,
+        ),
+        (
+            "WITH c AS (SELECT type, count(*) n FROM v$asm_file GROUP BY type) SELECT sum(n) FROM c",
+            6,
+        ),
+        (
+            "SELECT type, count(*) FROM v$asm_file GROUP BY type UNION ALL SELECT 'all', count(*) FROM v$asm_alias",
+            9,
+        ),
+        (
+            "SELECT count(*) FROM v$asm_file, v$asm_alias WHERE v$asm_file.file_number = v$asm_alias.file_number",
+            300,
+        ),
         (
             "SELECT f.type, count(*) FROM v$asm_file f, v$asm_alias a WHERE f.group_number = a.group_number AND a.file_number = 256 GROUP BY f.type",
             300,
         ),
         ("SELECT name, max(bytes) FROM v$asm_file, v$asm_attribute GROUP BY name", 300),
-        ("SELECT type, group_concat(DISTINCT redundancy) FROM v$asm_file GROUP BY type HAVING count(*) > 1000", 137),
+        (
+            "SELECT type, group_concat(DISTINCT redundancy) FROM v$asm_file GROUP BY type HAVING count(*) > 1000",
+            137,
+        ),
         ("SELECT type, count(*) OVER () FROM v$asm_file", 137),
         ("SELECT type, count(*) FILTER (WHERE bytes > 10) FROM v$asm_file GROUP BY type", 137),
         ("SELECT compound_index, count(*) FROM v$asm_file GROUP BY compound_index", 137),
@@ -253,7 +322,10 @@ fn plans_change_no_result() {
         ),
         ("SELECT count(*) FROM v$asm_file WHERE compound_index = 16777472", 137),
         ("SELECT sum(CASE WHEN type = 'DATAFILE' THEN bytes ELSE 0 END) FROM v$asm_file", 137),
-        ("SELECT CASE WHEN type = 'DATAFILE' THEN 'd' ELSE 'o' END k, count(*) FROM v$asm_file GROUP BY k", 6),
+        (
+            "SELECT CASE WHEN type = 'DATAFILE' THEN 'd' ELSE 'o' END k, count(*) FROM v$asm_file GROUP BY k",
+            6,
+        ),
         ("SELECT sum(1), count(1), count(NULL) FROM v$asm_file", 3),
         ("SELECT type t, count(*) c FROM v$asm_file GROUP BY t HAVING c > 3 ORDER BY c, t", 6),
         (
@@ -272,7 +344,8 @@ fn plans_change_no_result() {
 /// Statements put together at random: what is selected, from what, under which conditions.
 #[test]
 fn plans_of_random_statements_change_no_result() {
-    const KEYS: [&str; 6] = ["type", "f.redundancy", "group_number", "f.file_number % 5", "upper(f.type)", "bytes"];
+    const KEYS: [&str; 6] =
+        ["type", "f.redundancy", "group_number", "f.file_number % 5", "upper(f.type)", "bytes"];
     const SUMS: [&str; 10] = [
         "count(*)",
         "sum(f.bytes)",
@@ -301,7 +374,9 @@ fn plans_of_random_statements_change_no_result() {
     let mut state = 7;
     for _ in 0..600 {
         let mut some = |from: &[&'static str], most: u64| -> Vec<&'static str> {
-            (0..next(&mut state) % (most + 1)).map(|_| from[next(&mut state) as usize % from.len()]).collect()
+            (0..next(&mut state) % (most + 1))
+                .map(|_| from[next(&mut state) as usize % from.len()])
+                .collect()
         };
         let (mut keys, sums, conditions) = (some(&KEYS, 2), some(&SUMS, 3), some(&CONDITIONS, 3));
         keys.dedup();
@@ -327,16 +402,24 @@ fn an_answer_is_whole_or_an_error() {
     let (mut memory, _) = worlds();
     let count = "SELECT count(*) FROM v$asm_file";
     let limit =
-        AdminError::new(plinth_engine::admin::Code::Invalid, "the query took longer than 60 s").hint("ask for less");
-    let gone = AdminError::new(plinth_engine::admin::Code::Io, "the engine of FRA ended before it answered");
-    let none = AdminError::new(plinth_engine::admin::Code::NotMounted, "disk group FRA is not mounted");
-    for query in
-        [count, "SELECT * FROM v$asm_file", "SELECT file_number FROM v$asm_file JOIN v$asm_alias USING (file_number)"]
-    {
+        AdminError::new(plinth_engine::admin::Code::Invalid, "the query took longer than 60 s")
+            .hint("ask for less");
+    let gone = AdminError::new(
+        plinth_engine::admin::Code::Io,
+        "the engine of FRA ended before it answered",
+    );
+    let none =
+        AdminError::new(plinth_engine::admin::Code::NotMounted, "disk group FRA is not mounted");
+    for query in [
+        count,
+        "SELECT * FROM v$asm_file",
+        "SELECT file_number FROM v$asm_file JOIN v$asm_alias USING (file_number)",
+    ] {
         for (error, after_rows) in [(&limit, false), (&limit, true), (&gone, true)] {
             memory.refuses = Some(("FRA", error.clone(), after_rows));
             let mut notices = Vec::new();
-            let refusal = run(&memory, query, &[], &Cancel::default(), &mut notices).expect_err(query);
+            let refusal =
+                run(&memory, query, &[], &Cancel::default(), &mut notices).expect_err(query);
             assert_eq!(refusal.message, format!("disk group FRA: {}", error.message), "{query}");
             assert_eq!(refusal.hint, error.hint, "{query}");
         }
@@ -344,7 +427,8 @@ fn an_answer_is_whole_or_an_error() {
     for error in [gone, none] {
         memory.refuses = Some(("FRA", error, false));
         let mut notices = Vec::new();
-        let table = run(&memory, count, &[], &Cancel::default(), &mut notices).expect("the others answer");
+        let table =
+            run(&memory, count, &[], &Cancel::default(), &mut notices).expect("the others answer");
         assert_eq!((table.rows, notices.len()), (vec![vec![Value::Integer(100)]], 1));
     }
 }

@@ -14,16 +14,24 @@ use plinth_engine::admin::{AccessChange, Principal, Value};
 
 fn user(name: &At<String>) -> Result<Principal> {
     let number = users::user(&name.value).ok_or_else(|| {
-        let error = AdminError::new(Code::NoSuchUser, format!("this host has no user {}", name.value));
-        Refusal::from(error.hint(format!("useradd {}, with the same number on every host", name.value))).at(name.at)
+        let error =
+            AdminError::new(Code::NoSuchUser, format!("this host has no user {}", name.value));
+        Refusal::from(
+            error.hint(format!("useradd {}, with the same number on every host", name.value)),
+        )
+        .at(name.at)
     })?;
     Ok(Principal { number, name: name.value.clone() })
 }
 
 fn user_group(name: &At<String>) -> Result<Principal> {
     let number = users::group(&name.value).ok_or_else(|| {
-        let error = AdminError::new(Code::NoSuchUser, format!("this host has no group {}", name.value));
-        Refusal::from(error.hint(format!("groupadd {}, with the same number on every host", name.value))).at(name.at)
+        let error =
+            AdminError::new(Code::NoSuchUser, format!("this host has no group {}", name.value));
+        Refusal::from(
+            error.hint(format!("groupadd {}, with the same number on every host", name.value)),
+        )
+        .at(name.at)
     })?;
     Ok(Principal { number, name: name.value.clone() })
 }
@@ -38,10 +46,18 @@ fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<V
         let is = users::is_member(&one.value, &group.value);
         if shall_be && !is {
             user(one)?;
-            return Err(refuse(one, "is no member", format!("usermod -aG {} {}", group.value, one.value)));
+            return Err(refuse(
+                one,
+                "is no member",
+                format!("usermod -aG {} {}", group.value, one.value),
+            ));
         }
         if !shall_be && is {
-            return Err(refuse(one, "is a member", format!("gpasswd -d {} {}", one.value, group.value)));
+            return Err(refuse(
+                one,
+                "is a member",
+                format!("gpasswd -d {} {}", one.value, group.value),
+            ));
         }
     }
     Ok(names.iter().map(|name| name.value.clone()).collect())
@@ -54,8 +70,12 @@ fn values(names: &[At<String>]) -> Vec<String> {
 /// What the engine is asked for.
 fn change(access: &Access) -> Result<AccessChange> {
     Ok(match access {
-        Access::AddUsers(users) => AccessChange::AddUsers(users.iter().map(user).collect::<Result<_>>()?),
-        Access::DropUsers { users, cascade } => AccessChange::DropUsers { users: values(users), cascade: *cascade },
+        Access::AddUsers(users) => {
+            AccessChange::AddUsers(users.iter().map(user).collect::<Result<_>>()?)
+        }
+        Access::DropUsers { users, cascade } => {
+            AccessChange::DropUsers { users: values(users), cascade: *cascade }
+        }
         Access::ReplaceUsers(pairs) => {
             let pair = |(old, new): &(At<String>, At<String>)| Ok((old.value.clone(), user(new)?));
             AccessChange::ReplaceUsers(pairs.iter().map(pair).collect::<Result<_>>()?)
@@ -64,13 +84,18 @@ fn change(access: &Access) -> Result<AccessChange> {
             let group = user_group(name)?;
             AccessChange::AddUserGroup { group, members: members(name, names, true)? }
         }
-        Access::ModifyUserGroup { name, add, members: names } => {
-            AccessChange::ModifyUserGroup { name: name.value.clone(), add: *add, members: members(name, names, *add)? }
-        }
+        Access::ModifyUserGroup { name, add, members: names } => AccessChange::ModifyUserGroup {
+            name: name.value.clone(),
+            add: *add,
+            members: members(name, names, *add)?,
+        },
         Access::DropUserGroup(name) => AccessChange::DropUserGroup(name.value.clone()),
-        Access::SetPermission { owner, usergroup, other, files } => {
-            AccessChange::SetPermission { owner: *owner, usergroup: *usergroup, other: *other, files: files.clone() }
-        }
+        Access::SetPermission { owner, usergroup, other, files } => AccessChange::SetPermission {
+            owner: *owner,
+            usergroup: *usergroup,
+            other: *other,
+            files: files.clone(),
+        },
         Access::SetOwnership { owner, usergroup, files } => AccessChange::SetOwnership {
             owner: owner.as_ref().map(|owner| owner.value.clone()),
             usergroup: usergroup.as_ref().map(|group| group.value.clone()),
@@ -86,7 +111,9 @@ impl Context {
                    JOIN v$asm_usergroup_member AS m ON m.usergroup_number = g.usergroup_number \
                    JOIN v$asm_user AS u ON u.user_number = m.member_number";
         let mut groups = Vec::new();
-        for row in self.engine(group)?.rows(sql).map_err(|error| Refusal::from(error).or_at(group.at))? {
+        for row in
+            self.engine(group)?.rows(sql).map_err(|error| Refusal::from(error).or_at(group.at))?
+        {
             if let [Value::Text(name), Value::Text(user)] = &row[..]
                 && user == old
             {

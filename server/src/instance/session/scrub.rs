@@ -33,7 +33,9 @@ impl Context {
             if cancel.is_cancelled() {
                 return Err(Refusal::canceled().hint("the scrub goes on; v$asm_operation shows it"));
             }
-            results.push(ended.and_then(|report| checked(&group.value, &report, order.repair, notices)));
+            results.push(
+                ended.and_then(|report| checked(&group.value, &report, order.repair, notices)),
+            );
         }
         together(results)
     }
@@ -51,7 +53,12 @@ impl Context {
     ///
     /// # Errors
     /// If there is no such group, one is under way, or it ended with an error.
-    pub(in crate::instance) fn scrub_group(&self, group: &str, order: &ScrubOrder, cancel: &Cancel) -> Result<Report> {
+    pub(in crate::instance) fn scrub_group(
+        &self,
+        group: &str,
+        order: &ScrubOrder,
+        cancel: &Cancel,
+    ) -> Result<Report> {
         let group = At { value: group.to_owned(), at: 0 };
         self.begin_scrub(&group, order)?;
         self.end_scrub(&group, cancel)

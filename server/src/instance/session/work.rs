@@ -37,7 +37,9 @@ fn number(number: u64) -> Value {
 
 fn table(estimate: &Estimate, power: Option<u32>) -> Table {
     let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
-    let minutes = |mirrors| estimate.rate.and_then(|rate| rate.minutes(mirrors, power)).map_or(Value::Null, number);
+    let minutes = |mirrors| {
+        estimate.rate.and_then(|rate| rate.minutes(mirrors, power)).map_or(Value::Null, number)
+    };
     let mib = |mirrors: u64| number(mirrors.saturating_mul(estimate.au_size) >> 20);
     let row = |(step, one): (u64, &PlannedStep)| {
         vec![
@@ -54,7 +56,10 @@ fn table(estimate: &Estimate, power: Option<u32>) -> Table {
     let mut rows: Vec<Vec<Value>> = (1..).zip(&estimate.steps).map(row).collect();
     let mut why = format!("the least possible is {} AUs", estimate.least);
     if let Some(rate) = estimate.rate {
-        why += &format!("; the last rebalance moved {} a minute with power {}", rate.per_minute, rate.power);
+        why += &format!(
+            "; the last rebalance moved {} a minute with power {}",
+            rate.per_minute, rate.power
+        );
     }
     rows.push(vec![
         Value::Null,
@@ -88,11 +93,14 @@ impl Context {
             Work::Convert(to) => (admin::Work::Convert(Conversion(*to)), Places::new()),
         };
         let engine = self.engine(group)?;
-        let estimate: Estimate =
-            engine.estimate(&Request::Estimate(asked)).map_err(|error| -> Refusal { at_disk(error, &places, at) })?;
+        let estimate: Estimate = engine
+            .estimate(&Request::Estimate(asked))
+            .map_err(|error| -> Refusal { at_disk(error, &places, at) })?;
         let (work, least) = (estimate.work, estimate.least);
         let size = work.saturating_mul(estimate.au_size) >> 20;
-        notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
+        notices.push(note(format!(
+            "{work} AUs would move, {size} MiB at most; the least possible is {least} AUs"
+        )));
         let table = table(&estimate, power);
         let (group, id, when) = (group.value.clone(), id.to_owned(), alert::now());
         self.instance.keep_estimate(Estimated { group, id, when, estimate });
@@ -115,11 +123,21 @@ mod tests {
             mirrors,
             why: "so".to_owned(),
         };
-        let mut estimate =
-            Estimate { work: 30, least: 29, au_size: 4 << 20, steps: vec![step(10), step(20)], rate: None };
+        let mut estimate = Estimate {
+            work: 30,
+            least: 29,
+            au_size: 4 << 20,
+            steps: vec![step(10), step(20)],
+            rate: None,
+        };
         let unknown = table(&estimate, None);
         assert_eq!(unknown.rows.len(), 3);
-        assert!(unknown.rows.iter().all(|row| row.len() == unknown.columns.len() && row[6] == Value::Null));
+        assert!(
+            unknown
+                .rows
+                .iter()
+                .all(|row| row.len() == unknown.columns.len() && row[6] == Value::Null)
+        );
         assert_eq!(unknown.rows[2][4..6], [Value::Integer(30), Value::Integer(120)]);
         estimate.rate = Some(Rate { per_minute: 10, power: 8 });
         assert_eq!(table(&estimate, Some(4)).rows[2][6], Value::Integer(6));

@@ -133,7 +133,10 @@ impl Client {
                 other => {
                     return Err(Refusal::new(
                         state::PROTOCOL,
-                        format!("'{}' is no message of PostgreSQL's protocol", char::from(other).escape_default()),
+                        format!(
+                            "'{}' is no message of PostgreSQL's protocol",
+                            char::from(other).escape_default()
+                        ),
                     )
                     .into());
                 }
@@ -151,11 +154,13 @@ impl Client {
     }
 
     fn error(&mut self, refusal: &Refusal, text: &str) -> io::Result<()> {
-        self.connection.send(&Message::ErrorResponse(ErrorResponse::new(fields("ERROR", refusal, text))))
+        self.connection
+            .send(&Message::ErrorResponse(ErrorResponse::new(fields("ERROR", refusal, text))))
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        let (severity, state) = if notice.warning { ("WARNING", "01000") } else { ("NOTICE", "00000") };
+        let (severity, state) =
+            if notice.warning { ("WARNING", "01000") } else { ("NOTICE", "00000") };
         let fields = fields(severity, &Refusal::new(state, &notice.text), "");
         self.connection.send(&Message::NoticeResponse(NoticeResponse::new(fields)))
     }
@@ -220,13 +225,17 @@ impl Client {
         let reply = self.watched(move |cancel| execute(&context, &owned, &parameters, cancel))?;
         Ok(reply.unwrap_or_else(|| {
             let refusal = Refusal::canceled();
-            let refusal = if goes_on { refusal.hint("the statement goes on without you") } else { refusal };
+            let refusal =
+                if goes_on { refusal.hint("the statement goes on without you") } else { refusal };
             Reply { notices: Vec::new(), result: Err(refusal) }
         }))
     }
 
     /// Runs something beside this thread; `None` if it was cancelled and did not end in time.
-    fn watched<T: Send + 'static>(&self, what: impl FnOnce(&Cancel) -> T + Send + 'static) -> Result<Option<T>, End> {
+    fn watched<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Cancel) -> T + Send + 'static,
+    ) -> Result<Option<T>, End> {
         let cancel = Cancel::default();
         self.connection.doorman.running().insert(self.key, Some(cancel.clone()));
         let (tell, told) = channel();
@@ -240,9 +249,11 @@ impl Client {
             match told.recv_timeout(LOOK) {
                 Ok(value) => break Ok(Some(value)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    break Err(
-                        Refusal::new(state::INTERNAL, "the statement ended without a result; this is a defect").into()
-                    );
+                    break Err(Refusal::new(
+                        state::INTERNAL,
+                        "the statement ended without a result; this is a defect",
+                    )
+                    .into());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -250,7 +261,9 @@ impl Client {
                 cancel.cancel();
                 break Err(End::Gone);
             }
-            if cancel.is_cancelled() && cancelled.get_or_insert_with(Instant::now).elapsed() > CANCEL {
+            if cancel.is_cancelled()
+                && cancelled.get_or_insert_with(Instant::now).elapsed() > CANCEL
+            {
                 break Ok(None);
             }
         };
@@ -277,7 +290,15 @@ impl Client {
     fn row_description(&mut self, columns: &[Column], formats: &[i16]) -> io::Result<()> {
         let fields = columns.iter().enumerate().map(|(at, column)| {
             let (oid, size) = type_number(column.kind);
-            FieldDescription::new(column.name.replace('\0', ""), 0, 0, oid, size, -1, format_of(formats, at))
+            FieldDescription::new(
+                column.name.replace('\0', ""),
+                0,
+                0,
+                oid,
+                size,
+                -1,
+                format_of(formats, at),
+            )
         });
         let fields = fields.collect();
         self.connection.send(&Message::RowDescription(RowDescription::new(fields)))
@@ -289,7 +310,8 @@ impl Client {
             let kind = columns.get(at).map_or(Type::Text, |column| column.kind);
             values::put(&mut data, value, kind, format_of(formats, at) == 1)?;
         }
-        let count = i16::try_from(row.len()).map_err(|_| Refusal::new(state::TOO_COMPLEX, "too many columns"))?;
+        let count = i16::try_from(row.len())
+            .map_err(|_| Refusal::new(state::TOO_COMPLEX, "too many columns"))?;
         Ok(self.connection.send(&Message::DataRow(DataRow::new(data, count)))?)
     }
 
@@ -311,10 +333,16 @@ impl Client {
             }
         };
         if statements.len() > 1 {
-            return Err(Refusal::new(state::SYNTAX, "several statements cannot be prepared as one").into());
+            return Err(Refusal::new(
+                state::SYNTAX,
+                "several statements cannot be prepared as one",
+            )
+            .into());
         }
         if self.prepared.len() >= KEPT_MAX {
-            return Err(Refusal::new(state::TOO_COMPLEX, "too many prepared statements").hint("close some").into());
+            return Err(Refusal::new(state::TOO_COMPLEX, "too many prepared statements")
+                .hint("close some")
+                .into());
         }
         let statement = statements.into_iter().next();
         if let Some(Statement::Query(query)) = &statement {
@@ -334,7 +362,8 @@ impl Client {
     }
 
     fn prepared(&self, name: &str) -> Result<Arc<Prepared>, Refusal> {
-        let missing = || Refusal::new("26000", format!("there is no prepared statement \"{name}\""));
+        let missing =
+            || Refusal::new("26000", format!("there is no prepared statement \"{name}\""));
         self.prepared.get(name).cloned().ok_or_else(missing)
     }
 
@@ -351,7 +380,11 @@ impl Client {
             let oid = prepared.parameter_types.get(at).copied().unwrap_or(0);
             parameters.push(match usize::try_from(length) {
                 Err(_) => Value::Null,
-                Ok(length) => values::parameter(body.take(length)?, oid, format_of(&parameter_formats, at) == 1)?,
+                Ok(length) => values::parameter(
+                    body.take(length)?,
+                    oid,
+                    format_of(&parameter_formats, at) == 1,
+                )?,
             });
         }
         let mut formats = Vec::new();
@@ -359,7 +392,9 @@ impl Client {
             formats.push(body.i16()?);
         }
         if self.portals.len() >= KEPT_MAX {
-            return Err(Refusal::new(state::TOO_COMPLEX, "too many portals").hint("close some").into());
+            return Err(Refusal::new(state::TOO_COMPLEX, "too many portals")
+                .hint("close some")
+                .into());
         }
         self.portals.insert(name, Portal { prepared, parameters, formats, result: None, sent: 0 });
         Ok(self.connection.send(&Message::BindComplete(BindComplete::new()))?)
@@ -368,7 +403,8 @@ impl Client {
     /// The parameters and columns of a statement that is kept.
     fn described(&self, prepared: &Arc<Prepared>) -> Result<Option<Described>, End> {
         let Some(statement) = &prepared.statement else { return Ok(None) };
-        if let Some(described) = &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(described) = &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
+        {
             return Ok(Some(described.clone()));
         }
         let context = self.context.clone();
@@ -389,7 +425,13 @@ impl Client {
                 let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
                 (Arc::clone(&portal.prepared), portal.formats.clone())
             }
-            _ => return Err(Refusal::new(state::PROTOCOL, "neither a statement nor a portal is described").into()),
+            _ => {
+                return Err(Refusal::new(
+                    state::PROTOCOL,
+                    "neither a statement nor a portal is described",
+                )
+                .into());
+            }
         };
         let described = match self.described(&prepared) {
             Err(End::Refused(refusal)) => {
@@ -401,8 +443,11 @@ impl Client {
         };
         if what == b'S' {
             let count = described.as_ref().map_or(0, |described| described.parameters);
-            let types = (0..count).map(|at| values::told(prepared.parameter_types.get(at).copied())).collect();
-            self.connection.send(&Message::ParameterDescription(ParameterDescription::new(types)))?;
+            let types = (0..count)
+                .map(|at| values::told(prepared.parameter_types.get(at).copied()))
+                .collect();
+            self.connection
+                .send(&Message::ParameterDescription(ParameterDescription::new(types)))?;
         }
         match described {
             Some(described) => Ok(self.row_description(&described.columns, &formats)?),
@@ -412,12 +457,15 @@ impl Client {
 
     fn execute(&mut self, body: &mut Body) -> Result<(), End> {
         let name = body.string()?;
-        let limit = usize::try_from(body.i32()?).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let limit =
+            usize::try_from(body.i32()?).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         let prepared = Arc::clone(&portal.prepared);
         let Some(statement) = &prepared.statement else {
             self.portals.insert(name, portal);
-            return Ok(self.connection.send(&Message::EmptyQueryResponse(EmptyQueryResponse::new()))?);
+            return Ok(self
+                .connection
+                .send(&Message::EmptyQueryResponse(EmptyQueryResponse::new()))?);
         };
         if portal.result.is_none() {
             let reply = self.run(statement, std::mem::take(&mut portal.parameters))?;
@@ -428,7 +476,9 @@ impl Client {
                 Ok(Outcome::Done) => return Ok(self.complete(statement, None)?),
                 Ok(Outcome::Rows(mut table)) => {
                     // What the client was told about the columns holds.
-                    if let Some(described) = &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner) {
+                    if let Some(described) =
+                        &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
+                    {
                         table.columns.clone_from(&described.columns);
                     }
                     portal.result = Some(table);
@@ -467,7 +517,13 @@ impl Client {
         match what {
             b'S' => drop(self.prepared.remove(&name)),
             b'P' => drop(self.portals.remove(&name)),
-            _ => return Err(Refusal::new(state::PROTOCOL, "neither a statement nor a portal is closed").into()),
+            _ => {
+                return Err(Refusal::new(
+                    state::PROTOCOL,
+                    "neither a statement nor a portal is closed",
+                )
+                .into());
+            }
         }
         Ok(self.connection.send(&Message::CloseComplete(CloseComplete::new()))?)
     }

@@ -50,20 +50,29 @@ impl Failures {
 
 impl Connection {
     /// From the name a client says to its role.
-    pub(super) fn log_in(&mut self, user: &str, from: SocketAddr, door: &Door, deadline: Instant) -> Result<Role, End> {
+    pub(super) fn log_in(
+        &mut self,
+        user: &str,
+        from: SocketAddr,
+        door: &Door,
+        deadline: Instant,
+    ) -> Result<Role, End> {
         match self.prove(user, door, deadline) {
             Ok(()) => {}
             Err(Some(failure)) => return Err(self.rejected(user, from, failure).into()),
             Err(None) => return Err(End::Gone),
         }
         // Dropped meanwhile?
-        self.instance.role(user).ok_or_else(|| self.rejected(user, from, Failure::WrongProof).into())
+        self.instance
+            .role(user)
+            .ok_or_else(|| self.rejected(user, from, Failure::WrongProof).into())
     }
 
     /// The exchange of SCRAM; an error without a failure: the client is gone.
     fn prove(&mut self, user: &str, door: &Door, deadline: Instant) -> Result<(), Option<Failure>> {
         let encrypted = self.stream.tls().is_some();
-        let binding = door.tls.as_ref().and_then(|tls| tls.binding.as_deref()).filter(|_| encrypted);
+        let binding =
+            door.tls.as_ref().and_then(|tls| tls.binding.as_deref()).filter(|_| encrypted);
         let mut offered = vec![scram::PLAIN.to_owned()];
         if binding.is_some() {
             offered.insert(0, scram::BOUND.to_owned());
@@ -73,17 +82,21 @@ impl Connection {
         let malformed = |_| Some(Failure::Malformed("the client's answer is cut short"));
         let mechanism = chosen.string().map_err(malformed)?;
         if !offered.contains(&mechanism) {
-            return Err(Some(Failure::Malformed("the client wants a mechanism that was not offered")));
+            return Err(Some(Failure::Malformed(
+                "the client wants a mechanism that was not offered",
+            )));
         }
         let length = usize::try_from(chosen.i32().map_err(malformed)?).unwrap_or(usize::MAX);
         let first = chosen.take(length).map_err(malformed)?;
         let verifier = self.instance.verifier(user);
-        let (exchange, answer) = Exchange::first(verifier, first, binding, mechanism == scram::BOUND)?;
+        let (exchange, answer) =
+            Exchange::first(verifier, first, binding, mechanism == scram::BOUND)?;
         self.say(Authentication::SASLContinue(answer.into_bytes().into()))?;
         let last = self.password_message(deadline)?;
         let answer = exchange.last(&last.bytes)?;
         // Sent with what follows.
-        self.send(&Message::Authentication(Authentication::SASLFinal(answer.into_bytes().into()))).map_err(|_| None)
+        self.send(&Message::Authentication(Authentication::SASLFinal(answer.into_bytes().into())))
+            .map_err(|_| None)
     }
 
     fn say(&mut self, what: Authentication) -> Result<(), Option<Failure>> {
@@ -94,13 +107,16 @@ impl Connection {
         match self.message(Some(deadline), LOGIN_MAX) {
             Ok((b'p', body)) => Ok(body),
             Err(End::Gone) => Err(None),
-            Ok(_) | Err(End::Refused(_)) => Err(Some(Failure::Malformed("the client sends something else"))),
+            Ok(_) | Err(End::Refused(_)) => {
+                Err(Some(Failure::Malformed("the client sends something else")))
+            }
         }
     }
 
     /// Tells a failure: to the alert log why, to the client only that.
     fn rejected(&self, user: &str, from: SocketAddr, failure: Failure) -> Refusal {
-        let user: String = user.chars().filter(|character| !character.is_control()).take(64).collect();
+        let user: String =
+            user.chars().filter(|character| !character.is_control()).take(64).collect();
         let why = match failure {
             Failure::WrongProof => "no such user, or a wrong password",
             Failure::Downgraded => {
@@ -121,7 +137,10 @@ impl Connection {
         thread::sleep(PAUSE);
         match failure {
             Failure::Malformed(what) => Refusal::new(state::PROTOCOL, what),
-            _ => Refusal::new(state::WRONG_PASSWORD, format!("password authentication failed for user \"{user}\"")),
+            _ => Refusal::new(
+                state::WRONG_PASSWORD,
+                format!("password authentication failed for user \"{user}\""),
+            ),
         }
     }
 }

@@ -98,22 +98,29 @@ impl TlsFiles {
 
     fn stamps(&self) -> Stamps {
         use std::os::unix::fs::MetadataExt;
-        let stamp =
-            |path: &PathBuf| fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.ino())));
+        let stamp = |path: &PathBuf| {
+            fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.ino())))
+        };
         self.all().map(stamp).collect()
     }
 
     fn load(&self) -> io::Result<Tls> {
-        let place =
-            |path: &PathBuf, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+        let place = |path: &PathBuf, error: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {error}", path.display()))
+        };
         let certificates = |path: &PathBuf| -> io::Result<Vec<CertificateDer<'static>>> {
             let all = CertificateDer::pem_file_iter(path).map_err(|error| place(path, &error))?;
             let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| place(path, &error))?;
-            if all.is_empty() { Err(place(path, &"there is no certificate in it")) } else { Ok(all) }
+            if all.is_empty() {
+                Err(place(path, &"there is no certificate in it"))
+            } else {
+                Ok(all)
+            }
         };
         let chain = certificates(&self.certificate)?;
         let binding = chain.first().and_then(|own| end_point(own));
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| place(&self.key, &error))?;
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| place(&self.key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let building = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -125,13 +132,16 @@ impl TlsFiles {
                 for root in certificates(path)? {
                     roots.add(root).map_err(|error| place(path, &error))?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .build()
-                    .map_err(|error| place(path, &error))?;
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .build()
+                        .map_err(|error| place(path, &error))?;
                 building.with_client_cert_verifier(verifier)
             }
         };
-        let mut config = building.with_single_cert(chain, key).map_err(|error| place(&self.certificate, &error))?;
+        let mut config = building
+            .with_single_cert(chain, key)
+            .map_err(|error| place(&self.certificate, &error))?;
         config.alpn_protocols = vec![super::ALPN.to_vec()];
         Ok(Tls { config: Arc::new(config), binding })
     }
@@ -156,8 +166,9 @@ impl Certificates {
                 Err(error) => {
                     // Told once for each change.
                     read.0 = stamps;
-                    let text =
-                        format!("the certificate for TLS has changed and cannot be used, the old one stays: {error}");
+                    let text = format!(
+                        "the certificate for TLS has changed and cannot be used, the old one stays: {error}"
+                    );
                     alert.line(Severity::Warning, whose, &text);
                 }
             }
@@ -215,11 +226,15 @@ pub(in crate::instance) fn listen(
         Err(error) => {
             let text = format!("nobody can connect over the network: {error}");
             instance.alert().line(Severity::Alarm, "instance", &text);
-            let (instance, network, doorman) = (Arc::clone(instance), network.clone(), Arc::clone(doorman));
+            let (instance, network, doorman) =
+                (Arc::clone(instance), network.clone(), Arc::clone(doorman));
             thread::Builder::new().name("network".into()).spawn(move || {
                 loop {
                     thread::sleep(AGAIN);
-                    if Listening::open(&network).and_then(|listening| listening.start(&instance, &doorman)).is_ok() {
+                    if Listening::open(&network)
+                        .and_then(|listening| listening.start(&instance, &doorman))
+                        .is_ok()
+                    {
                         return;
                     }
                 }
@@ -240,8 +255,9 @@ impl Listening {
     fn open(network: &Network) -> io::Result<Self> {
         network.check()?;
         let certificates = network.tls.as_ref().map(Certificates::new).transpose()?;
-        let listener = TcpListener::bind(network.listen)
-            .map_err(|error| io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen)))?;
+        let listener = TcpListener::bind(network.listen).map_err(|error| {
+            io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen))
+        })?;
         Ok(Self { listener, certificates, insecure: network.insecure })
     }
 
@@ -268,12 +284,26 @@ impl Listening {
         Ok(())
     }
 
-    fn admit(&self, instance: &Arc<Instance>, doorman: &Arc<Doorman>, socket: TcpStream, from: SocketAddr) {
+    fn admit(
+        &self,
+        instance: &Arc<Instance>,
+        doorman: &Arc<Doorman>,
+        socket: TcpStream,
+        from: SocketAddr,
+    ) {
         let Ok(stream) = Stream::tcp(socket) else { return };
-        let (Some(place), Some(stranger)) = (doorman.enter(CONNECTIONS_MAX - RESERVED), doorman.eye()) else {
-            return refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
+        let (Some(place), Some(stranger)) =
+            (doorman.enter(CONNECTIONS_MAX - RESERVED), doorman.eye())
+        else {
+            return refuse(
+                stream,
+                &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"),
+            );
         };
-        let tls = self.certificates.as_ref().map(|certificates| certificates.now(instance.alert(), "instance"));
+        let tls = self
+            .certificates
+            .as_ref()
+            .map(|certificates| certificates.now(instance.alert(), "instance"));
         let connection = Connection::new(instance, stream, doorman);
         let door = Door { tls, insecure: self.insecure };
         // Without a thread the places are given back, and the client sees the end.
@@ -290,8 +320,11 @@ mod tests {
 
     #[test]
     fn without_tls_only_loopback_is_listened_on() {
-        let network =
-            |listen: &str, insecure| Network { listen: listen.parse().expect("address"), tls: None, insecure };
+        let network = |listen: &str, insecure| Network {
+            listen: listen.parse().expect("address"),
+            tls: None,
+            insecure,
+        };
         assert!(network("127.0.0.1:5432", false).check().is_ok());
         assert!(network("[::1]:5432", false).check().is_ok());
         let refused = network("0.0.0.0:5432", false).check().expect_err("refused");
@@ -301,7 +334,8 @@ mod tests {
 
     #[test]
     fn cut_certificates_have_no_hash() {
-        let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made").cert;
+        let certificate =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made").cert;
         let whole = certificate.der();
         let expected = digest::digest(&digest::SHA256, whole);
         assert_eq!(end_point(whole).expect("signed with ECDSA and SHA-256"), expected.as_ref());

@@ -173,10 +173,12 @@ impl Exchange {
         bound: bool,
         ours: &str,
     ) -> Result<(Self, String), Failure> {
-        let message = std::str::from_utf8(message).map_err(|_| Failure::Malformed("the first message is not UTF-8"))?;
+        let message = std::str::from_utf8(message)
+            .map_err(|_| Failure::Malformed("the first message is not UTF-8"))?;
         // The header: how it is bound, and for whom; then the rest.
         let mut parts = message.splitn(3, ',');
-        let (Some(flag), Some(on_behalf), Some(bare)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(flag), Some(on_behalf), Some(bare)) = (parts.next(), parts.next(), parts.next())
+        else {
             return Err(Failure::Malformed("the first message has no header"));
         };
         if !on_behalf.is_empty() {
@@ -186,31 +188,44 @@ impl Exchange {
             ("n", false, _) | ("y", false, None) => &[][..],
             ("y", false, Some(_)) => return Err(Failure::Downgraded),
             ("p=tls-server-end-point", true, Some(hash)) => hash,
-            _ => return Err(Failure::Malformed("the first message is bound in a way that was not offered")),
+            _ => {
+                return Err(Failure::Malformed(
+                    "the first message is bound in a way that was not offered",
+                ));
+            }
         };
         // The name here is empty or anything: the startup packet has it.
         let mut fields = bare.split(',');
         let (Some(name), Some(nonce)) = (fields.next(), fields.next()) else {
             return Err(Failure::Malformed("the first message has no nonce"));
         };
-        let nonce = nonce.strip_prefix("r=").filter(|nonce| !nonce.is_empty() && nonce.len() <= 256);
+        let nonce =
+            nonce.strip_prefix("r=").filter(|nonce| !nonce.is_empty() && nonce.len() <= 256);
         let nonce = nonce.filter(|nonce| nonce.bytes().all(|byte| byte.is_ascii_graphic()));
         let (true, Some(nonce)) = (name.starts_with("n="), nonce) else {
             return Err(Failure::Malformed("the first message has no nonce"));
         };
         let nonce = format!("{nonce}{ours}");
-        let server_first = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.rounds);
+        let server_first =
+            format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.rounds);
         let binding = [flag.as_bytes(), b",,", certificate].concat();
-        let exchange =
-            Self { verifier, binding, client_first: bare.to_owned(), server_first: server_first.clone(), nonce };
+        let exchange = Self {
+            verifier,
+            binding,
+            client_first: bare.to_owned(),
+            server_first: server_first.clone(),
+            nonce,
+        };
         Ok((exchange, server_first))
     }
 
     /// Reads the client's last message; whoever gets the server's last has shown that he knows the password.
     pub fn last(self, message: &[u8]) -> Result<String, Failure> {
-        let message = std::str::from_utf8(message).map_err(|_| Failure::Malformed("the last message is not UTF-8"))?;
-        let (unproven, proof) =
-            message.rsplit_once(",p=").ok_or(Failure::Malformed("the last message has no proof"))?;
+        let message = std::str::from_utf8(message)
+            .map_err(|_| Failure::Malformed("the last message is not UTF-8"))?;
+        let (unproven, proof) = message
+            .rsplit_once(",p=")
+            .ok_or(Failure::Malformed("the last message has no proof"))?;
         let mut fields = unproven.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c="));
         let binding = binding.and_then(|text| BASE64.decode(text).ok());
@@ -226,13 +241,21 @@ impl Exchange {
         }
         let proof = BASE64.decode(proof).ok().and_then(|proof| <[u8; KEY]>::try_from(proof).ok());
         let proof = proof.ok_or(Failure::Malformed("the proof has another length"))?;
-        let said: [&[u8]; 5] =
-            [self.client_first.as_bytes(), b",", self.server_first.as_bytes(), b",", unproven.as_bytes()];
+        let said: [&[u8]; 5] = [
+            self.client_first.as_bytes(),
+            b",",
+            self.server_first.as_bytes(),
+            b",",
+            unproven.as_bytes(),
+        ];
         let signature = mac(&self.verifier.stored_key, &said);
         let mut client_key = proof;
         client_key.iter_mut().zip(signature).for_each(|(byte, by)| *byte ^= by);
         // All bytes are looked at, wherever they differ.
-        let differ = hash(&client_key).iter().zip(self.verifier.stored_key).fold(0, |found, (a, b)| found | (a ^ b));
+        let differ = hash(&client_key)
+            .iter()
+            .zip(self.verifier.stored_key)
+            .fold(0, |found, (a, b)| found | (a ^ b));
         if differ != 0 {
             return Err(Failure::WrongProof);
         }
@@ -258,9 +281,11 @@ mod tests {
     fn the_example_of_the_rfc() {
         let first = format!("n,,n=user,r={CLIENT}");
         let (exchange, answer) =
-            Exchange::first_with(pencil(), first.as_bytes(), None, false, SERVER).expect("understood");
+            Exchange::first_with(pencil(), first.as_bytes(), None, false, SERVER)
+                .expect("understood");
         assert_eq!(answer, format!("r={CLIENT}{SERVER},s={SALT_64},i=4096"));
-        let last = format!("c=biws,r={CLIENT}{SERVER},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+        let last =
+            format!("c=biws,r={CLIENT}{SERVER},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
         let answer = exchange.last(last.as_bytes()).expect("the proof is right");
         assert_eq!(answer, "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
     }
@@ -270,7 +295,13 @@ mod tests {
         let verifier = Verifier::of("grün ").expect("randomness");
         assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier.clone()));
         assert_ne!(Verifier::of("grün "), Some(verifier), "every password has a salt of its own");
-        for nonsense in ["", "secret", "SCRAM-SHA-256$", "SCRAM-SHA-256$0:AAAA$AA==:AA==", "SCRAM-SHA-256$x:y$z"] {
+        for nonsense in [
+            "",
+            "secret",
+            "SCRAM-SHA-256$",
+            "SCRAM-SHA-256$0:AAAA$AA==:AA==",
+            "SCRAM-SHA-256$x:y$z",
+        ] {
             assert_eq!(Verifier::parse(nonsense), None, "{nonsense}");
         }
     }
@@ -287,13 +318,29 @@ mod tests {
         for (last, failure) in [
             (format!("c=biws,r={nonce},p={zeros}"), Failure::WrongProof),
             (format!("c=eSws,r={nonce},p={zeros}"), Failure::Downgraded),
-            (format!("c=biws,r=other,p={zeros}"), Failure::Malformed("the last message has another nonce")),
-            (format!("c=biws,r={nonce},p=AAAA"), Failure::Malformed("the proof has another length")),
+            (
+                format!("c=biws,r=other,p={zeros}"),
+                Failure::Malformed("the last message has another nonce"),
+            ),
+            (
+                format!("c=biws,r={nonce},p=AAAA"),
+                Failure::Malformed("the proof has another length"),
+            ),
             (String::new(), Failure::Malformed("the last message has no proof")),
         ] {
             assert_eq!(begin().last(last.as_bytes()), Err(failure), "{last}");
         }
-        for first in ["", "n", "n,,", "n,,n=", "n,,n=,r=", "x,,n=,r=a", "n,a=me,n=,r=a", "n,,m=,r=a", "p=x,,n=,r=a"] {
+        for first in [
+            "",
+            "n",
+            "n,,",
+            "n,,n=",
+            "n,,n=,r=",
+            "x,,n=,r=a",
+            "n,a=me,n=,r=a",
+            "n,,m=,r=a",
+            "p=x,,n=,r=a",
+        ] {
             assert!(Exchange::first(pencil(), first.as_bytes(), None, false).is_err(), "{first}");
         }
     }

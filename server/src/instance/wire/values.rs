@@ -62,12 +62,16 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
     let bad = || Refusal::new(state::BAD_VALUE, "a parameter is not what its type says");
     if !binary {
         let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
-        let not = |what: &str| Refusal::new(state::BAD_VALUE, format!("a parameter is no {what}: \"{text}\""));
+        let not = |what: &str| {
+            Refusal::new(state::BAD_VALUE, format!("a parameter is no {what}: \"{text}\""))
+        };
         return Ok(match number {
             oid::INT2 | oid::INT4 | oid::INT8 | oid::OID => {
                 Value::Integer(text.trim().parse().map_err(|_| not("integer"))?)
             }
-            oid::FLOAT4 | oid::FLOAT8 => Value::Real(text.trim().parse().map_err(|_| not("number"))?),
+            oid::FLOAT4 | oid::FLOAT8 => {
+                Value::Real(text.trim().parse().map_err(|_| not("number"))?)
+            }
             // An integer stays one, so that nothing is rounded.
             oid::NUMERIC => match text.trim().parse() {
                 Ok(whole) => Value::Integer(whole),
@@ -83,12 +87,24 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
     }
     Ok(match (number, bytes) {
         (oid::BOOL, [value]) => Value::Integer(i64::from(*value != 0)),
-        (oid::INT2, bytes) => Value::Integer(i64::from(i16::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
-        (oid::INT4, bytes) => Value::Integer(i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
-        (oid::OID, bytes) => Value::Integer(i64::from(u32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
-        (oid::INT8, bytes) => Value::Integer(i64::from_be_bytes(bytes.try_into().map_err(|_| bad())?)),
-        (oid::FLOAT4, bytes) => Value::Real(f64::from(f32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
-        (oid::FLOAT8, bytes) => Value::Real(f64::from_be_bytes(bytes.try_into().map_err(|_| bad())?)),
+        (oid::INT2, bytes) => {
+            Value::Integer(i64::from(i16::from_be_bytes(bytes.try_into().map_err(|_| bad())?)))
+        }
+        (oid::INT4, bytes) => {
+            Value::Integer(i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?)))
+        }
+        (oid::OID, bytes) => {
+            Value::Integer(i64::from(u32::from_be_bytes(bytes.try_into().map_err(|_| bad())?)))
+        }
+        (oid::INT8, bytes) => {
+            Value::Integer(i64::from_be_bytes(bytes.try_into().map_err(|_| bad())?))
+        }
+        (oid::FLOAT4, bytes) => {
+            Value::Real(f64::from(f32::from_be_bytes(bytes.try_into().map_err(|_| bad())?)))
+        }
+        (oid::FLOAT8, bytes) => {
+            Value::Real(f64::from_be_bytes(bytes.try_into().map_err(|_| bad())?))
+        }
         (oid::NUMERIC, bytes) => Value::Real(numeric(bytes).ok_or_else(bad)?),
         (oid::DATE, bytes) => {
             let days = i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?));
@@ -100,12 +116,16 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
             Value::Text(time(micros.div_euclid(1_000_000)).ok_or_else(bad)?)
         }
         (oid::BYTEA, bytes) => Value::Blob(bytes.to_vec()),
-        (0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN, bytes) => {
-            Value::Text(String::from_utf8(bytes.to_vec()).map_err(|_| bad())?)
-        }
+        (
+            0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN,
+            bytes,
+        ) => Value::Text(String::from_utf8(bytes.to_vec()).map_err(|_| bad())?),
         _ => {
-            return Err(Refusal::new(state::NOT_SUPPORTED, format!("a binary parameter of type {number}"))
-                .hint("send it as text, or CAST it in the client"));
+            return Err(Refusal::new(
+                state::NOT_SUPPORTED,
+                format!("a binary parameter of type {number}"),
+            )
+            .hint("send it as text, or CAST it in the client"));
         }
     })
 }
@@ -119,7 +139,8 @@ fn time(seconds: i64) -> Option<String> {
 /// PostgreSQL's decimal numbers: digits to the base 10000 with the weight of the first.
 fn numeric(bytes: &[u8]) -> Option<f64> {
     let mut words = bytes.chunks_exact(2).map(|word| i16::from_be_bytes([word[0], word[1]]));
-    let (count, weight, sign, _scale) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let (count, weight, sign, _scale) =
+        (words.next()?, words.next()?, words.next()?, words.next()?);
     let digits: Vec<i16> = words.collect();
     if digits.len() != usize::try_from(count).ok()? || !bytes.len().is_multiple_of(2) {
         return None;
@@ -140,7 +161,9 @@ fn text_of(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Integer(number) => number.to_string(),
-        Value::Real(number) if number.is_infinite() => if *number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+        Value::Real(number) if number.is_infinite() => {
+            if *number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+        }
         Value::Real(number) => number.to_string(),
         Value::Text(text) => text.clone(),
         Value::Blob(bytes) => {
@@ -154,9 +177,15 @@ fn text_of(value: &Value) -> String {
 }
 
 /// Appends a value with its length.
-pub(super) fn put(out: &mut BytesMut, value: &Value, kind: Type, binary: bool) -> Result<(), Refusal> {
+pub(super) fn put(
+    out: &mut BytesMut,
+    value: &Value,
+    kind: Type,
+    binary: bool,
+) -> Result<(), Refusal> {
     let mut put = |bytes: &[u8]| {
-        let length = i32::try_from(bytes.len()).map_err(|_| Refusal::new(state::TOO_COMPLEX, "a value is too long"))?;
+        let length = i32::try_from(bytes.len())
+            .map_err(|_| Refusal::new(state::TOO_COMPLEX, "a value is too long"))?;
         out.put_i32(length);
         out.put_slice(bytes);
         Ok(())
@@ -175,8 +204,11 @@ pub(super) fn put(out: &mut BytesMut, value: &Value, kind: Type, binary: bool) -
         (Value::Real(number), Type::Integer) if number.fract() == 0.0 && number.abs() < 9e18 => {
             put(&(*number as i64).to_be_bytes())
         }
-        _ => Err(Refusal::new(state::BAD_VALUE, "a value is not of the type that its column was said to have")
-            .hint("CAST the column, or use text results")),
+        _ => Err(Refusal::new(
+            state::BAD_VALUE,
+            "a value is not of the type that its column was said to have",
+        )
+        .hint("CAST the column, or use text results")),
     }
 }
 
@@ -191,9 +223,17 @@ mod tests {
             (oid::INT8, &[0, 0, 0, 0, 0, 0, 1, 0], Value::Integer(256)),
             (oid::FLOAT8, &1.5_f64.to_be_bytes(), Value::Real(1.5)),
             // 12345.678, negative
-            (oid::NUMERIC, &[0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 9, 41, 26, 124], Value::Real(-12345.678)),
+            (
+                oid::NUMERIC,
+                &[0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 9, 41, 26, 124],
+                Value::Real(-12345.678),
+            ),
             (oid::DATE, &[0, 0, 0, 31], Value::Text("2000-02-01".into())),
-            (oid::TIMESTAMP, &1_000_000_i64.to_be_bytes(), Value::Text("2000-01-01 00:00:01".into())),
+            (
+                oid::TIMESTAMP,
+                &1_000_000_i64.to_be_bytes(),
+                Value::Text("2000-01-01 00:00:01".into()),
+            ),
         ] {
             assert_eq!(parameter(bytes, number, true).expect("a value"), value);
         }

@@ -106,7 +106,11 @@ impl Parser<'_> {
         }
         let files = self.for_files()?;
         let [owner, usergroup, other] = all;
-        Ok(Statement::Access { group, change: Access::SetPermission { owner, usergroup, other, files }, at })
+        Ok(Statement::Access {
+            group,
+            change: Access::SetPermission { owner, usergroup, other, files },
+            at,
+        })
     }
 
     /// `OWNERSHIP {OWNER = 'u' | GROUP = 'g'}, ... FOR FILE 'f', ...`, behind `SET`.
@@ -137,7 +141,11 @@ impl Parser<'_> {
             }
         }
         let files = self.for_files()?;
-        Ok(Statement::Access { group, change: Access::SetOwnership { owner, usergroup, files }, at })
+        Ok(Statement::Access {
+            group,
+            change: Access::SetOwnership { owner, usergroup, files },
+            at,
+        })
     }
 
     fn for_files(&mut self) -> Result<Vec<String>> {
@@ -161,7 +169,10 @@ impl Parser<'_> {
     fn user(&mut self) -> Result<At<String>> {
         let user = self.string(USER)?;
         if user.value.is_empty() || user.value.chars().count() > USER_MAX {
-            return Err(Refusal::syntax(user.at, format!("expected {USER}, of {USER_MAX} characters at most")));
+            return Err(Refusal::syntax(
+                user.at,
+                format!("expected {USER}, of {USER_MAX} characters at most"),
+            ));
         }
         Ok(user)
     }
@@ -169,7 +180,10 @@ impl Parser<'_> {
     fn user_group(&mut self) -> Result<At<String>> {
         let name = self.string(USERGROUP)?;
         if name.value.is_empty() || name.value.len() > USERGROUP_MAX {
-            return Err(Refusal::syntax(name.at, format!("expected {USERGROUP}, of {USERGROUP_MAX} bytes at most")));
+            return Err(Refusal::syntax(
+                name.at,
+                format!("expected {USERGROUP}, of {USERGROUP_MAX} bytes at most"),
+            ));
         }
         Ok(name)
     }

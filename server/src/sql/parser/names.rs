@@ -39,7 +39,9 @@ impl Parser<'_> {
         } else if self.take_both("ADD", "DIRECTORY") {
             NameOrder::AddDirectories(self.listed(|parser| parser.file_name(&mut places))?)
         } else if self.take_both("DROP", "DIRECTORY") {
-            NameOrder::DropDirectories(self.listed(|parser| Ok((parser.file_name(&mut places)?, parser.force())))?)
+            NameOrder::DropDirectories(
+                self.listed(|parser| Ok((parser.file_name(&mut places)?, parser.force())))?,
+            )
         } else if self.take_both("RENAME", "DIRECTORY") {
             NameOrder::RenameDirectories(self.listed(|parser| parser.two_names("TO", &mut places))?)
         } else if self.take_both("ADD", "ALIAS") {
@@ -71,7 +73,11 @@ impl Parser<'_> {
         Ok(name.value)
     }
 
-    fn two_names(&mut self, between: &str, places: &mut Vec<(String, usize)>) -> Result<(String, String)> {
+    fn two_names(
+        &mut self,
+        between: &str,
+        places: &mut Vec<(String, usize)>,
+    ) -> Result<(String, String)> {
         let one = self.file_name(places)?;
         self.need(between)?;
         Ok((one, self.file_name(places)?))
@@ -94,7 +100,8 @@ impl Parser<'_> {
     }
 
     fn template(&mut self, places: &mut Vec<(String, usize)>) -> Result<Template> {
-        let mut template = Template { name: self.template_name(places)?, mirrors: None, fine: None };
+        let mut template =
+            Template { name: self.template_name(places)?, mirrors: None, fine: None };
         if !self.take("ATTRIBUTES") && !self.take("ATTRIBUTE") {
             return Err(self.expected("ATTRIBUTES"));
         }
@@ -103,7 +110,8 @@ impl Parser<'_> {
         }
         while !self.take_symbol(")") {
             let mirrors = [("UNPROTECTED", 1), ("MIRROR", 2), ("HIGH", 3)];
-            let mirrors = mirrors.into_iter().find(|(word, _)| self.is(word)).map(|(_, mirrors)| mirrors);
+            let mirrors =
+                mirrors.into_iter().find(|(word, _)| self.is(word)).map(|(_, mirrors)| mirrors);
             let stripes = [("COARSE", false), ("FINE", true)];
             let fine = stripes.into_iter().find(|(word, _)| self.is(word)).map(|(_, fine)| fine);
             if let (Some(mirrors), None) = (mirrors, template.mirrors) {
@@ -113,7 +121,9 @@ impl Parser<'_> {
             } else if let Some(refusal) = self.refused_attribute() {
                 return Err(refusal);
             } else if !(self.is("COLD") || self.is("MIRRORCOLD")) {
-                return Err(self.expected("UNPROTECTED, MIRROR or HIGH, COARSE or FINE, each once, or ')'"));
+                return Err(
+                    self.expected("UNPROTECTED, MIRROR or HIGH, COARSE or FINE, each once, or ')'")
+                );
             }
             self.next += 1;
         }
@@ -122,7 +132,9 @@ impl Parser<'_> {
 
     /// What ASM has for templates, and a group here cannot have.
     fn refused_attribute(&self) -> Option<Refusal> {
-        let refuse = |text: &str, hint: &str| Refusal::new(state::NOT_SUPPORTED, text).at(self.here()).hint(hint);
+        let refuse = |text: &str, hint: &str| {
+            Refusal::new(state::NOT_SUPPORTED, text).at(self.here()).hint(hint)
+        };
         if self.is("PARITY") || self.is("DOUBLE") {
             return Some(refuse(
                 "PARITY and DOUBLE are for disk groups of FLEX redundancy, which there are none of",
@@ -146,7 +158,8 @@ mod tests {
 
     fn order(clause: &str) -> NameOrder {
         let text = format!("ALTER DISKGROUP data {clause}");
-        let mut statements = parse(&text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
+        let mut statements =
+            parse(&text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
         match statements.remove(0) {
             Statement::Names { order, places, .. } => {
                 assert!(!places.is_empty(), "{text}");
@@ -160,9 +173,13 @@ mod tests {
     fn statements_on_names_say_all_they_can_say() {
         let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let pair = |one: &str, other: &str| vec![(one.to_owned(), other.to_owned())];
-        let template = |name: &str, mirrors, fine| Template { name: name.to_owned(), mirrors, fine };
+        let template =
+            |name: &str, mirrors, fine| Template { name: name.to_owned(), mirrors, fine };
         let cases = [
-            ("add directory '+DATA/a', '+DATA/a/b'", NameOrder::AddDirectories(texts(&["+DATA/a", "+DATA/a/b"]))),
+            (
+                "add directory '+DATA/a', '+DATA/a/b'",
+                NameOrder::AddDirectories(texts(&["+DATA/a", "+DATA/a/b"])),
+            ),
             (
                 "DROP DIRECTORY '+DATA/a' FORCE, '+DATA/b' NOFORCE, '+DATA/c'",
                 NameOrder::DropDirectories(vec![
@@ -171,14 +188,29 @@ mod tests {
                     ("+DATA/c".into(), false),
                 ]),
             ),
-            ("RENAME DIRECTORY '+DATA/a' TO '+DATA/b'", NameOrder::RenameDirectories(pair("+DATA/a", "+DATA/b"))),
-            ("ADD ALIAS '+DATA/a' FOR '+DATA.259.1'", NameOrder::AddAliases(pair("+DATA/a", "+DATA.259.1"))),
+            (
+                "RENAME DIRECTORY '+DATA/a' TO '+DATA/b'",
+                NameOrder::RenameDirectories(pair("+DATA/a", "+DATA/b")),
+            ),
+            (
+                "ADD ALIAS '+DATA/a' FOR '+DATA.259.1'",
+                NameOrder::AddAliases(pair("+DATA/a", "+DATA.259.1")),
+            ),
             ("DROP ALIAS '+DATA/a'", NameOrder::DropAliases(texts(&["+DATA/a"]))),
-            ("RENAME ALIAS '+DATA/a' TO '+DATA/b'", NameOrder::RenameAliases(pair("+DATA/a", "+DATA/b"))),
-            ("DROP FILE '+DATA/a', '+DATA/b'", NameOrder::DropFiles(texts(&["+DATA/a", "+DATA/b"]))),
+            (
+                "RENAME ALIAS '+DATA/a' TO '+DATA/b'",
+                NameOrder::RenameAliases(pair("+DATA/a", "+DATA/b")),
+            ),
+            (
+                "DROP FILE '+DATA/a', '+DATA/b'",
+                NameOrder::DropFiles(texts(&["+DATA/a", "+DATA/b"])),
+            ),
             (
                 "ADD TEMPLATE t ATTRIBUTES (MIRROR FINE), u ATTRIBUTE ()",
-                NameOrder::AddTemplates(vec![template("T", Some(2), Some(true)), template("U", None, None)]),
+                NameOrder::AddTemplates(vec![
+                    template("T", Some(2), Some(true)),
+                    template("U", None, None),
+                ]),
             ),
             (
                 "MODIFY TEMPLATE datafile ATTRIBUTES (COARSE HIGH COLD MIRRORCOLD)",
@@ -186,7 +218,11 @@ mod tests {
             ),
             (
                 "alter template \"incr xtransport backupset\" attributes (unprotected)",
-                NameOrder::ModifyTemplates(vec![template("INCR XTRANSPORT BACKUPSET", Some(1), None)]),
+                NameOrder::ModifyTemplates(vec![template(
+                    "INCR XTRANSPORT BACKUPSET",
+                    Some(1),
+                    None,
+                )]),
             ),
             ("DROP TEMPLATE t, u", NameOrder::DropTemplates(texts(&["T", "U"]))),
         ];

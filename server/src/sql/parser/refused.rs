@@ -69,10 +69,15 @@ impl Parser<'_> {
             ));
         }
         if self.is("RELOCATE") {
-            return Some(self.refuse("clients belong to their host's engine and cannot go to another instance", ""));
+            return Some(self.refuse(
+                "clients belong to their host's engine and cannot go to another instance",
+                "",
+            ));
         }
         if self.is("FLUSH") {
-            return Some(self.refuse("there is no password file", "who may connect is said where roles are"));
+            return Some(
+                self.refuse("there is no password file", "who may connect is said where roles are"),
+            );
         }
         None
     }

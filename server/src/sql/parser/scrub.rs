@@ -56,17 +56,22 @@ impl Parser<'_> {
                 if order.scope != Scope::All {
                     let text = "STOP ends the scrub of the disk group, whatever it looks at";
                     let group = self.one(groups)?.value;
-                    return Err(
-                        Refusal::syntax(self.here(), text).hint(format!("ALTER DISKGROUP {} SCRUB STOP", group))
-                    );
+                    return Err(Refusal::syntax(self.here(), text)
+                        .hint(format!("ALTER DISKGROUP {} SCRUB STOP", group)));
                 }
                 stop = self.take("STOP");
             }
             if self.next == before {
-                return Err(self.expected("REPAIR, NOREPAIR, POWER, WAIT, NOWAIT, FORCE, NOFORCE or STOP"));
+                return Err(
+                    self.expected("REPAIR, NOREPAIR, POWER, WAIT, NOWAIT, FORCE, NOFORCE or STOP")
+                );
             }
         }
-        Ok(if stop { Statement::StopScrub { groups } } else { Statement::Scrub { groups, order, wait, at } })
+        Ok(if stop {
+            Statement::StopScrub { groups }
+        } else {
+            Statement::Scrub { groups, order, wait, at }
+        })
     }
 
     /// `[REPAIR | NOREPAIR]`

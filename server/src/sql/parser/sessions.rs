@@ -35,7 +35,8 @@ fn set(parser: &mut Parser<'_>) -> Statement {
     let rest = parser.tokens.get(parser.next..).unwrap_or_default();
     parser.next = parser.tokens.len();
     let zone = matches!(rest, [time, zone, ..] if time.is("TIME") && zone.is("ZONE"));
-    let (names, values) = match rest.iter().position(|token| token.is("TO") || token.is_symbol("=")) {
+    let (names, values) = match rest.iter().position(|token| token.is("TO") || token.is_symbol("="))
+    {
         _ if zone => ("timezone".to_owned(), rest.get(2..)),
         Some(between) => (name(rest.get(..between).unwrap_or_default()), rest.get(between + 1..)),
         // SET TRANSACTION ..., SET SESSION CHARACTERISTICS ..., SET ROLE ...
@@ -53,9 +54,11 @@ fn name(tokens: &[Token]) -> String {
 
 fn word(token: &Token) -> String {
     match &token.kind {
-        Kind::Word(text) | Kind::Quoted(text) | Kind::String(text) | Kind::Number(text) | Kind::Symbol(text) => {
-            text.clone()
-        }
+        Kind::Word(text)
+        | Kind::Quoted(text)
+        | Kind::String(text)
+        | Kind::Number(text)
+        | Kind::Symbol(text) => text.clone(),
         Kind::End => String::new(),
     }
 }

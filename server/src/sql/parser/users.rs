@@ -43,7 +43,11 @@ fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Role>)> 
             wanted = role(parser);
             if wanted.is_none() {
                 let what = "ADMINISTER, OPERATE or LOOK";
-                return Err(parser.expected(if said { what } else { "PASSWORD '...', ADMINISTER, OPERATE or LOOK" }));
+                return Err(parser.expected(if said {
+                    what
+                } else {
+                    "PASSWORD '...', ADMINISTER, OPERATE or LOOK"
+                }));
             }
         } else {
             return Err(parser.expected("the end of the statement"));
@@ -53,7 +57,8 @@ fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Role>)> 
 }
 
 fn role(parser: &mut Parser<'_>) -> Option<Role> {
-    let roles = [("ADMINISTER", Role::Administer), ("OPERATE", Role::Operate), ("LOOK", Role::Look)];
+    let roles =
+        [("ADMINISTER", Role::Administer), ("OPERATE", Role::Operate), ("LOOK", Role::Look)];
     roles.into_iter().find(|(word, _)| parser.take(word)).map(|(_, role)| role)
 }
 

@@ -25,8 +25,11 @@ impl Parser<'_> {
         let size = self.volume_size()?;
         let (mut redundancy, mut stripe_width, mut stripe_columns) = (None, None, None);
         while self.peek().is_some() {
-            let words =
-                [("MIRROR", Redundancy::Normal), ("HIGH", Redundancy::High), ("UNPROTECTED", Redundancy::External)];
+            let words = [
+                ("MIRROR", Redundancy::Normal),
+                ("HIGH", Redundancy::High),
+                ("UNPROTECTED", Redundancy::External),
+            ];
             if redundancy.is_none()
                 && let Some((_, said)) = words.into_iter().find(|(word, _)| self.take(word))
             {
@@ -77,7 +80,11 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(Statement::Volume { group, change: VolumeChange::Modify { name, mount_path, usage }, at })
+        Ok(Statement::Volume {
+            group,
+            change: VolumeChange::Modify { name, mount_path, usage },
+            at,
+        })
     }
 
     /// `VOLUME v SIZE n`, behind `RESIZE`.
@@ -121,9 +128,14 @@ impl Parser<'_> {
 
     fn volume(&mut self) -> Result<At<String>> {
         let name = self.name("the name of a volume")?;
-        if name.value.len() > NAME_MAX || !name.value.chars().all(|character| character.is_ascii_alphanumeric()) {
-            return Err(Refusal::syntax(name.at, format!("\"{}\" cannot be the name of a volume", name.value))
-                .hint(format!("it has a letter, then letters and digits, at most {NAME_MAX} in all")));
+        if name.value.len() > NAME_MAX
+            || !name.value.chars().all(|character| character.is_ascii_alphanumeric())
+        {
+            return Err(Refusal::syntax(
+                name.at,
+                format!("\"{}\" cannot be the name of a volume", name.value),
+            )
+            .hint(format!("it has a letter, then letters and digits, at most {NAME_MAX} in all")));
         }
         Ok(name)
     }
@@ -140,7 +152,10 @@ impl Parser<'_> {
     fn short(&mut self, what: &str, most: usize) -> Result<String> {
         let text = self.string(what)?;
         if text.value.chars().count() > most {
-            return Err(Refusal::syntax(text.at, format!("expected {what}, of {most} characters at most")));
+            return Err(Refusal::syntax(
+                text.at,
+                format!("expected {what}, of {most} characters at most"),
+            ));
         }
         Ok(text.value)
     }

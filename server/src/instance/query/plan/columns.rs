@@ -7,8 +7,9 @@ use super::super::{
 };
 use plinth_engine::admin::Value;
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, LimitClause, OrderBy,
-    OrderByKind, OrderBySort, Select, SelectItem, UnaryOperator, Value as Literal, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    LimitClause, OrderBy, OrderByKind, OrderBySort, Select, SelectItem, UnaryOperator,
+    Value as Literal, VisitMut, VisitorMut,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,12 +49,17 @@ pub(super) struct Columns<'a> {
 impl Columns<'_> {
     /// Whose column it is.
     pub(super) fn whose(&self, expr: &Expr) -> Result<Whose, Unsure> {
-        let of_view = |view: &'static View, name: &str| view.columns.iter().find(|(column, _)| *column == name);
+        let of_view = |view: &'static View, name: &str| {
+            view.columns.iter().find(|(column, _)| *column == name)
+        };
         match expr {
             Expr::Identifier(name) => {
                 let name = name.value.to_ascii_lowercase();
-                let Some((column, kind)) = of_view(self.view, &name) else { return Ok(Whose::Others) };
-                let others = self.scope.iter().filter(|(qualifier, _)| *qualifier != self.qualifier);
+                let Some((column, kind)) = of_view(self.view, &name) else {
+                    return Ok(Whose::Others);
+                };
+                let others =
+                    self.scope.iter().filter(|(qualifier, _)| *qualifier != self.qualifier);
                 for (_, view) in others {
                     if view.is_none_or(|view| of_view(view, &name).is_some()) {
                         return Err(Unsure);
@@ -63,7 +69,8 @@ impl Columns<'_> {
             }
             Expr::CompoundIdentifier(parts) => match &parts[..] {
                 [qualifier, name] if qualifier.value.eq_ignore_ascii_case(self.qualifier) => {
-                    let found = of_view(self.view, &name.value.to_ascii_lowercase()).ok_or(Unsure)?;
+                    let found =
+                        of_view(self.view, &name.value.to_ascii_lowercase()).ok_or(Unsure)?;
                     Ok(Whose::Ours(found.0, found.1))
                 }
                 [_, _] => Ok(Whose::Others),
@@ -98,7 +105,9 @@ impl Columns<'_> {
             Expr::Nested(inner) => of(inner).map(|(sql, class)| (format!("({sql})"), class)),
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.whose(expr).ok()? {
                 Whose::Ours(name, kind)
-                    if !GROUP.contains(&name) && !COMPOUND.contains(&name) && !OURS.contains(&name) =>
+                    if !GROUP.contains(&name)
+                        && !COMPOUND.contains(&name)
+                        && !OURS.contains(&name) =>
                 {
                     let class = match kind {
                         Type::Integer | Type::Real | Type::Truth => Class::Number,
@@ -120,26 +129,42 @@ impl Columns<'_> {
                 use BinaryOperator as Op;
                 let class = match op {
                     Op::And | Op::Or if a_class == Class::Condition => Class::Condition,
-                    Op::Plus | Op::Minus | Op::Multiply if a_class == Class::Number => Class::Number,
-                    Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq if a_class != Class::Condition => {
+                    Op::Plus | Op::Minus | Op::Multiply if a_class == Class::Number => {
+                        Class::Number
+                    }
+                    Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq
+                        if a_class != Class::Condition =>
+                    {
                         Class::Condition
                     }
                     _ => return None,
                 };
                 Some((format!("({a} {op} {b})"), class))
             }
-            Expr::IsNull(expr) => of(expr).map(|(sql, _)| (format!("({sql} IS NULL)"), Class::Condition)),
-            Expr::IsNotNull(expr) => of(expr).map(|(sql, _)| (format!("({sql} IS NOT NULL)"), Class::Condition)),
+            Expr::IsNull(expr) => {
+                of(expr).map(|(sql, _)| (format!("({sql} IS NULL)"), Class::Condition))
+            }
+            Expr::IsNotNull(expr) => {
+                of(expr).map(|(sql, _)| (format!("({sql} IS NOT NULL)"), Class::Condition))
+            }
             Expr::InList { expr, list, negated } => {
                 let (sql, class) = of(expr)?;
-                let list: Option<Vec<String>> =
-                    list.iter().map(|one| of(one).filter(|(_, each)| *each == class).map(|(sql, _)| sql)).collect();
-                Some((format!("({sql} {}IN ({}))", not(*negated), list?.join(", ")), Class::Condition))
+                let list: Option<Vec<String>> = list
+                    .iter()
+                    .map(|one| of(one).filter(|(_, each)| *each == class).map(|(sql, _)| sql))
+                    .collect();
+                Some((
+                    format!("({sql} {}IN ({}))", not(*negated), list?.join(", ")),
+                    Class::Condition,
+                ))
             }
             Expr::Between { expr, negated, low, high } => {
-                let ((sql, class), (low, low_class), (high, high_class)) = (of(expr)?, of(low)?, of(high)?);
+                let ((sql, class), (low, low_class), (high, high_class)) =
+                    (of(expr)?, of(low)?, of(high)?);
                 let alike = class == low_class && class == high_class && class != Class::Condition;
-                alike.then(|| (format!("({sql} {}BETWEEN {low} AND {high})", not(*negated)), Class::Condition))
+                alike.then(|| {
+                    (format!("({sql} {}BETWEEN {low} AND {high})", not(*negated)), Class::Condition)
+                })
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
                 let ((sql, class), (pattern, pattern_class)) = (of(expr)?, of(pattern)?);
@@ -173,11 +198,14 @@ impl Columns<'_> {
         limit: Option<&LimitClause>,
         parameters: &[Value],
     ) -> Option<String> {
-        let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+        let grouped =
+            !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
         if grouped || select.distinct.is_some() || select.having.is_some() {
             return None;
         }
-        let Some(LimitClause::LimitOffset { limit: Some(limit), offset, limit_by }) = limit else { return None };
+        let Some(LimitClause::LimitOffset { limit: Some(limit), offset, limit_by }) = limit else {
+            return None;
+        };
         let count = |expr: &Expr| literal(expr, parameters)?.0.parse::<u64>().ok();
         let skipped = match offset {
             Some(offset) => count(&offset.value)?,
@@ -204,10 +232,13 @@ impl Columns<'_> {
         let mut order = Vec::new();
         for key in keys {
             // The name may be that of a result's column, which comes first.
-            if matches!(&key.expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase())) {
+            if matches!(&key.expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase()))
+            {
                 return None;
             }
-            let (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = &key.expr else { return None };
+            let (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = &key.expr else {
+                return None;
+            };
             let (name, _) = self.typed(&key.expr, parameters)?;
             let descends = match key.options.sort {
                 None | Some(OrderBySort::Asc) => false,
@@ -276,18 +307,24 @@ pub(super) fn literal(expr: &Expr, parameters: &[Value]) -> Option<(String, Clas
     match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             let (number, class) = literal(expr, parameters)?;
-            (class == Class::Number && !number.starts_with('-')).then(|| (format!("-{number}"), class))
+            (class == Class::Number && !number.starts_with('-'))
+                .then(|| (format!("-{number}"), class))
         }
         Expr::Value(value) => match &value.value {
-            Literal::Number(number, false) => {
-                number.bytes().all(|byte| byte.is_ascii_digit()).then(|| (number.clone(), Class::Number))
+            Literal::Number(number, false) => number
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then(|| (number.clone(), Class::Number)),
+            Literal::SingleQuotedString(text) if !text.contains('\0') => {
+                Some((quoted(text), Class::Text))
             }
-            Literal::SingleQuotedString(text) if !text.contains('\0') => Some((quoted(text), Class::Text)),
             Literal::Null => Some(("NULL".to_owned(), Class::Null)),
             Literal::Placeholder(name) => {
                 let at: usize = name.trim_start_matches(['$', '?']).parse().ok()?;
                 match parameters.get(at.checked_sub(1)?)? {
-                    Value::Integer(number) if *number >= 0 => Some((number.to_string(), Class::Number)),
+                    Value::Integer(number) if *number >= 0 => {
+                        Some((number.to_string(), Class::Number))
+                    }
                     Value::Text(text) if !text.contains('\0') => Some((quoted(text), Class::Text)),
                     _ => None,
                 }

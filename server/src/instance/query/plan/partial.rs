@@ -14,8 +14,8 @@ use super::{
 };
 use sqlparser::{
     ast::{
-        BinaryOperator, Distinct, DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, Ident, OrderBy,
-        Select, SelectItem, Value as Literal, VisitMut, VisitorMut,
+        BinaryOperator, Distinct, DuplicateTreatment, Expr, Function, FunctionArguments,
+        GroupByExpr, Ident, OrderBy, Select, SelectItem, Value as Literal, VisitMut, VisitorMut,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -55,7 +55,11 @@ pub(super) fn partial(
     columns: &Columns<'_>,
 ) -> Result<Partial, Unsure> {
     let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return Err(Unsure) };
-    if !modifiers.is_empty() || select.qualify.is_some() || !select.named_window.is_empty() || select.top.is_some() {
+    if !modifiers.is_empty()
+        || select.qualify.is_some()
+        || !select.named_window.is_empty()
+        || select.top.is_some()
+    {
         return Err(Unsure);
     }
     let groups = !keys.is_empty() || matches!(select.distinct, Some(Distinct::Distinct));
@@ -65,7 +69,9 @@ pub(super) fn partial(
     let mut split = Split { columns, partial: Partial::default(), found: 0, unsure: false };
     for item in &mut select.projection {
         match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => split.visit(expr),
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                split.visit(expr)
+            }
             _ => return Err(Unsure),
         }
     }
@@ -115,24 +121,31 @@ impl Split<'_> {
             type Break = ();
             fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
                 match expr {
-                    Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.columns.whose(expr) {
-                        // Engines know neither their group's number nor what we add.
-                        Ok(Whose::Ours(name, _)) => {
-                            self.strange |= GROUP.contains(&name) || COMPOUND.contains(&name) || OURS.contains(&name);
+                    Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                        match self.columns.whose(expr) {
+                            // Engines know neither their group's number nor what we add.
+                            Ok(Whose::Ours(name, _)) => {
+                                self.strange |= GROUP.contains(&name)
+                                    || COMPOUND.contains(&name)
+                                    || OURS.contains(&name);
+                            }
+                            Ok(Whose::Others) => self.strange = true,
+                            Err(Unsure) => self.unsure = true,
                         }
-                        Ok(Whose::Others) => self.strange = true,
-                        Err(Unsure) => self.unsure = true,
-                    },
+                    }
                     // Other functions are ours, or mean something else there.
                     Expr::Function(function) => {
                         let name = function.name.to_string().to_ascii_lowercase();
                         self.strange |= !["abs", "upper", "lower", "length"].contains(&&*name);
                     }
-                    Expr::Value(value) => self.strange |= matches!(value.value, Literal::Placeholder(_)),
+                    Expr::Value(value) => {
+                        self.strange |= matches!(value.value, Literal::Placeholder(_))
+                    }
                     Expr::Nested(_) | Expr::UnaryOp { .. } => {}
                     Expr::BinaryOp { op, .. } => {
                         use BinaryOperator as Op;
-                        self.strange |= !matches!(op, Op::Plus | Op::Minus | Op::Multiply | Op::Divide);
+                        self.strange |=
+                            !matches!(op, Op::Plus | Op::Minus | Op::Multiply | Op::Divide);
                     }
                     _ => self.strange = true,
                 }
@@ -178,7 +191,8 @@ impl Split<'_> {
             return Ok(Some(match name {
                 "count" => format!("coalesce(sum({}), 0)", self.sent(format!("count({bare})"))),
                 "avg" => {
-                    let (sum, count) = (self.sent(format!("sum({bare})")), self.sent(format!("count({bare})")));
+                    let (sum, count) =
+                        (self.sent(format!("sum({bare})")), self.sent(format!("count({bare})")));
                     format!("(sum({sum}) * 1.0 / sum({count}))")
                 }
                 // `total` of partial sums, where one may be NULL.
@@ -188,7 +202,9 @@ impl Split<'_> {
             }));
         }
         Ok(match name {
-            "count" => Some(format!("coalesce(sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END), 0)")),
+            "count" => Some(format!(
+                "coalesce(sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END), 0)"
+            )),
             "sum" | "total" => Some(format!("{name}(({argument}) * {COUNT})")),
             "avg" => Some(format!(
                 "(sum(({argument}) * {COUNT}) * 1.0 / sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END))"
@@ -231,10 +247,14 @@ impl VisitorMut for Split<'_> {
                 Ok(Whose::Others) => {}
                 Err(Unsure) => return ControlFlow::Break(()),
             },
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => return ControlFlow::Break(()),
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                return ControlFlow::Break(());
+            }
             Expr::Function(function) => {
                 let name = function.name.to_string().to_ascii_lowercase();
-                let plain = function.over.is_none() && function.filter.is_none() && function.within_group.is_empty();
+                let plain = function.over.is_none()
+                    && function.filter.is_none()
+                    && function.within_group.is_empty();
                 if !plain || WHOLE.contains(&&*name) {
                     return ControlFlow::Break(());
                 }
