@@ -200,6 +200,6 @@ pub enum Invalidation {
 pub trait Watcher: Send + Sync {
     fn invalidate(&self, what: &Invalidation);
 
-    /// The file has no name: if the kernel does not have it, `Session::does_not_hold` is to be told, on another thread.
+    /// The file has no name: if the kernel does not have it, `Session::release_reference` is to be told, on another thread.
     fn still_holds(&self, _: Node) {}
 }

@@ -16,8 +16,8 @@
 use crate::{
     sync::{
         buffer::Buffer,
-        handoff::Handoff,
-        pooled::{Pooled, Reuse, Spare},
+        oneshot::Oneshot,
+        pool::{Pooled, Reuse, Spare},
     },
     world::World,
 };
@@ -52,7 +52,7 @@ pub struct Done {
 /// What the ends of an I/O share. Nobody waits for anybody else here: each field is set by one of them, at most once, and looked at
 /// by the others.
 struct Shared {
-    done: Handoff<Done>,
+    done: Oneshot<Done>,
     overdue: AtomicBool,
     waker: AtomicWaker,
     /// By what its time is measured, whoever waits for it, and whenever.
@@ -83,7 +83,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 impl Default for Shared {
     fn default() -> Self {
         Self {
-            done: Handoff::default(),
+            done: Oneshot::default(),
             overdue: AtomicBool::new(false),
             waker: AtomicWaker::new(),
             clock: OnceLock::new(),

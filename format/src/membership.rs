@@ -386,7 +386,10 @@ impl CatalogRun {
             mirror: match entry[R_MIRROR.start] {
                 mirror @ 0..=2 => mirror,
                 other => {
-                    return Err(FormatError::Field { field: "catalog mirror", value: other.into() });
+                    return Err(FormatError::Field {
+                        field: "catalog mirror",
+                        value: other.into(),
+                    });
                 }
             },
             disk: DiskNumber(get_u16(entry, R_DISK)),

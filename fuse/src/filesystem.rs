@@ -19,7 +19,7 @@
 //!
 //! What may not be done twice is done on behalf of its request ([`Files::once`]): creating, linking, unlinking, renaming, and extended
 //! attributes that must be new or must be there. The engine then knows a request that is sent again. All else is simply done
-//! again; why that does no harm is said in the engine's `files/replies.rs`.
+//! again; why that does no harm is said in the engine's `files/reply_cache.rs`.
 //!
 //! What ext4 has and this has not: access times that follow reads (they change by `utimensat` only), POSIX ACLs,
 //! `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and `syncfs`, which Linux does
@@ -41,7 +41,7 @@ use fuse_backend_rs::{
     },
 };
 #[cfg(not(test))]
-use plinth_engine::files::{replies::Request, session::Session};
+use plinth_engine::files::{reply_cache::Request, session::Session};
 use plinth_engine::{
     api::{
         Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek,
@@ -199,8 +199,8 @@ impl Files {
     }
 
     /// The kernel does not have a file that it was asked for.
-    pub fn does_not_hold(&self, node: Node) {
-        self.session.does_not_hold(node);
+    pub fn release_reference(&self, node: Node) {
+        self.session.release_reference(node);
     }
 
     /// Carries out the request unless that was done before: then `before` answers, given the file that was made or got a name.

@@ -152,7 +152,7 @@ impl FrontEnd {
         let files = Arc::new(Files::new(session(notifier.watcher()), Arc::clone(&runner)));
         let asked = Arc::downgrade(&files);
         notifier.tell(Box::new(move |node| {
-            asked.upgrade().into_iter().for_each(|files| files.does_not_hold(node))
+            asked.upgrade().into_iter().for_each(|files| files.release_reference(node))
         }));
         let shared = Arc::new(Shared::new(files, runner, device, notifier, memories));
         for _ in 0..threads {

@@ -10,7 +10,7 @@ use plinth_engine::{
         Node, ROOT, RenameMode, Seek, SetTime, SetXattr,
     },
     error::FileError,
-    files::replies::DoneBefore,
+    files::reply_cache::DoneBefore,
     sync::{
         buffer::Buffer,
         transfer::{Found, Source},
@@ -244,7 +244,7 @@ impl Session {
     pub fn on_behalf_of(&self, request: &Request) -> Self {
         Self(Arc::clone(&self.0), Some(request.number))
     }
-    pub fn does_not_hold(&self, node: Node) {
+    pub fn release_reference(&self, node: Node) {
         self.state().not_held.push(node);
     }
     pub async fn end(&self) {

@@ -1,6 +1,6 @@
 //! How many references the kernel holds to each file, so that they can be given back when the mount goes: the kernel
 //! does not tell then. After a take-over the count starts anew, and is too low: the kernel gives back more than it was given here.
-//! That surplus is nobody else's, so it is not passed on; who holds such a file the engine asks (its `files/holders.rs`).
+//! That surplus is nobody else's, so it is not passed on; who holds such a file the engine asks (its `files/orphans.rs`).
 
 use plinth_engine::api::Node;
 use std::{

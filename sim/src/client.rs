@@ -13,7 +13,7 @@ use crate::{
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     error::FileError,
-    extent::doubt::LOST_BEFORE,
+    extent::failed_flush::LOST_BEFORE,
     files::session::Session,
     sync::transfer::Source,
     testing::Numbers,
@@ -392,7 +392,7 @@ impl Client {
             let made = session
                 .create(directory, name.as_bytes(), NewFile::Regular, mode_of(file), CALLER)
                 .await?;
-            self.model().is_called(file, made.node);
+            self.model().note_name(file, made.node);
             Ok(())
         };
         self.end(

@@ -230,7 +230,7 @@ impl Model {
     }
 
     /// What the group calls a file.
-    pub fn is_called(&mut self, file: FileId, node: Node) {
+    pub fn note_name(&mut self, file: FileId, node: Node) {
         self.nodes.insert(file, node);
     }
 

@@ -6,7 +6,7 @@
 //! [`Catalog`](super::Catalog).
 //!
 //! Pages of the database are kept in a cache that all connections share (`pages.rs`); those that a
-//! reader will want next are read together (`ahead.rs`). A checkpoint writes pages into it; they reach
+//! reader will want next are read together (`readahead.rs`). A checkpoint writes pages into it; they reach
 //! the store in runs, when they are pushed. Every page is sealed before it goes to the store and verified when it comes back.
 //!
 //! Invariants:
@@ -72,7 +72,7 @@ pub(super) struct Image {
     /// The number of the last write of pages.
     writes: AtomicU64,
     /// Whose turn it is to be read where one mirror is enough.
-    turns: AtomicU64,
+    waiters: AtomicU64,
     log_syncs: AtomicU64,
     /// Capacities last seen, which never shrink: asked for again only when they are reached.
     room: [AtomicU64; 2],
@@ -92,7 +92,7 @@ impl Image {
         Self {
             store,
             writes,
-            turns: AtomicU64::new(0),
+            waiters: AtomicU64::new(0),
             log_syncs: AtomicU64::new(0),
             pages: Mutex::new(pages),
             log: Mutex::default(),
@@ -190,7 +190,7 @@ impl Image {
         let runs: Vec<&[(u32, u64)]> = wanted
             .chunk_by(|one, next| one.0 + 1 == next.0 && (one.1 == 0) == (next.1 == 0))
             .collect();
-        let turn = self.turns.fetch_add(runs.len() as u64, Ordering::Relaxed) as usize;
+        let turn = self.waiters.fetch_add(runs.len() as u64, Ordering::Relaxed) as usize;
         let mut reads = Vec::new();
         for (at, run) in runs.iter().enumerate() {
             let (first, write) = run[0];

@@ -11,7 +11,7 @@ pub struct Wanted {
     pub disk_times: bool,
     pub file_times: bool,
     pub file_counts: bool,
-    pub troubles: bool,
+    pub disk_errors: bool,
     pub space: bool,
     pub units: bool,
     pub partners: bool,
@@ -36,7 +36,7 @@ impl Wanted {
             file_counts: names("v$asm_file_")
                 || names("v$event_histogram_micro")
                 || (names("v$asm_file") && (names("cold_") || all_columns)),
-            troubles: names("v$asm_error"),
+            disk_errors: names("v$asm_error"),
             space: names("v$asm_space") || names("v$asm_filesystem"),
             units: names("x$kfdat"),
             disk_clients: names("v$asm_disk_iostat"),
@@ -170,7 +170,7 @@ pub struct LiveStats {
     pub read_policy: Vec<LiveReadPolicy>,
     pub file_times: Vec<LiveTime>,
     pub files: Vec<LiveFile>,
-    pub troubles: Vec<LiveTrouble>,
+    pub disk_errors: Vec<LiveTrouble>,
     pub units: Vec<LiveUnit>,
     /// Of each disk, how many AUs it has.
     pub unit_counts: Vec<(u32, u32)>,
@@ -256,7 +256,7 @@ impl LiveStats {
                 signed(file.sync_time),
             ])
         })?;
-        fill(connection, "live_trouble", 8, &self.troubles, |insert, trouble| {
+        fill(connection, "live_trouble", 8, &self.disk_errors, |insert, trouble| {
             insert.execute(params![
                 trouble.disk,
                 trouble.kind,

@@ -29,7 +29,6 @@ pub mod attributes;
 pub(crate) mod on_disks;
 pub mod rows;
 
-mod ahead;
 mod image;
 pub mod live;
 pub mod live_stats;
@@ -37,6 +36,7 @@ pub mod live_stats;
 pub mod memory_store;
 mod pages;
 mod queue;
+mod readahead;
 mod reader;
 pub mod store;
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) use places::{next_disk, runs_of};
 
 use crate::{
     catalog::store::{CatalogFile, FileName, Store, StoreError},
-    disk::{counters::IoClient, flight::Settled, member::Member, members::Members},
+    disk::{counters::IoClient, disk_io::Settled, member::Member, members::Members},
     membership::voters::{Refusal, Voters},
     planted::{self, Bug},
     space::{InHand, Space},
@@ -150,7 +150,7 @@ impl DiskStore {
     }
 
     /// From now on the catalog may grow: what files have is marked used in the space it shares with them.
-    pub fn space_is_known(&self) {
+    pub fn note_space_known(&self) {
         self.is_space_known.store(true, Ordering::Release);
     }
 

@@ -11,7 +11,7 @@
 //! Those that pass leave first as long as they have a quarter of the room or more. A page that is taken in gets the memory of
 //! one that goes: all that were ever here lie in the same [`ROOM`] places, whichever threads read them.
 
-use super::ahead::Ahead;
+use super::readahead::ReadAhead;
 use crate::limits::Limit;
 use plinth_format::page::PAGE_SIZE;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,7 +41,7 @@ pub(super) struct Pages {
     used: VecDeque<u32>,
     /// The number of each page's last write, from the first page on; 0 where that is not known.
     written: Vec<u64>,
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 impl Pages {

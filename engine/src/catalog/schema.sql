@@ -145,7 +145,7 @@ CREATE TABLE volume (
     complete       INTEGER NOT NULL DEFAULT 0 -- 0: it is being made or dropped, and goes at the next mount
 );
 
--- What was done for requests that may be sent again: `files/replies.rs`.
+-- What was done for requests that may be sent again: `files/reply_cache.rs`.
 CREATE TABLE reply (
     connection INTEGER NOT NULL,      -- of a mount
     slot       INTEGER NOT NULL,      -- a later request writes over it when this one was answered

@@ -8,7 +8,7 @@ use crate::{
     check::{Upkeep, scrub::TOLD_MAX},
     error::FileError,
     event::Severity,
-    extent::part::Part,
+    extent::scope::ExtentScope,
     movement::progress::Progress,
     sync::lock::Mutex,
     words::counted,
@@ -52,7 +52,7 @@ impl Drop for Checking<'_> {
 
 impl Upkeep {
     /// Shows a check of a part from now on.
-    pub(crate) async fn begin_check(&self, part: &Part) -> Result<Checking<'_>, FileError> {
+    pub(crate) async fn begin_check(&self, part: &ExtentScope) -> Result<Checking<'_>, FileError> {
         let work = self.count_of(part, 0).await?;
         let mut progress = Progress::begin(self.world.monotonic());
         progress.work = work;

@@ -18,8 +18,8 @@
 pub(crate) mod cases;
 pub(crate) mod check_progress;
 pub(crate) mod check_space;
-pub(crate) mod part;
 pub(crate) mod reminders;
+pub(crate) mod scope;
 pub mod scrub;
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     catalog::on_disks,
     check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     error::FileError,
-    extent::{Extent, Mirror, own_metadata::Look, part::Part},
+    extent::{Extent, Mirror, own_metadata::Look, scope::ExtentScope},
     movement::Movement,
     space::mirror_sets::mirrors_wanted,
 };
@@ -176,7 +176,7 @@ impl Upkeep {
     }
 
     /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
-    async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
+    async fn check_part(&self, part: &ExtentScope, repair: bool) -> Result<Report> {
         let mut report = Report::default();
         let checking = self.begin_check(part).await?;
         if part.is_all() {
@@ -239,7 +239,9 @@ impl Upkeep {
         for complaint in self.catalog.verify().await? {
             report.bad(format!("catalog: {complaint}"));
         }
-        report.problems.extend(self.look_at_own_metadata(&Part::All, Look::thorough(repair)).await);
+        report
+            .problems
+            .extend(self.look_at_own_metadata(&ExtentScope::All, Look::thorough(repair)).await);
         Ok(())
     }
 
@@ -345,7 +347,7 @@ impl Upkeep {
         } else {
             mirrors_wanted(extent.own, &self.voters.current())
         };
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             // It was deleted a moment ago, and disks may have left since.
             return;
         }

@@ -10,7 +10,7 @@
 //! The disks belong to the databases. After each extent the scrub rests: as long as it has read with AUTO, nine times as long with LOW, not
 //! at all with HIGH and MAX; MAX also reads several extents at once. AUTO takes reads that are slow for a sign that the disks are busy, or one
 //! of them ill: an extent that takes more than twice as long for a MiB as they mostly did lets the next rest be twice as long, up to
-//! [`REST_MAX`] each. Where a latency is promised (`pace.rs`), reading keeps that as well, at any power. And it waits while mirrors are made
+//! [`REST_MAX`] each. Where a latency is promised (`throttle.rs`), reading keeps that as well, at any power. And it waits while mirrors are made
 //! or move, unless FORCE: that is more urgent, and reads what it copies anyway.
 //!
 //! ```text
@@ -31,7 +31,7 @@ use crate::{
     event::Severity,
     extent::{
         Extent,
-        part::{Batch, Part},
+        scope::{Batch, ExtentScope},
     },
     movement::progress::Progress,
     planted::{self, Bug},
@@ -200,7 +200,7 @@ impl Upkeep {
 
     async fn scrub_part(
         self: &Arc<Self>,
-        part: &Part,
+        part: &ExtentScope,
         order: &ScrubOrder,
     ) -> Result<(), FileError> {
         let mut rests = Rests::new(order.power);
@@ -224,7 +224,7 @@ impl Upkeep {
                 if self.is_scrub_over() {
                     return Ok(());
                 }
-                let _moving = self.pace.admit(&*self.world, || self.is_scrub_over()).await;
+                let _moving = self.throttle.admit(&*self.world, || self.is_scrub_over()).await;
                 let began = self.world.monotonic();
                 let repair = order.repair;
                 let reads = some
@@ -243,7 +243,11 @@ impl Upkeep {
         Ok(())
     }
 
-    async fn some_to_scrub(&self, part: &Part, from: u64) -> Result<Option<Batch>, FileError> {
+    async fn some_to_scrub(
+        &self,
+        part: &ExtentScope,
+        from: u64,
+    ) -> Result<Option<Batch>, FileError> {
         if self.is_scrub_over() { Ok(None) } else { self.some_of(part, from).await }
     }
 

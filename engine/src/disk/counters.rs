@@ -1,9 +1,9 @@
 //! What is counted of a disk since the mount: `v$asm_disk`, `v$asm_disk_iostat`, `v$asm_disk_histogram`.
 //!
-//! Who starts an I/O says what it is for ([`Flight::of`](crate::disk::flight::Flight::of)); what nobody says is for files. Counting is a relaxed
+//! Who starts an I/O says what it is for ([`DiskIo::of`](crate::disk::disk_io::DiskIo::of)); what nobody says is for files. Counting is a relaxed
 //! addition for each number, without a lock: a disk's totals are sums over its clients, and cost nothing beside.
 
-use crate::disk::{timings::Timings, troubles::Troubles};
+use crate::disk::{disk_errors::DiskErrors, timings::Timings};
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,7 +27,7 @@ pub struct Counters {
     /// How long I/O took that ended well, by its class.
     timings: [Timings; IoClass::ALL.len()],
     /// What went wrong.
-    pub troubles: Troubles,
+    pub disk_errors: DiskErrors,
 }
 
 impl Counters {

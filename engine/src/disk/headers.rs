@@ -24,7 +24,7 @@
 //! Disks of earlier versions have one area. Their headers are renewed in these steps at the next mount or return (`Group::repair_header`).
 
 use crate::{
-    disk::{counters::IoClient, flight::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::Settled, member::Member},
     planted::{self, Bug},
     sync::buffer::Buffer,
 };

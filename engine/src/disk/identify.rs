@@ -142,9 +142,9 @@ pub(crate) async fn await_header(disk: &dyn Disk) -> Option<Header> {
 }
 
 /// [`sight`], however long it takes.
-pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> ProbeResult {
     let (stamps, memberships) = read_records(disk, &header).await;
-    Sighting {
+    ProbeResult {
         path: found.path.clone(),
         identity: found.identity.clone(),
         header,
@@ -160,15 +160,15 @@ async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
 }
 
 /// All that the mount decision wants to know of a disk whose header is valid.
-pub async fn sight(
+pub async fn probe(
     world: &dyn World,
     found: &Found,
     disk: &dyn Disk,
     header: DiskHeader,
-) -> Sighting {
+) -> ProbeResult {
     let records = in_time(world, async { Some(read_records(disk, &header).await) }).await;
     let (stamps, memberships) = records.unwrap_or_default();
-    Sighting {
+    ProbeResult {
         path: found.path.clone(),
         identity: found.identity.clone(),
         header,
@@ -332,7 +332,7 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
 
 /// What one device says of itself.
 #[derive(Debug, Clone)]
-pub struct Sighting {
+pub struct ProbeResult {
     pub path: String,
     pub identity: Identity,
     /// The best of the copies.

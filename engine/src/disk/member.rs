@@ -1,6 +1,6 @@
 //! One member disk of a mounted group: its I/O, its deadline, its counters.
 //!
-//! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`] (`flight.rs`); it
+//! Every I/O of the engine on a disk goes through here. An I/O is a [`DiskIo`] (`disk_io.rs`); it
 //! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
 //! times since it began (R2). Ticks are counted by the engine itself, so time in
 //! which the process did not run does not count, and time in which no disk of the group answers does not either (`Watch`). An overdue I/O goes on, and keeps
@@ -20,13 +20,13 @@ use crate::{
     completion::{Completion, Done, Expiry},
     disk::{
         counters::{Counters, IoClass, IoClient},
-        flight::{Flight, Settled},
+        disk_errors::Trouble,
+        disk_io::{DiskIo, Settled},
         health::Health,
-        in_flight::InFlight,
         members::Members,
         mended::Mended,
+        outstanding::Outstanding,
         read_policy::ReadGauge,
-        troubles::Trouble,
     },
     event::{self, Severity},
     planted::{self, Bug},
@@ -86,7 +86,7 @@ pub struct Member {
     /// How often it failed of late.
     pub health: Health,
     clock: Arc<dyn World>,
-    in_flight: InFlight,
+    outstanding: Outstanding,
     /// I/O that was declared overdue and has perhaps not ended.
     overdue: Mutex<Vec<Expiry>>,
     /// A hint: `overdue` may not be empty.
@@ -156,7 +156,7 @@ impl Member {
             gauge: ReadGauge::default(),
             health: Health::default(),
             clock: Arc::clone(clock),
-            in_flight: InFlight::default(),
+            outstanding: Outstanding::default(),
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
             silent: AtomicBool::new(false),
@@ -316,7 +316,7 @@ impl Member {
 
     /// Something went wrong; `place` is where on the disk: byte offset and bytes.
     pub fn note(&self, trouble: Trouble, place: Option<(u64, u64)>, text: String) {
-        self.counters.troubles.note(trouble, self.clock.now(), place, text);
+        self.counters.disk_errors.note(trouble, self.clock.now(), place, text);
     }
 
     /// A read failed; `is_again`: of a part of what another one failed to read.
@@ -475,7 +475,7 @@ impl Member {
         !self.unsettled.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
     }
 
-    fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
+    fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> DiskIo<'_> {
         self.submit_at(self.clock.monotonic(), purpose, offset, length, io)
     }
 
@@ -486,7 +486,7 @@ impl Member {
         offset: u64,
         length: usize,
         io: Io,
-    ) -> Flight<'_> {
+    ) -> DiskIo<'_> {
         let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
         let completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
@@ -501,7 +501,7 @@ impl Member {
         completion.measure(&self.clock, began);
         if purpose == IoClass::Discard {
             // An array may take its time over it. That does not make it a silent disk, for which others wait or do not.
-            return Flight::new(self, purpose, (offset, length), completion, has_flush);
+            return DiskIo::new(self, purpose, (offset, length), completion, has_flush);
         }
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
@@ -509,18 +509,18 @@ impl Member {
             expiry.expire();
             self.overdue.lock().push(expiry);
         } else {
-            self.in_flight.add(self.ticks.load(Ordering::Relaxed), expiry);
+            self.outstanding.add(self.ticks.load(Ordering::Relaxed), expiry);
         }
-        Flight::new(self, purpose, (offset, length), completion, has_flush)
+        DiskIo::new(self, purpose, (offset, length), completion, has_flush)
     }
 
     /// Starts a read of `length` bytes.
-    pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
+    pub fn start_read(&self, offset: u64, length: usize) -> DiskIo<'_> {
         self.start_read_at(self.clock.monotonic(), offset, length)
     }
 
     /// The same, at this moment of the monotonic clock, by those who have just looked at it.
-    pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> Flight<'_> {
+    pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> DiskIo<'_> {
         self.submit_at(
             now,
             IoClass::Read,
@@ -531,12 +531,12 @@ impl Member {
     }
 
     /// Starts a write.
-    pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+    pub fn start_write(&self, offset: u64, data: Slice) -> DiskIo<'_> {
         self.start_write_at(self.clock.monotonic(), offset, data, false)
     }
 
     /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a flush after it would be another.
-    pub fn start_durable_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+    pub fn start_durable_write(&self, offset: u64, data: Slice) -> DiskIo<'_> {
         self.start_write_at(self.clock.monotonic(), offset, data, true)
     }
 
@@ -547,18 +547,18 @@ impl Member {
         offset: u64,
         data: Slice,
         durably: bool,
-    ) -> Flight<'_> {
+    ) -> DiskIo<'_> {
         self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
     }
 
     /// Tells the disk that bytes are not needed any more. It has no deadline.
-    pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
+    pub fn start_discard(&self, offset: u64, length: u64) -> DiskIo<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })
     }
 
     /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
-    pub fn start_flush_of_all(&self) -> Flight<'_> {
+    pub fn start_flush_of_all(&self) -> DiskIo<'_> {
         self.submit(IoClass::Flush, 0, 0, Io::Flush)
     }
 
@@ -568,8 +568,8 @@ impl Member {
         let _one_at_a_time = self.flushing.lock().await;
         let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
-            let mut flight = Flight::new(self, IoClass::Flush, (0, 0), completion, true);
-            match flight.settle_or_go_on().await {
+            let mut disk_io = DiskIo::new(self, IoClass::Flush, (0, 0), completion, true);
+            match disk_io.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
                 bad => return bad.unwrap_or(Settled::Overdue),
             }
@@ -578,12 +578,12 @@ impl Member {
             return Settled::Ok(None);
         }
         let (mark, broken) = (self.written.load(Ordering::Acquire), self.broken());
-        let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
-        let mut end = flight.settle_or_go_on().await;
+        let mut disk_io = self.submit(IoClass::Flush, 0, 0, Io::Flush);
+        let mut end = disk_io.settle_or_go_on().await;
         if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
             self.broken.fetch_sub(1, Ordering::AcqRel);
-            flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
-            end = flight.settle_or_go_on().await;
+            disk_io = self.submit(IoClass::Flush, 0, 0, Io::Flush);
+            end = disk_io.settle_or_go_on().await;
         }
         match end {
             Some(settled) => {
@@ -607,17 +607,17 @@ impl Member {
     }
 
     /// Whether something in these bytes was written again and may not be there, although the disk shows it.
-    pub fn is_mend_in_doubt(&self, place: u64, length: u64) -> bool {
-        self.mended.are_in_doubt(place..place + length, self.broken())
+    pub fn is_mend_uncertain(&self, place: u64, length: u64) -> bool {
+        self.mended.are_uncertain(place..place + length, self.broken())
     }
 
     /// A write has ended well.
-    pub(crate) fn has_written(&self) {
+    pub(crate) fn note_write_done(&self) {
         self.written.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A flush has failed, or what has one in it.
-    pub(crate) fn has_broken(&self) {
+    pub(crate) fn note_failed_flush(&self) {
         self.broken.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -628,7 +628,7 @@ impl Member {
         if self.disk.load().is_some() {
             late.push(flush);
         } else {
-            self.has_broken();
+            self.note_failed_flush();
         }
     }
 
@@ -741,7 +741,7 @@ impl Member {
     fn tick(&self, deadline: u64, waits: bool) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let late =
-            self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
+            self.outstanding.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
         if late && !waits {
             self.expire_all();
         }
@@ -763,7 +763,7 @@ impl Member {
             if overdue.is_empty() {
                 self.hung_since.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            let late: Vec<_> = self.in_flight.take_unended().into_iter().collect();
+            let late: Vec<_> = self.outstanding.take_unended().into_iter().collect();
             overdue.extend(late.iter().cloned());
             self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
             late
@@ -774,7 +774,7 @@ impl Member {
 
     /// Ticks since the oldest I/O in flight began; `None` if there is none.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        let began = self.in_flight.oldest()?;
+        let began = self.outstanding.oldest()?;
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
 
@@ -965,8 +965,8 @@ pub(crate) mod tests {
         let member = Arc::clone(&members[&DiskNumber(0)]);
         member.leave();
         disk.faults(|faults| faults.hang = true);
-        let flight = member.start_write(MIB, Buffer::zeroed(4096).share());
-        let settle = pin!(flight.settle());
+        let disk_io = member.start_write(MIB, Buffer::zeroed(4096).share());
+        let settle = pin!(disk_io.settle());
         let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
         let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
         assert!(is_overdue, "it is waited for without end");
@@ -1060,12 +1060,12 @@ pub(crate) mod tests {
         assert!(last.last.is_some_and(|last| last.as_secs() < 10_000), "when it ended");
         let writes = member.counters.timings(IoClass::Write);
         assert!(writes.count() == 1 && writes.buckets().len() < 30);
-        let troubles = member.counters.troubles.all();
+        let disk_errors = member.counters.disk_errors.all();
         assert_eq!(
-            troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(),
+            disk_errors.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(),
             [Trouble::Slow]
         );
-        assert_eq!(troubles[0].1.place, Some((MIB, 4096)));
+        assert_eq!(disk_errors[0].1.place, Some((MIB, 4096)));
     }
 }
 

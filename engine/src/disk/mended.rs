@@ -29,7 +29,7 @@ impl Mended {
     }
 
     /// Whether a block of these bytes may not be on the disk although the disk shows it, when `broken` flushes have failed.
-    pub fn are_in_doubt(&self, bytes: Range<u64>, broken: u64) -> bool {
+    pub fn are_uncertain(&self, bytes: Range<u64>, broken: u64) -> bool {
         self.0.lock().range(bytes).any(|(_, written)| written.broken < broken)
     }
 
@@ -52,15 +52,15 @@ mod tests {
     fn a_failed_flush_leaves_them_in_doubt_until_they_are_written_again() {
         let mended = Mended::default();
         mended.note(4096, 7, 0);
-        assert!(!mended.are_in_doubt(0..8192, 0));
+        assert!(!mended.are_uncertain(0..8192, 0));
         // One that began before it had ended covers nothing of it.
         mended.are_flushed(6, 0);
-        assert!(mended.are_in_doubt(0..8192, 1));
+        assert!(mended.are_uncertain(0..8192, 1));
         mended.are_flushed(9, 1);
-        assert!(mended.are_in_doubt(0..8192, 1), "the good flush is a later one");
+        assert!(mended.are_uncertain(0..8192, 1), "the good flush is a later one");
         mended.note(4096, 10, 1);
-        assert!(!mended.are_in_doubt(0..8192, 1));
+        assert!(!mended.are_uncertain(0..8192, 1));
         mended.are_flushed(10, 1);
-        assert!(!mended.are_in_doubt(0..8192, 2), "it is durable");
+        assert!(!mended.are_uncertain(0..8192, 2), "it is durable");
     }
 }

@@ -1,19 +1,19 @@
 //! One disk: its I/O and deadlines, its counters and errors, where it is found, and what its header says.
 
 pub(crate) mod counters;
-pub(crate) mod flight;
+pub(crate) mod disk_errors;
+pub(crate) mod disk_io;
 pub(crate) mod headers;
 pub(crate) mod health;
 pub mod identify;
-pub(crate) mod in_flight;
 pub(crate) mod look;
 pub(crate) mod member;
 pub(crate) mod members;
 pub(crate) mod mended;
 pub(crate) mod originals;
+pub(crate) mod outstanding;
 pub mod overlay;
 pub(crate) mod read_policy;
 pub(crate) mod slow;
 pub(crate) mod taken;
 pub(crate) mod timings;
-pub(crate) mod troubles;

@@ -13,7 +13,7 @@
 //!      note decides nothing.
 //!   3. Where one disk has copies in sight, a device that carries the id of another disk and is not the one that was noted for it is a copy,
 //!      too: disk and copies are never mixed.
-//!   4. Where nothing is noted neither device is used (`choose.rs`, step 2).
+//!   4. Where nothing is noted neither device is used (`mount_decision.rs`, step 2).
 
 use crate::{
     admin::AdminError,
@@ -198,10 +198,10 @@ pub(crate) async fn set_aside(
         let its =
             |(_, _, header): &&Candidate| header.group == *group && header.status == Status::Member;
         for (one, disk, header) in found.iter().filter(its) {
-            let sighting = identify::sight(world, one, &**disk, header.clone()).await;
+            let probe_result = identify::probe(world, one, &**disk, header.clone()).await;
             let generation =
-                sighting.memberships.iter().map(|one| one.generation).max().unwrap_or(0);
-            let stamp = sighting.stamps.iter().map(|stamp| stamp.counter).max().unwrap_or(0);
+                probe_result.memberships.iter().map(|one| one.generation).max().unwrap_or(0);
+            let stamp = probe_result.stamps.iter().map(|stamp| stamp.counter).max().unwrap_or(0);
             seen.push(Seen {
                 path: one.path.clone(),
                 identity: one.identity.clone(),

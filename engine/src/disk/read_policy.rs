@@ -24,7 +24,7 @@
 //! reads ever take, the silence itself is what is expected of it.
 //!
 //! A disk that is *set aside*, because it is expected to be slower, is not measured any more by reading. So it is explored: where
-//! [`EXPLORE_PASSED`] reads have passed it by, one of them is made there a second time, by a task of its own (`explore.rs`), and its answer
+//! [`EXPLORE_PASSED`] reads have passed it by, one of them is made there a second time, by a task of its own (`latency_probe.rs`), and its answer
 //! is dropped. No program waits for that. A disk is explored by one read at a time, and rests between them, longer the slower it is.
 //! Its estimate falls by half at once, so that a disk that has recovered is used again after a few.
 //!
@@ -42,7 +42,7 @@ mod tests;
 
 use crate::{
     completion::Took,
-    disk::{flight::Settled, members::MIRRORS_MAX},
+    disk::{disk_io::Settled, members::MIRRORS_MAX},
     world::World,
 };
 use std::{

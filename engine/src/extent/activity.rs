@@ -657,7 +657,7 @@ impl Data {
             self.mark_stale(&self.offline_disks(), &closed).await?;
         }
         loop {
-            let failures = self.doubt.count();
+            let failures = self.failed_flushes.count();
             if extents().any(|extent| extent.is_dirty()) && !planted::has(Bug::SumsBeforeData) {
                 self.flush_disks().await?;
             }
@@ -674,13 +674,13 @@ impl Data {
             }
             self.flush_disks().await?;
             // A flush of somebody else's that failed meanwhile may have lost the checksums.
-            if self.doubt.count() == failures {
+            if self.failed_flushes.count() == failures {
                 break;
             }
             reached::at(Mark::ReleaseRepeated);
         }
         for extent in extents() {
-            extent.are_sums_stored(|| self.zones_of(&extent));
+            extent.mark_sums_stored(|| self.zones_of(&extent));
         }
         let _writer = self.leave_log(&closed).await?;
         self.activity.remove(&closed);

@@ -32,7 +32,7 @@ use seen::Seen;
 pub(crate) use seen::{Known, Patience};
 
 use crate::{
-    disk::{counters::IoClient, flight::Settled, member::Member, troubles::Trouble},
+    disk::{counters::IoClient, disk_errors::Trouble, disk_io::Settled, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
@@ -169,7 +169,7 @@ impl Data {
         _active: &Active<'_>,
     ) -> Result<(Buffer, Compared), FileError> {
         self.load_sums(extent).await?;
-        let (mirrors, guest) = extent.places();
+        let (mirrors, target) = extent.places();
         let mut seen = self.see(mirrors, &blocks, Patience::Deadline).await?;
         let known = Known::of(extent, &blocks);
         if seen.is_partial() {
@@ -240,7 +240,7 @@ impl Data {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
                 let offset = Self::offset(member, *mirror, blocks.start + index);
                 let is_shown = image[index].as_deref() == Some(&part[..]);
-                let is_there = is_shown && !member.is_mend_in_doubt(offset, BLOCK_SIZE as u64);
+                let is_there = is_shown && !member.is_mend_uncertain(offset, BLOCK_SIZE as u64);
                 if sum.is_none() || is_there || rivals.contains(&index) {
                     continue;
                 }
@@ -292,14 +292,14 @@ impl Data {
                 }
             }
         }
-        if guest.is_some() && !planted::has(Bug::GuestNotMended) {
+        if target.is_some() && !planted::has(Bug::GuestNotMended) {
             // It may have what no mirror took.
             let written: Vec<Option<u32>> = sums
                 .iter()
                 .enumerate()
                 .map(|(index, sum)| sum.filter(|_| !rivals.contains(&index)))
                 .collect();
-            self.write_to_guest(extent, guest, blocks.start, &written, &result).await?;
+            self.write_to_target(extent, target, blocks.start, &written, &result).await?;
         }
         if copied > 0
             && (reason == Reason::Crash || guessed)
@@ -359,7 +359,7 @@ impl Data {
             self.flush_disks().await?;
             // Another task's flush may have failed since the rewrite and lost some blocks. Our own flush does not restore them.
             let is_lost = |block: &Rewritten<'_>| {
-                block.member.is_mend_in_doubt(block.offset, BLOCK_SIZE as u64)
+                block.member.is_mend_uncertain(block.offset, BLOCK_SIZE as u64)
             };
             rewritten.retain(|block| block.member.is_writable() && is_lost(block));
             if rewritten.is_empty() || planted::has(Bug::RecoveryFlushBelieved) {
@@ -409,16 +409,16 @@ impl Data {
 
     /// The place that a mirror moved to when mirrors were compared gets what they have now: it may have a copy of what was wrong, or a write that
     /// failed on all of them.
-    async fn write_to_guest(
+    async fn write_to_target(
         &self,
         extent: &Extent,
-        guest: Option<Mirror>,
+        target: Option<Mirror>,
         first: usize,
         sums: &[Option<u32>],
         data: &Slice,
     ) -> Result<(), FileError> {
-        let Some(guest) = guest else { return Ok(()) };
-        let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable())
+        let Some(target) = target else { return Ok(()) };
+        let Some(member) = self.members.get(&target.disk).filter(|member| member.is_writable())
         else {
             return Ok(());
         };
@@ -426,11 +426,11 @@ impl Data {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
             // An overdue write is waited for: if the mirror does not move after all, its AU goes to another extent, and the write would land there.
             match self
-                .write_copy(extent, member, Self::offset(member, guest, first + index), part)
+                .write_copy(extent, member, Self::offset(member, target, first + index), part)
                 .await
             {
                 Ok(_) => {}
-                Err(FileError::Refused { .. }) => _ = extent.turn_away(guest),
+                Err(FileError::Refused { .. }) => _ = extent.turn_away(target),
                 Err(error) => return Err(error),
             }
         }
@@ -467,13 +467,13 @@ impl Data {
         part: Slice,
     ) -> Result<bool, FileError> {
         let broken = member.broken();
-        let flight = member.start_write(offset, part).of(IoClient::Checks);
+        let disk_io = member.start_write(offset, part).of(IoClient::Checks);
         let patience = if planted::has(Bug::OverdueMendLeft) {
             Patience::Deadline
         } else {
             Patience::UntilLetGo
         };
-        let settled = self.settle_with(member, flight, patience).await?;
+        let settled = self.settle_with(member, disk_io, patience).await?;
         if settled.is_ok() {
             member.note_mended(offset, broken);
             return Ok(true);
@@ -514,15 +514,15 @@ impl Data {
         block: usize,
         bytes: Slice,
     ) -> Result<(), FileError> {
-        let (mirrors, guest) = extent.places();
+        let (mirrors, target) = extent.places();
         for (mirror, member) in self.members_of(mirrors).filter(|(_, member)| member.is_readable())
         {
             if !self.rewrite(member, Self::offset(member, mirror, block), bytes.clone()).await? {
                 self.mend_later(extent, member, block);
             }
         }
-        self.write_to_guest(extent, guest, block, &[Some(of_block(&bytes))], &bytes).await?;
-        extent.soil();
+        self.write_to_target(extent, target, block, &[Some(of_block(&bytes))], &bytes).await?;
+        extent.mark_dirty();
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     admin::{Problem, Report},
-    disk::{counters::IoClient, flight::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::Settled, member::Member},
     error::FileError,
     extent::{
         Extent, Mirror,
@@ -56,7 +56,7 @@ impl Data {
         self.recover_extent(extent).await?;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
-        while !extent.is_buried() {
+        while !extent.is_tombstone() {
             self.load_sums(extent).await?;
             let Some((held, run)) = extent.hold_data(piece..pieces, STEP, false).await else {
                 break;
@@ -87,7 +87,7 @@ impl Data {
         blocks: Range<usize>,
         report: &mut Report,
     ) -> Result<(Vec<Wrong>, bool)> {
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             return Ok((Vec::new(), false));
         }
         let owner = format!("extent {} of file {}", extent.number, extent.file);
@@ -129,7 +129,7 @@ impl Data {
             return Ok((wrong, unsettled));
         }
         unsettled |= candidates.iter().any(|(mirror, member)| {
-            member.is_mend_in_doubt(
+            member.is_mend_uncertain(
                 Self::offset(member, *mirror, blocks.start),
                 (blocks.len() * BLOCK_SIZE) as u64,
             )
@@ -206,7 +206,7 @@ impl Data {
 
     async fn repair_blocks(&self, extent: &Extent, blocks: Range<usize>) -> Result<bool> {
         let _range = extent.ranges.hold(blocks.clone(), true).await;
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             return Ok(true);
         }
         let active = self.activate(extent).await?;
@@ -216,7 +216,7 @@ impl Data {
             match self.mend(extent, run, &active).await {
                 Ok(is_mended) => {
                     // Checksum blocks are rewritten when the region closes.
-                    extent.soil();
+                    extent.mark_dirty();
                     is_whole &= is_mended;
                 }
                 Err(FileError::ExtentLost { .. }) => is_whole = false,

@@ -4,7 +4,7 @@
 //! while it is copied, read from a current mirror, and checked: what has rotted is not spread.
 
 use crate::{
-    disk::{counters::IoClient, flight::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::Settled, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
@@ -78,7 +78,7 @@ impl Data {
     ) -> Result<Copied, FileError> {
         let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
         // It may have been deleted or moved, and the AU be another's.
-        if extent.is_buried() || !extent.is_at(mirror) && !planted::has(Bug::CopyToLeftPlace) {
+        if extent.is_tombstone() || !extent.is_at(mirror) && !planted::has(Bug::CopyToLeftPlace) {
             return Ok(Copied::default());
         }
         let active = self.activate(extent).await?;
@@ -172,7 +172,7 @@ impl Data {
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
         let buffer =
-            match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Turns).await? {
+            match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Waiters).await? {
                 Some(read) => {
                     if !self.is_disputed(extent, &blocks) {
                         extent.are_proved(blocks.clone());
@@ -206,11 +206,11 @@ impl Data {
         data: Slice,
     ) -> Result<u64, FileError> {
         let bytes = data.len() as u64;
-        let mut flight = member.start_write(offset, data).of(IoClient::Copies);
+        let mut disk_io = member.start_write(offset, data).of(IoClient::Copies);
         // A disk that must stay in service is waited for: a later write of these blocks must not land before this copy.
-        let end = match flight.settle_or_go_on().await {
+        let end = match disk_io.settle_or_go_on().await {
             None if !planted::has(Bug::OverdueCopyLeft) => {
-                self.end_or_give_up(member, &mut flight).await?
+                self.end_or_give_up(member, &mut disk_io).await?
             }
             end => Some(end.unwrap_or(Settled::Overdue)),
         };
@@ -220,7 +220,7 @@ impl Data {
             None => return Ok(0),
         }
         // The disk's checksum block is written when the region closes.
-        extent.soil();
+        extent.mark_dirty();
         Ok(bytes)
     }
 }

@@ -10,9 +10,9 @@ use crate::{
     event::{Event, Severity},
     extent::{
         Extent, Extents, activity::Activity, catalog_mirrors::CatalogMirrors, discards::Discards,
-        disputes::Disputes, doubt::Doubt, explore::Explorer, move_waits::MoveWaits, pace::Pace,
-        part_blocks::PartBlocks, reclaim::Freeing, recovery::Suspects, repairs::Repairs,
-        stale::Stale,
+        disputes::Disputes, failed_flush::FailedFlushes, latency_probe::LatencyProber,
+        move_waits::MoveWaits, partial_blocks::PartialBlocks, reclaim::Freeing, recovery::Suspects,
+        repairs::Repairs, stale::Stale, throttle::Throttle,
     },
     membership::voters::Voters,
     space::{
@@ -53,7 +53,7 @@ pub struct Data {
     pub(crate) stale: Arc<Mutex<Stale>>,
     pub(crate) speeds: Mutex<Speeds>,
     pub(crate) suspects: Arc<Suspects>,
-    pub(crate) doubt: Arc<Doubt>,
+    pub(crate) failed_flushes: Arc<FailedFlushes>,
     pub(crate) space: Arc<Mutex<Space>>,
     pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
     pub(crate) slots: Mutex<Slots>,
@@ -74,14 +74,14 @@ pub struct Data {
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
-    pub(crate) part_blocks: PartBlocks,
+    pub(crate) partial_blocks: PartialBlocks,
     pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) disputes: Disputes,
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
-    pub(crate) pace: Pace,
+    pub(crate) throttle: Throttle,
     pub(crate) move_waits: MoveWaits,
-    pub(crate) explorer: Arc<Explorer>,
+    pub(crate) latency_prober: Arc<LatencyProber>,
     pub(crate) attributes: Mutex<Attributes>,
     /// Reads are taken as they come: `Group::take_reads_unchecked`.
     pub(crate) unchecked: AtomicBool,

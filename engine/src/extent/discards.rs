@@ -33,12 +33,12 @@ use crate::space::AuState;
 use crate::{
     disk::{
         counters::IoClient,
-        flight::Flight,
+        disk_io::DiskIo,
         member::{Member, TICK_MS},
     },
     error::FileError,
     extent::data::Data,
-    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, part::find},
+    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, scope::find},
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -293,12 +293,12 @@ impl Discards {
 
 /// How much is discarded at once, and how long a rest is.
 #[derive(Debug)]
-struct Pace {
+struct Throttle {
     units: u32,
     units_max: u32,
 }
 
-impl Pace {
+impl Throttle {
     fn new(au_size: u64) -> Self {
         Self { units: 1, units_max: u32::try_from(BYTES_MAX / au_size).unwrap_or(u32::MAX).max(1) }
     }
@@ -610,7 +610,7 @@ impl Data {
 /// The task.
 async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
     let mut flying: FuturesUnordered<Task<'static, ()>> = FuturesUnordered::new();
-    let mut pace = Pace::new(group.upgrade()?.au_size);
+    let mut throttle = Throttle::new(group.upgrade()?.au_size);
     let (mut rest, mut used) = (LOOK, 0);
     loop {
         let group = rest_beside(&group, &mut flying, rest).await?;
@@ -622,7 +622,7 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
             continue;
         }
         let began = group.world.monotonic();
-        let round = group.next_round(pace.units).await;
+        let round = group.next_round(throttle.units).await;
         if round.is_empty() {
             continue;
         }
@@ -641,7 +641,7 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
             }
         }
         let now = group.disk_use();
-        rest = pace.rest_after(group.world.monotonic().saturating_sub(began), now != used);
+        rest = throttle.rest_after(group.world.monotonic().saturating_sub(began), now != used);
         used = now;
     }
 }
@@ -695,13 +695,13 @@ async fn wait_for_end(
     group: &Data,
     member: &Member,
     losses: u64,
-    mut flight: Flight<'_>,
+    mut disk_io: DiskIo<'_>,
     be_late: impl FnOnce(),
 ) -> bool {
     let patience = Duration::from_millis(group.attributes().disk_timeout_ticks * TICK_MS);
     let began = group.world.monotonic();
     let mut be_late = Some(be_late);
-    let mut end = pin!(flight.wait());
+    let mut end = pin!(disk_io.wait());
     loop {
         if let Either::Left((settled, _)) =
             future::select(end.as_mut(), group.world.sleep(LOOK)).await
@@ -724,11 +724,11 @@ async fn wait_for_end(
 async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (u32, u32)) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
-    let flight =
+    let disk_io =
         member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
     if planted::has(Bug::DiscardBehindReuse) {
         group.space().discarded(member.number, first, count, true);
-        wait_for_end(&group, &member, losses, flight, || {}).await;
+        wait_for_end(&group, &member, losses, disk_io, || {}).await;
         return;
     }
     let mut late = None;
@@ -737,7 +737,7 @@ async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (u
         late = Some(Late(&group.discards, member.number, count));
         group.freeing.coming().note_freed();
     };
-    let done = wait_for_end(&group, &member, losses, flight, be_late).await;
+    let done = wait_for_end(&group, &member, losses, disk_io, be_late).await;
     group.space().discarded(member.number, first, count, done);
     drop(late);
     group.freeing.coming().note_freed();
@@ -756,7 +756,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
         }
         return;
     }
-    if extent.is_buried() {
+    if extent.is_tombstone() {
         // Its AUs go whole.
         return;
     }
@@ -770,10 +770,10 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     }
     let mut runs = Vec::new();
     add_unmarked(&mut runs, pieces, &marked);
-    let (mirrors, guest) = extent.places();
+    let (mirrors, target) = extent.places();
     let places: Vec<(Mirror, Arc<Member>)> = mirrors
         .into_iter()
-        .chain(guest)
+        .chain(target)
         .filter_map(|mirror| Some((mirror, Arc::clone(group.members.get(&mirror.disk)?))))
         .filter(|(_, member)| group.takes_discards(member))
         .collect();
@@ -816,8 +816,8 @@ impl Data {
 async fn discard_piece(group: &Data, member: &Member, offset: u64, length: u64) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
-    let flight = member.start_discard(offset, length);
-    wait_for_end(group, member, losses, flight, || {}).await;
+    let disk_io = member.start_discard(offset, length);
+    wait_for_end(group, member, losses, disk_io, || {}).await;
 }
 
 #[cfg(test)]
@@ -842,25 +842,25 @@ mod tests {
     /// However long discards take, they take a hundredth of the time of disks that are used. (In tests they rest less.)
     #[test]
     fn the_slower_the_disk_the_longer_the_rest() {
-        let mut pace = Pace::new(4 << 20);
+        let mut throttle = Throttle::new(4 << 20);
         for took in [Duration::from_micros(100), Duration::from_millis(20), Duration::from_secs(1)]
         {
-            assert!(pace.rest_after(took, true) >= (took * RESTS).max(REST_MIN), "{took:?}");
-            assert_eq!(pace.rest_after(took, false), REST_MIN);
+            assert!(throttle.rest_after(took, true) >= (took * RESTS).max(REST_MIN), "{took:?}");
+            assert_eq!(throttle.rest_after(took, false), REST_MIN);
         }
-        assert_eq!(pace.rest_after(Duration::from_secs(1000), true), REST_MAX);
+        assert_eq!(throttle.rest_after(Duration::from_secs(1000), true), REST_MAX);
     }
 
     /// As much at once as a disk does in some milliseconds.
     #[test]
     fn quick_disks_discard_more_at_once() {
-        let mut pace = Pace::new(4 << 20);
-        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_millis(1), true));
-        assert_eq!(u64::from(pace.units) * (4 << 20), BYTES_MAX);
-        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_millis(20), true));
-        assert_eq!(u64::from(pace.units) * (4 << 20), BYTES_MAX);
-        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_secs(1), true));
-        assert_eq!(pace.units, 1);
-        assert_eq!(Pace::new(64 << 20).units_max, 1);
+        let mut throttle = Throttle::new(4 << 20);
+        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_millis(1), true));
+        assert_eq!(u64::from(throttle.units) * (4 << 20), BYTES_MAX);
+        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_millis(20), true));
+        assert_eq!(u64::from(throttle.units) * (4 << 20), BYTES_MAX);
+        (0..20).for_each(|_| _ = throttle.rest_after(Duration::from_secs(1), true));
+        assert_eq!(throttle.units, 1);
+        assert_eq!(Throttle::new(64 << 20).units_max, 1);
     }
 }

@@ -9,14 +9,14 @@
 //! ```
 //!
 //! The voters' part (who may go, and how that is recorded) is `membership/voters.rs`; what is in doubt
-//! is `doubt.rs`; how a disk comes back is `movement/resync.rs`.
+//! is `failed_flushes.rs`; how a disk comes back is `movement/resync.rs`.
 
 use crate::{
-    disk::{flight::Settled, member::Member, troubles::Trouble},
+    disk::{disk_errors::Trouble, disk_io::Settled, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
-    extent::{own_metadata::Look, part::Part},
+    extent::{own_metadata::Look, scope::ExtentScope},
     membership::voters::Refusal,
 };
 use plinth_format::DiskNumber;
@@ -65,7 +65,7 @@ impl Data {
 
     /// Makes everything written durable on every writable disk that has something to flush.
     pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
-        let era = self.doubt.begin_flush();
+        let flush_epoch = self.failed_flushes.begin_flush();
         loop {
             let members: Vec<_> =
                 self.members.values().filter(|member| member.is_writable()).collect();
@@ -107,7 +107,7 @@ impl Data {
                 break;
             }
         }
-        self.doubt.flushed(era);
+        self.failed_flushes.flushed(flush_epoch);
         for member in self.members.values() {
             self.wait_settled(member).await?;
         }
@@ -196,7 +196,7 @@ impl Data {
         members.by_ref().for_each(|member| member.settle());
         // What is left has to be right from now on.
         if !self.is_stopping() {
-            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+            self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
         }
         // The catalog may have lost a mirror with the disk.
         self.rebuild_catalog().await;

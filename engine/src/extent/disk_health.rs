@@ -6,9 +6,9 @@
 use crate::{
     disk::{
         counters::IoClient,
+        disk_errors::Trouble,
         member::Member,
         slow::{Change, WINDOW, totals},
-        troubles::Trouble,
     },
     event::Severity,
     extent::data::Data,

@@ -285,7 +285,7 @@ impl Data {
         }
         for run in runs(&differing.into_iter().collect::<Vec<_>>()) {
             let _range = extent.ranges.hold(run.clone(), true).await;
-            if extent.is_buried() {
+            if extent.is_tombstone() {
                 return Ok(());
             }
             let active = self.activate(extent).await?;

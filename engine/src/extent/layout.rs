@@ -4,10 +4,10 @@
 //! changes it: allocation, promotion, truncation, holes (`files/allocation.rs`).
 
 use crate::{
-    extent::{Extent, Mirror, doubt::Unsynced, habit::Habit},
+    extent::{Extent, Mirror, failed_flush::Unsynced, log_detector::LogDetector},
     planted::{self, Bug},
     space::stripes::Stripes,
-    sync::{latch::Latch, transfer::Source},
+    sync::{rwlock::AsyncRwLock, transfer::Source},
 };
 use plinth_format::layout::PIECE_SIZE;
 use smallvec::SmallVec;
@@ -47,14 +47,14 @@ pub struct Layout {
 /// A file's data, as the data path sees it.
 #[derive(Debug, Default)]
 pub struct FileData {
-    pub layout: Latch<Layout>,
+    pub layout: AsyncRwLock<Layout>,
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
     /// A commit of its marks or places failed with the catalog: the next mount finds what was, or what was to be.
-    in_doubt: AtomicBool,
+    uncertain_pieces: AtomicBool,
     pub unsynced: Unsynced,
-    pub habit: Habit,
+    pub log_detector: LogDetector,
 }
 
 impl FileData {
@@ -64,7 +64,7 @@ impl FileData {
     }
 
     /// A write beyond the file's end failed.
-    pub fn soil_tail(&self) {
+    pub fn mark_tail_dirty(&self) {
         self.tail_is_clean.store(false, Ordering::Release);
     }
 
@@ -73,14 +73,14 @@ impl FileData {
     }
 
     /// A commit of its marks or places has failed with the catalog.
-    pub fn set_in_doubt(&self) {
-        self.in_doubt.store(true, Ordering::Release);
+    pub fn set_uncertain(&self) {
+        self.uncertain_pieces.store(true, Ordering::Release);
     }
 
     /// Whether what is written to it now may be missing after the next mount, and what seems to be a hole may be none. To be asked by who has the
     /// range of blocks that he writes, or has read: whoever failed had it until he said so here.
-    pub fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Ordering::Acquire)
+    pub fn is_uncertain(&self) -> bool {
+        self.uncertain_pieces.load(Ordering::Acquire)
     }
 }
 
@@ -116,9 +116,9 @@ impl FreedSlot {
         let Some(mut layout) = owner.data().layout.try_write() else { return false };
         if let Some(slot) = &mut layout.slot {
             // Whoever comes later finds what an extent that was deleted has.
-            let grave = Extent::new(slot.extent.id, owner.node(), 0, &slot.extent.mirrors());
-            grave.bury();
-            slot.extent = Arc::new(grave);
+            let tombstone = Extent::new(slot.extent.id, owner.node(), 0, &slot.extent.mirrors());
+            tombstone.set_tombstone();
+            slot.extent = Arc::new(tombstone);
         }
         true
     }

@@ -15,7 +15,7 @@
 //! `pending` counts as data as long as the host keeps its memory: a killed engine
 //! loses nothing that was acknowledged. After a loss of power it reads as zeros,
 //! because nobody knows whether the data or an earlier owner's bytes lie there.
-//! A flush that failed covers nothing, and no later one makes up for it (`doubt.rs`).
+//! A flush that failed covers nothing, and no later one makes up for it (`failed_flushes.rs`).
 //!
 //! Invariants:
 //!
@@ -33,21 +33,21 @@ pub(crate) mod discards;
 mod disk_failure;
 mod disk_health;
 pub(crate) mod disputes;
-pub mod doubt;
-pub(crate) mod explore;
-pub mod habit;
+pub mod failed_flush;
+pub(crate) mod latency_probe;
 pub(crate) mod layout;
+pub mod log_detector;
 pub(crate) mod move_waits;
 pub(crate) mod own_headers;
 pub(crate) mod own_metadata;
-pub(crate) mod pace;
-pub(crate) mod part;
-pub(crate) mod part_blocks;
+pub(crate) mod partial_blocks;
 pub(crate) mod preferred;
 pub(crate) mod reclaim;
 pub(crate) mod recovery;
 pub(crate) mod repairs;
+pub(crate) mod scope;
 pub(crate) mod stale;
+pub(crate) mod throttle;
 
 mod marks;
 mod places;
@@ -90,8 +90,8 @@ pub struct State {
     pub written: Bits,
     /// Pieces whose data was written but perhaps not flushed.
     pub pending: Bits,
-    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`doubt.rs`).
-    pub doubted: Bits,
+    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`failed_flushes.rs`).
+    pub uncertain: Bits,
 }
 
 /// An extent. See the module's description.
@@ -114,7 +114,7 @@ pub struct Extent {
     /// The zone must be rewritten before the region may be released.
     dirty: AtomicBool,
     /// Its AUs were freed: nothing may be written to them on its behalf.
-    buried: AtomicBool,
+    tombstones: AtomicBool,
     /// How often pieces of it have lost their marks.
     losses: AtomicU64,
     /// For the sweep that drops checksums: when they were last needed.
@@ -168,7 +168,7 @@ impl Extent {
             sums: ArcSwapOption::empty(),
             gate: ArcSwapOption::empty(),
             dirty: AtomicBool::new(false),
-            buried: AtomicBool::new(false),
+            tombstones: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             last_used: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -241,7 +241,7 @@ impl Extent {
     }
 
     /// The zone of some mirror lacks something.
-    pub fn soil(&self) {
+    pub fn mark_dirty(&self) {
         if !self.dirty.load(Ordering::Relaxed) {
             self.dirty.store(true, Ordering::SeqCst);
         }
@@ -249,9 +249,9 @@ impl Extent {
 
     /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile. `zones`: which these are, if they were
     /// written.
-    pub fn are_sums_stored(&self, zones: impl FnOnce() -> Zones) {
+    pub fn mark_sums_stored(&self, zones: impl FnOnce() -> Zones) {
         if let Some(sums) = &*self.sums() {
-            sums.are_stored();
+            sums.mark_stored();
             if self.is_dirty() {
                 // A zone that keeps something of its own has not all.
                 sums.are_stored_in((!sums.zones_keep_own()).then(zones));
@@ -271,7 +271,7 @@ impl Extent {
     pub fn set_sums(&self, first: usize, sums: &[u32]) {
         if let Some(all) = &*self.sums() {
             (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
-            self.soil();
+            self.mark_dirty();
         }
     }
 
@@ -286,7 +286,7 @@ impl Extent {
     pub fn are_proved(&self, blocks: Range<usize>) {
         if let Some(all) = &*self.sums() {
             all.are_proved(blocks);
-            self.soil();
+            self.mark_dirty();
         }
     }
 
@@ -294,7 +294,7 @@ impl Extent {
     pub fn forget_sums(&self, first: usize, count: usize) {
         if let Some(all) = &*self.sums() {
             (first..first + count).for_each(|block| all.set(block, UNKNOWN));
-            self.soil();
+            self.mark_dirty();
         }
     }
 
@@ -312,7 +312,7 @@ impl Extent {
 
     /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
     #[must_use]
-    pub fn guest(&self) -> Option<Mirror> {
+    pub fn target(&self) -> Option<Mirror> {
         self.places.look().1
     }
 
@@ -330,11 +330,11 @@ impl Extent {
 
     /// Begins a move: what is written from now on is written there, too. False: another is under way.
     #[must_use]
-    pub fn receive(&self, guest: Mirror) -> bool {
+    pub fn receive(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
-        let is_free = places.guest.is_none();
+        let is_free = places.target.is_none();
         if is_free {
-            places.guest = Some(guest);
+            places.target = Some(target);
             places.arriving = true;
         }
         is_free
@@ -350,8 +350,8 @@ impl Extent {
     fn change(&self, change: Change) -> Option<Changed> {
         let mut places = self.places.lock();
         let (next, old) = places.after(change)?;
-        let before = (places.mirrors, places.guest, places.arriving);
-        (places.mirrors, places.guest, places.arriving) = (next, old, false);
+        let before = (places.mirrors, places.target, places.arriving);
+        (places.mirrors, places.target, places.arriving) = (next, old, false);
         places.moves += 1;
         Some(Changed { old, before })
     }
@@ -359,26 +359,26 @@ impl Extent {
     /// Undoes [`Self::change`] when the row did not take it: every place was written meanwhile.
     fn change_back(&self, changed: &Changed) {
         let mut places = self.places.lock();
-        (places.mirrors, places.guest, places.arriving) = changed.before;
+        (places.mirrors, places.target, places.arriving) = changed.before;
         places.moves += 1;
     }
 
     /// A guest is written no more by those who begin now.
-    pub fn dismiss(&self, guest: Mirror) {
+    pub fn dismiss(&self, target: Mirror) {
         let mut places = self.places.lock();
-        if places.guest == Some(guest) {
-            places.guest = None;
+        if places.target == Some(target) {
+            places.target = None;
         }
     }
 
     /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
     #[must_use]
-    pub fn turn_away(&self, guest: Mirror) -> bool {
+    pub fn turn_away(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
-        let arrives = places.arriving && places.guest == Some(guest);
+        let arrives = places.arriving && places.target == Some(target);
         if arrives {
             reached::at(Mark::GuestTurnedAway);
-            places.guest = None;
+            places.target = None;
         }
         arrives
     }
@@ -386,18 +386,18 @@ impl Extent {
     /// Whether something is written there on its behalf.
     #[must_use]
     pub fn is_at(&self, mirror: Mirror) -> bool {
-        let (mirrors, guest) = self.places.look();
-        guest == Some(mirror) || mirrors.contains(&mirror)
+        let (mirrors, target) = self.places.look();
+        target == Some(mirror) || mirrors.contains(&mirror)
     }
 
     /// Its row was deleted; who holds a range from now on must write nothing.
-    pub fn bury(&self) {
-        self.buried.store(true, Ordering::Release);
+    pub fn set_tombstone(&self) {
+        self.tombstones.store(true, Ordering::Release);
     }
 
     #[must_use]
-    pub fn is_buried(&self) -> bool {
-        self.buried.load(Ordering::Acquire)
+    pub fn is_tombstone(&self) -> bool {
+        self.tombstones.load(Ordering::Acquire)
     }
 
     /// Whether a piece holds data.
@@ -470,7 +470,7 @@ impl State {
     #[must_use]
     pub fn flushable(&self) -> Bits {
         let mut pieces = self.pending.clone();
-        self.doubted.iter().for_each(|piece| pieces.remove(piece));
+        self.uncertain.iter().for_each(|piece| pieces.remove(piece));
         pieces
     }
 
@@ -622,8 +622,8 @@ pub fn change_marks(
     {
         extent.losses.fetch_add(1, Ordering::AcqRel);
     }
-    let settled: Vec<usize> = state.doubted.iter().filter(|piece| !pending.has(*piece)).collect();
-    settled.into_iter().for_each(|piece| state.doubted.remove(piece));
+    let settled: Vec<usize> = state.uncertain.iter().filter(|piece| !pending.has(*piece)).collect();
+    settled.into_iter().for_each(|piece| state.uncertain.remove(piece));
     state.written = written;
     state.pending = pending;
     Ok(())
@@ -674,7 +674,7 @@ pub struct Extents(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     alive: BTreeMap<u64, Arc<Extent>>,
-    buried: BTreeSet<u64>,
+    tombstones: BTreeSet<u64>,
     /// Graves that go when nobody looks at a snapshot: their commits are durable.
     old: BTreeSet<u64>,
     /// Those whose row has changed while somebody looked: they stay in memory until nobody does.
@@ -691,8 +691,8 @@ impl Look<'_> {
     #[must_use]
     pub fn intern(&self, extent: Extent) -> Option<Arc<Extent>> {
         let mut table = self.0.table();
-        let is_buried = table.buried.contains(&extent.id);
-        (!is_buried)
+        let is_tombstone = table.tombstones.contains(&extent.id);
+        (!is_tombstone)
             .then(|| Arc::clone(table.alive.entry(extent.id).or_insert_with(|| Arc::new(extent))))
     }
 }
@@ -702,8 +702,8 @@ impl Drop for Look<'_> {
         let mut table = self.0.table();
         table.looks -= 1;
         if table.looks == 0 {
-            let Table { buried, old, moved, .. } = &mut *table;
-            old.iter().for_each(|id| _ = buried.remove(id));
+            let Table { tombstones, old, moved, .. } = &mut *table;
+            old.iter().for_each(|id| _ = tombstones.remove(id));
             old.clear();
             moved.clear();
         }
@@ -726,7 +726,7 @@ impl Extents {
         let mut table = self.table();
         for id in ids {
             if table.looks == 0 {
-                table.buried.remove(&id);
+                table.tombstones.remove(&id);
             } else {
                 table.old.insert(id);
             }
@@ -735,7 +735,7 @@ impl Extents {
 
     /// A mirror of it is elsewhere now, durably. Who has read its row before must find it in memory: he would bring in one that is
     /// still where it was. Until now somebody else held it.
-    pub fn have_moved(&self, extent: &Arc<Extent>) {
+    pub fn note_moved(&self, extent: &Arc<Extent>) {
         let mut table = self.table();
         if table.looks > 0 {
             table.moved.push(Arc::clone(extent));
@@ -762,7 +762,7 @@ impl Extents {
     pub fn remove(&self, id: u64) {
         let mut table = self.table();
         table.alive.remove(&id);
-        table.buried.insert(id);
+        table.tombstones.insert(id);
     }
 
     /// Those with ids in a run.
@@ -841,36 +841,36 @@ mod tests {
             .expect("a table");
         let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
         insert(&connection, &extent).expect("a row");
-        let guest = at(2, 11);
-        assert!(extent.receive(guest));
+        let target = at(2, 11);
+        assert!(extent.receive(target));
         let writer = Arc::clone(&extent);
         connection
-            .update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest)))
+            .update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(target)))
             .expect("a hook");
-        let change = Change::Move { guest, from: DiskNumber(1) };
+        let change = Change::Move { target, from: DiskNumber(1) };
         let old = change_mirrors(&connection, &extent, change)
             .expect("the catalog takes it")
             .expect("it is there");
         let row = load(&connection, 7).expect("read").expect("there");
         assert_eq!(*row.mirrors(), *extent.mirrors());
         assert_eq!(old, Some(at(1, 11)));
-        assert_eq!(extent.guest(), old, "written until the commit is durable");
+        assert_eq!(extent.target(), old, "written until the commit is durable");
 
-        let guest = at(3, 11);
+        let target = at(3, 11);
         extent.dismiss(at(1, 11));
-        assert!(extent.receive(guest));
+        assert!(extent.receive(target));
         connection.execute_batch("ALTER TABLE extent RENAME TO gone").expect("no table");
-        let changes = [Change::Move { guest, from: DiskNumber(0) }, Change::Add { guest }];
+        let changes = [Change::Move { target, from: DiskNumber(0) }, Change::Add { target }];
         for change in changes {
             assert!(change_mirrors(&connection, &extent, change).is_err());
             assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
         }
-        assert!(extent.turn_away(guest), "it is a guest that arrives, as before");
+        assert!(extent.turn_away(target), "it is a guest that arrives, as before");
         assert!(
             change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err()
         );
         assert_eq!(
-            (extent.mirrors(), extent.guest()),
+            (extent.mirrors(), extent.target()),
             (Mirrors::new(&[at(0, 11), at(2, 11)]), None)
         );
     }
@@ -879,7 +879,7 @@ mod tests {
     fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
         let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
         let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
-        assert_eq!(extent.after(Change::Add { guest: at(2) }), None, "it is no guest");
+        assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is no guest");
         assert!(extent.receive(at(2)));
         assert_eq!(
             extent.after(Change::Remove { from: DiskNumber(0) }),
@@ -888,16 +888,16 @@ mod tests {
         );
         assert!(
             extent
-                .change(Change::Add { guest: at(2) })
+                .change(Change::Add { target: at(2) })
                 .is_some_and(|changed| changed.old.is_none())
         );
         assert_eq!(
-            (extent.mirrors(), extent.guest()),
+            (extent.mirrors(), extent.target()),
             (Mirrors::new(&[at(0), at(1), at(2)]), None)
         );
         assert!(extent.receive(at(3)));
         assert_eq!(
-            extent.after(Change::Add { guest: at(3) }),
+            extent.after(Change::Add { target: at(3) }),
             None,
             "there are as many as there can be"
         );
@@ -906,7 +906,7 @@ mod tests {
             let changed =
                 extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
             assert_eq!(
-                (extent.mirrors().to_vec(), extent.guest()),
+                (extent.mirrors().to_vec(), extent.target()),
                 (left, changed.old),
                 "written until that is durable"
             );
@@ -933,20 +933,20 @@ mod tests {
         assert!(before.intern(extent()).is_none(), "its snapshot is as old as it was");
         drop(before);
         assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
-        assert!(extents.table().buried.is_empty(), "no grave is kept for ever");
+        assert!(extents.table().tombstones.is_empty(), "no grave is kept for ever");
     }
 
     #[test]
     fn who_looks_at_an_old_snapshot_finds_where_an_extent_is_now() {
         let extents = Extents::default();
         let before = extents.look();
-        extents.have_moved(&extents.intern(extent()));
+        extents.note_moved(&extents.intern(extent()));
         extents.shed();
         assert_eq!(extents.count(), 1, "somebody may have read its old row");
         drop(before);
         extents.shed();
         assert_eq!(extents.count(), 0);
-        extents.have_moved(&extents.intern(extent()));
+        extents.note_moved(&extents.intern(extent()));
         extents.shed();
         assert_eq!(extents.count(), 0, "nobody looks");
     }
@@ -958,6 +958,6 @@ mod tests {
         assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));
         extents.remove(7);
         extents.rest([7].into_iter());
-        assert!(extents.table().buried.is_empty());
+        assert!(extents.table().tombstones.is_empty());
     }
 }

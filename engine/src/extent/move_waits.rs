@@ -51,7 +51,7 @@ impl Data {
         if let Some(guard) = extent.ranges.try_hold(blocks.clone(), exclusive) {
             return guard;
         }
-        let moves = extent.guest().is_some();
+        let moves = extent.target().is_some();
         let began = self.world.monotonic();
         let guard = extent.ranges.hold(blocks, exclusive).await;
         if moves {

@@ -6,7 +6,7 @@
 use crate::{
     disk::{
         counters::IoClient,
-        flight::Settled,
+        disk_io::Settled,
         headers::{header_of, put_header, repaired_header, replace_header, write_header},
         identify::{self, Search},
         member::Member,

@@ -50,7 +50,7 @@ use crate::{
     extent::{
         Extent,
         blocks::{BLOCKS_PER_PIECE, Patience},
-        part::Part,
+        scope::ExtentScope,
     },
     limits::Limit,
     membership::{
@@ -113,7 +113,11 @@ enum WrongHeader {
 impl Data {
     /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`Look::repair`] it is written again, or
     /// the disk is offline, unless the problem says otherwise.
-    pub(crate) async fn look_at_own_metadata(&self, part: &Part, look: Look) -> Vec<Problem> {
+    pub(crate) async fn look_at_own_metadata(
+        &self,
+        part: &ExtentScope,
+        look: Look,
+    ) -> Vec<Problem> {
         if planted::has(Bug::OwnMetadataNotLookedAt) {
             return Vec::new();
         }
@@ -253,7 +257,7 @@ impl Data {
         })
     }
 
-    async fn look_at_records(&self, part: &Part, look: Look, findings: &mut Findings) {
+    async fn look_at_records(&self, part: &ExtentScope, look: Look, findings: &mut Findings) {
         let suspects = self.voters.seemingly_wrong(|disk| part.has_disk(disk)).await;
         if suspects.is_empty() {
             return;
@@ -269,8 +273,8 @@ impl Data {
         }
     }
 
-    async fn look_at_zones(&self, part: &Part, look: Look, findings: &mut Findings) {
-        if matches!(part, Part::Extents(_)) {
+    async fn look_at_zones(&self, part: &ExtentScope, look: Look, findings: &mut Findings) {
+        if matches!(part, ExtentScope::Extents(_)) {
             return;
         }
         let regions = self.activity.regions().into_iter();
@@ -304,7 +308,7 @@ impl Data {
     async fn look_at_zone(
         &self,
         extent: &Arc<Extent>,
-        part: &Part,
+        part: &ExtentScope,
         look: Look,
     ) -> Vec<(DiskNumber, u64, Option<String>)> {
         let mut wrong = self.wrong_zones(extent).await;
@@ -319,7 +323,7 @@ impl Data {
         };
         wrong = self.wrong_zones(extent).await;
         wrong.retain(|(member, _)| part.has_disk(member.number));
-        if wrong.is_empty() || extent.is_buried() {
+        if wrong.is_empty() || extent.is_tombstone() {
             return Vec::new();
         }
         let mut failed = None;
@@ -327,7 +331,7 @@ impl Data {
         if look.repair {
             reached::at(Mark::ZoneWrittenAgain);
             // As when the region closes; and then once more.
-            extent.soil();
+            extent.mark_dirty();
             if self.flush_disks().await.is_err() {
                 // No disk is to blame for the flush of another one. The next look sees to it.
                 return Vec::new();

@@ -72,7 +72,7 @@ impl IntoIterator for Mirrors {
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     pub mirrors: Mirrors,
-    pub guest: Option<Mirror>,
+    pub target: Option<Mirror>,
     /// The guest is on its way in, not out.
     pub arriving: bool,
     pub moves: u64,
@@ -82,9 +82,9 @@ pub(super) struct Places {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// The guest takes the place of the mirror on a disk.
-    Move { guest: Mirror, from: DiskNumber },
+    Move { target: Mirror, from: DiskNumber },
     /// The guest is one mirror more.
-    Add { guest: Mirror },
+    Add { target: Mirror },
     /// The mirror on a disk is one no more.
     Remove { from: DiskNumber },
 }
@@ -100,18 +100,18 @@ impl Places {
     /// The mirrors after a change, and which of them is none any more. `None`: the guest was sent away, that mirror is gone or the last one, or
     /// there is no room for one more.
     pub fn after(&self, change: Change) -> Option<(Mirrors, Option<Mirror>)> {
-        let is_here = |guest| self.arriving && self.guest == Some(guest);
+        let is_here = |target| self.arriving && self.target == Some(target);
         let mut next = self.mirrors;
         let index = |from| self.mirrors.iter().position(|mirror| mirror.disk == from);
         let old = match change {
-            Change::Move { guest, from } if is_here(guest) => {
-                Some(std::mem::replace(&mut next.all[index(from)?], guest))
+            Change::Move { target, from } if is_here(target) => {
+                Some(std::mem::replace(&mut next.all[index(from)?], target))
             }
-            Change::Add { guest } if is_here(guest) && next.count < MIRRORS_MAX => {
-                next.push(guest);
+            Change::Add { target } if is_here(target) && next.count < MIRRORS_MAX => {
+                next.push(target);
                 None
             }
-            Change::Remove { from } if self.guest.is_none() && next.count > 1 => {
+            Change::Remove { from } if self.target.is_none() && next.count > 1 => {
                 Some(next.remove(index(from)?))
             }
             _ => return None,
@@ -143,11 +143,11 @@ impl Copied {
         let number = self.number.load(Relaxed);
         self.number.store(number + 1, Relaxed);
         fence(Release);
-        let (guest, mirrors) = self.words.split_last().expect("there is one for the guest");
+        let (target, mirrors) = self.words.split_last().expect("there is one for the guest");
         for (index, word) in mirrors.iter().enumerate() {
             word.store(word_of(places.mirrors.get(index)), Relaxed);
         }
-        guest.store(word_of(places.guest.as_ref()), Relaxed);
+        target.store(word_of(places.target.as_ref()), Relaxed);
         self.number.store(number + 2, Release);
     }
 
@@ -186,7 +186,7 @@ pub(super) struct PlacesGuard<'a> {
 impl Placed {
     pub fn new(mirrors: &[Mirror]) -> Self {
         let places =
-            Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 };
+            Places { mirrors: Mirrors::new(mirrors), target: None, arriving: false, moves: 0 };
         let copied = Copied {
             number: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; MIRRORS_MAX + 1],
@@ -203,7 +203,7 @@ impl Placed {
     pub fn look(&self) -> (Mirrors, Option<Mirror>) {
         self.copied.load().unwrap_or_else(|| {
             let places = self.lock();
-            (places.mirrors, places.guest)
+            (places.mirrors, places.target)
         })
     }
 }
@@ -249,16 +249,16 @@ mod tests {
                     let count = 1 + round as usize % MIRRORS_MAX;
                     let mirrors: Vec<_> = (0..count).map(|disk| at(disk as u16, round)).collect();
                     places.mirrors = Mirrors::new(&mirrors);
-                    places.guest = (round % 2 == 1).then_some(at(7, round));
+                    places.target = (round % 2 == 1).then_some(at(7, round));
                 }
                 ended.store(true, Release);
             });
             while !ended.load(Acquire) {
-                let (mirrors, guest) = placed.look();
+                let (mirrors, target) = placed.look();
                 let round = mirrors[0].au;
                 assert!(mirrors.iter().all(|mirror| mirror.au == round));
                 assert!(round == 0 || mirrors.len() == 1 + round as usize % MIRRORS_MAX);
-                assert_eq!(guest, (round % 2 == 1).then_some(at(7, round)));
+                assert_eq!(target, (round % 2 == 1).then_some(at(7, round)));
             }
         });
     }

@@ -23,7 +23,7 @@ use crate::{
     extent::{
         Extent,
         layout::{Freed, FreedSlot},
-        part::find,
+        scope::find,
     },
     planted::{self, Bug},
     reached::{self, Mark},
@@ -397,7 +397,7 @@ impl Data {
             if left.is_deleted {
                 self.extents.rest(std::iter::once(left.extent.id));
             } else {
-                self.extents.have_moved(&left.extent);
+                self.extents.note_moved(&left.extent);
             }
             let mut space = self.space.lock();
             left.units.iter().for_each(|(disk, au)| space.freed(*disk, *au));
@@ -455,7 +455,7 @@ impl Data {
                     .prepare_cached("DELETE FROM extent WHERE id = ?1")?
                     .execute([id.cast_signed()])?;
                 if let Some(extent) = &extent {
-                    extent.bury();
+                    extent.set_tombstone();
                     extents.remove(id);
                 }
                 Ok(extent)

@@ -97,7 +97,7 @@ impl Data {
         if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
-        if !extent.is_buried() {
+        if !extent.is_tombstone() {
             let active = self.activate(extent).await?;
             let compared = self.reconcile(extent, &active).await;
             if planted::has(Bug::SuspectForgotten) {

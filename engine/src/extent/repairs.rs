@@ -86,7 +86,7 @@ impl Data {
 
     async fn repair_later(&self, extent: &Extent, blocks: Range<usize>) -> Result<(), FileError> {
         let _range = extent.ranges.hold(blocks.clone(), true).await;
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             return Ok(());
         }
         let active = self.activate(extent).await?;

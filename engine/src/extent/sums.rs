@@ -112,7 +112,7 @@ impl Sums {
     }
 
     /// The zone has them all: none is newer.
-    pub(super) fn are_stored(&self) {
+    pub(super) fn mark_stored(&self) {
         self.fresh.iter().for_each(|word| word.store(0, Relaxed));
     }
 
@@ -154,7 +154,7 @@ mod tests {
             (0..200).filter(|block| sums.is_fresh(*block)).collect::<Vec<_>>(),
             [0, 63, 64, 199]
         );
-        sums.are_stored();
+        sums.mark_stored();
         assert!((0..200).all(|block| !sums.is_fresh(block)));
         assert_eq!(sums.all().last(), Some(7));
         assert!(Sums::unknown(3).all().eq([UNKNOWN; 3]));

@@ -16,8 +16,8 @@ use super::{
         Edits, Made, Rename, Said, check_name, drop_entry, find_entry, is_empty, put_entry,
         type_after,
     },
-    orders::{NameOrder, NewSystemFile},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
+    statements::{NameOrder, NewSystemFile},
     templates,
 };
 use crate::{

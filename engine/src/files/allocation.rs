@@ -8,22 +8,22 @@
 //! synced are flushed in their new place before that commit, and written there from the first.
 //!
 //! A commit that fails with the catalog may be on the disks all the same: only the next mount finds out. What it names stays taken until
-//! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_doubt`).
+//! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
 
 use crate::{
     error::FileError,
     extent::{
         self, Extent, Extents,
-        doubt::Doubt,
+        failed_flush::FailedFlushes,
         layout::{Freed, FreedSlot, Layout, Slot, SlotOwner},
-        part::find,
         reclaim::{ALLOCATED_AT_ONCE, Freeing},
+        scope::find,
     },
     files::{self, File, file_stats::FileStats, file_system::FileSystem},
     planted::{self, Bug},
     reached::{self, Mark},
     space::coming::Release,
-    sync::latch::ReadGuard,
+    sync::rwlock::ReadGuard,
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub struct Releaser {
     pub extents: Arc<Extents>,
     pub freeing: Arc<Freeing>,
-    pub doubt: Arc<Doubt>,
+    pub failed_flushes: Arc<FailedFlushes>,
     pub stats: Arc<FileStats>,
 }
 
@@ -62,7 +62,8 @@ impl files::Releasing for Releaser {
     }
 
     fn is_idle(&self, file: &File) -> bool {
-        if !self.doubt.is_settled(&file.data.unsynced) && !planted::has(Bug::UnsyncedFileForgotten)
+        if !self.failed_flushes.is_settled(&file.data.unsynced)
+            && !planted::has(Bug::UnsyncedFileForgotten)
         {
             return false;
         }
@@ -108,7 +109,7 @@ fn release_some(
         });
     }
     for extent in &freed.extents {
-        extent.bury();
+        extent.set_tombstone();
         extents.remove(extent.id);
     }
     Ok((freed, done))
@@ -141,15 +142,15 @@ fn clear_slot(
 impl FileSystem {
     /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows whether they are what they were, or what they
     /// were to be, as they are in memory: nothing that is written there is acknowledged any more, and no hole read as zeros.
-    pub(crate) fn note_doubt(&self, file: &File) {
+    pub(crate) fn note_uncertain(&self, file: &File) {
         if self.catalog.failure().is_some() {
-            file.data.set_in_doubt();
+            file.data.set_uncertain();
         }
     }
 
     /// An error if what is written to a file now may be missing after the next mount, or a hole of it be none.
-    pub(crate) fn must_not_be_in_doubt(&self, file: &File) -> Result<(), FileError> {
-        if !file.data.is_in_doubt() || planted::has(Bug::DoubtfulPlaceFreed) {
+    pub(crate) fn must_not_be_uncertain(&self, file: &File) -> Result<(), FileError> {
+        if !file.data.is_uncertain() || planted::has(Bug::DoubtfulPlaceFreed) {
             return Ok(());
         }
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
@@ -276,7 +277,7 @@ impl FileSystem {
         let length =
             usize::try_from(size.next_multiple_of(PIECE_SIZE) - size).expect("64 KiB at most");
         loop {
-            let failures = self.doubt.count();
+            let failures = self.failed_flushes.count();
             let mut any = false;
             for part in layout.parts(size, length, self.au_size) {
                 any |= self.zero_part(&part).await?;
@@ -287,7 +288,7 @@ impl FileSystem {
             // Before the new size, or a loss of power could leave that and take the zeros back: also those that were there.
             self.flush_disks().await?;
             // Another task's flush may have failed meanwhile, and lost the zeros.
-            if self.doubt.count() == failures || planted::has(Bug::ShownZerosBelieved) {
+            if self.failed_flushes.count() == failures || planted::has(Bug::ShownZerosBelieved) {
                 break;
             }
         }
@@ -406,13 +407,13 @@ impl FileSystem {
         durably: bool,
     ) -> Result<bool, FileError> {
         loop {
-            let failures = self.doubt.count();
+            let failures = self.failed_flushes.count();
             let held = self.copy_piece(slot, to).await?;
             if !held || !durably {
                 return Ok(held);
             }
             self.flush_disks().await?;
-            if self.doubt.count() == failures {
+            if self.failed_flushes.count() == failures {
                 return Ok(true);
             }
         }
@@ -429,7 +430,7 @@ impl FileSystem {
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
-        let began = self.doubt.era();
+        let began = self.failed_flushes.flush_epoch();
         // What is read in the slot may have to be mended first, in a region of its own.
         let _room = self.activity.room_for(2).await;
         let copy = async {
@@ -475,7 +476,7 @@ impl FileSystem {
             Ok(((), commit)) => {
                 if held && !durably && !planted::has(Bug::PromotionNotNoted) {
                     // Whoever wants it grown may yet fail, and not note anything: the copy must be flushed all the same.
-                    file.data.unsynced.note(began, self.doubt.era());
+                    file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
                 }
                 self.note_places(&fresh);
                 reached::at(Mark::SlotGrown);
@@ -495,7 +496,7 @@ impl FileSystem {
                 Ok(())
             }
             Err(error) => {
-                self.note_doubt(file);
+                self.note_uncertain(file);
                 self.unallocate_refused(&fresh.mirrors(), 0);
                 Err(error)
             }

@@ -19,7 +19,7 @@
 //!
 //! A sync flushes the disks, then commits, durably, that the pending pieces it found
 //! before the flush are written (R9). Where all that was written since the last good flush
-//! was written durably (`habit.rs`), there is no flush: only the catalog is asked to be durable.
+//! was written durably (`log_detector.rs`), there is no flush: only the catalog is asked to be durable.
 
 use crate::{
     api::{Allocate, Attributes, Changes, Seek, types::FileType},
@@ -29,9 +29,9 @@ use crate::{
         self, Extent, State,
         activity::Active,
         blocks::{BLOCKS_PER_PIECE, Order, blocks_of, piece_of},
-        doubt::Pending,
+        failed_flush::Pending,
         layout::{FILE_SIZE_MAX, Freed, FreedSlot, Layout, Part},
-        part_blocks::RUN,
+        partial_blocks::RUN,
     },
     files::{
         self, File,
@@ -139,7 +139,7 @@ impl FileSystem {
         if bytes.is_empty() {
             return Ok(());
         }
-        let began = self.doubt.era();
+        let began = self.failed_flushes.flush_epoch();
         // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
         let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         'steady: {
@@ -157,12 +157,12 @@ impl FileSystem {
                 break 'steady;
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
-            if file.data.is_in_doubt() {
+            if file.data.is_uncertain() {
                 break 'steady;
             }
             let Some(active) = self.enter_open(now, extent) else { break 'steady };
-            self.part_blocks.forget(extent.id);
-            let durably = file.data.habit.write() || durably;
+            self.partial_blocks.forget(extent.id);
+            let durably = file.data.log_detector.write() || durably;
             let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
             drop(data);
@@ -173,7 +173,7 @@ impl FileSystem {
                 Box::pin(self.settle_copies(sent)).await
             };
             if written.is_err() || !durably {
-                file.data.unsynced.note(began, self.doubt.era());
+                file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
             }
             file.touch(self.world.now());
             return written;
@@ -215,7 +215,7 @@ impl FileSystem {
                 part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
             ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
         }
-        self.must_not_be_in_doubt(file)?;
+        self.must_not_be_uncertain(file)?;
         let marks: Vec<_> = ready
             .iter()
             .filter(|part| !part.fresh.is_empty())
@@ -223,17 +223,17 @@ impl FileSystem {
             .collect();
         // To be acknowledged, it must be so long also after a kill: another one's commit that says so may be under way.
         let grows = end > file.sure();
-        let durably = file.data.habit.write() || durably;
+        let durably = file.data.log_detector.write() || durably;
         let is_steady = marks.is_empty() && !grows && !kill_set_id;
         let said = (offset == 0 && !is_steady).then(|| file.recognised(bytes)).flatten();
         let only_grows = grows && marks.is_empty() && !kill_set_id && said.is_none();
         if is_steady || (only_grows && self.files.sizes().has_room(file)) {
             let written = self.write_ready(&ready, durably).await;
             if written.is_err() || !durably {
-                file.data.unsynced.note(began, self.doubt.era());
+                file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
             }
             if written.is_err() && grows && !planted::has(Bug::TailNotSoiled) {
-                file.data.soil_tail();
+                file.data.mark_tail_dirty();
             }
             if written.is_err() || !grows || self.files.sizes().grow(file, end) {
                 file.touch(self.world.now());
@@ -244,7 +244,7 @@ impl FileSystem {
             Box::pin(self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began))
                 .await;
         if now_written.is_err() && grows {
-            file.data.soil_tail();
+            file.data.mark_tail_dirty();
         }
         now_written
     }
@@ -299,11 +299,11 @@ impl FileSystem {
             data?;
             commit?
         } else {
-            commit.await.inspect_err(|_| self.note_doubt(file)).inspect_err(let_go)?
+            commit.await.inspect_err(|_| self.note_uncertain(file)).inspect_err(let_go)?
         };
         file.committed(commit);
-        file.is_sure(end);
-        file.data.unsynced.note(began, self.doubt.era());
+        file.record_durable_size(end);
+        file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
         Ok(())
     }
 
@@ -318,7 +318,7 @@ impl FileSystem {
                 &part.active,
             )
             .await?;
-            self.part_blocks.written(part.extent.id, part.first_block, &part.buffer, part.end);
+            self.partial_blocks.written(part.extent.id, part.first_block, &part.buffer, part.end);
             Ok(())
         };
         match parts {
@@ -362,7 +362,7 @@ impl FileSystem {
                 break (range, blocks, marked);
             }
         };
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             // Its file was removed, and its AUs may be another's already.
             return Err(self.given_up(extent));
         }
@@ -371,7 +371,7 @@ impl FileSystem {
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
         let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
         let (first_block, end) = (blocks.start, inside.end);
-        let taken = self.part_blocks.take(extent.id, &blocks);
+        let taken = self.partial_blocks.take(extent.id, &blocks);
         let as_it_is =
             if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
         if let Some(buffer) = as_it_is {
@@ -450,7 +450,7 @@ impl FileSystem {
                 self.repairs.add(extent, block..behind.end);
             }
             let (first, behind) = read.buffer.split_at(BLOCK_SIZE);
-            self.part_blocks.keep_along(extent.id, block, behind);
+            self.partial_blocks.keep_along(extent.id, block, behind);
             into.copy_from_slice(first);
             return Ok(());
         }
@@ -481,7 +481,7 @@ impl FileSystem {
             return Ok(false);
         }
         // After a flush that failed a disk may show zeros that it has lost.
-        let may_be_lost = self.doubt.count() > 0 && !planted::has(Bug::ShownZerosBelieved);
+        let may_be_lost = self.failed_flushes.count() > 0 && !planted::has(Bug::ShownZerosBelieved);
         let dirty = may_be_lost
             || match self.read_part(part).await {
                 Ok(found) => found.slices().flatten().any(|byte| *byte != 0),
@@ -520,9 +520,9 @@ impl FileSystem {
 
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
-        file.data.habit.sync();
+        file.data.log_detector.sync();
         self.sync_as(file, data_only, Doubts::Told).await?;
-        self.doubt.take_lost(file.node).map_or(Ok(()), Err)
+        self.failed_flushes.take_lost(file.node).map_or(Ok(()), Err)
     }
 
     /// Whether some of it stays in doubt.
@@ -531,31 +531,32 @@ impl FileSystem {
         // commit would be marked written by data that was not flushed.
         let layout = self.loaded_layout(file).await?;
         let span = file.data.unsynced.take_over();
-        let mut failures = self.doubt.count();
-        let mut again = self.write_doubted(&layout, doubts).await?;
+        let mut failures = self.failed_flushes.count();
+        let mut again = self.write_uncertain(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
         // What was written durably was not noted.
-        let has_nothing_to_flush =
-            pending.is_empty() && again.is_empty() && self.doubt.is_settled(&file.data.unsynced);
+        let has_nothing_to_flush = pending.is_empty()
+            && again.is_empty()
+            && self.failed_flushes.is_settled(&file.data.unsynced);
         let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
-        let doubted = self.doubted(
+        let uncertain = self.uncertain(
             &file.data.unsynced,
             span,
             || pieces_of(&layout, |state| state.pending.clone()),
             doubts == Doubts::Told,
         );
-        let in_doubt = doubted.is_some();
-        match (flushed, doubted) {
+        let uncertain_pieces = uncertain.is_some();
+        match (flushed, uncertain) {
             (Ok(()), None) => {}
             // All that was pending is doubted now.
             (Ok(()), Some(_)) if doubts == Doubts::Passed => pending.clear(),
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
-        let mut is_flushed = !in_doubt && self.trust_again(&again, failures);
+        let mut is_flushed = !uncertain_pieces && self.trust_again(&again, failures);
         while !is_flushed {
-            failures = self.doubt.count();
-            again = self.write_doubted(&layout, doubts).await?;
+            failures = self.failed_flushes.count();
+            again = self.write_uncertain(&layout, doubts).await?;
             self.flush_disks().await?;
             is_flushed = self.trust_again(&again, failures);
         }
@@ -576,19 +577,19 @@ impl FileSystem {
         if early {
             self.flush_disks().await?;
         }
-        if !in_doubt {
+        if !uncertain_pieces {
             self.answered(&file.data.unsynced, span);
         }
-        Ok(in_doubt)
+        Ok(uncertain_pieces)
     }
 
     /// Writes the doubted pieces of a file again. Which were written.
-    async fn write_doubted(&self, layout: &Layout, doubts: Doubts) -> Result<Pending> {
+    async fn write_uncertain(&self, layout: &Layout, doubts: Doubts) -> Result<Pending> {
         let mut again = Pending::new();
-        if self.doubt.count() == 0 {
+        if self.failed_flushes.count() == 0 {
             return Ok(again);
         }
-        for (extent, pieces) in pieces_of(layout, |state| state.doubted.clone()) {
+        for (extent, pieces) in pieces_of(layout, |state| state.uncertain.clone()) {
             match Box::pin(self.write_again(&extent, &pieces)).await {
                 // It is lost, and stays pending; the rest need not.
                 Err(FileError::ExtentLost { .. }) if doubts == Doubts::Passed => {}
@@ -622,13 +623,13 @@ impl FileSystem {
     /// As [`Self::sync_everything`], where nobody will sync any more: how many files are in doubt.
     pub(crate) async fn sync_at_end(&self) -> Result<usize> {
         self.files.store_times(&self.catalog).await?;
-        let mut in_doubt = 0;
+        let mut uncertain_pieces = 0;
         for file in self.unsynced_files() {
-            in_doubt += usize::from(self.sync_as(&file, true, Doubts::Passed).await?);
+            uncertain_pieces += usize::from(self.sync_as(&file, true, Doubts::Passed).await?);
         }
         self.flush_disks().await?;
         self.catalog.durable_point().await?;
-        Ok(in_doubt)
+        Ok(uncertain_pieces)
     }
 
     /// Sets a file's size. Bytes that come into being read as zeros.
@@ -640,11 +641,11 @@ impl FileSystem {
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
         self.store_size(file).await?;
-        let began = self.doubt.era();
+        let began = self.failed_flushes.flush_epoch();
         let old = file.attributes().size;
         if size < old {
             self.drop_range(file, &mut layout, size, u64::MAX, Some(size)).await?;
-            file.data.unsynced.note(began, self.doubt.era());
+            file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
         } else if size > old {
             self.clean_tail(file, &layout).await?;
         }
@@ -662,7 +663,7 @@ impl FileSystem {
             self.catalog.write(false, job).await?
         };
         file.committed(commit);
-        file.is_sure(size);
+        file.record_durable_size(size);
         Ok(())
     }
 
@@ -694,7 +695,7 @@ impl FileSystem {
         }
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
-        let began = self.doubt.era();
+        let began = self.failed_flushes.flush_epoch();
         let keep_size = match mode {
             Allocate::Reserve { keep_size } => {
                 self.prepare(file, &mut layout, offset, end).await?;
@@ -732,11 +733,11 @@ impl FileSystem {
             self.catalog.write(false, job).await?
         };
         if !planted::has(Bug::EdgesNotNoted) {
-            file.data.unsynced.note(began, self.doubt.era());
+            file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
         }
         file.committed(commit);
         if !keep_size {
-            file.is_sure(end);
+            file.record_durable_size(end);
         }
         Ok(())
     }
@@ -845,13 +846,13 @@ impl FileSystem {
                 }
                 set_blocks(connection, &owner, blocks)?;
                 for extent in &gone {
-                    extent.bury();
+                    extent.set_tombstone();
                     extents.remove(extent.id);
                 }
                 Ok(())
             })
             .await
-            .inspect_err(|_| self.note_doubt(file))?;
+            .inspect_err(|_| self.note_uncertain(file))?;
         file.committed(commit);
         for extent in &freed.extents {
             layout.extents.remove(&extent.number);
@@ -868,7 +869,7 @@ impl FileSystem {
     pub(crate) async fn seek_file(&self, file: &Arc<File>, offset: u64, what: Seek) -> Result<u64> {
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
-        self.must_not_be_in_doubt(file)?;
+        self.must_not_be_uncertain(file)?;
         let size = file.attributes().size;
         if offset >= size {
             return Err(FileError::NoData);
@@ -893,7 +894,7 @@ impl FileSystem {
         most: usize,
     ) -> Result<Vec<(u64, bool)>> {
         let layout = self.loaded_layout(file).await?;
-        self.must_not_be_in_doubt(file)?;
+        self.must_not_be_uncertain(file)?;
         let size = file.attributes().size;
         let end = offset.saturating_add(length).min(size);
         let mut ranges: Vec<(u64, bool)> = Vec::new();
@@ -923,7 +924,7 @@ fn set_size(
 ) -> Result<()> {
     set_row(connection, file, size, mode, now, |attributes| {
         attributes.size = size;
-        file.is_cut(size);
+        file.record_truncation(size);
     })
 }
 
@@ -969,7 +970,7 @@ fn settle_marks(
     pending: &[(Arc<Extent>, Vec<usize>)],
 ) -> Result<()> {
     for (extent, pieces) in pending {
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             continue;
         }
         extent::change_marks(connection, extent, |written, pending| {

@@ -115,7 +115,8 @@ impl FileSystem {
         extent.last_used.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
         let range = extent.ranges.try_hold(blocks_of(inside), exclusive)?;
         // Looked at while they are held: a hole may have been punched, or the file removed.
-        let is_steady = run_of_pieces(extent, inside) == (true, inside.end) && !extent.is_buried();
+        let is_steady =
+            run_of_pieces(extent, inside) == (true, inside.end) && !extent.is_tombstone();
         is_steady.then_some(range)
     }
 
@@ -126,7 +127,7 @@ impl FileSystem {
         let all =
             futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
         // What seems to be a hole may be one because a commit failed that was to make it one.
-        self.must_not_be_in_doubt(file)?;
+        self.must_not_be_uncertain(file)?;
         // Parts are in the order of extents, which is not that of the file where it is striped.
         if parts.iter().all(|part| part.more.is_empty())
             && parts.is_sorted_by_key(|part| part.range.start)
@@ -174,7 +175,7 @@ impl FileSystem {
     ) -> Result<Option<Buffer>> {
         self.load_sums(extent).await?;
         let range = self.hold(extent, blocks.clone(), false).await;
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             return Err(self.given_up(extent));
         }
         if !extent.is_data(&blocks) {
@@ -210,7 +211,7 @@ impl FileSystem {
         }
         drop(range);
         let _range = self.hold(extent, blocks.clone(), true).await;
-        if extent.is_buried() {
+        if extent.is_tombstone() {
             return Err(self.given_up(extent));
         }
         if !extent.is_data(&blocks) {

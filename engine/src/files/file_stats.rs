@@ -292,7 +292,7 @@ impl FileSystem {
     ) {
         let now = self.world.monotonic();
         let took = now.saturating_sub(began);
-        self.pace.end(took);
+        self.throttle.end(took);
         self.file_stats.note(&file.place, file.node, class, bytes, now, took);
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! ```text
 //!   named --last name goes--> orphan (links 0, its row stays) --last reference goes--> released, row deleted
-//!                               \--engine dies--> orphan --no mount that is taken over holds it (holders.rs)--> released
+//!                               \--engine dies--> orphan --no mount that is taken over holds it (orphans.rs)--> released
 //! ```
 //!
 //! Invariants:
@@ -41,12 +41,12 @@ pub mod session;
 pub(crate) mod volumes;
 
 pub mod aliases;
-mod holders;
 mod names;
-pub mod orders;
+mod orphans;
 pub mod paths;
-pub mod replies;
+pub mod reply_cache;
 pub mod sizes;
+pub mod statements;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -206,12 +206,12 @@ impl File {
     }
 
     /// A commit that is on the disks says that it has so many bytes. Nobody may be cutting it.
-    pub(crate) fn is_sure(&self, size: u64) {
+    pub(crate) fn record_durable_size(&self, size: u64) {
         self.sure.fetch_max(size, Ordering::AcqRel);
     }
 
     /// Inside a job that sets its size: it may be cut.
-    pub(crate) fn is_cut(&self, size: u64) {
+    pub(crate) fn record_truncation(&self, size: u64) {
         self.sure.fetch_min(size, Ordering::AcqRel);
         self.cuts.fetch_add(1, Ordering::AcqRel);
     }
@@ -360,7 +360,7 @@ struct Cache {
     /// When the last name of a file went last that somebody may hold, by the monotonic clock.
     parted: Option<Duration>,
     /// Mounts that an engine before this one served.
-    heirs: BTreeMap<ConnectionId, holders::Heir>,
+    heirs: BTreeMap<ConnectionId, orphans::Heir>,
     /// Orphans that a task releases, and whether there is one.
     to_reap: BTreeSet<Node>,
     is_reaping: bool,
@@ -376,7 +376,7 @@ pub struct Files {
     watchers: ArcSwap<BTreeMap<Origin, Arc<dyn Watcher>>>,
     /// Some of the files of the cache, each in the place of its number, to be found without a lock. Filled and emptied with the cache.
     recent: Box<[ArcSwapOption<File>]>,
-    replies: replies::Replies,
+    replies: reply_cache::Replies,
     origins: AtomicU64,
     /// Permission bits that new regular files do not get.
     creation_mask: AtomicU32,
@@ -507,7 +507,7 @@ impl Files {
             cache: Mutex::new(Cache { orphans, ..Cache::default() }),
             watchers: ArcSwap::default(),
             recent: (0..RECENT).map(|_| ArcSwapOption::empty()).collect(),
-            replies: replies::Replies::default(),
+            replies: reply_cache::Replies::default(),
             origins: AtomicU64::new(1),
             creation_mask: AtomicU32::new(0),
             this: this.clone(),

@@ -9,7 +9,7 @@
 
 mod owners;
 
-use super::{File, Files, Released, Result, load, replies::Asked, xattrs::delete_capability};
+use super::{File, Files, Released, Result, load, reply_cache::Asked, xattrs::delete_capability};
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node,

@@ -14,9 +14,9 @@ use crate::{
         aliases::Place as Names,
         file_stats::FileClass,
         file_system::{FileSystem, Mounted},
-        orders::{NameOrder, NewSystemFile},
         paths,
-        replies::{Asked, Request, Row},
+        reply_cache::{Asked, Request, Row},
+        statements::{NameOrder, NewSystemFile},
     },
     space::mirror_sets::failure_groups,
     sync::transfer::{Found, Source},
@@ -90,9 +90,9 @@ impl Session {
     }
 
     /// The kernel does not have a file that it was asked for ([`Watcher::still_holds`]).
-    pub fn does_not_hold(&self, node: Node) {
+    pub fn release_reference(&self, node: Node) {
         if let Some(connection) = self.place.connection {
-            self.file_system().files.does_not_hold(connection, node);
+            self.file_system().files.release_reference(connection, node);
         }
     }
 

@@ -215,7 +215,7 @@ impl Sizes {
         reached::at(Mark::SizeKept);
         // A commit under way may have made it longer already.
         attributes.size = attributes.size.max(end);
-        file.is_sure(end);
+        file.record_durable_size(end);
         file.dirty.store(true, SeqCst);
         true
     }
@@ -225,7 +225,7 @@ impl Sizes {
         let attributes = file.attributes();
         let is_stored = attributes.size <= stored.size || planted::has(Bug::GrownLetGo);
         if is_stored && (file.cuts.load(SeqCst) == stored.cuts || planted::has(Bug::CutNotSeen)) {
-            file.is_sure(attributes.size);
+            file.record_durable_size(attributes.size);
             self.release(file);
         }
     }

@@ -1,7 +1,7 @@
 //! Names behave as ext4's, survive a kill, and leave nothing behind.
 #![allow(clippy::unwrap_used)]
 
-mod orders;
+mod statements;
 
 use super::*;
 use crate::{

@@ -3,7 +3,7 @@
 //! The kernel asks for `security.capability` before writes through its page cache, so "there are none"
 //! has to be as cheap as a look.
 
-use super::{File, Files, Origin, Result, Xattrs, load, replies::Asked};
+use super::{File, Files, Origin, Result, Xattrs, load, reply_cache::Asked};
 use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
     catalog::CommitNumber,

@@ -28,7 +28,7 @@ use crate::{
     },
     membership::{
         arrival::look_for_members,
-        choose::{self, Standing},
+        mount_decision::{self, DiskVerdict},
     },
     world::{Disk, World},
 };
@@ -143,10 +143,10 @@ struct Look {
 
 async fn look(world: &dyn World, name: &str) -> Look {
     let mut look = Look::default();
-    let mut sightings = Vec::new();
+    let mut probe_results = Vec::new();
     // A refusal is the mount's to tell.
     let Ok(looked) = look_for_members(world, name).await else { return look };
-    for Seen { disk, what: (header, sighting), .. } in looked.seen {
+    for Seen { disk, what: (header, probe_result), .. } in looked.seen {
         if !header.wrong.is_empty() {
             let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
             let (disk_name, path) = (&header.best.name, disk.path());
@@ -157,20 +157,20 @@ async fn look(world: &dyn World, name: &str) -> Look {
             look.headers.push((Arc::clone(&disk), text));
             look.repaired.insert(repaired_header(disk_name, path, &header.wrong));
         }
-        sightings.push(sighting);
+        probe_results.push(probe_result);
     }
-    let Ok(decision) = choose::choose(name, &sightings, false) else { return look };
+    let Ok(decision) = mount_decision::choose(name, &probe_results, false) else { return look };
     look.unclean = decision.membership.mounted;
     look.warnings = decision.warnings.iter().cloned().collect();
     look.problems = decision.warnings;
     for verdict in &decision.disks {
         let Some(disk) = decision.membership.disk(verdict.number) else { continue };
-        let what = match (verdict.standing, disk.state) {
-            (Standing::Absent, _) => "is not in sight",
-            (Standing::Stale | Standing::Current, DiskState::Offline) => {
+        let what = match (verdict.verdict, disk.state) {
+            (DiskVerdict::Absent, _) => "is not in sight",
+            (DiskVerdict::Stale | DiskVerdict::Current, DiskState::Offline) => {
                 "is offline; ONLINE it when the disk group is mounted"
             }
-            (Standing::Stale | Standing::Current, DiskState::Syncing) => {
+            (DiskVerdict::Stale | DiskVerdict::Current, DiskState::Syncing) => {
                 "is not up to date; its resync goes on at the next mount"
             }
             _ => continue,

@@ -24,7 +24,7 @@ use crate::{
         members::Members,
         taken::{Taken, Wanted, check_mixture, check_names, new_id, take_disks, wipe_system_area},
     },
-    membership::{choose, voters::Voters},
+    membership::{mount_decision, voters::Voters},
     space::{Space, mirror_sets::MirrorSets},
     sync::lock::Mutex,
     world::World,
@@ -115,7 +115,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         space,
         new.au_size,
     );
-    store.space_is_known();
+    store.note_space_known();
     let catalog = Catalog::create(world, Arc::new(store))
         .await
         .map_err(|error| catalog_trouble(&new.name, &error))?;
@@ -232,7 +232,7 @@ fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> 
         disks: taken.iter().map(|disk| disk.entry.clone()).collect(),
         catalog: Vec::new(),
     };
-    let voters = choose::voters(&membership.disks, membership.redundancy);
+    let voters = mount_decision::voters(&membership.disks, membership.redundancy);
     for disk in &mut membership.disks {
         disk.votes = voters.contains(&disk.number);
     }

@@ -26,15 +26,16 @@ impl Group {
     /// # Errors
     /// If there is no such group, an engine holds one of its disks, or a disk cannot be written: then the others are given up.
     pub async fn drop_unmounted(world: &Arc<dyn World>, name: &str) -> Result<usize, AdminError> {
-        let Claimed { sightings, disks, unusable, .. } = claim_members(world, name).await?;
-        let Some(first) = sightings.first() else {
+        let Claimed { probe_results, disks, unusable, .. } = claim_members(world, name).await?;
+        let Some(first) = probe_results.first() else {
             return Err(AdminError::new(
                 Code::NoGroup,
                 format!("no disk of a disk group {name} is in sight"),
             )
             .hint("v$asm_disk shows the disks that there are"));
         };
-        if let Some(other) = sightings.iter().find(|one| one.header.group != first.header.group) {
+        if let Some(other) = probe_results.iter().find(|one| one.header.group != first.header.group)
+        {
             let text = format!(
                 "{} and {} are of two disk groups that are both called {name}",
                 first.path, other.path
@@ -47,8 +48,8 @@ impl Group {
         };
         let all = disks.len() + unusable.len();
         let mut failed: Vec<String> = unusable.into_iter().map(|disk| disk.why).collect();
-        for (sighting, disk) in sightings.iter().zip(&disks) {
-            let header = &sighting.header;
+        for (probe_result, disk) in probe_results.iter().zip(&disks) {
+            let header = &probe_result.header;
             let former = DiskHeader {
                 status: Status::Former,
                 sequence: header.sequence + 1,
@@ -58,10 +59,10 @@ impl Group {
             match write_header(&member, &former, &former.layout.header_places()).await {
                 Ok(()) => tell(
                     Severity::Note,
-                    format!("disk {} ({}): its header says FORMER", header.name, sighting.path),
+                    format!("disk {} ({}): its header says FORMER", header.name, probe_result.path),
                 ),
                 Err(reason) => {
-                    failed.push(format!("disk {} ({}): {reason}", header.name, sighting.path))
+                    failed.push(format!("disk {} ({}): {reason}", header.name, probe_result.path))
                 }
             }
         }

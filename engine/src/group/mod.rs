@@ -34,14 +34,14 @@ use crate::{
     event::Severity,
     extent::{
         own_metadata::{LOOK, Look},
-        part::Part,
+        scope::ExtentScope,
     },
     files::file_system::{FileSystem, Mounted},
     group::mount::Purpose,
     limits::Limit,
     membership::{
         arrival::{self, MOUNT_WAIT},
-        choose::Decision,
+        mount_decision::Decision,
     },
     movement::rebalance,
     planted::{self, Bug},
@@ -227,7 +227,7 @@ impl Group {
                 self.renew_header(member).await;
             }
         }
-        self.look_at_own_metadata(&Part::All, Look::AT_MOUNT).await;
+        self.look_at_own_metadata(&ExtentScope::All, Look::AT_MOUNT).await;
         self.voters.looked_at_mount();
         self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
@@ -271,11 +271,11 @@ impl Group {
                 let now = group.world.monotonic();
                 if now.saturating_sub(last) >= LOOK && !group.is_stopping() {
                     last = now;
-                    group.look_at_own_metadata(&Part::All, Look::PASSING).await;
+                    group.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
                 }
             }
         });
-        self.spawn_explorer();
+        self.spawn_latency_prober();
         if purpose == Purpose::Serve {
             self.spawn_health();
         }
@@ -368,7 +368,7 @@ impl Group {
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
         }
-        if let Err(error) = self.resolve_doubt().await {
+        if let Err(error) = self.resolve_uncertain().await {
             self.tell(
                 Severity::Warning,
                 None,
@@ -394,7 +394,7 @@ impl Group {
         crate::sync::buffer::shed();
         self.extents.shed();
         if ticks.is_multiple_of(PART_BLOCKS_KEPT) {
-            self.part_blocks.shed();
+            self.partial_blocks.shed();
         }
         self.drop_overdue();
         // What the catalog cannot answer it says elsewhere.
@@ -555,15 +555,15 @@ impl Group {
     }
 
     async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
-        let in_doubt = self.sync_at_end().await?;
+        let uncertain_pieces = self.sync_at_end().await?;
         self.stopping.store(true, Ordering::Release);
         let clean = self.close_all().await?;
         // What was written since the first look keeps its marks.
-        let in_doubt = in_doubt.max(self.sync_at_end().await?);
-        if in_doubt > 0 {
-            let files = if in_doubt == 1 { "file was" } else { "files were" };
+        let uncertain_pieces = uncertain_pieces.max(self.sync_at_end().await?);
+        if uncertain_pieces > 0 {
+            let files = if uncertain_pieces == 1 { "file was" } else { "files were" };
             let text = format!(
-                "{in_doubt} {files} written before a flush failed and not synced since: some of it may be lost"
+                "{uncertain_pieces} {files} written before a flush failed and not synced since: some of it may be lost"
             );
             self.tell(Severity::Alarm, None, text);
         }
@@ -574,7 +574,7 @@ impl Group {
         }
         self.catalog.close().await?;
         // The next mount has nothing but this.
-        self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
         if clean {
             let changed = self
                 .voters
@@ -693,7 +693,7 @@ impl Group {
         }
         self.record_mount_wait(attributes.mount_wait).await?;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
-        self.pace.promise(attributes.latency_target);
+        self.throttle.promise(attributes.latency_target);
         self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
         self.files.set_creation_mask(attributes.creation_mask());
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));

@@ -3,7 +3,7 @@
 //! Mount:
 //!
 //!   1. Look at every disk in sight; claim those whose header names the group (R1); look again.
-//!   2. Decide (`choose.rs`); refuse, or complete the membership that won.
+//!   2. Decide (`mount_decision.rs`); refuse, or complete the membership that won.
 //!   3. Record a successor: mounted, disks that are absent or not current offline.
 //!   4. Repair header copies, one after the other.
 //!   5. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
@@ -29,8 +29,8 @@ use crate::{
     check::Upkeep,
     disk::{
         counters::IoClient,
-        flight::Settled,
-        identify::{self, Sighting},
+        disk_io::Settled,
+        identify::{self, ProbeResult},
         look::{self, Seen, Silent},
         member::{self, Member},
         members::Members,
@@ -44,14 +44,14 @@ use crate::{
         data::Data,
         discards::Discards,
         disputes::Disputes,
-        doubt::{Doubt, LOST_BEFORE, NO_BOOT},
+        failed_flush::{FailedFlushes, LOST_BEFORE, NO_BOOT},
         move_waits::MoveWaits,
-        pace::Pace,
-        part_blocks::PartBlocks,
+        partial_blocks::PartialBlocks,
         reclaim::Freeing,
         recovery::Suspects,
         repairs::Repairs,
         stale::{self, EVERYTHING, Runs},
+        throttle::Throttle,
     },
     files::{
         Files, allocation::Releaser, file_stats::FileStats, file_system::FileSystem, sizes::Sizes,
@@ -59,7 +59,7 @@ use crate::{
     group::{Group, create::catalog_trouble},
     membership::{
         arrival::look_for_members,
-        choose::{self, Decision, Standing},
+        mount_decision::{self, Decision, DiskVerdict},
         voters::{Refusal, Voters, find},
     },
     movement::Movement,
@@ -93,7 +93,7 @@ const CLAIM_WAIT: Duration = Duration::from_secs(5);
 
 /// The disks of a group, claimed, and what they say.
 pub(crate) struct Claimed {
-    pub sightings: Vec<Sighting>,
+    pub probe_results: Vec<ProbeResult>,
     pub disks: Vec<Arc<dyn Disk>>,
     pub unusable: Vec<Unusable>,
     /// Sentences on copies of disks, which are left alone.
@@ -137,7 +137,7 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
     }
     let (found, copies) = originals::set_aside(&**world, found).await;
     let mut claimed = Claimed {
-        sightings: Vec::new(),
+        probe_results: Vec::new(),
         disks: Vec::new(),
         unusable,
         copies,
@@ -161,7 +161,9 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
         }
         match identify::read_header(&**world, &*disk).await {
             Some(header) => {
-                claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
+                claimed
+                    .probe_results
+                    .push(identify::probe(&**world, &one, &*disk, header.best).await);
                 claimed.disks.push(disk);
             }
             None => {
@@ -178,23 +180,23 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
         .filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
     let lost: Vec<_> = lost.collect();
     // What carries the id of a disk that cannot be used, and is another device, is a copy.
-    let is_copy = |sighting: &Sighting| {
+    let is_copy = |probe_result: &ProbeResult| {
         lost.iter().any(|(identity, header, _)| {
-            header.disk == sighting.header.disk && *identity != sighting.identity
+            header.disk == probe_result.header.disk && *identity != probe_result.identity
         })
     };
-    for at in (0..claimed.sightings.len())
+    for at in (0..claimed.probe_results.len())
         .rev()
-        .filter(|at| is_copy(&claimed.sightings[*at]))
+        .filter(|at| is_copy(&claimed.probe_results[*at]))
         .collect::<Vec<_>>()
     {
-        let sighting = claimed.sightings.remove(at);
+        let probe_result = claimed.probe_results.remove(at);
         claimed.disks.remove(at);
         let why = format!(
             "{} carries the id of disk {} as well; it is not used",
-            sighting.path, sighting.header.name
+            probe_result.path, probe_result.header.name
         );
-        claimed.unusable.push(Unusable { name: sighting.header.name, why });
+        claimed.unusable.push(Unusable { name: probe_result.header.name, why });
     }
     claimed.unusable.extend(lost.into_iter().map(|(_, header, error)| {
         let why = format!("disk {} is not used: {error}", header.name);
@@ -290,11 +292,11 @@ async fn read_activity(
     for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
         let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
         for place in member.areas().iter().flat_map(|area| area.activity) {
-            let mut flight = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
-            match flight.settle_or_go_on().await {
+            let mut disk_io = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
+            match disk_io.settle_or_go_on().await {
                 Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
                 Some(_) => is_whole = false,
-                None => under_way.push((place, flight)),
+                None => under_way.push((place, disk_io)),
             }
         }
         is_seen |= is_whole && has_log && under_way.is_empty();
@@ -307,11 +309,11 @@ async fn read_activity(
         if is_seen || planted::has(Bug::SilentLogForNone) {
             break;
         }
-        for (place, mut flight) in under_way {
-            let mut end = flight.wait_a_while(&**world).await;
+        for (place, mut disk_io) in under_way {
+            let mut end = disk_io.wait_a_while(&**world).await;
             while end.is_none() && patience > 0 {
                 patience -= 1;
-                end = flight.wait_a_while(&**world).await;
+                end = disk_io.wait_a_while(&**world).await;
             }
             match end {
                 Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
@@ -372,16 +374,16 @@ async fn mount_disks(
     opened: &mut Option<Arc<DiskStore>>,
 ) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
-    let refused = choose::choose(name, &claimed.sightings, force);
+    let refused = mount_decision::choose(name, &claimed.probe_results, force);
     let unusable =
         if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
     let decision = refused.map_err(|refusal| {
         let code = match refusal.case() {
-            choose::Case::NoDisks => Code::NoGroup,
-            choose::Case::NoQuorum | choose::Case::TwoHistories | choose::Case::Fork => {
-                Code::NoQuorum
-            }
-            choose::Case::TwoGroups => Code::DuplicateDisk,
+            mount_decision::Case::NoDisks => Code::NoGroup,
+            mount_decision::Case::NoQuorum
+            | mount_decision::Case::TwoHistories
+            | mount_decision::Case::Fork => Code::NoQuorum,
+            mount_decision::Case::TwoGroups => Code::DuplicateDisk,
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
@@ -446,7 +448,7 @@ async fn mount_disks(
         space.add_disk(member.number, member.layout());
         if let Some(target) = voters.current().disk(member.number).and_then(|entry| entry.target) {
             let target = Layout::new(target, found.au_size);
-            space.bar(member.number, Some(target.map_err(|error| failed(&error))?));
+            space.reserve_for_shrink(member.number, Some(target.map_err(|error| failed(&error))?));
         }
     }
     for (disk, au) in on_disks::units(&voters.current()) {
@@ -481,14 +483,14 @@ async fn mount_disks(
     // Step 6.
     let mut kept_power =
         was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
-    let mut doubted = None;
+    let mut uncertain = None;
     if kept_power && !planted::has(Bug::KilledNotFlushed) {
         // What the disks were given is in them; now it is durable, too.
-        doubted = flush_what_was_left(&world, &voters, &members)
+        uncertain = flush_what_was_left(&world, &voters, &members)
             .await
             .map_err(|refusal| failed(&refusal))?;
     }
-    if let Some((number, disk, reason)) = &doubted {
+    if let Some((number, disk, reason)) = &uncertain {
         let text = format!(
             "disk {disk} cannot be spared, and a flush of it failed: {reason}. What was written before the last engine ended and was not synced is \
              lost: each file concerned gets an error at its next sync. Replace the disk"
@@ -509,9 +511,9 @@ async fn mount_disks(
             (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
         move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
     };
-    let doubt = Arc::new(Doubt::default());
+    let failed_flushes = Arc::new(FailedFlushes::default());
     if was_mounted {
-        let is_lost = doubted.is_some() || found.boot == NO_BOOT;
+        let is_lost = uncertain.is_some() || found.boot == NO_BOOT;
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
             let files = if is_lost {
@@ -522,11 +524,11 @@ async fn mount_disks(
             crate::extent::settle_pending(connection, kept_power).map(|()| files)
         };
         let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
-        match &doubted {
-            Some((_, disk, reason)) => doubt.lose(files, disk, reason),
+        match &uncertain {
+            Some((_, disk, reason)) => failed_flushes.lose(files, disk, reason),
             // The engine before could not make it durable, or a mount that was refused.
             None if found.boot == NO_BOOT => {
-                doubt.lose(files, LOST_BEFORE, "the alert log names it")
+                failed_flushes.lose(files, LOST_BEFORE, "the alert log names it")
             }
             None => {}
         }
@@ -538,7 +540,7 @@ async fn mount_disks(
     let whole: Vec<_> = decision
         .disks
         .iter()
-        .filter(|verdict| verdict.standing.copy_whole())
+        .filter(|verdict| verdict.verdict.copy_whole())
         .map(|verdict| verdict.number)
         .collect();
     let stale = note_stale(&catalog, &voters.current(), &regions, &whole)
@@ -557,7 +559,7 @@ async fn mount_disks(
     let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| {
         tell(Severity::Alarm, None, text)
     });
-    store.space_is_known();
+    store.note_space_known();
     // What the catalog lost since its AUs were counted.
     store.free_struck();
     let next_extent = scan.next_extent.max(
@@ -585,7 +587,7 @@ async fn mount_disks(
     let releaser = Releaser {
         extents: Arc::clone(&extents),
         freeing: Arc::clone(&freeing),
-        doubt: Arc::clone(&doubt),
+        failed_flushes: Arc::clone(&failed_flushes),
         stats: Arc::clone(&file_stats),
     };
     let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
@@ -593,8 +595,8 @@ async fn mount_disks(
         .map_err(|error| failed(&error))?;
     let mounted = world.now();
     world.set_poll_time(attributes.poll_time.unwrap_or_default());
-    let pace = Pace::default();
-    pace.promise(attributes.latency_target);
+    let throttle = Throttle::default();
+    throttle.promise(attributes.latency_target);
     let data = Arc::new(Data {
         id: decision.group,
         name: name.to_owned(),
@@ -611,7 +613,7 @@ async fn mount_disks(
         stale: Arc::new(Mutex::new(stale)),
         speeds: Mutex::default(),
         suspects,
-        doubt,
+        failed_flushes,
         space,
         placement: Mutex::new(None),
         slots: Mutex::new(slots),
@@ -626,13 +628,13 @@ async fn mount_disks(
         next_extent: AtomicU64::new(next_extent),
         ticks: AtomicU64::new(1),
         repairs: Repairs::default(),
-        part_blocks: PartBlocks::default(),
+        partial_blocks: PartialBlocks::default(),
         catalog_mirrors: CatalogMirrors::default(),
         disputes: Disputes::default(),
         zones_lost: AtomicU64::new(0),
-        pace,
+        throttle,
         move_waits: MoveWaits::default(),
-        explorer: Arc::default(),
+        latency_prober: Arc::default(),
         attributes: Mutex::new(attributes),
         unchecked: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
@@ -652,7 +654,7 @@ async fn mount_disks(
                 format!("queries over many files stay slow: {error}"),
             );
         }
-        group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
+        group.retire_strangers(&decision, &claimed.probe_results, &claimed.disks).await;
         group.begin_discards(is_all_discarded, !force);
     }
     watch.serves.store(purpose == Purpose::Serve, Ordering::Relaxed);
@@ -663,21 +665,22 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
     let members = Members::new();
     for entry in &decision.membership.disks {
         let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
-        let sighting = verdict.and_then(|verdict| verdict.sighting);
+        let probe_result = verdict.and_then(|verdict| verdict.probe_result);
         let serves = verdict.is_some_and(|verdict| {
-            matches!(verdict.standing, Standing::Current)
-                || (verdict.standing == Standing::Stale && entry.state == DiskState::Syncing)
+            matches!(verdict.verdict, DiskVerdict::Current)
+                || (verdict.verdict == DiskVerdict::Stale && entry.state == DiskState::Syncing)
         });
         let serves = serves || decision.complete_on.contains(&entry.number);
-        let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
+        let disk = probe_result.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
         let layout = Layout::new(entry.size, decision.membership.au_size).map_err(|error| {
             AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name))
         })?;
         let member = Member::new(entry, layout, disk, world);
-        if let Some(index) = sighting {
-            member.set_areas(claimed.sightings[index].header.record_areas());
+        if let Some(index) = probe_result {
+            member.set_areas(claimed.probe_results[index].header.record_areas());
         }
-        member.set_origin(sighting.and_then(|index| claimed.sightings[index].header.origin));
+        member
+            .set_origin(probe_result.and_then(|index| claimed.probe_results[index].header.origin));
         members.join(Arc::new(member));
     }
     Ok(members)
@@ -693,7 +696,7 @@ async fn flush_what_was_left(
     voters: &Voters,
     members: &Members,
 ) -> std::result::Result<Option<(DiskNumber, String, String)>, Refusal> {
-    let mut doubted = None;
+    let mut uncertain = None;
     for member in members.values().filter(|member| member.is_writable()) {
         let settled = flush_of_predecessor(world, voters, member).await?;
         let Some(settled) = settled else { continue };
@@ -718,9 +721,9 @@ async fn flush_what_was_left(
             return Err(refusal);
         }
         member.take_broken();
-        doubted = Some((member.number, member.name().to_string(), reason));
+        uncertain = Some((member.number, member.name().to_string(), reason));
     }
-    Ok(doubted)
+    Ok(uncertain)
 }
 
 /// Waits for a flush of all that a disk was ever given. `None`: the disk went offline for it. One that is only slow has lost nothing: it is waited
@@ -730,8 +733,8 @@ async fn flush_of_predecessor(
     voters: &Voters,
     member: &Arc<Member>,
 ) -> std::result::Result<Option<Settled>, Refusal> {
-    let mut flight = member.start_flush_of_all();
-    let mut end = flight.settle_or_go_on().await;
+    let mut disk_io = member.start_flush_of_all();
+    let mut end = disk_io.settle_or_go_on().await;
     for _ in 0..SILENCE_PATIENCE {
         if let Some(settled) = end {
             return Ok(Some(settled));
@@ -740,7 +743,7 @@ async fn flush_of_predecessor(
         match voters.expel(member.number, &reason, false).await {
             Ok(()) => return Ok(None),
             Err(Refusal::Answers | Refusal::WouldLoseData) => {
-                end = flight.wait_a_while(&**world).await
+                end = disk_io.wait_a_while(&**world).await
             }
             Err(refusal) => return Err(refusal),
         }
@@ -756,15 +759,15 @@ async fn record_mount(
 ) -> std::result::Result<(), Refusal> {
     let now = world.now();
     let (stamp, disks) = (decision.stamp, decision.disks.clone());
-    let is_unforced = decision.case == choose::Case::Mount;
+    let is_unforced = decision.case == mount_decision::Case::Mount;
     voters
         .change(move |next| {
             next.mounted = true;
             for verdict in &disks {
                 let Some(entry) = find(next, verdict.number) else { continue };
-                let serves = match verdict.standing {
-                    Standing::Current => true,
-                    Standing::Stale => entry.state == DiskState::Syncing,
+                let serves = match verdict.verdict {
+                    DiskVerdict::Current => true,
+                    DiskVerdict::Stale => entry.state == DiskState::Syncing,
                     _ => false,
                 };
                 if !serves && entry.state != DiskState::Offline {
@@ -773,11 +776,11 @@ async fn record_mount(
                     }
                     // One that an engine of an earlier version was copying to whole comes back by itself, too.
                     let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
-                    entry.absent = is_unforced && (verdict.standing.is_away() || goes_on);
+                    entry.absent = is_unforced && (verdict.verdict.is_away() || goes_on);
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }
-                entry.copy_whole |= verdict.standing.copy_whole();
+                entry.copy_whole |= verdict.verdict.copy_whole();
             }
             Ok(true)
         })

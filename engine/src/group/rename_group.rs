@@ -24,7 +24,7 @@ use crate::{
         taken::{check_name, unusable},
     },
     group::Group,
-    membership::{arrival, choose},
+    membership::{arrival, mount_decision},
     sync::buffer::Buffer,
     world::{Disk, Found, Io, Task, World, is_held},
 };
@@ -238,14 +238,14 @@ impl Group {
                 "choose another name; or, where a renamedg was cut short, go on with its plan: renamedg phase=two",
             ));
         }
-        let sightings = arrival::sight(world, from).await?;
-        let decision = choose::choose(from, &sightings, false).map_err(|refusal| {
+        let probe_results = arrival::discovered(world, from).await?;
+        let decision = mount_decision::choose(from, &probe_results, false).map_err(|refusal| {
             AdminError::new(Code::NoQuorum, &refusal)
                 .hint("asm_diskstring is to match all disks of one set of copies, and no others")
         })?;
         let mut disks = Vec::new();
         for (entry, verdict) in decision.membership.disks.iter().zip(&decision.disks) {
-            let path = verdict.sighting.map(|index| sightings[index].path.clone());
+            let path = verdict.probe_result.map(|index| probe_results[index].path.clone());
             if path.is_none() && entry.state != DiskState::Offline {
                 let text = format!(
                     "disk {} of disk group {from} is not in sight, or on two devices",

@@ -11,12 +11,12 @@
 use crate::{
     admin::{AdminError, Code},
     disk::{
-        identify::{self, Header, Sighting},
+        identify::{self, Header, ProbeResult},
         look::{Looked, Needs, Seen, look},
         originals::{self, Originals},
     },
     event::{Event, Severity},
-    membership::choose::{self, Standing},
+    membership::mount_decision::{self, DiskVerdict},
     world::{Disk, Found, Task, World},
 };
 use plinth_format::{
@@ -32,11 +32,13 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// What a mount that has seen these disks of a group still needs. Nothing, if all disks of the group are there, those that are OFFLINE too, by
 /// the devices that this host used: then no other can tell of another history, or be the disk of which one of these is a copy.
-fn needs(world: &dyn World, name: &str, sightings: &[Sighting]) -> Needs {
-    let Ok(decision) = choose::choose(name, sightings, false) else { return Needs::Something };
+fn needs(world: &dyn World, name: &str, probe_results: &[ProbeResult]) -> Needs {
+    let Ok(decision) = mount_decision::choose(name, probe_results, false) else {
+        return Needs::Something;
+    };
     let originals = Originals::recall(world, decision.group);
     let is_there = |disk: &MemberDisk| {
-        sightings
+        probe_results
             .iter()
             .any(|one| one.header.disk == disk.id && originals.is_original(disk.id, &one.identity))
     };
@@ -44,7 +46,7 @@ fn needs(world: &dyn World, name: &str, sightings: &[Sighting]) -> Needs {
 }
 
 /// What a disk of a group says: its header, and its records.
-pub(crate) type Member = (Header, Sighting);
+pub(crate) type Member = (Header, ProbeResult);
 
 /// Looks for the disks of a group. Nothing is claimed, and nothing written.
 ///
@@ -60,8 +62,8 @@ pub(crate) async fn look_for_members(
             if header.best.status != Status::Member || header.best.group_name != name {
                 return None;
             }
-            let sighting = identify::await_sight(&one, &*disk, header.best.clone()).await;
-            Some((header, sighting))
+            let probe_result = identify::await_sight(&one, &*disk, header.best.clone()).await;
+            Some((header, probe_result))
         })
     };
     let of_mount = |seen: &[Seen<Member>]| {
@@ -69,7 +71,7 @@ pub(crate) async fn look_for_members(
             .iter()
             .map(|one| &one.what)
             .filter(|(header, _)| header.case != identify::Case::Shrunk);
-        needs(world, name, &whole.map(|(_, sighting)| sighting.clone()).collect::<Vec<_>>())
+        needs(world, name, &whole.map(|(_, probe_result)| probe_result.clone()).collect::<Vec<_>>())
     };
     look(world, examine, of_mount).await.whole()
 }
@@ -78,25 +80,28 @@ pub(crate) async fn look_for_members(
 ///
 /// # Errors
 /// If whoever looked has ended.
-pub(crate) async fn sight(world: &Arc<dyn World>, name: &str) -> Result<Vec<Sighting>, AdminError> {
+pub(crate) async fn discovered(
+    world: &Arc<dyn World>,
+    name: &str,
+) -> Result<Vec<ProbeResult>, AdminError> {
     let seen = look_for_members(&**world, name).await?.seen;
     let whole = seen.into_iter().filter(|one| one.what.0.case != identify::Case::Shrunk);
-    let (candidates, sightings): (Vec<_>, Vec<_>) = whole
-        .map(|Seen { found, disk, what: (header, sighting) }| {
-            ((found, disk, header.best), sighting)
+    let (candidates, probe_results): (Vec<_>, Vec<_>) = whole
+        .map(|Seen { found, disk, what: (header, probe_result) }| {
+            ((found, disk, header.best), probe_result)
         })
         .unzip();
     let (own, _) = originals::set_aside(&**world, candidates).await;
-    Ok(sightings
+    Ok(probe_results
         .into_iter()
-        .filter(|sighting| own.iter().any(|(one, ..)| one.path == sighting.path))
+        .filter(|probe_result| own.iter().any(|(one, ..)| one.path == probe_result.path))
         .collect())
 }
 
 /// The disks that a mount would take OFFLINE as they are not in sight, and for how long a start waits for them. `None`: it cannot be mounted.
-fn missing(name: &str, sightings: &[Sighting]) -> Option<(Vec<String>, Duration)> {
-    let decision = choose::choose(name, sightings, false).ok()?;
-    let is_absent = |verdict: &&choose::Verdict| verdict.standing == Standing::Absent;
+fn missing(name: &str, probe_results: &[ProbeResult]) -> Option<(Vec<String>, Duration)> {
+    let decision = mount_decision::choose(name, probe_results, false).ok()?;
+    let is_absent = |verdict: &&mount_decision::Verdict| verdict.verdict == DiskVerdict::Absent;
     let missing = decision.disks.iter().filter(is_absent).filter_map(|verdict| {
         let disk = decision.membership.disk(verdict.number)?;
         let served = disk.state != DiskState::Offline;
@@ -116,8 +121,8 @@ const REHEARSALS: u32 = 5;
 /// Why not.
 pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
     for rehearsal in 1.. {
-        let seen = sight(world, name).await.and_then(|sightings| {
-            choose::choose(name, &sightings, false)
+        let seen = discovered(world, name).await.and_then(|probe_results| {
+            mount_decision::choose(name, &probe_results, false)
                 .map_err(|refusal| AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()))
         });
         match seen {
@@ -138,8 +143,8 @@ pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
     let mut told = false;
     loop {
         // Where that cannot be told the mount says why.
-        let Ok(sightings) = sight(world, name).await else { return };
-        let Some((missing, patience)) = missing(name, &sightings) else { return };
+        let Ok(probe_results) = discovered(world, name).await else { return };
+        let Some((missing, patience)) = missing(name, &probe_results) else { return };
         let waited = world.monotonic().saturating_sub(began);
         if missing.is_empty() {
             if told {

@@ -11,7 +11,7 @@
 //!   4. When nothing is left to change the stamp is rewritten on every writable disk.
 //!
 //! A crash during 2 leaves a membership that nobody has acknowledged; whichever of the two the
-//! next mount picks is legal, and `choose.rs` has the proof that it misses none that was in force.
+//! next mount picks is legal, and `mount_decision.rs` has the proof that it misses none that was in force.
 //!
 //! Invariants:
 //!
@@ -29,13 +29,13 @@ pub(crate) use look::{Kind, WrongRecord};
 use crate::{
     disk::{
         counters::IoClient,
-        flight::{self, Flight, Settled},
+        disk_io::{self, DiskIo, Settled},
         member::Member,
         members::Members,
         originals::{self, FoundDisk},
     },
     event::{Event, Severity},
-    membership::choose,
+    membership::mount_decision,
     planted::{self, Bug},
     space::mirror_sets::MirrorSets,
     sync::{
@@ -115,7 +115,7 @@ pub struct Voters {
     /// Whether every writable disk holds `stamp`.
     stamped: AtomicBool,
     /// The next membership is the first since the mount: more than half of the voters must
-    /// hold it, and it changes no vote (`choose.rs`, rule 3).
+    /// hold it, and it changes no vote (`mount_decision.rs`, rule 3).
     first: AtomicBool,
     /// The engine has looked at its own metadata since the mount.
     looked_at: AtomicBool,
@@ -436,9 +436,11 @@ impl Voters {
     ) -> Result<(), Refusal> {
         // Looked at once: it may answer at any moment.
         let member = self.members.get(&number);
-        let is_silence = flight::is_silence(reason) || planted::has(Bug::SilenceOverFailure);
+        let is_silence = disk_io::is_silence(reason) || planted::has(Bug::SilenceOverFailure);
         let is_spared = match member.filter(|member| is_silence && member.is_hung()) {
-            None if member.is_some() && flight::is_silence(reason) => return Err(Refusal::Answers),
+            None if member.is_some() && disk_io::is_silence(reason) => {
+                return Err(Refusal::Answers);
+            }
             None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),
             Some(leaving) if leaving.is_excused() => false,
             Some(leaving) => {
@@ -606,9 +608,9 @@ impl Voters {
                 return if recorded { Ok(()) } else { Err(Refusal::WouldLoseData) };
             }
             let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
-            let wanted = choose::voters(&next.disks, next.redundancy);
+            let wanted = mount_decision::voters(&next.disks, next.redundancy);
             let gone = now.iter().copied().filter(|disk| !is_writable(&next, *disk)).collect();
-            let step = choose::voter_steps(&now, &wanted, &gone).into_iter().next();
+            let step = mount_decision::voter_steps(&now, &wanted, &gone).into_iter().next();
             if !changed && step.is_none() {
                 return Ok(());
             }
@@ -640,7 +642,7 @@ impl Voters {
             let mut id = MembershipId::default();
             self.world.random(&mut id.0);
             let stamp = self.stamp.load(Ordering::Relaxed);
-            let begun = choose::successor(&parent, id, |child| {
+            let begun = mount_decision::successor(&parent, id, |child| {
                 *child = next;
                 child.stamp = stamp;
                 for disk in &mut child.disks {
@@ -671,7 +673,7 @@ impl Voters {
             let failed = self.write_everywhere(&begun, &targets).await;
             let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
             let first = self.first.load(Ordering::Relaxed);
-            let enough = if first { choose::may_mount } else { choose::may_record };
+            let enough = if first { mount_decision::may_mount } else { mount_decision::may_record };
             let forced = self.forced.load(Ordering::Relaxed) && holders > 0;
             if forced || enough(old.len(), holders) {
                 self.first.store(false, Ordering::Relaxed);
@@ -893,7 +895,7 @@ impl Voters {
 
     /// Wipes what is in a membership slot of a target and is no record: a write that was cut short has left some sectors of a record there. If
     /// the next write to the slot were cut short too, the sectors of both could make up a whole record of which nobody knows
-    /// (`choose.rs`, rule 5). A record in the same slot of the disk's other area is not touched, as it may be the newest that there is.
+    /// (`mount_decision.rs`, rule 5). A record in the same slot of the disk's other area is not touched, as it may be the newest that there is.
     /// Returns the places that cannot be wiped, and why.
     async fn wipe_torn(
         &self,
@@ -942,7 +944,7 @@ impl Voters {
             let mut areas = member.areas();
             loop {
                 if member.is_hung() {
-                    return Some(flight::GIVEN_UP.to_owned());
+                    return Some(disk_io::GIVEN_UP.to_owned());
                 }
                 let copies: Vec<(u64, Slice)> = areas
                     .iter()
@@ -1117,7 +1119,7 @@ async fn write_copies(
         false => member.start_write(*place, bytes.clone()).of(IoClient::Records),
     });
     let writes: Vec<_> = writes.collect();
-    let written = futures::future::join_all(writes.into_iter().map(Flight::settle)).await;
+    let written = futures::future::join_all(writes.into_iter().map(DiskIo::settle)).await;
     for ((place, _), settled) in copies.iter().zip(written) {
         match settled {
             Settled::Failed(error) if !in_one_trip => lost.push((*place, error.to_string())),
@@ -1132,7 +1134,7 @@ async fn write_copies(
         .iter()
         .map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
     let reads: Vec<_> = reads.collect();
-    let found = futures::future::join_all(reads.into_iter().map(Flight::settle)).await;
+    let found = futures::future::join_all(reads.into_iter().map(DiskIo::settle)).await;
     for ((place, bytes), settled) in copies.iter().zip(found) {
         match settled {
             Settled::Failed(error) => lost.push((*place, error.to_string())),

@@ -1,7 +1,7 @@
 //! What is wrong with what the engine wrote on a disk for itself, and the sentences about it.
 
 use crate::{
-    disk::{member::Member, troubles::Trouble},
+    disk::{disk_errors::Trouble, member::Member},
     membership::voters::WrongRecord,
 };
 use plinth_format::{BLOCK_SIZE, DiskNumber};

@@ -21,16 +21,16 @@ use crate::{
     catalog::on_disks,
     disk::{
         headers::{header_of, write_header},
-        identify::Sighting,
+        identify::ProbeResult,
         look::find_paths,
         member::Member,
         taken::{Taken, Wanted, check_mixture, check_names, take_disks, wipe_system_area},
     },
     error::FileError,
     event::Severity,
-    extent::{own_metadata::Look, part::Part, stale},
+    extent::{own_metadata::Look, scope::ExtentScope, stale},
     membership::{
-        choose::{Case, Decision},
+        mount_decision::{Case, Decision},
         voters::{Refusal, find},
     },
     movement::{Movement, explain},
@@ -113,7 +113,7 @@ impl Movement {
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
         // What stays has to be right.
         if !numbers.is_empty() {
-            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+            self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
         }
         let unread = self.ask_others_than(&members).await;
         self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
@@ -528,18 +528,18 @@ impl Movement {
     pub(crate) async fn retire_strangers(
         &self,
         decision: &Decision,
-        sightings: &[Sighting],
+        probe_results: &[ProbeResult],
         disks: &[Arc<dyn Disk>],
     ) {
         let line = &decision.membership;
         let is_of_line =
             |held: &Membership| held.id == line.id || line.ancestors.contains(&held.id);
         for index in decision.strangers.iter().filter(|_| decision.case == Case::Mount) {
-            let (sighting, disk) = (&sightings[*index], &disks[*index]);
-            if !sighting.memberships.iter().all(is_of_line) {
+            let (probe_result, disk) = (&probe_results[*index], &disks[*index]);
+            if !probe_result.memberships.iter().all(is_of_line) {
                 continue;
             }
-            let header = &sighting.header;
+            let header = &probe_result.header;
             let former = DiskHeader {
                 status: Status::Former,
                 sequence: header.sequence + 1,
@@ -550,13 +550,13 @@ impl Movement {
                 Ok(()) => {
                     format!(
                         "{} was disk {} of the group: its header says FORMER now",
-                        sighting.path, header.name
+                        probe_result.path, header.name
                     )
                 }
                 Err(reason) => {
                     format!(
                         "{} was disk {} of the group, and says so still: {reason}",
-                        sighting.path, header.name
+                        probe_result.path, header.name
                     )
                 }
             };

@@ -89,7 +89,7 @@ impl Movement {
             Some(before) => space.allocate_before(to.number, before),
             None => space.allocate_on(to.number),
         };
-        let change = |guest| Change::Move { guest, from };
+        let change = |target| Change::Move { target, from };
         self.settle_in(extent, to, take, change, before.is_some()).await
     }
 
@@ -103,7 +103,7 @@ impl Movement {
         to: &Arc<Member>,
     ) -> Result<Option<u64>, FileError> {
         let take = |space: &mut Space| space.allocate_on(to.number);
-        self.settle_in(extent, to, take, |guest| Change::Add { guest }, false).await
+        self.settle_in(extent, to, take, |target| Change::Add { target }, false).await
     }
 
     /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not there; those that stay could not be flushed, none is on
@@ -147,17 +147,17 @@ impl Movement {
                 return Ok(false);
             }
         }
-        let is_sure = |Arrival { to: member, .. }: &Arrival| {
+        let record_durable_size = |Arrival { to: member, .. }: &Arrival| {
             let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
             here.is_some_and(|here| {
                 let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
                 data.all(|run| {
                     let length = (run.len() * BLOCK_SIZE) as u64;
-                    !member.is_mend_in_doubt(Data::offset(member, here, run.start), length)
+                    !member.is_mend_uncertain(Data::offset(member, here, run.start), length)
                 })
             })
         };
-        let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
+        let stay: Vec<Arrival> = stay.into_iter().filter(record_durable_size).collect();
         let one_is_current = Box::new(move || {
             planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good)
         });
@@ -190,9 +190,9 @@ impl Movement {
                 break;
             }
         }
-        let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
-        let arrived = if extent.receive(guest) {
-            self.bring_over(extent, to, guest, change(guest), is_choice).await
+        let Some(target) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
+        let arrived = if extent.receive(target) {
+            self.bring_over(extent, to, target, change(target), is_choice).await
         } else {
             Ok(None)
         };
@@ -201,17 +201,17 @@ impl Movement {
             self.leave(extent, changed);
             return Ok(Some(bytes));
         }
-        if extent.mirrors().contains(&guest) {
+        if extent.mirrors().contains(&target) {
             // The catalog stopped before the commit was on the disks: what the next mount finds is not known.
             return arrived.map(|_| None);
         }
         reached::at(Mark::MoveNotMade);
-        extent.dismiss(guest);
+        extent.dismiss(target);
         // Who still writes there has ended when the range was held.
         if !planted::has(Bug::NewPlaceFreedEarly) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        self.space().cancel(guest.disk, guest.au);
+        self.space().cancel(target.disk, target.au);
         arrived.map(|_| None)
     }
 
@@ -229,7 +229,7 @@ impl Movement {
             None => {
                 reached::at(Mark::MirrorMade);
                 if !planted::has(Bug::MadeMirrorForgotten) {
-                    self.extents.have_moved(extent);
+                    self.extents.note_moved(extent);
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Movement {
         &self,
         extent: &Arc<Extent>,
         to: &Arc<Member>,
-        guest: Mirror,
+        target: Mirror,
         change: Change,
         is_choice: bool,
     ) -> Result<Option<(u64, Changed)>, FileError> {
@@ -249,10 +249,10 @@ impl Movement {
         if !planted::has(Bug::MoveOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        let goes_on = || arrival.is_good() && !extent.is_buried();
+        let goes_on = || arrival.is_good() && !extent.is_tombstone();
         let gate = self.rebalance.gate();
         let Copied { bytes, lost, unread } =
-            self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
+            self.copy_marked(extent, to, target, gate.as_deref(), goes_on).await?;
         let moves_all = planted::has(Bug::UnreadableMovedByChoice) && is_choice;
         if lost && is_choice && !moves_all {
             return Ok(None);
@@ -314,7 +314,7 @@ impl Movement {
     ) -> Result<Option<Changed>, FileError> {
         let (moving, blocks) = (Arc::clone(extent), self.blocks_per_au());
         let job = move |connection: &rusqlite::Connection| {
-            if !proviso() || moving.is_buried() {
+            if !proviso() || moving.is_tombstone() {
                 return Ok(None);
             }
             let Some(old) = extent::change_mirrors(connection, &moving, change)? else {

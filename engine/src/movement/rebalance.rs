@@ -425,7 +425,7 @@ impl Movement {
                 if let Ok(plan) = self.plan_moves() {
                     let work = self.work_of(
                         &plan,
-                        self.barred_mirrors(),
+                        self.reserved_mirrors(),
                         self.mirrors_to_convert(),
                         phases,
                     );
@@ -437,20 +437,23 @@ impl Movement {
             if std::mem::replace(&mut last_asked, asked) != asked {
                 (in_vain, passes, turns) = (0, 0, 0);
             }
-            let (barred, odd) = (self.barred_mirrors(), self.mirrors_to_convert());
+            let (reserved_for_shrink, odd) = (self.reserved_mirrors(), self.mirrors_to_convert());
             if odd == 0 {
                 self.finish_conversion().await?;
             }
-            let waits =
-                match if barred == 0 { self.finish_resizes().await? } else { Resized::Nothing } {
-                    Resized::Nothing => false,
-                    // What is even is another question now.
-                    Resized::Done => {
-                        passes = 0;
-                        continue;
-                    }
-                    Resized::Waits => true,
-                };
+            let waits = match if reserved_for_shrink == 0 {
+                self.finish_resizes().await?
+            } else {
+                Resized::Nothing
+            } {
+                Resized::Nothing => false,
+                // What is even is another question now.
+                Resized::Done => {
+                    passes = 0;
+                    continue;
+                }
+                Resized::Waits => true,
+            };
             let plan = match self.plan_moves() {
                 // To take mirrors may be the remedy.
                 Err(_) if odd > 0 && in_vain == 0 => Plan::none(),
@@ -462,18 +465,18 @@ impl Movement {
                 plan => plan?,
             };
             // Where nothing of that can move, others have to make room for it.
-            let makes_room = barred + odd > 0 && in_vain % 2 == 1 && plan.work() > 0;
+            let makes_room = reserved_for_shrink + odd > 0 && in_vain % 2 == 1 && plan.work() > 0;
             let work = match makes_room {
-                true => odd + plan.work().max(barred),
-                false => self.work_of(&plan, barred, odd, phases),
+                true => odd + plan.work().max(reserved_for_shrink),
+                false => self.work_of(&plan, reserved_for_shrink, odd, phases),
             };
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
-            if work > 0 && (barred + odd > 0 || !self.is_even_enough(work, passes)) {
+            if work > 0 && (reserved_for_shrink + odd > 0 || !self.is_even_enough(work, passes)) {
                 let focus = match self.most_exposed() {
                     Some(focus) if in_vain == 0 => focus,
                     _ if makes_room => Focus::Balance,
                     _ if odd > 0 => Focus::Convert,
-                    _ if barred > 0 => Focus::Barred,
+                    _ if reserved_for_shrink > 0 => Focus::Barred,
                     _ => Focus::Balance,
                 };
                 let text = format!(
@@ -555,11 +558,11 @@ impl Movement {
     }
 
     /// How many mirrors have to move, be made or be taken.
-    fn work_of(&self, plan: &Plan, barred: u64, odd: u64, phases: Phases) -> u64 {
+    fn work_of(&self, plan: &Plan, reserved_for_shrink: u64, odd: u64, phases: Phases) -> u64 {
         // What has to leave where it is counts for what has to go anyway.
         let balances =
             phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
-        odd + if balances { plan.work().max(barred) } else { barred }
+        odd + if balances { plan.work().max(reserved_for_shrink) } else { reserved_for_shrink }
     }
 
     /// A disk that leaves and has a mirror of the catalog that can go nowhere else.
@@ -758,7 +761,7 @@ impl Movement {
             }
         };
         let is_off = || self.is_stopping() || self.rebalance.lock().asked != pass.asked;
-        let _moving = self.pace.admit(&*self.world, is_off).await;
+        let _moving = self.throttle.admit(&*self.world, is_off).await;
         drop(scanning);
         Some(self.move_mirrors(extent, steps).await)
     }
@@ -802,23 +805,24 @@ impl Movement {
             }
             Focus::Balance => scan.plan.next(&disks).iter().map(step).collect(),
             Focus::Barred => {
-                let barred: Vec<DiskNumber> = {
+                let reserved_for_shrink: Vec<DiskNumber> = {
                     let space = self.space();
                     let mirrors = extent.mirrors().into_iter();
                     mirrors
-                        .filter(|one| space.is_barred(one.disk, one.au))
+                        .filter(|one| space.is_reserved_for_shrink(one.disk, one.au))
                         .map(|one| one.disk)
                         .collect()
                 };
-                if barred.is_empty() {
+                if reserved_for_shrink.is_empty() {
                     return Vec::new();
                 }
                 let mut steps: Vec<Step> =
-                    scan.plan.next_from(&disks, &barred).iter().map(step).collect();
+                    scan.plan.next_from(&disks, &reserved_for_shrink).iter().map(step).collect();
                 let goes =
                     |step: &Step, disk| matches!(step, Step::Move { from, .. } if *from == disk);
-                let stay =
-                    barred.into_iter().filter(|disk| !steps.iter().any(|step| goes(step, *disk)));
+                let stay = reserved_for_shrink
+                    .into_iter()
+                    .filter(|disk| !steps.iter().any(|step| goes(step, *disk)));
                 let stay: Vec<_> = stay.map(|disk| within((disk, None))).collect();
                 steps.extend(stay);
                 steps
@@ -892,15 +896,16 @@ impl Movement {
     }
 
     /// Mirrors of extents in AUs that a disk is to give up, and can.
-    fn barred_mirrors(&self) -> u64 {
+    fn reserved_mirrors(&self) -> u64 {
         let membership = self.voters.current();
         let catalog = on_disks::units(&membership);
         let space = self.space();
         let of = |disk: DiskNumber| {
-            let fixed =
-                catalog.iter().filter(|(on, au)| *on == disk && space.is_barred(disk, *au)).count()
-                    as u64;
-            u64::from(space.barred_in_use(disk)).saturating_sub(fixed)
+            let fixed = catalog
+                .iter()
+                .filter(|(on, au)| *on == disk && space.is_reserved_for_shrink(disk, *au))
+                .count() as u64;
+            u64::from(space.reserved_in_use(disk)).saturating_sub(fixed)
         };
         self.resizing().into_iter().map(of).sum()
     }

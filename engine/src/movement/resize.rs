@@ -129,7 +129,7 @@ impl Movement {
         })?;
         for (number, (member, layout)) in targets {
             let now = member.layout();
-            self.bar(*number, Some(*layout).filter(|layout| *layout != now));
+            self.reserve_for_shrink(*number, Some(*layout).filter(|layout| *layout != now));
             let text = if *layout == now {
                 format!("disk {} keeps its size, {} bytes", member.name(), now.size())
             } else {
@@ -313,8 +313,8 @@ impl Movement {
     }
 
     /// Bars what a disk is to give up; what the placement knows of its size is not so any more.
-    fn bar(&self, number: DiskNumber, target: Option<Layout>) {
-        self.space().bar(number, target);
+    fn reserve_for_shrink(&self, number: DiskNumber, target: Option<Layout>) {
+        self.space().reserve_for_shrink(number, target);
         self.forget_placement();
     }
 
@@ -371,8 +371,8 @@ impl Movement {
         let layout = Layout::new(target, self.au_size)
             .map_err(|error| refused("its new size", error.to_string()))?;
         let before = member.layout();
-        self.bar(number, Some(layout));
-        if self.space().barred_in_use(number) > 0 {
+        self.reserve_for_shrink(number, Some(layout));
+        if self.space().reserved_in_use(number) > 0 {
             return Ok(false);
         }
         let _nobody_compares = self.renaming.lock().await;
@@ -418,10 +418,10 @@ impl Movement {
         for place in before.header_places().into_iter().filter(is_left) {
             let zeros = crate::sync::buffer::Buffer::zeroed(BLOCK_SIZE).share();
             // One that stays is older than those that were just written. None may land on what somebody writes there later.
-            let mut flight =
+            let mut disk_io =
                 member.start_write(place, zeros).of(crate::disk::counters::IoClient::Records);
-            if flight.settle_or_go_on().await.is_none() && !planted::has(Bug::WipeNotWaited) {
-                flight.wait().await;
+            if disk_io.settle_or_go_on().await.is_none() && !planted::has(Bug::WipeNotWaited) {
+                disk_io.wait().await;
             }
         }
         let _ = member.flush().await;

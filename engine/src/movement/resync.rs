@@ -28,7 +28,7 @@ use crate::{
         stale::{self, EVERYTHING},
     },
     membership::{
-        choose::{self, Standing},
+        mount_decision::{self, DiskVerdict},
         voters::{Refusal, find},
     },
     movement::{Movement, progress::Progress, rebalance::POWER_MAX},
@@ -96,16 +96,16 @@ impl Movement {
                 format!("what disk {} misses could not be recorded", member.name()),
             ));
         }
-        let (disk, standing, areas) = self.find_device(member).await?;
-        let whole =
-            standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
-                Standing::CopyWhole => "it was marked so".to_owned(),
-                Standing::LosingBranch => {
-                    "it went on in another history, or was away too long".to_owned()
-                }
-                _ => "it is an old image".to_owned(),
-            });
-        let was_put_there = matches!(standing, Some(Standing::LosingBranch | Standing::OldImage));
+        let (disk, verdict, areas) = self.find_device(member).await?;
+        let whole = verdict.filter(|verdict| verdict.copy_whole()).map(|verdict| match verdict {
+            DiskVerdict::CopyWhole => "it was marked so".to_owned(),
+            DiskVerdict::LosingBranch => {
+                "it went on in another history, or was away too long".to_owned()
+            }
+            _ => "it is an old image".to_owned(),
+        });
+        let was_put_there =
+            matches!(verdict, Some(DiskVerdict::LosingBranch | DiskVerdict::OldImage));
         if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
             let text = format!("{} would be written over: {reason}", disk.path());
             let hint = format!(
@@ -206,7 +206,7 @@ impl Movement {
     async fn find_device(
         &self,
         member: &Member,
-    ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
+    ) -> Result<(Arc<dyn Disk>, Option<DiskVerdict>, Vec<RecordArea>), AdminError> {
         let FoundDisk { matches, copies, silence } =
             originals::find_disk(&*self.world, self.id, member.id()).await?;
         let mut identities: Vec<_> =
@@ -261,12 +261,12 @@ impl Movement {
             self.world.sleep(Duration::from_millis(100)).await;
         }
         member.set_origin(header.best.origin);
-        let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
+        let probe_result = identify::probe(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
-        let standing = membership
+        let verdict = membership
             .disk(member.number)
-            .map(|entry| choose::returning(&sighting, entry, &membership));
-        Ok((disk, standing, sighting.header.record_areas()))
+            .map(|entry| mount_decision::returning(&probe_result, entry, &membership));
+        Ok((disk, verdict, probe_result.header.record_areas()))
     }
 
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {

@@ -31,7 +31,7 @@ pub mod balance;
 pub(crate) mod coming;
 pub(crate) mod mirror_sets;
 pub mod placement;
-pub(crate) mod safe_space;
+pub(crate) mod safe_capacity;
 pub(crate) mod slots;
 pub(crate) mod stripes;
 
@@ -100,7 +100,7 @@ impl Drop for InHand {
 struct DiskSpace {
     layout: Layout,
     /// A bit per AU that the disk is to give up; empty if there are none.
-    barred: Vec<u64>,
+    reserved_for_shrink: Vec<u64>,
     /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
     low: Vec<u64>,
     high: Vec<u64>,
@@ -139,22 +139,22 @@ impl Space {
     }
 
     /// Bars what holds data now and would not in the layout `target`; `None` bars nothing any more.
-    pub fn bar(&mut self, disk: DiskNumber, target: Option<Layout>) {
+    pub fn reserve_for_shrink(&mut self, disk: DiskNumber, target: Option<Layout>) {
         self.changes += 1;
         if let Some(space) = self.disks.get_mut(&disk) {
-            space.bar(target);
+            space.reserve_for_shrink(target);
         }
     }
 
     #[must_use]
-    pub fn is_barred(&self, disk: DiskNumber, au: u32) -> bool {
-        self.disks.get(&disk).is_some_and(|space| space.is_barred(au))
+    pub fn is_reserved_for_shrink(&self, disk: DiskNumber, au: u32) -> bool {
+        self.disks.get(&disk).is_some_and(|space| space.is_reserved_for_shrink(au))
     }
 
     /// Barred AUs that are not free.
     #[must_use]
-    pub fn barred_in_use(&self, disk: DiskNumber) -> u32 {
-        self.disks.get(&disk).map_or(0, DiskSpace::barred_in_use)
+    pub fn reserved_in_use(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, DiskSpace::reserved_in_use)
     }
 
     /// AUs that are not free, hold data now, and would not in the layout `target`.
@@ -404,16 +404,17 @@ impl Space {
     #[must_use]
     pub fn capacity(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| {
-            space.total + space.barred.iter().map(|word| word.count_ones()).sum::<u32>()
+            space.total
+                + space.reserved_for_shrink.iter().map(|word| word.count_ones()).sum::<u32>()
         })
     }
 
     /// AUs that somebody has, or had a moment ago.
     #[must_use]
     pub fn used(&self, disk: DiskNumber) -> u32 {
-        self.disks
-            .get(&disk)
-            .map_or(0, |space| space.total - space.free + space.barred_in_use() - space.discarding)
+        self.disks.get(&disk).map_or(0, |space| {
+            space.total - space.free + space.reserved_in_use() - space.discarding
+        })
     }
 
     /// AUs that somebody has.
@@ -460,7 +461,7 @@ impl DiskSpace {
         let words = (layout.au_count() as usize).div_ceil(64);
         let mut space = Self {
             layout,
-            barred: Vec::new(),
+            reserved_for_shrink: Vec::new(),
             low: vec![u64::MAX; words],
             high: vec![0; words],
             stained: vec![0; words],
@@ -483,30 +484,36 @@ impl DiskSpace {
         space
     }
 
-    fn bar(&mut self, target: Option<Layout>) {
-        self.barred.clear();
+    fn reserve_for_shrink(&mut self, target: Option<Layout>) {
+        self.reserved_for_shrink.clear();
         self.lowest = 0;
         if let Some(target) = target {
-            self.barred.resize(self.low.len(), 0);
+            self.reserved_for_shrink.resize(self.low.len(), 0);
             for au in lost(self.layout, target) {
                 let (word, bit) = place(au);
-                self.barred[word] |= bit;
+                self.reserved_for_shrink[word] |= bit;
             }
         }
-        let open = self.layout.data_units().filter(|au| !self.is_barred(*au));
+        let open = self.layout.data_units().filter(|au| !self.is_reserved_for_shrink(*au));
         (self.total, self.free) = open.fold((0, 0), |(total, free), au| {
             (total + 1, free + u32::from(self.state(au) == AuState::Free))
         });
     }
 
-    fn is_barred(&self, au: u32) -> bool {
+    fn is_reserved_for_shrink(&self, au: u32) -> bool {
         let (word, bit) = place(au);
-        self.barred.get(word).is_some_and(|barred| barred & bit != 0)
+        self.reserved_for_shrink
+            .get(word)
+            .is_some_and(|reserved_for_shrink| reserved_for_shrink & bit != 0)
     }
 
-    fn barred_in_use(&self) -> u32 {
-        let planes = self.barred.iter().zip(&self.low).zip(&self.high);
-        planes.map(|((barred, low), high)| (barred & (low | high)).count_ones()).sum()
+    fn reserved_in_use(&self) -> u32 {
+        let planes = self.reserved_for_shrink.iter().zip(&self.low).zip(&self.high);
+        planes
+            .map(|((reserved_for_shrink, low), high)| {
+                (reserved_for_shrink & (low | high)).count_ones()
+            })
+            .sum()
     }
 
     fn cut(&mut self, layout: Layout) {
@@ -568,12 +575,14 @@ impl DiskSpace {
 
     /// Those being discarded that a disk does not give up.
     fn discarding_open(&self) -> u32 {
-        if self.discarding == 0 || self.barred.is_empty() {
+        if self.discarding == 0 || self.reserved_for_shrink.is_empty() {
             return self.discarding;
         }
-        let barred = self.layout.data_units().filter(|au| self.is_barred(*au));
-        let barred = barred.filter(|au| self.state(*au) == AuState::Discarding).count();
-        self.discarding - u32::try_from(barred).unwrap_or(0)
+        let reserved_for_shrink =
+            self.layout.data_units().filter(|au| self.is_reserved_for_shrink(*au));
+        let reserved_for_shrink =
+            reserved_for_shrink.filter(|au| self.state(*au) == AuState::Discarding).count();
+        self.discarding - u32::try_from(reserved_for_shrink).unwrap_or(0)
     }
 
     /// What of 64 AUs is free and stained. What is being discarded is stained, too.
@@ -607,7 +616,7 @@ impl DiskSpace {
             self.taken_stained[word] &= !bit;
         }
         match self.state(au) {
-            AuState::Free => self.free -= u32::from(!self.is_barred(au)),
+            AuState::Free => self.free -= u32::from(!self.is_reserved_for_shrink(au)),
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending -= 1,
             AuState::Discarding => self.discarding -= 1,
@@ -624,7 +633,7 @@ impl DiskSpace {
         self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
         match to {
             AuState::Free => {
-                self.free += u32::from(!self.is_barred(au));
+                self.free += u32::from(!self.is_reserved_for_shrink(au));
                 self.lowest = self.lowest.min(word);
             }
             AuState::Used => (),
@@ -635,7 +644,7 @@ impl DiskSpace {
 
     /// What of 64 AUs cannot be allocated.
     fn taken(&self, word: usize) -> u64 {
-        self.low[word] | self.high[word] | self.barred.get(word).copied().unwrap_or(0)
+        self.low[word] | self.high[word] | self.reserved_for_shrink.get(word).copied().unwrap_or(0)
     }
 
     fn allocate_before(&mut self, before: u32) -> Option<u32> {
@@ -655,7 +664,7 @@ impl DiskSpace {
     }
 
     fn compact_end(&self) -> (u32, u32) {
-        let open = || self.layout.data_units().filter(|au| !self.is_barred(*au));
+        let open = || self.layout.data_units().filter(|au| !self.is_reserved_for_shrink(*au));
         let used = self.total - self.free - self.discarding_open();
         let end = open().nth(used as usize).unwrap_or(self.layout.au_count());
         let behind = open()
@@ -797,13 +806,13 @@ mod tests {
         let mut space = space(200);
         space.stain(DISK);
         let (first, count) = space.take_to_discard(DISK, 1000).expect("a run");
-        space.bar(DISK, Some(layout(40)));
-        assert!(space.barred_in_use(DISK) > 0);
+        space.reserve_for_shrink(DISK, Some(layout(40)));
+        assert!(space.reserved_in_use(DISK) > 0);
         assert_eq!(space.used(DISK), 0);
         space.discarded(DISK, first, count, false);
-        assert_eq!(space.barred_in_use(DISK), 0);
+        assert_eq!(space.reserved_in_use(DISK), 0);
         while let Some((first, count)) = space.take_to_discard(DISK, 1000) {
-            assert!((first..first + count).all(|au| !space.is_barred(DISK, au)));
+            assert!((first..first + count).all(|au| !space.is_reserved_for_shrink(DISK, au)));
             space.discarded(DISK, first, count, true);
         }
         space.cut(DISK, layout(40));
@@ -820,7 +829,7 @@ mod tests {
             let freed: BTreeSet<u32> = given.iter().copied().filter(both).step_by(3).collect();
             freed.iter().for_each(|au| space.cancel(DISK, *au));
             given.iter().filter(|au| !both(au)).for_each(|au| space.cancel(DISK, *au));
-            space.bar(DISK, Some(layout(after)));
+            space.reserve_for_shrink(DISK, Some(layout(after)));
             space.cut(DISK, layout(after));
             let mut discarded = BTreeSet::new();
             while let Some((first, count)) = space.take_to_discard(DISK, 8) {

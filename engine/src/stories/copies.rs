@@ -1,7 +1,9 @@
 //! Copies of all disks of a group: which devices are used, and how copies become a group of their own.
 
 use super::*;
-use crate::{disk::identify, group::rename_group::RenamingPlan, membership::choose, testing::Fuse};
+use crate::{
+    disk::identify, group::rename_group::RenamingPlan, membership::mount_decision, testing::Fuse,
+};
 use plinth_format::DiskNumber;
 
 impl Lab {
@@ -191,14 +193,14 @@ fn a_plan_is_of_disks_that_nobody_has_used_since() {
     );
     assert!(images(&lab.disks) == before);
     lab.mount();
-    let sightings = block_on(async {
-        let mut sightings = Vec::new();
+    let probe_results = block_on(async {
+        let mut probe_results = Vec::new();
         for one in lab.world().discover().await {
             let disk = one.disk.clone().expect("open");
             let header = identify::read_header(&*lab.world(), &*disk).await.expect("a header").best;
-            sightings.push(identify::sight(&*lab.world(), &one, &*disk, header).await);
+            probe_results.push(identify::probe(&*lab.world(), &one, &*disk, header).await);
         }
-        sightings
+        probe_results
     });
-    choose::choose("DATA", &sightings, false).expect("it is what it was");
+    mount_decision::choose("DATA", &probe_results, false).expect("it is what it was");
 }

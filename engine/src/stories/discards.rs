@@ -469,7 +469,7 @@ fn what_somebody_is_stuck_in_is_not_free() {
     };
     let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
     lab.remove("table");
-    lab.wait_for("its end", || extent.is_buried());
+    lab.wait_for("its end", || extent.is_tombstone());
     for _ in 0..2 {
         block_on(group.reclaim(true)).expect("the catalog answers");
         assert!(states().iter().all(|state| *state == Some(AuState::Settled)), "{:?}", states());

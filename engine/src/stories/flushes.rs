@@ -173,7 +173,7 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
         let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
         let plain = lab.plain_disk();
         let group = Arc::clone(lab.group());
-        group.doubt.leave_to_story(true);
+        group.failed_flushes.leave_to_story(true);
         let [node, other] = ["table", "other"].map(|name| lab.create_file(name));
         lab.write_twice(node, &pattern(1, LENGTH));
         lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
@@ -182,11 +182,11 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
         lab.sync(other);
         lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
         if is_caretaker {
-            group.doubt.leave_to_story(false);
+            group.failed_flushes.leave_to_story(false);
             // It, or the one that looks after the group.
-            let _ = block_on(group.resolve_doubt());
-            lab.wait_for("the second failure", || group.doubt.count() > 1);
-            group.doubt.leave_to_story(true);
+            let _ = block_on(group.resolve_uncertain());
+            lab.wait_for("the second failure", || group.failed_flushes.count() > 1);
+            group.failed_flushes.leave_to_story(true);
         } else {
             lab.try_sync(node).expect_err("what was written again may be lost");
         }
@@ -210,7 +210,7 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
 fn a_copy_out_of_a_slot_that_a_flush_lost_is_in_doubt() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let (plain, group) = (lab.plain_disk(), lab.group());
-    group.doubt.leave_to_story(true);
+    group.failed_flushes.leave_to_story(true);
     let small: Vec<Node> =
         (0..20).map(|number| lab.create_file(&format!("small{number}"))).collect();
     small.iter().for_each(|node| lab.write(*node, 0, &pattern(1, 60_000)));
@@ -364,7 +364,7 @@ fn a_flush_that_fails_beside_a_release_repeats_it() {
     std::thread::scope(|scope| {
         let closer = scope.spawn(|| block_on(group.close_idle(true)));
         lab.wait_for("the first of many", || sums() > before);
-        members[0].has_broken();
+        members[0].note_failed_flush();
         group.note_failed_flush(members[0], "somebody else's");
         assert!(closer.join().expect("no panic").expect("they are closed"));
     });
@@ -510,7 +510,7 @@ fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
 fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let (plain, group) = (lab.plain_disk(), Arc::clone(lab.group()));
-    group.doubt.leave_to_story(true);
+    group.failed_flushes.leave_to_story(true);
     let number = lab.member(plain).number.0;
     let grow = |node: Node| {
         let size = Some(MIB + 70_000);
@@ -646,7 +646,7 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
 fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_the_sync() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
     let group = Arc::clone(lab.group());
-    group.doubt.leave_to_story(true);
+    group.failed_flushes.leave_to_story(true);
     let at = lab.extent_alone_on(plain, node).number * MIB;
     block_on(lab.session().allocate(node, at, 65_536, Allocate::PunchHole, false))
         .expect("punched");
@@ -689,7 +689,7 @@ fn the_first_write_to_a_file_is_in_doubt_if_a_flush_under_way_fails() {
     lab.mount();
     let (group, member) = (lab.group(), lab.member(plain));
     // What `flush_disks` does.
-    group.doubt.begin_flush();
+    group.failed_flushes.begin_flush();
     lab.write(lab.find("table"), at, &pattern(2, 65_536));
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
     assert!(!block_on(member.flush()).is_ok());

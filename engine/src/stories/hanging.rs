@@ -1,7 +1,7 @@
 //! Devices that take I/O and never answer, when a group is mounted: a stranger's, a member that can be spared, one that cannot.
 
 use super::*;
-use crate::{admin::Code, disk::flight::Settled, space::AuState, sync::buffer::Buffer};
+use crate::{admin::Code, disk::disk_io::Settled, space::AuState, sync::buffer::Buffer};
 use plinth_format::{BLOCK_SIZE, membership::Membership};
 use std::sync::atomic::Ordering;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    disk::troubles::Trouble,
+    disk::disk_errors::Trouble,
     extent::{self, data::Data},
     space::AuState,
 };
@@ -179,10 +179,10 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     let (group, to) = (lab.group(), lab.member(2));
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
     lab.go_on_until("the copy", moving.as_mut(), || lab.disks[2].hung() > 0);
-    let guest = extent.guest().expect("it is on its way");
+    let target = extent.target().expect("it is on its way");
     let refused = || {
-        let troubles = to.counters.troubles.all();
-        troubles
+        let disk_errors = to.counters.disk_errors.all();
+        disk_errors
             .iter()
             .find(|(trouble, _)| *trouble == Trouble::Refused)
             .map_or(0, |(_, seen)| seen.count)
@@ -191,7 +191,7 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     let end = lab.go_on_or_end("a second refusal", moving.as_mut(), || refused() > 1);
     assert_eq!(lab.state(2), DiskState::Online);
     assert_eq!(
-        group.space().state(guest.disk, guest.au),
+        group.space().state(target.disk, target.au),
         Some(AuState::Used),
         "what is written next may be lost"
     );
@@ -217,10 +217,10 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
         let (group, to) = (Arc::clone(lab.group()), lab.member(2));
         let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
         lab.go_on_until("the copy", moving.as_mut(), || lab.disks[2].hung() > 0);
-        let guest = extent.guest().expect("it is on its way");
+        let target = extent.target().expect("it is on its way");
         let refused = || {
-            let troubles = to.counters.troubles.all();
-            troubles
+            let disk_errors = to.counters.disk_errors.all();
+            disk_errors
                 .iter()
                 .find(|(trouble, _)| *trouble == Trouble::Refused)
                 .map_or(0, |(_, seen)| seen.count)
@@ -236,7 +236,7 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
             let end =
                 lab.go_on_or_end("another refusal", moving.as_mut(), || refused() > before + 1);
             assert_eq!(
-                group.space().state(guest.disk, guest.au),
+                group.space().state(target.disk, target.au),
                 Some(AuState::Used),
                 "what is written next may be lost"
             );
@@ -270,8 +270,8 @@ fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
     let (group, to) = (lab.group(), lab.member(2));
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
     let permit = lab.copy_all(2, moving.as_mut());
-    let guest = extent.guest().expect("it is on its way");
-    let Range { start, end } = place(&to.layout(), guest.au);
+    let target = extent.target().expect("it is on its way");
+    let Range { start, end } = place(&to.layout(), target.au);
     let middle = start + MIB / 2;
     lab.disks[2].faults(|faults| {
         faults.hang_in.push(start..middle);
@@ -287,7 +287,7 @@ fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
     let end =
         lab.go_on_or_end("the end of the move", moving.as_mut(), || extent.ranges.waiting() > 0);
     assert_eq!(
-        group.space().state(guest.disk, guest.au),
+        group.space().state(target.disk, target.au),
         Some(AuState::Used),
         "what is written next may be lost"
     );

@@ -8,7 +8,7 @@ use crate::{
     extent::{
         Extent,
         own_metadata::{LOOK, Look},
-        part::Part,
+        scope::ExtentScope,
     },
 };
 use plinth_format::layout::{ACTIVITY_SLOT, FIRST_AREA, Layout, MEMBERSHIP_SLOT, RecordArea};
@@ -48,7 +48,7 @@ fn kinds() -> Vec<(&'static str, Vec<u64>, usize)> {
 impl Lab {
     /// What the engine does by itself each minute. Returns what it found.
     fn look(&self) -> Vec<Problem> {
-        block_on(self.group().look_at_own_metadata(&Part::All, Look::PASSING))
+        block_on(self.group().look_at_own_metadata(&ExtentScope::All, Look::PASSING))
     }
 
     fn problems(&self, repair: bool) -> Vec<Problem> {
@@ -454,7 +454,7 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
         let fuse = lab.light_fuse(if cut == 0 { 1 << 40 } else { cut - 1 });
         let group = Arc::clone(lab.group());
         let looking = std::thread::spawn(move || {
-            block_on(group.look_at_own_metadata(&Part::All, Look::PASSING));
+            block_on(group.look_at_own_metadata(&ExtentScope::All, Look::PASSING));
         });
         lab.wait_for("the power or the end", || fuse.is_blown() || looking.is_finished());
         // It waits for ever if the power goes.

@@ -432,10 +432,10 @@ fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
     let catalog: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let layouts = (34 * 16..600 * 16).filter_map(|part| Layout::new(part * MIB / 16, MIB).ok());
     let mut layouts = layouts.filter(|layout| {
-        let is_cut = |run: &Range<u32>| {
+        let record_truncation = |run: &Range<u32>| {
             layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au))
         };
-        layout.data_units().count() > catalog + 4 && runs.iter().any(is_cut)
+        layout.data_units().count() > catalog + 4 && runs.iter().any(record_truncation)
     });
     let layout = layouts.next().expect("some size has its middle there");
     lab.wait_until_all_is_discarded();
@@ -628,7 +628,7 @@ fn what_wipes_an_old_header_lands_in_nobodys_place() {
     let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
     block_on(group.resize_disks(&[Resize { which, size: Some(48 * MIB) }], Some(0)))
         .expect("it may be");
-    assert_eq!(group.space().barred_in_use(member.number), 0, "nothing is in the way");
+    assert_eq!(group.space().reserved_in_use(member.number), 0, "nothing is in the way");
     lab.disks[1].faults(|faults| {
         faults.hang_writes = old.iter().map(|place| *place..place + 4096).collect()
     });
@@ -688,7 +688,9 @@ fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
     group.deadline.store(100_000, Ordering::Relaxed);
     lab.disks.iter().for_each(MemoryDisk::heal);
     assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));
-    group.space().bar(number, Some(Layout::new(13 * MIB, MIB).expect("large enough")));
+    group
+        .space()
+        .reserve_for_shrink(number, Some(Layout::new(13 * MIB, MIB).expect("large enough")));
     while group.space().allocate_reserved(number).is_some() {}
     assert_eq!(group.store.in_the_way(), Some(number));
     let before = runs();

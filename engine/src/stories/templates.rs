@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     admin::Conversion,
-    files::orders::{NameOrder, NewSystemFile, Template},
+    files::statements::{NameOrder, NewSystemFile, Template},
 };
 
 impl Lab {

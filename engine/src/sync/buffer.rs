@@ -17,7 +17,7 @@ mod large;
 
 pub use arena::registrable;
 
-use crate::sync::pooled::{self, Pooled, Reuse};
+use crate::sync::pool::{self, Pooled, Reuse};
 use crossbeam_queue::ArrayQueue;
 use large::Large;
 use std::{
@@ -300,7 +300,7 @@ impl fmt::Debug for Buffer {
 struct Shared(Buffer);
 
 thread_local! {
-    static SPARE_SHARED: pooled::Spare<Shared> = RefCell::default();
+    static SPARE_SHARED: pool::Spare<Shared> = RefCell::default();
 }
 
 impl Default for Shared {
@@ -310,7 +310,7 @@ impl Default for Shared {
 }
 
 impl Reuse for Shared {
-    fn spare() -> &'static LocalKey<pooled::Spare<Self>> {
+    fn spare() -> &'static LocalKey<pool::Spare<Self>> {
         &SPARE_SHARED
     }
 

@@ -2,11 +2,11 @@
 
 pub(crate) mod bits;
 pub mod buffer;
-pub(crate) mod handoff;
-pub(crate) mod latch;
 pub mod lock;
 pub(crate) mod named;
-pub(crate) mod pooled;
+pub(crate) mod oneshot;
+pub(crate) mod pool;
 pub(crate) mod ranges;
+pub(crate) mod rwlock;
 pub mod transfer;
-pub(crate) mod turns;
+pub(crate) mod waiters;

@@ -6,12 +6,12 @@
 //! with it: readers that never stop would starve a writer.
 //!
 //! Each block has four bits: how many read it, or that it is written. Those of sixteen blocks are a word, and taking a
-//! range is one atomic instruction for each word of it, where nobody has it and nobody waits (`turns.rs`).
+//! range is one atomic instruction for each word of it, where nobody has it and nobody waits (`waiters.rs`).
 //!
 //! Invariant: who takes several words takes them in order, and gives back those it has when it meets one that is not free. Of those who wait
 //! one at a time does that; what anybody else gave back so, he tells them.
 
-use crate::sync::turns::{Turns, Want};
+use crate::sync::waiters::{Waiters, Want};
 use std::{
     ops::Range,
     sync::{
@@ -65,7 +65,7 @@ impl Wanted {
 pub struct Ranges {
     first: OnceLock<Chunk>,
     more: OnceLock<Box<[OnceLock<Chunk>; MORE]>>,
-    turns: Turns<Wanted>,
+    waiters: Waiters<Wanted>,
 }
 
 /// A range held; let go when dropped.
@@ -140,13 +140,13 @@ impl Ranges {
 
     /// Takes a range, unless somebody has it or waits for it.
     fn take_if_free(&self, wanted: &Wanted) -> bool {
-        if self.turns.are_ahead_of(wanted) {
+        if self.waiters.are_ahead_of(wanted) {
             return false;
         }
         let taken = self.take(wanted);
         if taken == Taken::GivenBack {
             // Who waits may have met what was taken for a moment. (Of those who wait only one tries at a time.)
-            self.turns.tell();
+            self.waiters.tell();
         }
         taken == Taken::All
     }
@@ -163,7 +163,7 @@ impl Ranges {
         let wanted = Wanted { range, exclusive };
         if !self.take_if_free(&wanted) {
             // In memory of its own, so that those who need not wait are small.
-            Box::pin(self.turns.wait(&wanted, || self.take(&wanted) == Taken::All)).await;
+            Box::pin(self.waiters.wait(&wanted, || self.take(&wanted) == Taken::All)).await;
         }
         RangeGuard { ranges: self, held: wanted }
     }
@@ -171,14 +171,14 @@ impl Ranges {
     /// How many wait.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        self.turns.count()
+        self.waiters.count()
     }
 }
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         self.ranges.empty(&self.held);
-        self.ranges.turns.tell();
+        self.ranges.waiters.tell();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         timings::Bucket,
     },
     files::file_stats::FileClass,
-    space::{mirror_sets::mirrors_wanted, placement::Placement, safe_space},
+    space::{mirror_sets::mirrors_wanted, placement::Placement, safe_capacity},
     world::Timestamp,
 };
 use plinth_format::{
@@ -72,8 +72,8 @@ impl Upkeep {
         if wanted.read_policy {
             stats.read_policy = self.read_policy();
         }
-        if wanted.troubles {
-            stats.troubles = self.troubles();
+        if wanted.disk_errors {
+            stats.disk_errors = self.disk_errors();
         }
         if wanted.units {
             self.add_units(&mut stats);
@@ -161,10 +161,10 @@ impl Upkeep {
         }
     }
 
-    fn troubles(&self) -> Vec<LiveTrouble> {
+    fn disk_errors(&self) -> Vec<LiveTrouble> {
         let of_member = |member: &Arc<Member>| {
             let disk = u32::from(member.number.0);
-            member.counters.troubles.all().into_iter().map(move |(kind, seen)| LiveTrouble {
+            member.counters.disk_errors.all().into_iter().map(move |(kind, seen)| LiveTrouble {
                 disk,
                 kind: kind.to_string(),
                 count: seen.count,
@@ -261,7 +261,7 @@ impl Upkeep {
             [Redundancy::External, Redundancy::Normal, Redundancy::High].map(writable_with);
         let placement = Placement::of(&membership, membership.wanted.mirrors(), &space);
         let writable = placement.allocatable(&space);
-        let mut groups: BTreeMap<&str, safe_space::Room> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, safe_capacity::Room> = BTreeMap::new();
         let mut sums = LiveSpace::default();
         for disk in membership.disks.iter().filter(|disk| !disk.quorum) {
             let of_catalog = catalog.get(&disk.number).copied().unwrap_or(0);
@@ -281,11 +281,11 @@ impl Upkeep {
         }
         drop(space);
         let names: Vec<&str> = groups.keys().copied().collect();
-        let rooms: Vec<safe_space::Room> = groups.into_values().collect();
+        let rooms: Vec<safe_capacity::Room> = groups.into_values().collect();
         let mirrors = membership.wanted.mirrors();
         let restorable = mirrors > 1 && rooms.len() > mirrors;
         let (safe, bound_by) = if restorable {
-            safe_space::safe_extents(mirrors as u64, extents, writable, self.au_size, &rooms)
+            safe_capacity::safe_extents(mirrors as u64, extents, writable, self.au_size, &rooms)
         } else {
             (writable, None)
         };

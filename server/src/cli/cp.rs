@@ -17,7 +17,7 @@ use crate::{
     refusal::Refusal,
 };
 use clap::Args;
-use plinth_engine::{admin::Value, api::Kind, files::orders::NewSystemFile};
+use plinth_engine::{admin::Value, api::Kind, files::statements::NewSystemFile};
 use std::{
     fs,
     io::Read,

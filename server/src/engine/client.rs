@@ -10,7 +10,7 @@ use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
     api::ConnectionId,
     catalog::rows::decode_rows,
-    files::orders::NewSystemFile,
+    files::statements::NewSystemFile,
 };
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::{

@@ -7,7 +7,7 @@ use plinth_engine::{
         Renaming, Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
     },
     api::{ConnectionId, Kind},
-    files::orders::{NameOrder, NewSystemFile},
+    files::statements::{NameOrder, NewSystemFile},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::PathBuf};

@@ -4,7 +4,7 @@ use super::Role;
 use plinth_engine::admin::{
     Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange,
 };
-use plinth_engine::files::orders::NameOrder;
+use plinth_engine::files::statements::NameOrder;
 use plinth_format::Redundancy;
 use std::fmt;
 

@@ -9,7 +9,7 @@ use crate::{
 use plinth_engine::{
     admin::Code,
     api::{Allocate, Changes, Node, ROOT, RenameMode},
-    files::{orders::NewSystemFile, session::Session},
+    files::{session::Session, statements::NewSystemFile},
     world::Timestamp,
 };
 use std::ops::Range;
@@ -54,7 +54,7 @@ impl Client {
         };
         let path = made.as_ref().map(|(_, path)| path.clone()).unwrap_or_default();
         if let Ok((made, _)) = &made {
-            self.model().is_called(file, made.node);
+            self.model().note_name(file, made.node);
         }
         let next = self.end("create", made.map(|_| ()))?;
         // The name that the system gave it keeps nothing when the other one goes. It stays where that cannot be done now.

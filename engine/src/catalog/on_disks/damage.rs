@@ -106,7 +106,10 @@ impl DiskStore {
         let pages = match database_pages(self) {
             Ok(pages) => pages,
             Err(error) => {
-                return (vec![Problem { text: format!("catalog: {error}"), repaired: false }], None);
+                return (
+                    vec![Problem { text: format!("catalog: {error}"), repaired: false }],
+                    None,
+                );
             }
         };
         let end = u64::from(pages) * PAGE_SIZE as u64;

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     catalog::store::{CatalogFile, StoreError},
-    disk::{counters::IoClient, flight::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::Settled, member::Member},
     membership::voters::{Refusal, find},
     planted::{self, Bug},
     space::Space,
@@ -147,8 +147,8 @@ impl DiskStore {
                 while self.build_one(file).await? {
                     crate::reached::at(crate::reached::Mark::CatalogRebuilt);
                 }
-                self.strike_barred(file).await;
-                while self.move_barred_unit(file).await? {}
+                self.strike_reserved(file).await;
+                while self.move_reserved_unit(file).await? {}
             }
             // What there is no room for now is kept when it is freed.
             self.reserve();
@@ -288,8 +288,9 @@ impl DiskStore {
             self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk))
         };
         let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
-        let leaves =
-            |run: &&CatalogRun| run.file == file && (leaves(run.disk) || self.is_barred(run));
+        let leaves = |run: &&CatalogRun| {
+            run.file == file && (leaves(run.disk) || self.is_reserved_for_shrink(run))
+        };
         let runs = membership.catalog.iter().filter(leaves);
         let leaving = runs.map(|run| run.mirror).collect();
         let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
@@ -328,21 +329,26 @@ impl DiskStore {
     }
 
     /// Whether a disk is to give up a part of a run.
-    fn is_barred(&self, run: &CatalogRun) -> bool {
+    fn is_reserved_for_shrink(&self, run: &CatalogRun) -> bool {
         let space = self.space.lock();
-        (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
+        (run.first..run.first + run.count).any(|au| space.is_reserved_for_shrink(run.disk, au))
     }
 
     /// A disk that is to give up space in which the catalog has a mirror.
     pub fn in_the_way(&self) -> Option<DiskNumber> {
-        self.voters.current().catalog.iter().find(|run| self.is_barred(run)).map(|run| run.disk)
+        self.voters
+            .current()
+            .catalog
+            .iter()
+            .find(|run| self.is_reserved_for_shrink(run))
+            .map(|run| run.disk)
     }
 
     /// Gives up mirrors that are in the way of a resize and more than there should be: there is no place to which they could move.
-    async fn strike_barred(&self, file: CatalogFile) {
+    async fn strike_reserved(&self, file: CatalogFile) {
         let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
             run.file == file
-                && self.is_barred(run)
+                && self.is_reserved_for_shrink(run)
                 && is_too_many(membership, file, run.mirror)
                 && (self.voters.has_other_mirror(membership, file, run.mirror)
                     || planted::has(Bug::NeededMirrorStruck))
@@ -366,15 +372,19 @@ impl DiskStore {
 
     /// Moves an AU that is in the way of a resize to another place on its disk, where there is none for the whole mirror. False: there is none in
     /// the way, or no room for it.
-    async fn move_barred_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
+    async fn move_reserved_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let Some(run) =
-            membership.catalog.iter().find(|run| run.file == file && self.is_barred(run)).copied()
+        let Some(run) = membership
+            .catalog
+            .iter()
+            .find(|run| run.file == file && self.is_reserved_for_shrink(run))
+            .copied()
         else {
             return Ok(false);
         };
-        let is_barred = |au: &u32| self.space.lock().is_barred(run.disk, *au);
-        let Some(old) = (run.first..run.first + run.count).find(is_barred) else {
+        let is_reserved_for_shrink =
+            |au: &u32| self.space.lock().is_reserved_for_shrink(run.disk, *au);
+        let Some(old) = (run.first..run.first + run.count).find(is_reserved_for_shrink) else {
             return Ok(false);
         };
         let _in_hand = self.space.lock().take_in_hand();

@@ -79,7 +79,7 @@ pub fn decide(facts: Facts) -> Case {
 #[derive(Debug)]
 pub struct Search {
     /// A copy was found that says where all are.
-    is_sure: bool,
+    record_durable_size: bool,
     places: Vec<u64>,
     copies: Vec<(u64, Option<DiskHeader>)>,
 }
@@ -90,7 +90,7 @@ impl Search {
     pub fn new(first: Option<DiskHeader>, guesses: Vec<u64>) -> Self {
         let places =
             first.as_ref().map_or(guesses, |header| header.layout.header_places().to_vec());
-        Self { is_sure: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
+        Self { record_durable_size: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
     }
 
     /// The next place to look at.
@@ -103,10 +103,10 @@ impl Search {
     /// What stands at a place.
     pub fn found(&mut self, place: u64, copy: Option<DiskHeader>) {
         let copy = copy.filter(|copy| copy.layout.header_places().contains(&place));
-        if let (Some(header), false) = (&copy, self.is_sure) {
+        if let (Some(header), false) = (&copy, self.record_durable_size) {
             let fellows = header.layout.header_places();
             if place == header.layout.au_size() {
-                self.is_sure = true;
+                self.record_durable_size = true;
                 self.places = fellows.to_vec();
             } else {
                 self.places.extend(fellows);

@@ -9,7 +9,7 @@ use super::{STEP, bytes_of};
 use crate::{
     disk::{
         counters::IoClient,
-        flight::{Flight, Settled},
+        disk_io::{DiskIo, Settled},
         member::{LOOK_AGAIN, Member},
         members::MIRRORS_MAX,
         read_policy::{self, ReadGauge, Reading},
@@ -47,7 +47,7 @@ pub enum Order {
     /// As `read_policy.rs` chooses: front ends wait for it.
     Policy,
     /// Each takes its turn.
-    Turns,
+    Waiters,
 }
 
 /// What is read, and for whom.
@@ -71,7 +71,7 @@ struct Candidates<'a> {
 struct Attempt<'a> {
     mirror: Mirror,
     member: &'a Arc<Member>,
-    flight: Flight<'a>,
+    disk_io: DiskIo<'a>,
     /// Until it has ended.
     reading: Option<Reading<'a>>,
 }
@@ -118,7 +118,7 @@ impl Asked<'_> {
     /// What the first mirror says, or that it is silent.
     pub(crate) fn poll_answer(&mut self, group: &Data, context: &mut Context<'_>) -> Poll<Answer> {
         self.attempt
-            .flight
+            .disk_io
             .poll_settle(context)
             .map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
     }
@@ -179,16 +179,20 @@ impl Data {
         let left = &mut candidates.untried[..all.len()];
         let (start, length) = (wanted.blocks.start, bytes_of(wanted.blocks.len()));
         let (index, reading) = match wanted.order {
-            Order::Turns => {
-                let mut turns =
+            Order::Waiters => {
+                let mut waiters =
                     (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
-                (turns.find(|index| left[*index].is_some())?, None)
+                (waiters.find(|index| left[*index].is_some())?, None)
             }
             Order::Policy => {
                 let choice = read_policy::choose(left, wanted.turn, length, now)?;
                 if let Some(other) = choice.explore {
                     let (mirror, member) = all[other];
-                    self.explorer.send(&member.gauge, Self::offset(member, mirror, start), length);
+                    self.latency_prober.send(
+                        &member.gauge,
+                        Self::offset(member, mirror, start),
+                        length,
+                    );
                 }
                 (
                     choice.index,
@@ -198,10 +202,10 @@ impl Data {
         };
         left[index] = None;
         let (mirror, member) = all[index];
-        let flight = member
+        let disk_io = member
             .start_read_at(now, Self::offset(member, mirror, start), length)
             .of(wanted.client);
-        Some(Attempt { mirror, member, flight, reading })
+        Some(Attempt { mirror, member, disk_io, reading })
     }
 
     /// What a mirror says that was asked.
@@ -211,10 +215,10 @@ impl Data {
         attempt: &mut Attempt<'_>,
         settled: Option<Settled>,
     ) -> Answer {
-        let Attempt { flight, reading, .. } = attempt;
+        let Attempt { disk_io, reading, .. } = attempt;
         *reading = reading
             .take()
-            .and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
+            .and_then(|one| one.settle(settled.as_ref(), disk_io.took(), self.world.as_ref()));
         let buffer = match settled {
             Some(Settled::Ok(Some(buffer))) => buffer,
             Some(_) => return Answer::Wrong,
@@ -267,7 +271,7 @@ impl Data {
                 break None;
             };
             attempt = next;
-            let settled = attempt.flight.settle_or_go_on().await;
+            let settled = attempt.disk_io.settle_or_go_on().await;
             answer = self.answer(&wanted, &mut attempt, settled);
         };
         if buffer.is_some() && !self.is_disputed(wanted.extent, &wanted.blocks) {
@@ -297,7 +301,7 @@ impl Data {
         mut wrong: bool,
     ) -> Result<Option<Read>, FileError> {
         while !silent.is_empty() {
-            let ends = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));
+            let ends = silent.iter_mut().map(|attempt| Box::pin(attempt.disk_io.wait()));
             let ended = match future::select(future::select_all(ends), self.world.sleep(LOOK_AGAIN))
                 .await
             {

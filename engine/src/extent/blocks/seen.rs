@@ -15,7 +15,7 @@ use super::{
 use crate::{
     disk::{
         counters::IoClient,
-        flight::{Flight, Settled},
+        disk_io::{DiskIo, Settled},
         member::Member,
     },
     error::FileError,
@@ -220,12 +220,12 @@ impl Data {
     pub(crate) async fn settle_with(
         &self,
         member: &Arc<Member>,
-        mut flight: Flight<'_>,
+        mut disk_io: DiskIo<'_>,
         patience: Patience,
     ) -> Result<Settled, FileError> {
-        let end = match (flight.settle_or_go_on().await, patience) {
-            (None, Patience::UntilLetGo) => self.end_or_give_up(member, &mut flight).await?,
-            (None, Patience::UntilEnd) => self.end_unless_gone(member, &mut flight).await?,
+        let end = match (disk_io.settle_or_go_on().await, patience) {
+            (None, Patience::UntilLetGo) => self.end_or_give_up(member, &mut disk_io).await?,
+            (None, Patience::UntilEnd) => self.end_unless_gone(member, &mut disk_io).await?,
             (end, _) => end,
         };
         Ok(end.unwrap_or(Settled::Overdue))
@@ -239,10 +239,10 @@ impl Data {
     pub(crate) async fn end_or_give_up(
         &self,
         member: &Arc<Member>,
-        flight: &mut Flight<'_>,
+        disk_io: &mut DiskIo<'_>,
     ) -> Result<Option<Settled>, FileError> {
         loop {
-            let may_land = !flight.is_read() && !planted::has(Bug::CopyLeftAtDismount);
+            let may_land = !disk_io.is_read() && !planted::has(Bug::CopyLeftAtDismount);
             let ends = if may_land { self.voters.is_closing() } else { self.is_stopping() };
             match self.give_up(member, &Settled::Overdue).await {
                 Ok(()) => return Ok(None),
@@ -251,7 +251,7 @@ impl Data {
                 Err(FileError::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
-            if let Some(end) = flight.wait_a_while(&*self.world).await {
+            if let Some(end) = disk_io.wait_a_while(&*self.world).await {
                 return Ok(Some(end));
             }
         }
@@ -261,13 +261,13 @@ impl Data {
     async fn end_unless_gone(
         &self,
         member: &Member,
-        flight: &mut Flight<'_>,
+        disk_io: &mut DiskIo<'_>,
     ) -> Result<Option<Settled>, FileError> {
         while member.is_readable() {
             if self.is_stopping() {
                 return Err(FileError::Dismounted);
             }
-            if let Some(end) = flight.wait_a_while(&*self.world).await {
+            if let Some(end) = disk_io.wait_a_while(&*self.world).await {
                 return Ok(Some(end));
             }
         }

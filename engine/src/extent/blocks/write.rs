@@ -11,10 +11,10 @@
 use super::BLOCKS_PER_PIECE;
 use crate::{
     disk::{
-        flight::{Flight, Settled},
+        disk_errors::Trouble,
+        disk_io::{DiskIo, Settled},
         member::Member,
         members::MIRRORS_MAX,
-        troubles::Trouble,
     },
     error::FileError,
     extent::{Extent, Mirror, activity::Active, data::Data},
@@ -46,7 +46,7 @@ pub(crate) struct Sent<'a> {
 struct Copy<'a> {
     mirror: Mirror,
     member: &'a Arc<Member>,
-    flight: Flight<'a>,
+    disk_io: DiskIo<'a>,
     end: End,
 }
 
@@ -70,7 +70,7 @@ impl Sent<'_> {
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut is_under_way = false;
         for copy in self.copies.iter_mut().filter(|copy| matches!(copy.end, End::UnderWay)) {
-            match copy.flight.poll_settle(context) {
+            match copy.disk_io.poll_settle(context) {
                 Poll::Ready(settled) => copy.end = settled.map_or(End::Silent, End::from),
                 Poll::Pending => is_under_way = true,
             }
@@ -82,7 +82,7 @@ impl Sent<'_> {
     async fn wait_for_silent(&mut self) -> bool {
         let silent = self.copies.iter_mut().filter(|copy| matches!(copy.end, End::Silent));
         let waits: Vec<_> = silent
-            .map(|copy| Box::pin(async { copy.end = copy.flight.wait().await.into() }))
+            .map(|copy| Box::pin(async { copy.end = copy.disk_io.wait().await.into() }))
             .collect();
         let is_any = !waits.is_empty();
         if is_any {
@@ -135,26 +135,26 @@ impl Data {
     ) -> Sent<'a> {
         let sums = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
         let now = self.world.monotonic();
-        let (mirrors, guest) = extent.places();
+        let (mirrors, target) = extent.places();
         let mut copies = SmallVec::new();
         let mut send = |(mirror, member): (Mirror, &'a Arc<Member>)| {
             if member.is_writable() {
                 let (offset, data) = (Self::offset(member, mirror, first), data.clone());
-                let flight = member.start_write_at(now, offset, data, durably);
+                let disk_io = member.start_write_at(now, offset, data, durably);
                 // Only the first is waited for: a mistake that the simulator is to find.
                 let end = if planted::has(Bug::AcknowledgedEarly) && !copies.is_empty() {
                     End::Good
                 } else {
                     End::UnderWay
                 };
-                copies.push(Copy { mirror, member, flight, end });
+                copies.push(Copy { mirror, member, disk_io, end });
             }
             copies.len()
         };
         let mirrors = self.members_of(mirrors).map(&mut send).last().unwrap_or(0);
-        let guest = guest.filter(|_| !planted::has(Bug::GuestNotWritten));
-        let guest = guest.and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
-        guest.map(send);
+        let target = target.filter(|_| !planted::has(Bug::GuestNotWritten));
+        let target = target.and_then(|target| Some((target, self.members.get(&target.disk)?)));
+        target.map(send);
         Sent { extent, first, sums, copies, mirrors }
     }
 
@@ -190,7 +190,7 @@ impl Data {
         }
         let Sent { extent, first, sums, copies, .. } = sent;
         let mut refused = None;
-        'copies: for Copy { mirror, member, mut flight, end } in copies {
+        'copies: for Copy { mirror, member, mut disk_io, end } in copies {
             let mut is_silent = matches!(end, End::Silent);
             let mut failure = match end {
                 End::Good => continue,
@@ -208,7 +208,7 @@ impl Data {
                 }
                 // It cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
                 // with it may answer meanwhile, and then it is spared.
-                match flight.wait_a_while(&*self.world).await {
+                match disk_io.wait_a_while(&*self.world).await {
                     Some(end) if end.is_ok() => continue 'copies,
                     Some(end) => (is_silent, failure) = (false, end.reason()),
                     None if self.voters.is_closing() => {

@@ -7,7 +7,7 @@ use super::{BLOCKS_PER_PIECE, Patience, STEP};
 use crate::{
     disk::{
         counters::IoClient,
-        flight::{Flight, Settled},
+        disk_io::{DiskIo, Settled},
         member::Member,
         members::MIRRORS_MAX,
     },
@@ -92,17 +92,17 @@ impl Data {
         let first = Self::first_zone(extent, zones.len());
         zones.rotate_left(first);
         for (mirror, member) in zones {
-            let mut flight = Self::start_zone(member, mirror);
-            match flight.settle_or_go_on().await {
+            let mut disk_io = Self::start_zone(member, mirror);
+            match disk_io.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => {
                     return (Some(Sums::new(self.sums_in(&buffer))), wrong);
                 }
                 Some(_) => wrong = true,
-                None => silent.push(flight),
+                None => silent.push(disk_io),
             }
         }
         while !silent.is_empty() {
-            let waits = silent.iter_mut().map(|flight| Box::pin(flight.wait()));
+            let waits = silent.iter_mut().map(|disk_io| Box::pin(disk_io.wait()));
             let (end, index, _) = futures::future::select_all(waits).await;
             silent.remove(index);
             match end {
@@ -136,7 +136,7 @@ impl Data {
             .zone_in(self.settle_with(member, Self::start_zone(member, mirror), patience).await?))
     }
 
-    pub(super) fn start_zone(member: &Member, mirror: Mirror) -> Flight<'_> {
+    pub(super) fn start_zone(member: &Member, mirror: Mirror) -> DiskIo<'_> {
         let (offset, length) = member.layout().sums_of(mirror.au);
         member.start_read(offset, length).of(IoClient::Checksums)
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::ConnectionId,
-    files::replies::{Asked, DoneBefore, Request},
+    files::reply_cache::{Asked, DoneBefore, Request},
     sync::lock::Mutex,
 };
 
@@ -217,7 +217,7 @@ fn unlinked_files_survive_while_the_kernel_has_them() {
     assert!(f.exists(held) && f.exists(gone), "its front end does not serve yet");
     let kernel = f.attached(ONE);
     assert_eq!(kernel.was_asked(), [held, gone]);
-    f.files.does_not_hold(ONE, gone);
+    f.files.release_reference(ONE, gone);
     f.wait_until_gone(gone);
     // It gives back references that nobody has counted here, and is asked again.
     block_on(f.files.forget(held, 0));
@@ -229,7 +229,7 @@ fn unlinked_files_survive_while_the_kernel_has_them() {
     assert_eq!(kernel.was_asked(), [named]);
     assert!(f.exists(named));
     f.files.remember(named, 1);
-    f.files.does_not_hold(ONE, named);
+    f.files.release_reference(ONE, named);
     assert!(f.exists(named), "it was given to the kernel meanwhile");
     block_on(f.files.forget(named, 1));
     f.wait_until_gone(named);
@@ -258,12 +258,12 @@ fn every_mount_that_is_taken_over_is_asked() {
     let f = f.taken_over(&[ONE, OTHER]);
     let one = f.attached(ONE);
     assert_eq!(one.was_asked(), [a, b]);
-    f.files.does_not_hold(ONE, a);
-    f.files.does_not_hold(ONE, b);
+    f.files.release_reference(ONE, a);
+    f.files.release_reference(ONE, b);
     assert!(f.exists(a) && f.exists(b), "the other mount was not asked yet");
     let other = f.attached(OTHER);
     assert_eq!(other.was_asked(), [a, b]);
-    f.files.does_not_hold(OTHER, a);
+    f.files.release_reference(OTHER, a);
     f.wait_until_gone(a);
     block_on(f.files.end_mount(OTHER)).unwrap();
     assert!(!f.exists(b));

@@ -6,7 +6,7 @@
 
 use super::{LogState, Voters};
 use crate::{
-    disk::{counters::IoClient, flight::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::Settled, member::Member},
     event::Severity,
     membership::wrong_metadata::{Findings, is_looked_at},
     planted::{self, Bug},

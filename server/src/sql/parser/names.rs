@@ -13,7 +13,7 @@ use super::{
     Kind, Parser, Result,
 };
 use crate::refusal::{Refusal, state};
-use plinth_engine::files::orders::{NameOrder, Template};
+use plinth_engine::files::statements::{NameOrder, Template};
 
 impl Parser<'_> {
     fn follows(&self, verb: &str, noun: &str) -> bool {

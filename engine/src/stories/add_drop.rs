@@ -965,10 +965,10 @@ fn waits_for_extents_on_the_move_are_counted() {
         .find(|member| extent.disks().all(|disk| disk != member.number))
         .expect("a third");
     let au = group.space().allocate_on(away.number).expect("there is room");
-    let guest = crate::extent::Mirror { disk: away.number, au };
-    assert!(extent.receive(guest));
+    let target = crate::extent::Mirror { disk: away.number, au };
+    assert!(extent.receive(target));
     wait();
-    extent.dismiss(guest);
+    extent.dismiss(target);
     group.space().cancel(away.number, au);
     assert_eq!(counts(), 1);
 }
@@ -1058,7 +1058,7 @@ fn a_disk_stays_while_what_was_freed_there_is_read() {
     // Nothing moves.
     block_on(group.exchange(lab.wanted(&[], &["DATA_0002"], false), Some(0))).expect("it leaves");
     block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
-    lab.wait_for("its end", || extents.iter().all(|extent| extent.is_buried()));
+    lab.wait_for("its end", || extents.iter().all(|extent| extent.is_tombstone()));
     assert!(!block_on(group.let_go_of_leaving()).expect("it is recorded"), "somebody reads there");
     assert_eq!(lab.status(2), Status::Member);
     drop(reader);

@@ -55,9 +55,9 @@ fn root(disks: u16) -> Membership {
     }
 }
 
-fn sighting(number: u16, membership: Option<&Membership>) -> Sighting {
+fn probe_result(number: u16, membership: Option<&Membership>) -> ProbeResult {
     let disk = member(number);
-    Sighting {
+    ProbeResult {
         path: format!("/dev/{number}"),
         identity: Identity(format!("wwid {number}")),
         header: DiskHeader {
@@ -87,8 +87,8 @@ fn stamp(counter: u64, membership: u64) -> Stamp {
     Stamp { counter, written: 0, membership: id(membership), clean: true }
 }
 
-fn standings(decision: &Decision) -> Vec<Standing> {
-    decision.disks.iter().map(|verdict| verdict.standing).collect()
+fn standings(decision: &Decision) -> Vec<DiskVerdict> {
+    decision.disks.iter().map(|verdict| verdict.verdict).collect()
 }
 
 fn drop_disk(parent: &Membership, new: u64, number: u16) -> Membership {
@@ -101,9 +101,9 @@ fn drop_disk(parent: &Membership, new: u64, number: u16) -> Membership {
 #[test]
 fn all_in_sight_mounts() {
     let first = root(3);
-    let sight: Vec<_> = (0..3).map(|disk| sighting(disk, Some(&first))).collect();
-    let decision = choose("DATA", &sight, false).expect("nothing is wrong");
-    assert_eq!(standings(&decision), [Standing::Current; 3]);
+    let discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();
+    let decision = choose("DATA", &discovered, false).expect("nothing is wrong");
+    assert_eq!(standings(&decision), [DiskVerdict::Current; 3]);
     assert_eq!((decision.membership, decision.stamp), (first, STAMP));
     assert!(
         decision.complete_on.is_empty()
@@ -117,7 +117,8 @@ fn all_in_sight_mounts() {
 fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
     let first = root(2);
     let went_on = drop_disk(&first, 2, 1);
-    let stale = choose("DATA", &[sighting(1, Some(&first))], false).expect_err("it cannot know");
+    let stale =
+        choose("DATA", &[probe_result(1, Some(&first))], false).expect_err("it cannot know");
     assert_eq!(
         stale.to_string(),
         "disk group DATA: 1 of 2 voters can be counted on, 2 are needed; missing: D0 (failure group F0: not in sight)"
@@ -127,66 +128,74 @@ fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
             && stale.remedy().contains("ALTER DISKGROUP DATA MOUNT FORCE")
     );
     let alone =
-        choose("DATA", &[sighting(0, Some(&went_on))], false).expect("it is the only voter");
-    assert_eq!(standings(&alone), [Standing::Current, Standing::Absent]);
-    let both = choose("DATA", &[sighting(0, Some(&went_on)), sighting(1, Some(&first))], false)
-        .expect("both");
-    assert_eq!(standings(&both), [Standing::Current, Standing::Stale]);
+        choose("DATA", &[probe_result(0, Some(&went_on))], false).expect("it is the only voter");
+    assert_eq!(standings(&alone), [DiskVerdict::Current, DiskVerdict::Absent]);
+    let both =
+        choose("DATA", &[probe_result(0, Some(&went_on)), probe_result(1, Some(&first))], false)
+            .expect("both");
+    assert_eq!(standings(&both), [DiskVerdict::Current, DiskVerdict::Stale]);
 }
 
 #[test]
 fn one_voter_of_three_lost_mounts() {
     let first = root(3);
     for lost in 0..3 {
-        let sight: Vec<_> =
-            (0..3).filter(|disk| *disk != lost).map(|disk| sighting(disk, Some(&first))).collect();
-        let decision = choose("DATA", &sight, false).expect("two of three");
-        assert_eq!(decision.disks[usize::from(lost)].standing, Standing::Absent);
+        let discovered: Vec<_> = (0..3)
+            .filter(|disk| *disk != lost)
+            .map(|disk| probe_result(disk, Some(&first)))
+            .collect();
+        let decision = choose("DATA", &discovered, false).expect("two of three");
+        assert_eq!(decision.disks[usize::from(lost)].verdict, DiskVerdict::Absent);
         assert!(
             decision.warnings[0]
                 .contains(&format!("disk D{lost} (failure group F{lost}) is not in sight"))
         );
-        let damaged = Sighting { memberships: vec![], ..sighting(lost, None) };
+        let damaged = ProbeResult { memberships: vec![], ..probe_result(lost, None) };
         let decision =
-            choose("DATA", &[sight, vec![damaged]].concat(), false).expect("two of three");
-        assert_eq!(standings(&decision), [Standing::Current; 3]);
+            choose("DATA", &[discovered, vec![damaged]].concat(), false).expect("two of three");
+        assert_eq!(standings(&decision), [DiskVerdict::Current; 3]);
     }
 }
 
 #[test]
 fn an_unreadable_slot_is_no_witness() {
     let first = root(3);
-    let sight = [sighting(0, Some(&first)), sighting(1, None)];
-    let refusal = choose("DATA", &sight, false).expect_err("disk 1 could have seen a newer one");
+    let discovered = [probe_result(0, Some(&first)), probe_result(1, None)];
+    let refusal =
+        choose("DATA", &discovered, false).expect_err("disk 1 could have seen a newer one");
     assert!(
         refusal.to_string().contains("D1 (failure group F1: /dev/1 holds no readable membership)"),
         "{refusal}"
     );
-    choose("DATA", &sight, true).expect("the operator answers for it");
+    choose("DATA", &discovered, true).expect("the operator answers for it");
 }
 
 #[test]
 fn an_old_image_is_copied_whole_and_is_no_witness() {
     let first = root(3);
-    let mut sight: Vec<_> = (0..3).map(|disk| sighting(disk, Some(&first))).collect();
-    sight[0].stamps = vec![stamp(STAMP, 1), stamp(STAMP + 1, 1)];
-    sight[1].stamps = vec![stamp(STAMP, 1)];
-    sight[2].stamps = vec![stamp(STAMP - 1, 1)];
-    let decision = choose("DATA", &sight, false).expect("two witnesses");
-    assert_eq!(standings(&decision), [Standing::Current, Standing::Current, Standing::OldImage]);
+    let mut discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();
+    discovered[0].stamps = vec![stamp(STAMP, 1), stamp(STAMP + 1, 1)];
+    discovered[1].stamps = vec![stamp(STAMP, 1)];
+    discovered[2].stamps = vec![stamp(STAMP - 1, 1)];
+    let decision = choose("DATA", &discovered, false).expect("two witnesses");
+    assert_eq!(
+        standings(&decision),
+        [DiskVerdict::Current, DiskVerdict::Current, DiskVerdict::OldImage]
+    );
     assert_eq!((decision.stamp, decision.stamped), (STAMP + 1, false));
-    sight.remove(1);
+    discovered.remove(1);
     assert!(matches!(
-        choose("DATA", &sight, false),
+        choose("DATA", &discovered, false),
         Err(Refusal::NoQuorum { have: 1, need: 2, .. })
     ));
     // Those that are used hold the newest: the next one may be written.
-    sight[0].stamps = vec![stamp(STAMP + 1, 1)];
-    sight.push(Sighting { stamps: vec![stamp(STAMP + 1, 1)], ..sighting(1, Some(&first)) });
-    assert!(choose("DATA", &sight, false).expect("two witnesses").stamped);
+    discovered[0].stamps = vec![stamp(STAMP + 1, 1)];
+    discovered
+        .push(ProbeResult { stamps: vec![stamp(STAMP + 1, 1)], ..probe_result(1, Some(&first)) });
+    assert!(choose("DATA", &discovered, false).expect("two witnesses").stamped);
     // All disks older than the membership says: some were put back from a backup.
     let old: Vec<_> = (0..3)
-        .map(|d| Sighting { stamps: vec![stamp(STAMP - 2, 1)], ..sighting(d, Some(&first)) })
+        .map(|d| ProbeResult { stamps: vec![stamp(STAMP - 2, 1)], ..probe_result(d, Some(&first)) })
         .collect();
     assert!(matches!(choose("DATA", &old, true), Err(Refusal::NothingCurrent { .. })));
 }
@@ -196,42 +205,49 @@ fn an_offline_disk_is_measured_by_the_stamp_at_which_it_left() {
     let first = root(3);
     let mut now = drop_disk(&first, 2, 2);
     now.stamp = STAMP + 50;
-    let mut sight: Vec<_> = (0..2)
-        .map(|disk| Sighting { stamps: vec![stamp(STAMP + 50, 2)], ..sighting(disk, Some(&now)) })
-        .chain([sighting(2, Some(&first))])
+    let mut discovered: Vec<_> = (0..2)
+        .map(|disk| ProbeResult {
+            stamps: vec![stamp(STAMP + 50, 2)],
+            ..probe_result(disk, Some(&now))
+        })
+        .chain([probe_result(2, Some(&first))])
         .collect();
     for (counter, membership, expected) in [
-        (STAMP, 1, Standing::Stale),
-        (STAMP - 1, 1, Standing::Stale),
-        (STAMP - 2, 1, Standing::OldImage),
+        (STAMP, 1, DiskVerdict::Stale),
+        (STAMP - 1, 1, DiskVerdict::Stale),
+        (STAMP - 2, 1, DiskVerdict::OldImage),
         // Stamped just before it would have been recorded as SYNCING.
-        (STAMP + 51, 2, Standing::Stale),
-        (STAMP + 3, 77, Standing::LosingBranch),
+        (STAMP + 51, 2, DiskVerdict::Stale),
+        (STAMP + 3, 77, DiskVerdict::LosingBranch),
     ] {
-        sight[2].stamps = vec![stamp(counter, membership)];
-        let decision = choose("DATA", &sight, false).expect("two witnesses");
-        assert_eq!(decision.disks[2].standing, expected, "stamp {counter}");
+        discovered[2].stamps = vec![stamp(counter, membership)];
+        let decision = choose("DATA", &discovered, false).expect("two witnesses");
+        assert_eq!(decision.disks[2].verdict, expected, "stamp {counter}");
     }
-    sight[2].stamps.clear();
-    assert_eq!(choose("DATA", &sight, false).expect("two").disks[2].standing, Standing::OldImage);
+    discovered[2].stamps.clear();
+    assert_eq!(
+        choose("DATA", &discovered, false).expect("two").disks[2].verdict,
+        DiskVerdict::OldImage
+    );
 }
 
 #[test]
 fn one_device_by_two_paths_counts_once_and_two_devices_not_at_all() {
     let first = root(3);
-    let mut sight: Vec<_> = (0..3).map(|disk| sighting(disk, Some(&first))).collect();
-    sight.push(Sighting { path: "/dev/second-path".to_owned(), ..sighting(2, Some(&first)) });
-    let decision = choose("DATA", &sight, false).expect("all there");
-    assert_eq!(decision.disks[2].sighting, Some(2));
-    sight[3].identity = Identity("a clone".to_owned());
-    let decision = choose("DATA", &sight, false).expect("two of three");
+    let mut discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();
+    discovered
+        .push(ProbeResult { path: "/dev/second-path".to_owned(), ..probe_result(2, Some(&first)) });
+    let decision = choose("DATA", &discovered, false).expect("all there");
+    assert_eq!(decision.disks[2].probe_result, Some(2));
+    discovered[3].identity = Identity("a clone".to_owned());
+    let decision = choose("DATA", &discovered, false).expect("two of three");
     assert_eq!(
-        (decision.disks[2].standing, decision.disks[2].sighting),
-        (Standing::Duplicate, None)
+        (decision.disks[2].verdict, decision.disks[2].probe_result),
+        (DiskVerdict::Duplicate, None)
     );
     assert!(decision.warnings[0].contains("/dev/2 and /dev/second-path"));
-    sight.remove(1);
-    let refusal = choose("DATA", &sight, false).expect_err("one of three");
+    discovered.remove(1);
+    let refusal = choose("DATA", &discovered, false).expect_err("one of three");
     assert!(
         refusal.remedy().contains("/dev/2 and /dev/second-path are copies of one disk"),
         "{}",
@@ -245,8 +261,9 @@ fn two_histories_are_never_mixed() {
     let first = root(2);
     let left = drop_disk(&first, 2, 1);
     let right = drop_disk(&first, 3, 0);
-    let equal = choose("DATA", &[sighting(0, Some(&left)), sighting(1, Some(&right))], true)
-        .expect_err("equal");
+    let equal =
+        choose("DATA", &[probe_result(0, Some(&left)), probe_result(1, Some(&right))], true)
+            .expect_err("equal");
     assert!(matches!(equal, Refusal::TwoHistories { force_helps: false, .. }));
     assert!(
         equal.to_string().contains("/dev/0")
@@ -255,18 +272,19 @@ fn two_histories_are_never_mixed() {
     );
 
     let left = successor(&left, id(4), |_| ());
-    let sight = [sighting(0, Some(&left)), sighting(1, Some(&right))];
-    let newer = choose("DATA", &sight, false).expect_err("the other stands alone");
+    let discovered = [probe_result(0, Some(&left)), probe_result(1, Some(&right))];
+    let newer = choose("DATA", &discovered, false).expect_err("the other stands alone");
     assert!(matches!(newer, Refusal::TwoHistories { force_helps: true, .. }));
     assert!(newer.remedy().contains("MOUNT FORCE goes on with generation 3"));
-    let forced = choose("DATA", &sight, true).expect("the operator chose");
-    assert_eq!(standings(&forced), [Standing::Current, Standing::LosingBranch]);
+    let forced = choose("DATA", &discovered, true).expect("the operator chose");
+    assert_eq!(standings(&forced), [DiskVerdict::Current, DiskVerdict::LosingBranch]);
 
     // Once that is recorded, the next mount is not refused again.
     let decided = successor(&left, id(5), |m| m.disks[1].copy_whole = true);
-    let again = choose("DATA", &[sighting(0, Some(&decided)), sighting(1, Some(&right))], false)
-        .expect("decided");
-    assert_eq!(standings(&again), [Standing::Current, Standing::CopyWhole]);
+    let again =
+        choose("DATA", &[probe_result(0, Some(&decided)), probe_result(1, Some(&right))], false)
+            .expect("decided");
+    assert_eq!(standings(&again), [DiskVerdict::Current, DiskVerdict::CopyWhole]);
 }
 
 /// A record that was begun on one voter and never came in force, beside the one the others made.
@@ -275,16 +293,18 @@ fn what_never_came_in_force_loses() {
     let first = root(3);
     let begun = drop_disk(&first, 2, 2);
     let made = drop_disk(&first, 3, 0);
-    let sight = [sighting(0, Some(&begun)), sighting(1, Some(&made)), sighting(2, Some(&made))];
-    let decision = choose("DATA", &sight, false).expect("the other stands alone");
+    let discovered =
+        [probe_result(0, Some(&begun)), probe_result(1, Some(&made)), probe_result(2, Some(&made))];
+    let decision = choose("DATA", &discovered, false).expect("the other stands alone");
     assert_eq!(decision.membership.id, made.id);
     assert_eq!(
         standings(&decision),
-        [Standing::LosingBranch, Standing::Current, Standing::Current]
+        [DiskVerdict::LosingBranch, DiskVerdict::Current, DiskVerdict::Current]
     );
     // Begun, and nobody went on: taken up and completed.
-    let decision = choose("DATA", &[sighting(0, Some(&begun)), sighting(1, Some(&first))], false)
-        .expect("two of two");
+    let decision =
+        choose("DATA", &[probe_result(0, Some(&begun)), probe_result(1, Some(&first))], false)
+            .expect("two of two");
     assert_eq!((decision.membership.id, decision.complete_on), (begun.id, vec![DiskNumber(1)]));
 }
 
@@ -293,18 +313,19 @@ fn other_refusals() {
     let first = root(2);
     assert!(matches!(choose("DATA", &[], true), Err(Refusal::NoDisks { .. })));
     assert!(matches!(
-        choose("FRA", &[sighting(0, Some(&first))], true),
+        choose("FRA", &[probe_result(0, Some(&first))], true),
         Err(Refusal::NoDisks { .. })
     ));
-    let mut former = sighting(0, Some(&first));
+    let mut former = probe_result(0, Some(&first));
     former.header.status = Status::Former;
     assert!(matches!(choose("DATA", &[former], true), Err(Refusal::NoDisks { .. })));
-    let refusal =
-        choose("DATA", &[sighting(0, None), sighting(1, None)], true).expect_err("no membership");
+    let refusal = choose("DATA", &[probe_result(0, None), probe_result(1, None)], true)
+        .expect_err("no membership");
     assert!(refusal.to_string().contains("(/dev/0, /dev/1)"));
-    let mut other = sighting(1, Some(&first));
+    let mut other = probe_result(1, Some(&first));
     other.header.group = GroupId([8; 16]);
-    let two = choose("DATA", &[sighting(0, Some(&first)), other], true).expect_err("two groups");
+    let two =
+        choose("DATA", &[probe_result(0, Some(&first)), other], true).expect_err("two groups");
     assert_eq!(two.case(), Case::TwoGroups);
 }
 
@@ -320,20 +341,21 @@ fn a_current_disk_must_hold_the_catalog() {
         first: 10,
     };
     first.catalog = vec![run(0, 0, 4, 0), run(1, 0, 2, 1), run(1, 2, 2, 2)];
-    let sight: Vec<_> = (0..3).map(|disk| sighting(disk, Some(&first))).collect();
-    choose("DATA", &sight[1..], false).expect("disks 1 and 2 hold it together");
-    choose("DATA", &sight[..2], false).expect("disk 0 holds it alone");
+    let discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();
+    choose("DATA", &discovered[1..], false).expect("disks 1 and 2 hold it together");
+    choose("DATA", &discovered[..2], false).expect("disk 0 holds it alone");
     first.catalog[2].disk = DiskNumber(0);
-    let sight: Vec<_> = (1..3).map(|disk| sighting(disk, Some(&first))).collect();
-    let refusal = choose("DATA", &sight, true).expect_err("AUs 2 and 3 are on disk 0 only");
+    let discovered: Vec<_> = (1..3).map(|disk| probe_result(disk, Some(&first))).collect();
+    let refusal = choose("DATA", &discovered, true).expect_err("AUs 2 and 3 are on disk 0 only");
     assert!(matches!(refusal, Refusal::CatalogMissing { at: 2, .. }), "{refusal}");
 }
 
 #[test]
 fn a_disk_the_group_does_not_name_is_a_stranger() {
     let first = root(2);
-    let sight: Vec<_> = (0..3).map(|disk| sighting(disk, (disk < 2).then_some(&first))).collect();
-    assert_eq!(choose("DATA", &sight, false).expect("two of two").strangers, [2]);
+    let discovered: Vec<_> =
+        (0..3).map(|disk| probe_result(disk, (disk < 2).then_some(&first))).collect();
+    assert_eq!(choose("DATA", &discovered, false).expect("two of two").strangers, [2]);
 }
 
 #[test]
@@ -404,8 +426,12 @@ fn votes_change_one_at_a_time() {
         (2, ANCESTORS_MAX, first.id)
     );
     // Whose membership is older than all ancestors listed is judged by its stamp.
-    let sight = [sighting(0, Some(&first)), sighting(1, Some(&first)), sighting(2, Some(&first))];
-    assert!(choose("DATA", &sight, false).is_ok());
+    let discovered = [
+        probe_result(0, Some(&first)),
+        probe_result(1, Some(&first)),
+        probe_result(2, Some(&first)),
+    ];
+    assert!(choose("DATA", &discovered, false).is_ok());
 }
 
 /// The tables, fact by fact.
@@ -428,7 +454,7 @@ fn every_combination_of_facts_is_one_case() {
                             fact(state),
                             fact(needed),
                         ]);
-                        assert_eq!(case(cases::standing(facts)), row, "{facts:?}");
+                        assert_eq!(case(cases::verdict(facts)), row, "{facts:?}");
                     }
                 }
             }
@@ -490,32 +516,34 @@ fn every_sighting_of_a_disk_is_one_case() {
             for (membership, record) in held {
                 for (step, stamped) in steps {
                     for devices in ["none", "one", "several"] {
-                        let mut sight: Vec<_> =
-                            (0..2).map(|disk| sighting(disk, Some(&newest))).collect();
+                        let mut discovered: Vec<_> =
+                            (0..2).map(|disk| probe_result(disk, Some(&newest))).collect();
                         let stamps =
                             stamped.map(|(counter, of)| stamp(counter, of)).into_iter().collect();
-                        let third = Sighting { stamps, ..sighting(2, record) };
+                        let third = ProbeResult { stamps, ..probe_result(2, record) };
                         if devices != "none" {
                             // By two paths; they are one device.
-                            sight.push(Sighting {
+                            discovered.push(ProbeResult {
                                 path: "/dev/other-path".to_owned(),
                                 ..third.clone()
                             });
-                            sight.push(third.clone());
+                            discovered.push(third.clone());
                         }
                         if devices == "several" {
-                            sight
-                                .push(Sighting { identity: Identity("clone".to_owned()), ..third });
+                            discovered.push(ProbeResult {
+                                identity: Identity("clone".to_owned()),
+                                ..third
+                            });
                         }
                         // A stamp that is ahead makes the others a step behind, no more.
                         let facts = [devices, &fact(marked), membership, step, &fact(state), "no"]
                             .map(str::to_owned);
                         let row = table.case(&facts);
-                        let decision = choose("DATA", &sight, false).expect("two of three");
+                        let decision = choose("DATA", &discovered, false).expect("two of three");
                         assert_eq!(decision.membership.id, newest.id, "{facts:?}");
-                        assert_eq!(case(decision.disks[2].standing), row, "{facts:?}");
+                        assert_eq!(case(decision.disks[2].verdict), row, "{facts:?}");
                         if devices == "one" && state == DiskState::Offline {
-                            let back = returning(&sight[2], &newest.disks[2], &newest);
+                            let back = returning(&discovered[2], &newest.disks[2], &newest);
                             assert_eq!(case(back), row, "{facts:?}");
                         }
                     }
@@ -525,14 +553,14 @@ fn every_sighting_of_a_disk_is_one_case() {
     }
     // Alone, and by FORCE, a disk without a stamp is better than none.
     for record in [&parent, &successor(&parent, id(2), |_| ())] {
-        let alone = Sighting { stamps: Vec::new(), ..sighting(2, Some(record)) };
+        let alone = ProbeResult { stamps: Vec::new(), ..probe_result(2, Some(record)) };
         let row =
             table.case(&["one", "no", "newest", "nothing", "online", "yes"].map(str::to_owned));
         let refusal =
             choose("DATA", std::slice::from_ref(&alone), false).expect_err("one of three");
         assert!(matches!(refusal, Refusal::NoQuorum { force_helps: true, .. }), "{refusal}");
         let decision = choose("DATA", &[alone], true).expect("by force");
-        assert_eq!(case(decision.disks[2].standing), row);
+        assert_eq!(case(decision.disks[2].verdict), row);
         assert_eq!(decision.case, Case::Forced);
         assert!(
             decision.warnings.iter().any(|warning| warning.contains("whose stamp cannot be read"))
@@ -569,15 +597,15 @@ fn every_sight_of_a_group_is_one_case() {
     let mut met = BTreeSet::new();
     let mut table = Table::read("mount case");
     for facts in combinations(&values, 3) {
-        let mut sight = Vec::new();
+        let mut discovered = Vec::new();
         for (number, seen) in (0..).zip(&facts) {
             match *seen {
                 Seen::Absent => (),
                 Seen::Clones => {
-                    sight.push(sighting(number, Some(&newest)));
-                    sight.push(Sighting {
+                    discovered.push(probe_result(number, Some(&newest)));
+                    discovered.push(ProbeResult {
                         identity: Identity("clone".to_owned()),
-                        ..sighting(number, Some(&newest))
+                        ..probe_result(number, Some(&newest))
                     });
                 }
                 Seen::Holds(held, old) => {
@@ -585,7 +613,8 @@ fn every_sight_of_a_group_is_one_case() {
                     // Each disk's stamp names what it holds, or what all came from.
                     let of = held.filter(|held| *held == 4).unwrap_or(1);
                     let stamps = vec![stamp(counter, of)];
-                    sight.push(Sighting { stamps, ..sighting(number, held.map(by_id)) });
+                    discovered
+                        .push(ProbeResult { stamps, ..probe_result(number, held.map(by_id)) });
                 }
             }
         }
@@ -597,7 +626,7 @@ fn every_sight_of_a_group_is_one_case() {
                 .count()
         };
         let aside_alone = facts[1..].iter().all(|seen| matches!(seen, Seen::Holds(Some(4), _)));
-        let (groups, winner) = match (sight.is_empty(), holders(2), holders(3)) {
+        let (groups, winner) = match (discovered.is_empty(), holders(2), holders(3)) {
             (true, ..) => ("none", None),
             (_, 0, 0) if holders(1) > 0 && holders(4) > 0 => match (holders(1) > 1, aside_alone) {
                 (true, false) => ("one", Some(1)),
@@ -650,7 +679,7 @@ fn every_sight_of_a_group_is_one_case() {
                 fact(force),
             ];
             let row = table.case(&words);
-            let outcome = choose("DATA", &sight, force);
+            let outcome = choose("DATA", &discovered, force);
             let found = outcome.as_ref().map_or_else(Refusal::case, |decision| decision.case);
             assert_eq!(case(found), row, "{facts:?}: {words:?}");
             if let Ok(decision) = outcome {
@@ -712,17 +741,20 @@ impl Search {
 
     fn look(&self, subset: u64) -> Result<Decision, Refusal> {
         let seen = (0_u16..).zip(&self.slots).filter(|(disk, _)| subset & (1 << disk) != 0);
-        let sight: Vec<_> = seen
-            .map(|(disk, slots)| Sighting { memberships: slots.clone(), ..sighting(disk, None) })
+        let discovered: Vec<_> = seen
+            .map(|(disk, slots)| ProbeResult {
+                memberships: slots.clone(),
+                ..probe_result(disk, None)
+            })
             .collect();
-        choose("DATA", &sight, false)
+        choose("DATA", &discovered, false)
     }
 
     /// Every subset of the disks, at this moment.
     fn check(&self) -> Result<(), String> {
         for subset in 0..1 << self.slots.len() {
             if let Ok(decision) = self.look(subset) {
-                let line = Line::new(&decision.membership);
+                let line = Lineage::new(&decision.membership);
                 if !line.has(self.in_force) {
                     let found = decision.membership.generation;
                     return Err(format!(

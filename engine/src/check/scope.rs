@@ -10,19 +10,19 @@ use crate::{
     admin::{AdminError, Code, Scope},
     api::Kind,
     check::Upkeep,
-    extent::part::Part,
+    extent::scope::ExtentScope,
 };
 use std::collections::BTreeSet;
 
 impl Upkeep {
     /// # Errors
     /// If a disk, a failure group or a file is not there.
-    pub(crate) async fn part(&self, scope: &Scope) -> Result<Part, AdminError> {
+    pub(crate) async fn part(&self, scope: &Scope) -> Result<ExtentScope, AdminError> {
         match scope {
-            Scope::All => Ok(Part::All),
-            Scope::Disks(which) => {
-                Ok(Part::Disks(self.select(which)?.iter().map(|member| member.number).collect()))
-            }
+            Scope::All => Ok(ExtentScope::All),
+            Scope::Disks(which) => Ok(ExtentScope::Disks(
+                self.select(which)?.iter().map(|member| member.number).collect(),
+            )),
             Scope::Files(names) => {
                 let mut ids = BTreeSet::new();
                 for name in names {
@@ -41,7 +41,7 @@ impl Upkeep {
                     });
                     ids.extend(of.await.map_err(|error| AdminError::new(Code::Io, error))?);
                 }
-                Ok(Part::Extents(ids.into_iter().collect()))
+                Ok(ExtentScope::Extents(ids.into_iter().collect()))
             }
         }
     }

@@ -8,8 +8,8 @@ use crate::{
     completion::{Completion, Done, Took},
     disk::{
         counters::{IoClass, IoClient, Tally},
+        disk_errors::Trouble,
         member::{LOOK_AGAIN, Member, PROBE_TICKS, TICK_MS},
-        troubles::Trouble,
     },
     error::DiskError,
     sync::buffer::Buffer,
@@ -39,7 +39,7 @@ pub fn is_silence(reason: &str) -> bool {
 
 /// An I/O under way.
 #[derive(Debug)]
-pub struct Flight<'a> {
+pub struct DiskIo<'a> {
     member: &'a Member,
     purpose: IoClass,
     client: IoClient,
@@ -63,7 +63,7 @@ pub enum Settled {
     Overdue,
 }
 
-impl Drop for Flight<'_> {
+impl Drop for DiskIo<'_> {
     /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
     fn drop(&mut self) {
         if self.has_flush && !self.has_ended {
@@ -76,7 +76,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-impl<'a> Flight<'a> {
+impl<'a> DiskIo<'a> {
     /// What was submitted to the disk of `member`, at `offset`, of `length` bytes, and ends with `completion`.
     pub fn new(
         member: &'a Member,
@@ -99,7 +99,7 @@ impl<'a> Flight<'a> {
     }
 }
 
-impl Flight<'_> {
+impl DiskIo<'_> {
     /// Says what it is for.
     #[must_use]
     pub fn of(mut self, client: IoClient) -> Self {
@@ -204,7 +204,7 @@ impl Flight<'_> {
                 Settled::Ok(done.buffer)
             }
             (Ok(()), IoClass::Write) if !self.has_flush => {
-                self.member.has_written();
+                self.member.note_write_done();
                 Settled::Ok(None)
             }
             (Ok(()), _) => Settled::Ok(None),
@@ -218,7 +218,7 @@ impl Flight<'_> {
                     }
                 };
                 if self.has_flush {
-                    self.member.has_broken();
+                    self.member.note_failed_flush();
                 }
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.tally().errors.fetch_add(1, Ordering::Relaxed);

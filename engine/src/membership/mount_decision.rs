@@ -50,10 +50,10 @@
 
 mod cases;
 
-pub use cases::{Case, Standing};
+pub use cases::{Case, DiskVerdict};
 
 use crate::{
-    disk::identify::Sighting,
+    disk::identify::ProbeResult,
     planted::{self, Bug},
 };
 use cases::{Current, Devices, DiskFacts, Facts, Groups as InSight, Held, Newest, Stamped};
@@ -94,12 +94,12 @@ pub struct Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub number: DiskNumber,
-    pub standing: Standing,
+    pub verdict: DiskVerdict,
     /// Index of the sighting to use; `None` for absent disks and duplicates.
-    pub sighting: Option<usize>,
+    pub probe_result: Option<usize>,
 }
 
-impl Standing {
+impl DiskVerdict {
     /// Nothing on the disk counts: when it is used again, all of it is copied to it.
     #[must_use]
     pub fn copy_whole(self) -> bool {
@@ -278,29 +278,36 @@ impl Refusal {
     }
 }
 
-/// Decides how, and whether, the group that all `sightings` belong to is mounted.
+/// Decides how, and whether, the group that all `probe_results` belong to is mounted.
 ///
-/// `sightings` are the devices in sight whose headers name the group `group`.
+/// `probe_results` are the devices in sight whose headers name the group `group`.
 ///
 /// # Errors
 /// The refusal of the first step that fails.
-pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decision, Refusal> {
+pub fn choose(
+    group: &str,
+    probe_results: &[ProbeResult],
+    force: bool,
+) -> Result<Decision, Refusal> {
     let mut groups: BTreeMap<GroupId, Vec<String>> = BTreeMap::new();
-    for sighting in sightings.iter().filter(|sighting| is_member(sighting, group)) {
-        groups.entry(sighting.header.group).or_default().push(sighting.path.clone());
+    for probe_result in probe_results.iter().filter(|probe_result| is_member(probe_result, group)) {
+        groups.entry(probe_result.header.group).or_default().push(probe_result.path.clone());
     }
     let in_sight = match groups.len() {
         0 => InSight::None,
         1 => InSight::One,
         _ => InSight::Several,
     };
-    let sight = Sight::new(group, sightings);
-    let candidates = sight.candidates();
-    let mut view = sight.winner(&candidates).map(|winner| View::new(&sight, winner, false));
+    let discovered = Discovered::new(group, probe_results);
+    let candidates = discovered.candidates();
+    let mut view =
+        discovered.winner(&candidates).map(|winner| Winner::new(&discovered, winner, false));
     // With the disks whose stamps cannot be read, where the others are not enough.
-    let needs = |view: &View<'_>| view.current_disks() != Current::Enough;
-    let wide =
-        view.as_ref().filter(|view| needs(view)).map(|view| View::new(&sight, view.winner, true));
+    let needs = |view: &Winner<'_>| view.current_disks() != Current::Enough;
+    let wide = view
+        .as_ref()
+        .filter(|view| needs(view))
+        .map(|view| Winner::new(&discovered, view.winner, true));
     let wide = wide
         .filter(|wide| view.as_ref().is_some_and(|view| wide.current.len() > view.current.len()));
     let force_helps = [&view, &wide].iter().any(|view| {
@@ -320,7 +327,7 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
         groups: in_sight,
         newest,
         another: view.as_ref().is_some_and(|view| !view.others.is_empty()),
-        majority: view.as_ref().is_some_and(View::has_majority),
+        majority: view.as_ref().is_some_and(Winner::has_majority),
         current: match view.as_ref().map_or(Current::Nothing, |view| view.current_disks()) {
             // It is enough because of FORCE.
             Current::Enough if is_wide => Current::TooFew,
@@ -337,12 +344,12 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
         }),
         Case::NoMembership => Some(Refusal::NoMembership {
             group: group.clone(),
-            paths: sight.paths(),
-            duplicates: sight.duplicates(),
+            paths: discovered.paths(),
+            duplicates: discovered.duplicates(),
         }),
         Case::Fork => Some(Refusal::TwoHistories {
             group: group.clone(),
-            histories: candidates.iter().map(|membership| sight.history(membership)).collect(),
+            histories: candidates.iter().map(|membership| discovered.history(membership)).collect(),
             force_helps: false,
         }),
         _ => None,
@@ -351,7 +358,7 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
         return Err(refusal);
     }
     let view = view.expect("the other cases have a newest membership");
-    let duplicates = sight.duplicates();
+    let duplicates = discovered.duplicates();
     Err(match case {
         Case::TwoHistories => {
             Refusal::TwoHistories { group, histories: view.histories(), force_helps: true }
@@ -383,13 +390,13 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     })
 }
 
-fn is_member(sighting: &Sighting, group: &str) -> bool {
-    sighting.header.group_name == group && sighting.header.status == Status::Member
+fn is_member(probe_result: &ProbeResult, group: &str) -> bool {
+    probe_result.header.group_name == group && probe_result.header.status == Status::Member
 }
 
 /// A disk's newest membership.
-fn newest(sighting: &Sighting) -> Option<&Membership> {
-    sighting.memberships.iter().max_by_key(|membership| (membership.generation, membership.id))
+fn newest(probe_result: &ProbeResult) -> Option<&Membership> {
+    probe_result.memberships.iter().max_by_key(|membership| (membership.generation, membership.id))
 }
 
 /// Where one of the catalog's files ends on current disks, for the mirror of it that goes on longest, if none is whole there. A mirror of which
@@ -409,12 +416,12 @@ fn catalog_hole(winner: &Membership, current: &BTreeSet<DiskNumber>) -> Option<u
 }
 
 /// A membership and its ancestors.
-struct Line<'a> {
+struct Lineage<'a> {
     head: &'a Membership,
     ids: BTreeSet<MembershipId>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Lineage<'a> {
     fn new(head: &'a Membership) -> Self {
         Self { head, ids: head.ancestors.iter().copied().chain([head.id]).collect() }
     }
@@ -429,8 +436,8 @@ impl<'a> Line<'a> {
         generation < oldest && self.head.ancestors.len() >= ANCESTORS_MAX
     }
 
-    fn held(&self, sighting: &Sighting) -> Held {
-        match newest(sighting) {
+    fn held(&self, probe_result: &ProbeResult) -> Held {
+        match newest(probe_result) {
             None => Held::Nothing,
             Some(newest) if newest.id == self.head.id => Held::Newest,
             Some(newest) if self.has(newest.id) || self.is_beyond(newest.generation) => {
@@ -441,8 +448,8 @@ impl<'a> Line<'a> {
     }
 
     /// `expected`: the stamp that the disk, or one after it, should have.
-    fn step(&self, sighting: &Sighting, expected: u64) -> Stamped {
-        match newest_stamp(sighting) {
+    fn step(&self, probe_result: &ProbeResult, expected: u64) -> Stamped {
+        match newest_stamp(probe_result) {
             None => Stamped::Nothing,
             Some(stamp) if !self.has(stamp.membership) => Stamped::Other,
             Some(stamp) if stamp.counter.saturating_add(1) >= expected => Stamped::InStep,
@@ -453,21 +460,25 @@ impl<'a> Line<'a> {
 
 /// What the table of disks says of one that returns to a mounted group.
 #[must_use]
-pub fn returning(sighting: &Sighting, disk: &MemberDisk, membership: &Membership) -> Standing {
-    let line = Line::new(membership);
-    cases::standing(DiskFacts {
+pub fn returning(
+    probe_result: &ProbeResult,
+    disk: &MemberDisk,
+    membership: &Membership,
+) -> DiskVerdict {
+    let line = Lineage::new(membership);
+    cases::verdict(DiskFacts {
         devices: Devices::One,
         marked: disk.copy_whole,
-        membership: line.held(sighting),
-        stamp: line.step(sighting, disk.stamp),
+        membership: line.held(probe_result),
+        stamp: line.step(probe_result, disk.stamp),
         state: disk.state,
         needed: false,
     })
 }
 
 /// What the disks in sight say of the membership that a mount goes on with.
-struct View<'a> {
-    sight: &'a Sight<'a>,
+struct Winner<'a> {
+    discovered: &'a Discovered<'a>,
     winner: &'a Membership,
     /// Step 5: other memberships that stand alone, and are not given up.
     others: Vec<History>,
@@ -481,33 +492,37 @@ struct View<'a> {
     hole: Option<u32>,
 }
 
-impl<'a> View<'a> {
+impl<'a> Winner<'a> {
     /// `needed`: disks are used although their stamps cannot be read.
-    fn new(sight: &'a Sight<'a>, winner: &'a Membership, needed: bool) -> Self {
-        let line = Line::new(winner);
+    fn new(discovered: &'a Discovered<'a>, winner: &'a Membership, needed: bool) -> Self {
+        let line = Lineage::new(winner);
         let mut others: Vec<History> = Vec::new();
-        for (index, newest) in sight.newest() {
+        for (index, newest) in discovered.newest() {
             let known = others.iter().any(|history| history.id == newest.id);
-            let id = sight.sightings[index].header.disk;
+            let id = discovered.probe_results[index].header.disk;
             let given_up = winner.disks.iter().any(|disk| disk.id == id && disk.copy_whole);
-            if !known && !given_up && !line.has(newest.id) && sight.stands_alone(newest) {
-                others.push(sight.history(newest));
+            if !known && !given_up && !line.has(newest.id) && discovered.stands_alone(newest) {
+                others.push(discovered.history(newest));
             }
         }
         others.sort_by_key(|history| std::cmp::Reverse((history.generation, history.id)));
-        let stamp = sight.newest_stamp(winner, &line);
+        let stamp = discovered.newest_stamp(winner, &line);
         let disks: Vec<_> = winner
             .disks
             .iter()
             .map(|disk| {
-                let facts = sight.facts(disk, &line, stamp, needed);
-                let sighting = sight.disks.get(&disk.id).copied().flatten();
-                (facts, Verdict { number: disk.number, standing: cases::standing(facts), sighting })
+                let facts = discovered.facts(disk, &line, stamp, needed);
+                let probe_result = discovered.disks.get(&disk.id).copied().flatten();
+                (
+                    facts,
+                    Verdict { number: disk.number, verdict: cases::verdict(facts), probe_result },
+                )
             })
             .collect();
         let mut electors = winner;
         if planted::has(Bug::OldVotersCounted) {
-            let all = sight.sightings.iter().flat_map(|sighting| &sighting.memberships);
+            let all =
+                discovered.probe_results.iter().flat_map(|probe_result| &probe_result.memberships);
             let older = all.filter(|older| older.generation < winner.generation);
             electors = older.max_by_key(|older| older.generation).unwrap_or(winner);
         }
@@ -518,7 +533,7 @@ impl<'a> View<'a> {
             if cases::is_witness(*facts) {
                 witnesses.insert(disk.number);
             } else {
-                let why = sight.why_no_witness(*verdict);
+                let why = discovered.why_no_witness(*verdict);
                 missing.push(Missing {
                     name: disk.name.clone(),
                     failure_group: disk.failure_group.clone(),
@@ -527,7 +542,9 @@ impl<'a> View<'a> {
             }
         }
         let is_current = |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
-            disk.state == DiskState::Online && verdict.standing == Standing::Current && !disk.quorum
+            disk.state == DiskState::Online
+                && verdict.verdict == DiskVerdict::Current
+                && !disk.quorum
         };
         let current: BTreeSet<DiskNumber> = winner
             .disks
@@ -538,7 +555,7 @@ impl<'a> View<'a> {
             .collect();
         let hole = catalog_hole(winner, &current);
         let voters = electors.voters().count();
-        Self { sight, winner, others, stamp, disks, voters, witnesses, missing, current, hole }
+        Self { discovered, winner, others, stamp, disks, voters, witnesses, missing, current, hole }
     }
 
     fn has_majority(&self) -> bool {
@@ -572,36 +589,40 @@ impl<'a> View<'a> {
 
     /// The winner's, and the others.
     fn histories(&self) -> Vec<History> {
-        [self.sight.history(self.winner)].into_iter().chain(self.others.iter().cloned()).collect()
+        [self.discovered.history(self.winner)]
+            .into_iter()
+            .chain(self.others.iter().cloned())
+            .collect()
     }
 
     /// ONLINE disks that cannot be read from.
     fn out_of_reach(&self) -> Vec<Missing> {
         let online = |(disk, _): &(&MemberDisk, _)| disk.state == DiskState::Online && !disk.quorum;
         let lost = self.winner.disks.iter().zip(&self.disks).filter(online);
-        lost.filter(|(_, (_, verdict))| verdict.standing != Standing::Current)
+        lost.filter(|(_, (_, verdict))| verdict.verdict != DiskVerdict::Current)
             .map(|(disk, (_, verdict))| Missing {
                 name: disk.name.clone(),
                 failure_group: disk.failure_group.clone(),
-                why: self.sight.why(*verdict),
+                why: self.discovered.why(*verdict),
             })
             .collect()
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.sight.warnings.clone();
+        let mut warnings = self.discovered.warnings.clone();
         if !self.others.is_empty() {
             warnings
                 .push(format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories())));
         }
         let disks = self.winner.disks.iter().zip(&self.disks);
-        warnings
-            .extend(disks.filter_map(|(disk, (_, verdict))| self.sight.warning(disk, *verdict)));
+        warnings.extend(
+            disks.filter_map(|(disk, (_, verdict))| self.discovered.warning(disk, *verdict)),
+        );
         let unstamped = |(_, (facts, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
-            facts.stamp == Stamped::Nothing && verdict.standing == Standing::Current
+            facts.stamp == Stamped::Nothing && verdict.verdict == DiskVerdict::Current
         };
         warnings.extend(self.winner.disks.iter().zip(&self.disks).filter(unstamped).map(|(disk, (_, verdict))| {
-            let path = verdict.sighting.map_or("", |index| self.sight.sightings[index].path.as_str());
+            let path = verdict.probe_result.map_or("", |index| self.discovered.probe_results[index].path.as_str());
             format!(
                 "MOUNT FORCE uses disk {} ({path}), whose stamp cannot be read: if it is an old image, its files are as old",
                 disk.name
@@ -625,23 +646,23 @@ impl<'a> View<'a> {
             self.witnesses.contains(&verdict.number) && facts.membership != Held::Newest
         };
         let named: BTreeSet<DiskId> = self.winner.disks.iter().map(|disk| disk.id).collect();
-        let sightings = self.sight.sightings;
+        let probe_results = self.discovered.probe_results;
         let is_stranger = |index: &usize| {
-            is_member(&sightings[*index], self.sight.group)
-                && !named.contains(&sightings[*index].header.disk)
+            is_member(&probe_results[*index], self.discovered.group)
+                && !named.contains(&probe_results[*index].header.disk)
         };
         let is_used =
-            |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| match verdict.standing {
-                Standing::Current => true,
-                Standing::Stale => disk.state == DiskState::Syncing,
+            |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| match verdict.verdict {
+                DiskVerdict::Current => true,
+                DiskVerdict::Stale => disk.state == DiskState::Syncing,
                 _ => false,
             };
         let has_newest = |index: usize| {
-            newest_stamp(&sightings[index]).is_some_and(|own| own.counter == self.stamp)
+            newest_stamp(&probe_results[index]).is_some_and(|own| own.counter == self.stamp)
         };
         let used = self.winner.disks.iter().zip(&self.disks).filter(is_used);
         let stamped =
-            used.into_iter().all(|(_, (_, verdict))| verdict.sighting.is_some_and(has_newest));
+            used.into_iter().all(|(_, (_, verdict))| verdict.probe_result.is_some_and(has_newest));
         Decision {
             case,
             group,
@@ -649,7 +670,7 @@ impl<'a> View<'a> {
             stamp: self.stamp,
             stamped,
             disks: self.disks.iter().map(|(_, verdict)| *verdict).collect(),
-            strangers: (0..sightings.len()).filter(is_stranger).collect(),
+            strangers: (0..probe_results.len()).filter(is_stranger).collect(),
             complete_on: self
                 .disks
                 .iter()
@@ -662,31 +683,33 @@ impl<'a> View<'a> {
 }
 
 /// The devices in sight, sorted by disk: step 2.
-struct Sight<'a> {
+struct Discovered<'a> {
     group: &'a str,
-    sightings: &'a [Sighting],
+    probe_results: &'a [ProbeResult],
     /// The sighting to use of each disk; `None` where two devices carry its id.
     disks: BTreeMap<DiskId, Option<usize>>,
     warnings: Vec<String>,
 }
 
-impl<'a> Sight<'a> {
-    fn new(group: &'a str, sightings: &'a [Sighting]) -> Self {
+impl<'a> Discovered<'a> {
+    fn new(group: &'a str, probe_results: &'a [ProbeResult]) -> Self {
         let mut by_disk: BTreeMap<DiskId, Vec<usize>> = BTreeMap::new();
-        for (index, sighting) in
-            sightings.iter().enumerate().filter(|(_, sighting)| is_member(sighting, group))
+        for (index, probe_result) in probe_results
+            .iter()
+            .enumerate()
+            .filter(|(_, probe_result)| is_member(probe_result, group))
         {
-            by_disk.entry(sighting.header.disk).or_default().push(index);
+            by_disk.entry(probe_result.header.disk).or_default().push(index);
         }
         let mut warnings = Vec::new();
         let mut disks = BTreeMap::new();
         for (disk, indices) in by_disk {
-            let first = &sightings[indices[0]];
+            let first = &probe_results[indices[0]];
             let one_device =
-                indices.iter().all(|index| sightings[*index].identity == first.identity);
+                indices.iter().all(|index| probe_results[*index].identity == first.identity);
             if !one_device {
                 let paths: Vec<&str> =
-                    indices.iter().map(|index| sightings[*index].path.as_str()).collect();
+                    indices.iter().map(|index| probe_results[*index].path.as_str()).collect();
                 warnings.push(format!(
                     "disk {} is on two devices, {}; neither is used until all but one are removed",
                     first.header.name,
@@ -696,7 +719,7 @@ impl<'a> Sight<'a> {
             let is_usable = one_device || planted::has(Bug::CloneAccepted);
             disks.insert(disk, is_usable.then_some(indices[0]));
         }
-        Self { group, sightings, disks, warnings }
+        Self { group, probe_results, disks, warnings }
     }
 
     /// The newest membership of each usable disk that has one.
@@ -704,7 +727,7 @@ impl<'a> Sight<'a> {
         self.disks
             .values()
             .flatten()
-            .filter_map(|index| Some((*index, newest(&self.sightings[*index])?)))
+            .filter_map(|index| Some((*index, newest(&self.probe_results[*index])?)))
     }
 
     /// The paths of the devices that carry each id that is on several.
@@ -714,9 +737,14 @@ impl<'a> Sight<'a> {
     }
 
     fn paths_of(&self, disk: DiskId) -> Vec<String> {
-        let same =
-            |sighting: &&Sighting| is_member(sighting, self.group) && sighting.header.disk == disk;
-        self.sightings.iter().filter(same).map(|sighting| sighting.path.clone()).collect()
+        let same = |probe_result: &&ProbeResult| {
+            is_member(probe_result, self.group) && probe_result.header.disk == disk
+        };
+        self.probe_results
+            .iter()
+            .filter(same)
+            .map(|probe_result| probe_result.path.clone())
+            .collect()
     }
 
     fn history(&self, membership: &Membership) -> History {
@@ -724,12 +752,12 @@ impl<'a> Sight<'a> {
             self.newest().filter(|(_, newest)| newest.id == membership.id).map(|(index, _)| index)
         };
         let votes = |index: &usize| {
-            membership.voters().any(|voter| voter.id == self.sightings[*index].header.disk)
+            membership.voters().any(|voter| voter.id == self.probe_results[*index].header.disk)
         };
         History {
             id: membership.id,
             generation: membership.generation,
-            paths: of_it().map(|index| self.sightings[index].path.clone()).collect(),
+            paths: of_it().map(|index| self.probe_results[index].path.clone()).collect(),
             holders: of_it().filter(votes).count(),
             voters: membership.voters().count(),
         }
@@ -743,7 +771,7 @@ impl<'a> Sight<'a> {
     /// In order: disk ids are random.
     fn paths(&self) -> Vec<String> {
         let paths: BTreeSet<&String> =
-            self.disks.values().flatten().map(|index| &self.sightings[*index].path).collect();
+            self.disks.values().flatten().map(|index| &self.probe_results[*index].path).collect();
         paths.into_iter().cloned().collect()
     }
 
@@ -771,55 +799,55 @@ impl<'a> Sight<'a> {
     }
 
     /// What the table of disks asks.
-    fn facts(&self, disk: &MemberDisk, line: &Line<'_>, newest: u64, needed: bool) -> DiskFacts {
-        let sighting = self.disks.get(&disk.id).copied();
-        let devices = match sighting {
+    fn facts(&self, disk: &MemberDisk, line: &Lineage<'_>, newest: u64, needed: bool) -> DiskFacts {
+        let probe_result = self.disks.get(&disk.id).copied();
+        let devices = match probe_result {
             None => Devices::None,
             Some(None) => Devices::Several,
             Some(Some(_)) => Devices::One,
         };
         let expected = if disk.state == DiskState::Offline { disk.stamp } else { newest };
-        let seen = sighting.flatten().map(|index| &self.sightings[index]);
+        let seen = probe_result.flatten().map(|index| &self.probe_results[index]);
         DiskFacts {
             devices,
             marked: disk.copy_whole,
-            membership: seen.map_or(Held::Nothing, |sighting| line.held(sighting)),
-            stamp: seen.map_or(Stamped::Behind, |sighting| line.step(sighting, expected)),
+            membership: seen.map_or(Held::Nothing, |probe_result| line.held(probe_result)),
+            stamp: seen.map_or(Stamped::Behind, |probe_result| line.step(probe_result, expected)),
             state: disk.state,
             needed,
         }
     }
 
-    fn newest_stamp(&self, winner: &Membership, line: &Line<'_>) -> u64 {
+    fn newest_stamp(&self, winner: &Membership, line: &Lineage<'_>) -> u64 {
         let counts = |disk: &&MemberDisk| !disk.copy_whole && disk.state != DiskState::Offline;
         let seen = winner.disks.iter().filter(counts).filter_map(|disk| {
-            let sighting = &self.sightings[self.disks.get(&disk.id).copied().flatten()?];
-            let on_line =
-                line.held(sighting) != Held::Other && line.step(sighting, 0) != Stamped::Other;
-            on_line.then(|| newest_stamp(sighting))?
+            let probe_result = &self.probe_results[self.disks.get(&disk.id).copied().flatten()?];
+            let on_line = line.held(probe_result) != Held::Other
+                && line.step(probe_result, 0) != Stamped::Other;
+            on_line.then(|| newest_stamp(probe_result))?
         });
         seen.map(|stamp| stamp.counter).max().unwrap_or(0).max(winner.stamp)
     }
 
     fn why_no_witness(&self, verdict: Verdict) -> String {
-        match (verdict.standing, verdict.sighting) {
-            (Standing::Current | Standing::Stale, Some(index)) => {
-                format!("{} holds no readable membership", self.sightings[index].path)
+        match (verdict.verdict, verdict.probe_result) {
+            (DiskVerdict::Current | DiskVerdict::Stale, Some(index)) => {
+                format!("{} holds no readable membership", self.probe_results[index].path)
             }
             _ => self.why(verdict),
         }
     }
 
     fn why(&self, verdict: Verdict) -> String {
-        let path = verdict.sighting.map_or("", |index| self.sightings[index].path.as_str());
-        match verdict.standing {
-            Standing::Absent => "not in sight".to_owned(),
-            Standing::Duplicate => "on two devices".to_owned(),
-            Standing::CopyWhole => format!("{path} is to be copied whole"),
-            Standing::LosingBranch => format!("{path} belongs to another history"),
-            Standing::OldImage => format!("{path} is an old image"),
-            Standing::Stale => format!("{path} is not up to date"),
-            Standing::Current => format!("{path} is current"),
+        let path = verdict.probe_result.map_or("", |index| self.probe_results[index].path.as_str());
+        match verdict.verdict {
+            DiskVerdict::Absent => "not in sight".to_owned(),
+            DiskVerdict::Duplicate => "on two devices".to_owned(),
+            DiskVerdict::CopyWhole => format!("{path} is to be copied whole"),
+            DiskVerdict::LosingBranch => format!("{path} belongs to another history"),
+            DiskVerdict::OldImage => format!("{path} is an old image"),
+            DiskVerdict::Stale => format!("{path} is not up to date"),
+            DiskVerdict::Current => format!("{path} is current"),
         }
     }
 
@@ -827,19 +855,19 @@ impl<'a> Sight<'a> {
     fn warning(&self, disk: &MemberDisk, verdict: Verdict) -> Option<String> {
         let name = &disk.name;
         let fails = &disk.failure_group;
-        let path = verdict.sighting.map_or("", |index| self.sightings[index].path.as_str());
-        Some(match verdict.standing {
-            Standing::Absent if disk.state != DiskState::Offline => {
+        let path = verdict.probe_result.map_or("", |index| self.probe_results[index].path.as_str());
+        Some(match verdict.verdict {
+            DiskVerdict::Absent if disk.state != DiskState::Offline => {
                 format!(
                     "disk {name} (failure group {fails}) is not in sight; when it is, it comes ONLINE by itself, unless auto_online.enabled is false"
                 )
             }
-            Standing::LosingBranch => {
+            DiskVerdict::LosingBranch => {
                 format!(
                     "disk {name} ({path}) belongs to another history of the group; it is copied whole"
                 )
             }
-            Standing::OldImage => {
+            DiskVerdict::OldImage => {
                 format!("disk {name} ({path}) is an old image; it is copied whole")
             }
             _ => return None,
@@ -847,8 +875,8 @@ impl<'a> Sight<'a> {
     }
 }
 
-fn newest_stamp(sighting: &Sighting) -> Option<Stamp> {
-    sighting.stamps.iter().copied().max_by_key(|stamp| stamp.counter)
+fn newest_stamp(probe_result: &ProbeResult) -> Option<Stamp> {
+    probe_result.stamps.iter().copied().max_by_key(|stamp| stamp.counter)
 }
 
 /// Whether a membership that `holders` of the `previous` voters hold is in force (R3): at least half, and one. The first

@@ -70,9 +70,9 @@ pub struct Seen {
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub struct Troubles(Mutex<BTreeMap<Trouble, Seen>>);
+pub struct DiskErrors(Mutex<BTreeMap<Trouble, Seen>>);
 
-impl Troubles {
+impl DiskErrors {
     /// It happened again.
     pub fn note(&self, trouble: Trouble, now: Timestamp, place: Option<(u64, u64)>, text: String) {
         let mut all = self.0.lock();
@@ -100,11 +100,11 @@ mod tests {
 
     #[test]
     fn the_last_one_is_told_and_all_are_counted() {
-        let troubles = Troubles::default();
-        troubles.note(Trouble::Checksum, 5, Some((4096, 4096)), "one".to_owned());
-        troubles.note(Trouble::Checksum, 8, Some((8192, 4096)), "two".to_owned());
+        let disk_errors = DiskErrors::default();
+        disk_errors.note(Trouble::Checksum, 5, Some((4096, 4096)), "one".to_owned());
+        disk_errors.note(Trouble::Checksum, 8, Some((8192, 4096)), "two".to_owned());
         let seen =
             Seen { count: 2, first: 5, last: 8, place: Some((8192, 4096)), text: "two".to_owned() };
-        assert_eq!(troubles.all(), [(Trouble::Checksum, seen)]);
+        assert_eq!(disk_errors.all(), [(Trouble::Checksum, seen)]);
     }
 }

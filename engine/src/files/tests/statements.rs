@@ -6,7 +6,7 @@ use crate::{
     api::types::{FileType, TYPES},
     files::{
         aliases::Place,
-        orders::{NameOrder, NewSystemFile, Template},
+        statements::{NameOrder, NewSystemFile, Template},
     },
 };
 use plinth_format::Redundancy;

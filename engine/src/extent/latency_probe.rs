@@ -29,9 +29,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Where front ends leave what is to be explored.
 #[derive(Debug, Default)]
-pub struct Explorer(Event);
+pub struct LatencyProber(Event);
 
-impl Explorer {
+impl LatencyProber {
     /// A read is to be made on the disk of a gauge, which [`read_policy::choose`](crate::disk::read_policy::choose) has named.
     pub fn send(&self, gauge: &ReadGauge, offset: u64, length: usize) {
         gauge.explore_at(offset, length);
@@ -40,13 +40,13 @@ impl Explorer {
 }
 
 impl Data {
-    pub(crate) fn spawn_explorer(self: &Arc<Self>) {
-        let (explorer, world) = (Arc::clone(&self.explorer), Arc::clone(&self.world));
+    pub(crate) fn spawn_latency_prober(self: &Arc<Self>) {
+        let (latency_prober, world) = (Arc::clone(&self.latency_prober), Arc::clone(&self.world));
         self.spawn_while_mounted("explorer", |group| async move {
             let mut under_way = FuturesUnordered::new();
             let mut nap = world.sleep(LOOK);
             loop {
-                let mut woken = pin!(explorer.0.listen());
+                let mut woken = pin!(latency_prober.0.listen());
                 {
                     let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
                     let wanted = group
@@ -73,11 +73,11 @@ impl Data {
 async fn explore(world: Arc<dyn World>, member: Arc<Member>, (offset, length): (u64, usize)) {
     if member.is_readable() {
         let reading = member.gauge.begin(length, world.monotonic(), ReadReason::Exploration);
-        let mut flight = member.start_read(offset, length).of(IoClient::Exploration);
-        let settled = flight.settle_or_go_on().await;
-        if let Some(reading) = reading.settle(settled.as_ref(), flight.took(), world.as_ref()) {
-            let settled = flight.wait().await;
-            let _ = reading.settle(Some(&settled), flight.took(), world.as_ref());
+        let mut disk_io = member.start_read(offset, length).of(IoClient::Exploration);
+        let settled = disk_io.settle_or_go_on().await;
+        if let Some(reading) = reading.settle(settled.as_ref(), disk_io.took(), world.as_ref()) {
+            let settled = disk_io.wait().await;
+            let _ = reading.settle(Some(&settled), disk_io.took(), world.as_ref());
         }
     }
     member.gauge.end_exploration(length, world.monotonic());

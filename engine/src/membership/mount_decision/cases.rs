@@ -1,13 +1,13 @@
 //! The two tables of the mount decision: what is said of one disk, and what becomes of the mount.
 //!
-//! Both are in docs/format.md, section 8; a test compares them with [`standing`] and [`decide`], fact by fact.
+//! Both are in docs/format.md, section 8; a test compares them with [`verdict`] and [`decide`], fact by fact.
 
 use crate::planted::{self, Bug};
 use plinth_format::membership::DiskState;
 
 /// What is said of one disk of the membership: a row of the table of disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum DiskVerdict {
     Absent,
     Duplicate,
     CopyWhole,
@@ -65,37 +65,38 @@ pub struct DiskFacts {
 
 /// The table of disks.
 #[must_use]
-pub fn standing(facts: DiskFacts) -> Standing {
+pub fn verdict(facts: DiskFacts) -> DiskVerdict {
     match facts.devices {
-        Devices::None => Standing::Absent,
-        Devices::Several => Standing::Duplicate,
-        Devices::One if facts.marked => Standing::CopyWhole,
+        Devices::None => DiskVerdict::Absent,
+        Devices::Several => DiskVerdict::Duplicate,
+        Devices::One if facts.marked => DiskVerdict::CopyWhole,
         Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => {
-            Standing::LosingBranch
+            DiskVerdict::LosingBranch
         }
         Devices::One
             if facts.stamp == Stamped::Nothing
                 && facts.needed
                 && facts.state == DiskState::Online =>
         {
-            Standing::Current
+            DiskVerdict::Current
         }
         Devices::One
             if matches!(facts.stamp, Stamped::Behind | Stamped::Nothing)
                 && !planted::has(Bug::OldImageAccepted) =>
         {
-            Standing::OldImage
+            DiskVerdict::OldImage
         }
-        Devices::One if facts.state == DiskState::Online => Standing::Current,
-        Devices::One => Standing::Stale,
+        Devices::One if facts.state == DiskState::Online => DiskVerdict::Current,
+        Devices::One => DiskVerdict::Stale,
     }
 }
 
 /// Whether a disk testifies, if it votes: it could have seen a newer membership, had there been one.
 #[must_use]
 pub fn is_witness(facts: DiskFacts) -> bool {
-    let standing = standing(DiskFacts { needed: false, ..facts });
-    matches!(standing, Standing::Current | Standing::Stale) && facts.membership != Held::Nothing
+    let verdict = verdict(DiskFacts { needed: false, ..facts });
+    matches!(verdict, DiskVerdict::Current | DiskVerdict::Stale)
+        && facts.membership != Held::Nothing
 }
 
 /// What becomes of a mount: a row of the table of mounts.

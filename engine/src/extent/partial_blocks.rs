@@ -39,7 +39,7 @@ struct Kept {
     first: usize,
     /// Which blocks of the run are here: bit 0 is the first.
     present: u8,
-    /// Somebody wrote here since the last [`PartBlocks::shed`].
+    /// Somebody wrote here since the last [`PartialBlocks::shed`].
     used: bool,
     /// Room for a whole run, once there was one.
     bytes: Vec<u8>,
@@ -54,9 +54,9 @@ struct Place {
 
 /// What is kept. See the module's description.
 #[derive(Debug)]
-pub struct PartBlocks([Place; PLACES]);
+pub struct PartialBlocks([Place; PLACES]);
 
-impl Default for PartBlocks {
+impl Default for PartialBlocks {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Place::default()))
     }
@@ -110,7 +110,7 @@ impl Kept {
     }
 }
 
-impl PartBlocks {
+impl PartialBlocks {
     fn place(&self, extent: u64) -> &Place {
         &self.0[(extent % PLACES_USED.get() as u64) as usize]
     }
@@ -213,19 +213,19 @@ mod tests {
     const BLOCK: u64 = BLOCK_SIZE as u64;
 
     /// The first byte of each of some blocks, as far as they are kept.
-    fn taken(blocks: &PartBlocks, extent: u64, range: Range<usize>) -> Vec<Option<u8>> {
+    fn taken(blocks: &PartialBlocks, extent: u64, range: Range<usize>) -> Vec<Option<u8>> {
         range
             .map(|block| blocks.take(extent, &(block..block + 1)).first().map(|bytes| bytes[0]))
             .collect()
     }
 
-    fn is_seen(blocks: &PartBlocks, extent: u64) -> bool {
+    fn is_seen(blocks: &PartialBlocks, extent: u64) -> bool {
         blocks.place(extent).extent.load(Relaxed) == extent
     }
 
     #[test]
     fn the_last_block_of_a_write_is_kept_until_it_is_written() {
-        let blocks = PartBlocks::default();
+        let blocks = PartialBlocks::default();
         assert_eq!(taken(&blocks, 7, 0..2), [None, None]);
         let end = 2 * BLOCK + 100;
         blocks.written(7, 1, &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn blocks_read_along_are_there_one_by_one() {
-        let blocks = PartBlocks::default();
+        let blocks = PartialBlocks::default();
         let along: Vec<u8> = (1..RUN as u8).flat_map(|block| [block; BLOCK_SIZE]).collect();
         blocks.keep_along(7, 10, &along);
         blocks.written(7, 10, &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
@@ -271,7 +271,7 @@ mod tests {
     /// Who writes whole blocks need not take the lock where nothing is kept.
     #[test]
     fn whole_blocks_let_go_of_all() {
-        let blocks = PartBlocks::default();
+        let blocks = PartialBlocks::default();
         blocks.written(7, 0, &[1; BLOCK_SIZE], 4096);
         assert!(!is_seen(&blocks, 7), "whole blocks are not kept");
         blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_is_not_used_any_more_is_given_back() {
-        let blocks = PartBlocks::default();
+        let blocks = PartialBlocks::default();
         blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
         blocks.shed();
         assert_eq!(taken(&blocks, 7, 0..1), [Some(1)]);
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn of_two_extents_in_one_place_the_later_one_stays() {
-        let blocks = PartBlocks::default();
+        let blocks = PartialBlocks::default();
         let other = 7 + PLACES as u64;
         blocks.written(7, 1, &[1; BLOCK_SIZE], BLOCK + 1);
         blocks.written(other, 1, &[2; BLOCK_SIZE], BLOCK + 2);

@@ -1,13 +1,13 @@
 #![allow(unsafe_code)]
 //! A value that many look at, or one changes, for as long as an I/O takes.
 //!
-//! Like `tokio::sync::RwLock`, but looking costs two atomic instructions and no lock, while nobody changes it or waits to (`turns.rs`): every
+//! Like `tokio::sync::RwLock`, but looking costs two atomic instructions and no lock, while nobody changes it or waits to (`waiters.rs`): every
 //! read and write of a file looks at where its extents are.
 //!
 //! Unsafe: the value is handed out shared while `state` counts readers, and alone while it says [`WRITTEN`]; neither begins
 //! before the other has ended.
 
-use crate::sync::turns::{Turns, Want};
+use crate::sync::waiters::{Waiters, Want};
 use std::{
     cell::UnsafeCell,
     fmt,
@@ -33,22 +33,22 @@ impl Want for How {
 
 /// See the module's description.
 #[derive(Default)]
-pub struct Latch<T> {
+pub struct AsyncRwLock<T> {
     state: AtomicU64,
-    turns: Turns<How>,
+    waiters: Waiters<How>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: it is looked at by several threads at once, or changed by one, which may be another one than made it.
-unsafe impl<T: Send + Sync> Sync for Latch<T> {}
+unsafe impl<T: Send + Sync> Sync for AsyncRwLock<T> {}
 
 /// Looks at the value; lets go when dropped.
-pub struct ReadGuard<'a, T>(&'a Latch<T>);
+pub struct ReadGuard<'a, T>(&'a AsyncRwLock<T>);
 
 /// Changes the value; lets go when dropped.
-pub struct WriteGuard<'a, T>(&'a Latch<T>);
+pub struct WriteGuard<'a, T>(&'a AsyncRwLock<T>);
 
-impl<T> Latch<T> {
+impl<T> AsyncRwLock<T> {
     fn take(&self, how: How) -> bool {
         let update = |state| match (how, state) {
             (How::Alone, 0) => Some(WRITTEN),
@@ -59,13 +59,13 @@ impl<T> Latch<T> {
     }
 
     fn take_if_free(&self, how: How) -> bool {
-        !self.turns.are_ahead_of(&how) && self.take(how)
+        !self.waiters.are_ahead_of(&how) && self.take(how)
     }
 
     async fn wait(&self, how: How) {
         if !self.take_if_free(how) {
             // In memory of its own, so that those who need not wait are small.
-            Box::pin(self.turns.wait(&how, || self.take(how))).await;
+            Box::pin(self.waiters.wait(&how, || self.take(how))).await;
         }
     }
 
@@ -119,7 +119,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 impl<T> Drop for ReadGuard<'_, T> {
     fn drop(&mut self) {
         if self.0.state.fetch_sub(1, SeqCst) == 1 {
-            self.0.turns.tell();
+            self.0.waiters.tell();
         }
     }
 }
@@ -127,11 +127,11 @@ impl<T> Drop for ReadGuard<'_, T> {
 impl<T> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         self.0.state.store(0, SeqCst);
-        self.0.turns.tell();
+        self.0.waiters.tell();
     }
 }
 
-impl<T> fmt::Debug for Latch<T> {
+impl<T> fmt::Debug for AsyncRwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Latch")
     }
@@ -144,33 +144,33 @@ mod tests {
 
     #[test]
     fn many_look_or_one_changes() {
-        let latch = Latch::<u32>::default();
-        let first = latch.read().now_or_never().expect("free");
-        let second = latch.try_read().expect("shared");
-        assert!(latch.try_write().is_none());
+        let rwlock = AsyncRwLock::<u32>::default();
+        let first = rwlock.read().now_or_never().expect("free");
+        let second = rwlock.try_read().expect("shared");
+        assert!(rwlock.try_write().is_none());
         drop(first);
-        assert!(latch.write().now_or_never().is_none());
+        assert!(rwlock.write().now_or_never().is_none());
         drop(second);
-        *latch.write().now_or_never().expect("free") = 7;
-        let changing = latch.try_write().expect("free");
-        assert!(latch.try_read().is_none() && latch.read().now_or_never().is_none());
+        *rwlock.write().now_or_never().expect("free") = 7;
+        let changing = rwlock.try_write().expect("free");
+        assert!(rwlock.try_read().is_none() && rwlock.read().now_or_never().is_none());
         assert_eq!(*changing, 7);
     }
 
     /// Readers that never stop would starve a writer.
     #[test]
     fn who_waits_to_change_it_is_not_overtaken() {
-        let latch = Latch::<u32>::default();
-        let reader = latch.try_read().expect("free");
-        let mut writer = Box::pin(latch.write());
+        let rwlock = AsyncRwLock::<u32>::default();
+        let reader = rwlock.try_read().expect("free");
+        let mut writer = Box::pin(rwlock.write());
         assert!((&mut writer).now_or_never().is_none());
-        let mut late = Box::pin(latch.read());
-        let mut later = Box::pin(latch.read());
+        let mut late = Box::pin(rwlock.read());
+        let mut later = Box::pin(rwlock.read());
         for _ in 0..3 {
             // Polled again and again, they wake nobody.
             assert!((&mut late).now_or_never().is_none() && (&mut later).now_or_never().is_none());
         }
-        assert!(latch.try_read().is_none());
+        assert!(rwlock.try_read().is_none());
         drop(reader);
         let changing = (&mut writer).now_or_never().expect("it came first");
         assert!((&mut late).now_or_never().is_none());
@@ -180,39 +180,39 @@ mod tests {
             (&mut later).now_or_never().expect("shared"),
         );
         drop((one, other));
-        assert!(latch.try_write().is_some());
+        assert!(rwlock.try_write().is_some());
     }
 
     /// Who gives up waiting stands in nobody's way.
     #[test]
     fn who_gives_up_is_forgotten() {
-        let latch = Latch::<u32>::default();
-        let reader = latch.try_read().expect("free");
-        let mut writer = Box::pin(latch.write());
+        let rwlock = AsyncRwLock::<u32>::default();
+        let reader = rwlock.try_read().expect("free");
+        let mut writer = Box::pin(rwlock.write());
         assert!((&mut writer).now_or_never().is_none());
-        let mut late = Box::pin(latch.read());
+        let mut late = Box::pin(rwlock.read());
         assert!((&mut late).now_or_never().is_none());
         drop(writer);
         assert!((&mut late).now_or_never().is_some());
         drop(reader);
-        assert_eq!(latch.turns.count(), 0);
+        assert_eq!(rwlock.waiters.count(), 0);
     }
 
     #[test]
     fn threads_see_what_others_have_changed() {
-        let latch = Latch::<(u64, u64)>::default();
+        let rwlock = AsyncRwLock::<(u64, u64)>::default();
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let latch = &latch;
+                let rwlock = &rwlock;
                 scope.spawn(move || {
                     for round in 0..5_000 {
                         if (round + thread) % 3 == 0 {
-                            let mut both = crate::testing::block_on(latch.write());
+                            let mut both = crate::testing::block_on(rwlock.write());
                             let (one, other) = &mut *both;
                             *one += 1;
                             *other += 1;
                         } else {
-                            let (one, other) = *crate::testing::block_on(latch.read());
+                            let (one, other) = *crate::testing::block_on(rwlock.read());
                             assert_eq!(one, other);
                         }
                     }
@@ -222,7 +222,7 @@ mod tests {
         let expected = (0..4)
             .flat_map(|thread| (0..5_000).map(move |round| (round + thread) % 3))
             .filter(|one| *one == 0);
-        let (one, _) = *latch.try_read().expect("free");
+        let (one, _) = *rwlock.try_read().expect("free");
         assert_eq!(one, expected.count() as u64);
     }
 }

@@ -31,14 +31,14 @@ enum Next {
 
 /// See the module's description.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     /// The latest last.
     inner: VecDeque<u32>,
     /// What each wants next and how much it got at last; the latest last.
     walks: VecDeque<(Next, u32)>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Somebody looks at a page.
     pub(super) fn saw(&mut self, number: u32, page: &[u8]) {
         if !is_inner(page, number) || self.inner.back() == Some(&number) {
@@ -153,7 +153,7 @@ mod tests {
 
     /// Walks along pages, keeps what is read, and returns how often it had to wait.
     fn walk(
-        ahead: &mut Ahead,
+        ahead: &mut ReadAhead,
         cached: &mut BTreeMap<u32, Vec<u8>>,
         pages: impl IntoIterator<Item = u32>,
     ) -> usize {
@@ -182,7 +182,7 @@ mod tests {
             .collect();
         let mut cached: BTreeMap<u32, Vec<u8>> =
             (2..6).zip(leaves.iter().map(|leaves| over(leaves))).collect();
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         let order = (2..6)
             .zip(&leaves)
             .flat_map(|(inner, leaves)| std::iter::once(inner).chain(leaves.iter().copied()));
@@ -194,7 +194,7 @@ mod tests {
     /// Where nothing is known of the tree the file's order is followed, over small gaps.
     #[test]
     fn a_walk_follows_the_file() {
-        let (mut ahead, mut cached) = (Ahead::default(), BTreeMap::new());
+        let (mut ahead, mut cached) = (ReadAhead::default(), BTreeMap::new());
         let waits = walk(&mut ahead, &mut cached, (100..1100).filter(|page| page % 40 != 0));
         assert!(waits <= 25, "{waits} waits for 1000 pages");
     }
@@ -204,7 +204,7 @@ mod tests {
     fn a_look_is_no_walk() {
         let leaves: Vec<u32> = (0..250).map(|at| 100 + at * 3).collect();
         let mut cached = BTreeMap::from([(2, over(&leaves))]);
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         for at in 0..100 {
             ahead.saw(2, &cached[&2]);
             let read = ahead
@@ -230,7 +230,7 @@ mod tests {
             page[header(number)] = 5;
             let children: Vec<u32> = children(&page, number).collect();
             let cached = BTreeMap::from([(number, page)]);
-            let mut ahead = Ahead::default();
+            let mut ahead = ReadAhead::default();
             ahead.saw(number, &cached[&number]);
             for child in children.into_iter().take(50) {
                 ahead.walks.push_back((Next::Page(child), 64));

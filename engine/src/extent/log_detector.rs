@@ -15,14 +15,14 @@ const WRITES_MAX: u32 = 2;
 
 /// What a file's last syncs followed. See the module's description.
 #[derive(Debug, Default)]
-pub struct Habit {
+pub struct LogDetector {
     /// Writes since the last sync, counted to where they are too many.
     writes: AtomicU32,
     /// Syncs, one after the other, that followed few writes.
     syncs: AtomicU32,
 }
 
-impl Habit {
+impl LogDetector {
     /// A write begins: whether a sync is expected to follow soon.
     pub fn write(&self) -> bool {
         let before = self.writes.load(Ordering::Relaxed);
@@ -52,36 +52,36 @@ mod tests {
     use super::*;
 
     /// Whether each write of so many before a sync is expected to be followed by one.
-    fn round(habit: &Habit, writes: usize) -> Vec<bool> {
-        let expected = (0..writes).map(|_| habit.write()).collect();
-        habit.sync();
+    fn round(log_detector: &LogDetector, writes: usize) -> Vec<bool> {
+        let expected = (0..writes).map(|_| log_detector.write()).collect();
+        log_detector.sync();
         expected
     }
 
     #[test]
     fn a_log_is_known_by_its_syncs() {
-        let habit = Habit::default();
+        let log_detector = LogDetector::default();
         for _ in 0..3 {
-            assert_eq!(round(&habit, 1), [false]);
+            assert_eq!(round(&log_detector, 1), [false]);
         }
-        assert_eq!(round(&habit, 1), [true]);
-        assert_eq!(round(&habit, 2), [true, true]);
-        assert_eq!(round(&habit, 0), []);
-        assert_eq!(round(&habit, 1), [true]);
+        assert_eq!(round(&log_detector, 1), [true]);
+        assert_eq!(round(&log_detector, 2), [true, true]);
+        assert_eq!(round(&log_detector, 0), []);
+        assert_eq!(round(&log_detector, 1), [true]);
     }
 
     #[test]
     fn many_writes_end_the_habit_until_it_comes_back() {
-        let habit = Habit::default();
+        let log_detector = LogDetector::default();
         for _ in 0..3 {
-            round(&habit, 1);
+            round(&log_detector, 1);
         }
-        assert_eq!(round(&habit, 5), [true, true, false, false, false]);
-        assert_eq!(round(&habit, 1), [false]);
-        round(&habit, 2);
-        round(&habit, 1);
-        assert_eq!(round(&habit, 1), [true]);
-        (0..1000).for_each(|_| _ = habit.write());
-        assert_eq!(round(&habit, 1), [false], "many without a sync, and one more");
+        assert_eq!(round(&log_detector, 5), [true, true, false, false, false]);
+        assert_eq!(round(&log_detector, 1), [false]);
+        round(&log_detector, 2);
+        round(&log_detector, 1);
+        assert_eq!(round(&log_detector, 1), [true]);
+        (0..1000).for_each(|_| _ = log_detector.write());
+        assert_eq!(round(&log_detector, 1), [false], "many without a sync, and one more");
     }
 }

@@ -144,7 +144,7 @@ fn a_new_extent_is_in_memory_once() {
                         .query_map([], |row| row.get(0))?
                         .collect::<rusqlite::Result<Vec<i64>>>()?;
                     let find = |id: i64| {
-                        crate::extent::part::find(connection, &extents, id.cast_unsigned())
+                        crate::extent::scope::find(connection, &extents, id.cast_unsigned())
                     };
                     Ok(ids.into_iter().map(find).collect::<rusqlite::Result<Vec<_>>>()?)
                 };

@@ -19,13 +19,13 @@ const ENDED_MAX: Limit = Limit::new(256, 4);
 type Begun = (u64, Expiry);
 
 /// See the module's description.
-pub(crate) struct InFlight {
+pub(crate) struct Outstanding {
     queue: ArrayQueue<Begun>,
     more: Mutex<Vec<Begun>>,
     has_more: AtomicBool,
 }
 
-impl Default for InFlight {
+impl Default for Outstanding {
     fn default() -> Self {
         Self {
             queue: ArrayQueue::new(MOST),
@@ -35,7 +35,7 @@ impl Default for InFlight {
     }
 }
 
-impl InFlight {
+impl Outstanding {
     /// One has begun.
     pub fn add(&self, tick: u64, expiry: Expiry) {
         for _ in 0..2 {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::completion::{Completer, Completion, Done, completion};
 
-    fn begin(all: &InFlight, tick: u64) -> (Completion, Completer) {
+    fn begin(all: &Outstanding, tick: u64) -> (Completion, Completer) {
         let (completion, completer) = completion();
         all.add(tick, completion.expiry());
         (completion, completer)
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_one_that_has_not_ended() {
-        let all = InFlight::default();
+        let all = Outstanding::default();
         assert_eq!(all.oldest(), None);
         let mut begun: Vec<_> = (5..10).map(|tick| begin(&all, tick)).collect();
         assert_eq!(all.oldest(), Some(5));
@@ -126,7 +126,7 @@ mod tests {
     /// As many leave as come, and those that stay are not forgotten.
     #[test]
     fn memory_is_bounded_by_what_is_under_way() {
-        let all = InFlight::default();
+        let all = Outstanding::default();
         let stuck: Vec<_> = (0..3).map(|tick| begin(&all, tick)).collect();
         for tick in 3..10_000 {
             end(begin(&all, tick));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn more_than_the_queue_holds_are_kept_as_well() {
-        let all = InFlight::default();
+        let all = Outstanding::default();
         let begun: Vec<_> = (0..3 * MOST as u64).map(|tick| begin(&all, tick)).collect();
         assert_eq!(all.oldest(), Some(0));
         assert_eq!(all.take_unended().len(), 3 * MOST);

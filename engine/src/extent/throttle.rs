@@ -36,7 +36,7 @@ const LEAST: u32 = 10;
 
 /// What was promised, and how fast mirrors move for that.
 #[derive(Debug)]
-pub struct Pace {
+pub struct Throttle {
     /// Nanoseconds; 0: nothing was promised.
     target: AtomicU64,
     /// How many front-end requests took so long, in the window.
@@ -56,18 +56,18 @@ struct Limits {
 }
 
 /// A move on its way.
-pub struct Moving<'a>(Option<&'a Pace>);
+pub struct Moving<'a>(Option<&'a Throttle>);
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        if let Some(pace) = self.0 {
-            let mut limits = pace.limits();
+        if let Some(throttle) = self.0 {
+            let mut limits = throttle.limits();
             limits.on_way = limits.on_way.saturating_sub(1);
         }
     }
 }
 
-impl Default for Pace {
+impl Default for Throttle {
     fn default() -> Self {
         let limits = Limits {
             since: Duration::ZERO,
@@ -98,7 +98,7 @@ fn end_of(step: usize) -> Duration {
     Duration::from_nanos((9 + eighth) << (octave + LEAST as usize - 3))
 }
 
-impl Pace {
+impl Throttle {
     fn limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock()
     }
@@ -208,19 +208,19 @@ mod tests {
 
     /// Windows of a second with so many requests of these latencies, while every move that may begin does and ends at once
     /// or never. Returns how many are on their way.
-    fn run(pace: &Pace, from: u64, windows: u64, latencies: &[(u64, u64)]) -> u32 {
+    fn run(throttle: &Throttle, from: u64, windows: u64, latencies: &[(u64, u64)]) -> u32 {
         for window in 0..windows {
             for (count, micros) in latencies {
-                (0..*count).for_each(|_| pace.note(Duration::from_micros(*micros)));
+                (0..*count).for_each(|_| throttle.note(Duration::from_micros(*micros)));
             }
             let now = Duration::from_secs(from + window);
-            while pace.may_begin(TARGET, now) {
-                if !pace.limits().pause.is_zero() {
+            while throttle.may_begin(TARGET, now) {
+                if !throttle.limits().pause.is_zero() {
                     break;
                 }
             }
         }
-        pace.limits().on_way
+        throttle.limits().on_way
     }
 
     #[test]
@@ -240,38 +240,38 @@ mod tests {
     /// One request in a hundred may be slower than that.
     #[test]
     fn the_slowest_hundredth() {
-        let pace = Pace::default();
-        (0..990).for_each(|_| pace.note(Duration::from_micros(100)));
-        (0..10).for_each(|_| pace.note(Duration::from_millis(50)));
-        assert!(pace.take_slowest_hundredth() < Duration::from_micros(130));
-        assert_eq!(pace.take_slowest_hundredth(), Duration::ZERO);
-        (0..980).for_each(|_| pace.note(Duration::from_micros(100)));
-        (0..20).for_each(|_| pace.note(Duration::from_millis(50)));
-        assert!(pace.take_slowest_hundredth() > Duration::from_millis(49));
+        let throttle = Throttle::default();
+        (0..990).for_each(|_| throttle.note(Duration::from_micros(100)));
+        (0..10).for_each(|_| throttle.note(Duration::from_millis(50)));
+        assert!(throttle.take_slowest_hundredth() < Duration::from_micros(130));
+        assert_eq!(throttle.take_slowest_hundredth(), Duration::ZERO);
+        (0..980).for_each(|_| throttle.note(Duration::from_micros(100)));
+        (0..20).for_each(|_| throttle.note(Duration::from_millis(50)));
+        assert!(throttle.take_slowest_hundredth() > Duration::from_millis(49));
     }
 
     /// Begun with one at a time; more and more while the front ends are fast, fewer and then with pauses when they are not.
     #[test]
     fn as_much_as_the_front_ends_bear() {
-        let pace = Pace::default();
-        pace.promise(Some(TARGET));
-        assert_eq!(run(&pace, 1, 1, &[(1000, 100)]), 1);
-        let fast = run(&pace, 2, 20, &[(1000, 100)]);
+        let throttle = Throttle::default();
+        throttle.promise(Some(TARGET));
+        assert_eq!(run(&throttle, 1, 1, &[(1000, 100)]), 1);
+        let fast = run(&throttle, 2, 20, &[(1000, 100)]);
         assert!((15..=21).contains(&fast), "{fast}");
         // A few slow ones are no hundredth.
-        assert!(run(&pace, 22, 5, &[(1000, 100), (9, 90_000)]) > fast);
-        let before = pace.limits().at_once;
-        run(&pace, 27, 2, &[(1000, 100), (30, 3000)]);
-        assert_eq!(pace.limits().at_once, before / 4);
-        run(&pace, 29, 8, &[(1000, 3000)]);
-        assert_eq!(pace.limits().at_once, 1);
-        assert!(pace.limits().pause >= PAUSE_MIN, "{:?}", pace.limits());
-        run(&pace, 37, 40, &[(1000, 3000)]);
-        assert_eq!(pace.limits().pause, PAUSE_MAX);
+        assert!(run(&throttle, 22, 5, &[(1000, 100), (9, 90_000)]) > fast);
+        let before = throttle.limits().at_once;
+        run(&throttle, 27, 2, &[(1000, 100), (30, 3000)]);
+        assert_eq!(throttle.limits().at_once, before / 4);
+        run(&throttle, 29, 8, &[(1000, 3000)]);
+        assert_eq!(throttle.limits().at_once, 1);
+        assert!(throttle.limits().pause >= PAUSE_MIN, "{:?}", throttle.limits());
+        run(&throttle, 37, 40, &[(1000, 3000)]);
+        assert_eq!(throttle.limits().pause, PAUSE_MAX);
         // Between the two nothing changes; with nobody there it goes up again.
-        run(&pace, 77, 5, &[(1000, 1200)]);
-        assert_eq!(pace.limits().pause, PAUSE_MAX);
-        run(&pace, 82, 20, &[]);
-        assert_eq!(pace.limits().pause, Duration::ZERO);
+        run(&throttle, 77, 5, &[(1000, 1200)]);
+        assert_eq!(throttle.limits().pause, PAUSE_MAX);
+        run(&throttle, 82, 20, &[]);
+        assert_eq!(throttle.limits().pause, Duration::ZERO);
     }
 }

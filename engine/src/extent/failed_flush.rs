@@ -82,8 +82,8 @@ struct Failure {
 
 /// The failures of a group. See the module's description.
 #[derive(Debug)]
-pub struct Doubt {
-    era: AtomicU64,
+pub struct FailedFlushes {
+    flush_epoch: AtomicU64,
     /// The era of the last flush that covered every disk.
     good: AtomicU64,
     failures: Mutex<Vec<Failure>>,
@@ -96,10 +96,10 @@ pub struct Doubt {
     lost: Mutex<Option<(BTreeSet<Node>, Failure)>>,
 }
 
-impl Default for Doubt {
+impl Default for FailedFlushes {
     fn default() -> Self {
         Self {
-            era: AtomicU64::new(1),
+            flush_epoch: AtomicU64::new(1),
             good: AtomicU64::new(0),
             failures: Mutex::default(),
             count: AtomicU64::new(0),
@@ -210,21 +210,21 @@ impl Unsynced {
     }
 }
 
-impl Doubt {
+impl FailedFlushes {
     /// The era now.
     #[must_use]
-    pub fn era(&self) -> u64 {
-        self.era.load(Ordering::Acquire)
+    pub fn flush_epoch(&self) -> u64 {
+        self.flush_epoch.load(Ordering::Acquire)
     }
 
     /// A flush of all disks begins: what ended in an earlier era is covered by it.
     pub fn begin_flush(&self) -> u64 {
-        self.era.fetch_add(1, Ordering::AcqRel) + 1
+        self.flush_epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// The flush that began with this era was good.
-    pub fn flushed(&self, era: u64) {
-        self.good.fetch_max(era, Ordering::AcqRel);
+    pub fn flushed(&self, flush_epoch: u64) {
+        self.good.fetch_max(flush_epoch, Ordering::AcqRel);
     }
 
     /// The caretaker leaves pending pieces to a story, or looks at them in its next round.
@@ -249,7 +249,7 @@ impl Doubt {
             return false;
         }
         // Whoever began before this moment may have been under the flush.
-        let until = self.era.fetch_add(1, Ordering::AcqRel);
+        let until = self.flush_epoch.fetch_add(1, Ordering::AcqRel);
         let after = self.good.load(Ordering::Acquire);
         match failures.last_mut() {
             Some(last) if last.after == after => last.until = until,
@@ -316,7 +316,7 @@ fn error_of(failure: &Failure) -> FileError {
 impl Data {
     /// A flush of a disk that stays has failed. Two who find that note it once.
     pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
-        if !self.doubt.note(member, reason) {
+        if !self.failed_flushes.note(member, reason) {
             return;
         }
         let text = format!(
@@ -329,23 +329,23 @@ impl Data {
 
     /// The error that a file's sync owes, if it owes one. Then what is pending is doubted, and with `answer`
     /// this was the sync that told it.
-    pub(crate) fn doubted(
+    pub(crate) fn uncertain(
         &self,
         unsynced: &Unsynced,
         span: Span,
         pending: impl Fn() -> Pending,
         answer: bool,
     ) -> Option<FileError> {
-        let failure = self.doubt.failure(span)?;
+        let failure = self.failed_flushes.failure(span)?;
         let mut taken = unsynced.taken();
         if answer {
             // Nothing of it is durable yet: it stays for a failure that follows before a good flush.
-            unsynced.answered(&mut taken, span, self.doubt.era());
+            unsynced.answered(&mut taken, span, self.failed_flushes.flush_epoch());
         }
         // After that: a write that noted itself before it has its marks in memory.
         for (extent, pieces) in pending() {
             let mut state = extent.state();
-            pieces.into_iter().for_each(|piece| state.doubted.add(piece));
+            pieces.into_iter().for_each(|piece| state.uncertain.add(piece));
         }
         Some(error_of(&failure))
     }
@@ -366,13 +366,14 @@ impl Data {
         for piece in pieces {
             let blocks = piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE;
             let _range = extent.ranges.hold(blocks.clone(), true).await;
-            if extent.is_buried() || !extent.state().pending.has(*piece) {
+            if extent.is_tombstone() || !extent.state().pending.has(*piece) {
                 continue;
             }
             let active = self.activate(extent).await?;
             self.load_sums(extent).await?;
             let buffer =
-                match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Turns).await? {
+                match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Waiters).await?
+                {
                     Some(read) => read.buffer,
                     None => self.repair(extent, blocks.clone(), &active).await?,
                 };
@@ -386,7 +387,7 @@ impl Data {
             written?;
             reached::at(Mark::DoubtWritten);
             if planted::has(Bug::RewriteBelieved) {
-                extent.state().doubted.remove(*piece);
+                extent.state().uncertain.remove(*piece);
             }
             again.push(*piece);
         }
@@ -399,20 +400,20 @@ impl Data {
         again.iter().all(|(extent, pieces)| {
             // With the state locked: a failure is counted before anybody doubts pieces for it.
             let mut state = extent.state();
-            let is_good = self.doubt.count() == failures;
-            pieces.iter().filter(|_| is_good).for_each(|piece| state.doubted.remove(*piece));
+            let is_good = self.failed_flushes.count() == failures;
+            pieces.iter().filter(|_| is_good).for_each(|piece| state.uncertain.remove(*piece));
             is_good
         })
     }
 
     /// Whether a flush has failed, and pending pieces have not been written again since.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.doubt.resolved.load(Ordering::Acquire) < self.doubt.count()
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.failed_flushes.resolved.load(Ordering::Acquire) < self.failed_flushes.count()
     }
 
     /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may have lost.
     pub(crate) async fn distrust_pending(&self) -> Result<(), FileError> {
-        if !(self.is_in_doubt() || self.store.has_failed_to_flush()) || self.boot() == NO_BOOT {
+        if !(self.is_uncertain() || self.store.has_failed_to_flush()) || self.boot() == NO_BOOT {
             return Ok(());
         }
         // A change that cannot be recorded holds up all others: not while a voter does not take it.
@@ -436,22 +437,22 @@ impl Data {
     }
 
     /// Step 3, whole: the caretaker's.
-    pub(crate) async fn resolve_doubt(&self) -> Result<(), FileError> {
+    pub(crate) async fn resolve_uncertain(&self) -> Result<(), FileError> {
         // One that nobody has noticed yet: a record of the voters did not need it.
         if self.members.values().any(|member| member.is_writable() && member.is_broken()) {
             let _ = self.flush_disks().await;
         }
-        if !self.is_in_doubt() {
+        if !self.is_uncertain() {
             return Ok(());
         }
         self.distrust_pending().await?;
         let (round, tried) =
-            (self.ticks.load(Ordering::Relaxed), self.doubt.tried.load(Ordering::Relaxed));
+            (self.ticks.load(Ordering::Relaxed), self.failed_flushes.tried.load(Ordering::Relaxed));
         if tried != 0 && round < tried + TRY_AGAIN {
             return Ok(());
         }
-        self.doubt.tried.store(round, Ordering::Relaxed);
-        let count = self.doubt.count();
+        self.failed_flushes.tried.store(round, Ordering::Relaxed);
+        let count = self.failed_flushes.count();
         let (mut again, mut lost) = (Pending::new(), None);
         for extent in self.extents.all() {
             let pieces: Vec<usize> = extent.state().pending.iter().collect();
@@ -464,12 +465,12 @@ impl Data {
             return Err(error);
         }
         self.flush_disks().await?;
-        if !self.trust_again(&again, count) || self.doubt.count() != count {
+        if !self.trust_again(&again, count) || self.failed_flushes.count() != count {
             return Ok(());
         }
         self.record_boot(self.world.boot_id()).await?;
-        self.doubt.resolved.store(count, Ordering::Release);
-        self.doubt.tried.store(0, Ordering::Relaxed);
+        self.failed_flushes.resolved.store(count, Ordering::Release);
+        self.failed_flushes.tried.store(0, Ordering::Relaxed);
         self.tell(
             Severity::Note,
             None,
@@ -505,8 +506,8 @@ mod tests {
         answer(second);
         assert_eq!(unsynced.span().from, 5);
         // Nobody answers for long.
-        let last = (6..100).map(|era| {
-            unsynced.note(era, era);
+        let last = (6..100).map(|flush_epoch| {
+            unsynced.note(flush_epoch, flush_epoch);
             unsynced.take_over()
         });
         let last = last.last().expect("many");
@@ -521,25 +522,25 @@ mod tests {
     /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
     #[test]
     fn who_finds_a_disk_unbroken_finds_its_failures_counted() {
-        let (doubt, member) =
-            (Doubt::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
+        let (failed_flushes, member) =
+            (FailedFlushes::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
         std::thread::scope(|scope| {
             let noter = scope.spawn(|| {
                 for failures in 1..=50_000 {
-                    member.has_broken();
-                    assert!(doubt.note(&member, "it failed"));
-                    assert!(!doubt.note(&member, "it failed"), "it is noted once");
-                    assert_eq!(doubt.count(), failures);
+                    member.note_failed_flush();
+                    assert!(failed_flushes.note(&member, "it failed"));
+                    assert!(!failed_flushes.note(&member, "it failed"), "it is noted once");
+                    assert_eq!(failed_flushes.count(), failures);
                 }
             });
             while !noter.is_finished() {
                 let failed = member.broken();
                 assert!(
-                    member.is_broken() || doubt.count() >= failed,
+                    member.is_broken() || failed_flushes.count() >= failed,
                     "nobody knows of a flush that failed"
                 );
             }
         });
-        assert!(doubt.failures.lock().len() <= FAILURES_MAX.get());
+        assert!(failed_flushes.failures.lock().len() <= FAILURES_MAX.get());
     }
 }

@@ -125,7 +125,7 @@ impl Files {
     }
 
     /// The answer to [`Watcher::still_holds`]: the kernel does not have the file. Does not wait: the file is released by a task.
-    pub fn does_not_hold(&self, connection: ConnectionId, node: Node) {
+    pub fn release_reference(&self, connection: ConnectionId, node: Node) {
         {
             let mut cache = self.cache.lock();
             if !cache.orphans.contains(&node) {

@@ -31,7 +31,7 @@ struct Queue<W> {
 }
 
 /// See the module's description.
-pub(crate) struct Turns<W> {
+pub(crate) struct Waiters<W> {
     queue: Mutex<Queue<W>>,
     /// How many are in the queue.
     count: AtomicUsize,
@@ -40,24 +40,24 @@ pub(crate) struct Turns<W> {
 
 /// A place in the queue; given up when dropped.
 struct Waiting<'a, W: Want> {
-    turns: &'a Turns<W>,
+    waiters: &'a Waiters<W>,
     ticket: u64,
 }
 
-impl<W> Default for Turns<W> {
+impl<W> Default for Waiters<W> {
     fn default() -> Self {
         let queue = Queue { waiting: Vec::new(), tickets: 0 };
         Self { queue: Mutex::new(queue), count: AtomicUsize::new(0), told: Event::new() }
     }
 }
 
-impl<W> fmt::Debug for Turns<W> {
+impl<W> fmt::Debug for Waiters<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Turns({} waiting)", self.count.load(SeqCst))
     }
 }
 
-impl<W: Want> Turns<W> {
+impl<W: Want> Waiters<W> {
     /// Whether somebody waits who would be overtaken.
     pub fn are_ahead_of(&self, wanted: &W) -> bool {
         self.count.load(SeqCst) > 0
@@ -79,7 +79,7 @@ impl<W: Want> Turns<W> {
             let ticket = queue.tickets;
             queue.waiting.push((ticket, wanted.clone()));
             self.count.store(queue.waiting.len(), SeqCst);
-            Waiting { turns: self, ticket }
+            Waiting { waiters: self, ticket }
         };
         loop {
             let listener = self.told.listen();
@@ -118,11 +118,11 @@ impl<W: Want> Turns<W> {
 
 impl<W: Want> Drop for Waiting<'_, W> {
     fn drop(&mut self) {
-        let queue = self.turns.queue.lock();
+        let queue = self.waiters.queue.lock();
         if let Some(place) = queue.waiting.iter().position(|(ticket, _)| *ticket == self.ticket) {
-            self.turns.leave(queue, place);
+            self.waiters.leave(queue, place);
             // Others may have waited for him.
-            self.turns.tell();
+            self.waiters.tell();
         }
     }
 }

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 256;
 
 /// What a [`Scope`](crate::admin::Scope) comes to.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
+pub(crate) enum ExtentScope {
     All,
     /// What has a mirror on one of these.
     Disks(Vec<DiskNumber>),
@@ -30,7 +30,7 @@ pub(crate) enum Part {
 /// Some extents of a part, and the id to go on from.
 pub(crate) type Batch = (Vec<Arc<Extent>>, u64);
 
-impl Part {
+impl ExtentScope {
     /// Whether it is the whole group.
     pub fn is_all(&self) -> bool {
         matches!(self, Self::All)
@@ -55,8 +55,12 @@ impl Part {
 
 impl Data {
     /// The next extents of a part; `None`: there are no more.
-    pub(crate) async fn some_of(&self, part: &Part, from: u64) -> Result<Option<Batch>, FileError> {
-        if let Part::Extents(ids) = part {
+    pub(crate) async fn some_of(
+        &self,
+        part: &ExtentScope,
+        from: u64,
+    ) -> Result<Option<Batch>, FileError> {
+        if let ExtentScope::Extents(ids) = part {
             let begin = ids.partition_point(|id| *id < from);
             let ids: Vec<u64> = ids[begin..].iter().copied().take(AT_ONCE).collect();
             let Some(last) = ids.last().copied() else { return Ok(None) };
@@ -68,14 +72,14 @@ impl Data {
     }
 
     /// How many extents a part has from an id on.
-    pub(crate) async fn count_of(&self, part: &Part, from: u64) -> Result<u64, FileError> {
+    pub(crate) async fn count_of(&self, part: &ExtentScope, from: u64) -> Result<u64, FileError> {
         let from = from.cast_signed();
         let counts = match part {
-            Part::Extents(ids) => {
+            ExtentScope::Extents(ids) => {
                 return Ok(ids.iter().filter(|id| id.cast_signed() >= from).count() as u64);
             }
-            Part::All => None,
-            Part::Disks(disks) => Some(disks.clone()),
+            ExtentScope::All => None,
+            ExtentScope::Disks(disks) => Some(disks.clone()),
         };
         let count = self.catalog.read(move |connection| {
             let Some(disks) = &counts else {

@@ -22,21 +22,21 @@ const FULL: u8 = 2;
 const TAKEN: u8 = 3;
 
 /// See the module's description.
-pub(crate) struct Handoff<T> {
+pub(crate) struct Oneshot<T> {
     state: AtomicU8,
     value: UnsafeCell<Option<T>>,
 }
 
 // SAFETY: the value passes from one thread to another, and is never looked at by two.
-unsafe impl<T: Send> Sync for Handoff<T> {}
+unsafe impl<T: Send> Sync for Oneshot<T> {}
 
-impl<T> Default for Handoff<T> {
+impl<T> Default for Oneshot<T> {
     fn default() -> Self {
         Self { state: AtomicU8::new(EMPTY), value: UnsafeCell::new(None) }
     }
 }
 
-impl<T> Handoff<T> {
+impl<T> Oneshot<T> {
     /// Hands a value over. False: there was one before, and this one is dropped.
     pub fn put(&self, value: T) -> bool {
         let is_first = self.state.compare_exchange(EMPTY, FILLING, Acquire, Relaxed).is_ok();
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_value_is_handed_over_once() {
-        let mut place = Handoff::default();
+        let mut place = Oneshot::default();
         assert!(!place.was_put() && place.take().is_none());
         assert!(place.put(Box::new(7)) && !place.put(Box::new(8)));
         assert!(place.was_put());
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn of_many_takers_one_gets_it_whole() {
         for round in 0..500_u64 {
-            let place = Arc::new(Handoff::default());
+            let place = Arc::new(Oneshot::default());
             let takers: Vec<_> = (0..3)
                 .map(|_| {
                     let place = Arc::clone(&place);
