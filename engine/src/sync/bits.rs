@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_a_set() {
+    fn numbers_are_added_removed_and_counted() {
         let mut bits = Bits::default();
         for number in [3, 64, 1023] {
             bits.add(number);

@@ -1,16 +1,18 @@
 //! Memory that a disk can read into and write from without a copy.
 //!
-//! Direct I/O wants aligned memory that stays put until the device is done with
-//! it. A [`Buffer`] is owned and page aligned; a [`Slice`] is an immutable
-//! share of one, so that several mirrors can be written from the same bytes.
+//! Direct I/O needs aligned memory that stays in place until the device is done with it. A
+//! [`Buffer`] is owned and page aligned; a [`Slice`] is an immutable share of one, so that several
+//! mirrors can be written from the same bytes.
 //!
-//! Large ones are huge pages (`large.rs`) and are used again: fresh memory costs page faults, which is more than copying. What is not
-//! used for a while goes back to the system (`shed`). Small ones are kept by the thread that drops them, a few of each size: to
-//! allocate aligned memory, and to fill it with zeros, takes longer than all else that a small read does outside the kernel. They come from memory that
-//! the kernel has been shown before, as far as there is some (`arena.rs`).
+//! Large buffers are huge pages (`large.rs`) and are reused: fresh memory costs page faults, which
+//! take longer than copying. Large buffers that were not used for a while are given back to the
+//! system (`shed`). Small buffers are kept by the thread that drops them, a few of each size:
+//! allocating aligned memory and filling it with zeros takes longer than everything else that a
+//! small read does outside the kernel. They come from memory that is registered with the kernel, as
+//! long as there is some (`arena.rs`).
 //!
-//! Invariant (R11): nobody can change bytes that a disk may still be reading,
-//! because a [`Slice`] hands out only `&[u8]` and keeps the buffer alive.
+//! Invariant (R11): bytes that a disk may still be reading cannot change, because a [`Slice`] hands
+//! out only `&[u8]` and keeps the buffer alive.
 
 mod arena;
 mod large;
@@ -57,12 +59,12 @@ enum Small {
     Arena(arena::Taken),
 }
 
-/// From here on a buffer is large: below, the allocator has memory that it used before.
+/// Buffers of this size and more are large. Below it the allocator has memory that it used before.
 const SMALL_MAX: usize = 128 << 10;
-/// Large buffers that are kept, at most: 64 MiB.
+/// The most large buffers that are kept: 64 MiB.
 const KEPT_MAX: usize = 32;
 
-/// Bytes in small buffers that a thread keeps, at most: 32 blocks of 8 KiB.
+/// The most bytes that a thread keeps in small buffers: 32 buffers of 8 KiB.
 const SPARE_MAX: usize = 256 << 10;
 
 /// Small buffers that a thread has dropped, by the logarithm of their number of pages.
@@ -98,7 +100,8 @@ impl Small {
     }
 }
 
-/// The logarithm of the number of pages that a small buffer has for so many bytes. `None` for no bytes, and for more than small ones have.
+/// The logarithm of the number of pages of a small buffer for `length` bytes. `None` for no bytes,
+/// and for more than a small buffer has.
 fn class_of(length: usize) -> Option<usize> {
     let class = length
         .div_ceil(ALIGNMENT)
@@ -127,17 +130,17 @@ impl Spare {
     }
 }
 
-/// Large buffers that nobody has.
+/// Large buffers that are not in use.
 struct Kept {
     buffers: ArrayQueue<Large>,
-    /// The fewest that there were since the last look, about: these were not needed.
+    /// About the smallest number of unused buffers since the last `shed`: these were not needed.
     idle: AtomicUsize,
 }
 
 static KEPT: LazyLock<Kept> =
     LazyLock::new(|| Kept { buffers: ArrayQueue::new(KEPT_MAX), idle: AtomicUsize::new(0) });
 
-/// Gives memory back that was not used since the last call.
+/// Gives memory back to the system that was not used since the last call.
 pub fn shed() {
     for _ in 0..KEPT.idle.load(Relaxed) {
         drop(KEPT.buffers.pop());
@@ -158,11 +161,12 @@ impl Buffer {
         }
     }
 
-    /// A buffer for who writes every byte of it before anybody reads one: what is in it may be anything.
+    /// A buffer whose every byte the caller writes before any is read: its content is undefined.
     #[must_use]
     pub fn unfilled(length: usize) -> Self {
         let buffer = Self::used_before(length).unwrap_or_else(|| Self::fresh(length));
-        // Whoever reads it after all shall always read the same, and nothing that looks right.
+        // A read before the write, which would be a bug, shall see the same bytes each time, and
+        // none that look right.
         #[cfg(any(test, feature = "testing"))]
         let buffer = {
             let mut buffer = buffer;
@@ -172,7 +176,7 @@ impl Buffer {
         buffer
     }
 
-    /// The same; `None` where there is not so much memory.
+    /// The same; `None` if there is not enough memory.
     #[must_use]
     pub fn try_unfilled(length: usize) -> Option<Self> {
         match Self::used_before(length) {
@@ -185,27 +189,28 @@ impl Buffer {
         }
     }
 
-    /// The same, with all of its memory there: who writes it meets no page that has to be made first.
+    /// The same, with all of its pages present: a write to it causes no page fault.
     #[must_use]
     pub fn try_present(length: usize) -> Option<Self> {
         let mut buffer = Self::try_unfilled(length)?;
-        // Zeros from the allocator may be a promise; writing makes them real. All other memory was written when it was made.
+        // Zeros from the allocator may not be backed by pages yet; writing makes them real. All
+        // other memory was written when it was allocated.
         if let Memory::Small(Small::Heap(pages)) = &mut buffer.memory {
             pages.iter_mut().for_each(|page| page.0[0] = 1);
         }
         Some(buffer)
     }
 
-    /// Forgets what is behind `length`, if it has so much.
+    /// Cuts the buffer to `length`, if it is longer.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// A buffer that somebody had.
+    /// A buffer that was used before.
     fn used_before(length: usize) -> Option<Self> {
         if !is_large(length) {
             let class = class_of(length)?;
-            // A thread that ends keeps nothing any more.
+            // A thread that is ending keeps nothing any more.
             let spare = SPARE.try_with(|spare| spare.borrow_mut().take(class)).ok().flatten();
             let small = spare.or_else(|| arena::take(class).map(Small::Arena))?;
             return Some(Self { memory: Memory::Small(small), length });
@@ -220,8 +225,8 @@ impl Buffer {
             return Self { memory: Memory::Large(Some(Large::zeroed())), length };
         }
         let pages = Page::new_vec_zeroed(pages_for(length)).unwrap_or_else(|_| {
-            // The allocator said no; there is nobody to report it to and
-            // nothing half done: the same end as any failed `Vec` growth.
+            // The allocation failed. There is no caller to report it to and nothing half done: it
+            // ends like any failed growth of a `Vec`.
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Page>())
         });
         Self { memory: Memory::Small(Small::Heap(pages)), length }
@@ -243,7 +248,7 @@ impl Buffer {
     }
 }
 
-/// The pages of memory for a buffer that is not large, or too large to be used again.
+/// The memory of a buffer that is not large, or too large to be reused.
 fn pages_for(length: usize) -> usize {
     class_of(length).map_or(length.div_ceil(ALIGNMENT), |class| 1 << class)
 }
@@ -261,7 +266,7 @@ impl Drop for Buffer {
                 drop(too_many);
             }
             Memory::Large(large) => {
-                // What is too much goes back to the system.
+                // Buffers beyond the limit are given back to the system.
                 let too_many = large.take().map(|large| KEPT.buffers.push(large));
                 drop(too_many);
             }
@@ -296,7 +301,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// What the shares of a buffer have in common.
+/// The part that all shares of a buffer have in common.
 struct Shared(Buffer);
 
 thread_local! {
@@ -366,9 +371,9 @@ mod tests {
         }
     }
 
-    /// Other tests use large buffers meanwhile: what is kept is theirs, too.
+    /// Other tests use large buffers at the same time, so those that are kept may be theirs.
     #[test]
-    fn large_buffers_are_used_again_and_never_show_what_they_held() {
+    fn large_buffers_are_reused_and_never_show_earlier_content() {
         for length in [SMALL_MAX + 1, large::SIZE - 5000, large::SIZE] {
             let mut buffer = Buffer::zeroed(length);
             buffer.fill(7);
@@ -385,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_are_used_again_and_never_show_what_they_held() {
+    fn small_buffers_are_reused_and_never_show_earlier_content() {
         for length in [1, 512, 4096, 8192, 5000, SMALL_MAX] {
             let place = {
                 let mut buffer = Buffer::unfilled(length);
@@ -402,7 +407,7 @@ mod tests {
         let many: Vec<Buffer> = (0..1000).map(|_| Buffer::unfilled(8192)).collect();
         drop(many);
         assert!(SPARE.with(|spare| (1..=SPARE_MAX).contains(&spare.borrow().bytes)));
-        // What a thread has left of another one's is kept where it is dropped.
+        // Buffers of another thread are kept where they are dropped.
         let buffer = std::thread::spawn(|| Buffer::copy_of(&[3; 8192])).join().expect("no panic");
         assert_eq!(&buffer[..], &[3; 8192]);
     }

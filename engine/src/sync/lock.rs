@@ -1,14 +1,16 @@
-//! Locks that do not ask whether somebody panicked while he held them, and that are counted.
+//! Locks that are not poisoned by a panic of their holder, and that tests count.
 //!
-//! Nothing that a reader or a writer of a file does in the steady state takes one (`server/tests/steady.rs`). So that this stays
-//! so, there are no others here: `clippy.toml` refuses the standard library's. What a lock protects is whole whenever
-//! it is let go, also by a panic; so nobody asks.
+//! No read or write of a file takes one in the steady state (`server/tests/steady.rs`). To keep it
+//! so there are no other locks: `clippy.toml` refuses the standard library's. The data that a lock
+//! protects is consistent whenever the lock is released, even by a panic; so there is nothing to
+//! poison.
 //!
-//! Nobody waits for a disk with one of them in his hands: those who want it are threads, and a thread that answers clients, or hears of I/O that
-//! has ended, would stand still as long as that disk takes. Tasks are held to it by clippy (`await_holding_lock`), code that waits
-//! synchronously by tests ([`none_is_held`]).
+//! No thread waits for a disk while it holds one of these locks: the waiters are threads, and a
+//! thread that serves clients or handles I/O completions would stand still as long as that disk
+//! takes. For tasks clippy checks this (`await_holding_lock`), for synchronous code tests do
+//! ([`none_is_held`]).
 //!
-//! Only tests count ([`taken`]).
+//! Locks are counted in tests only ([`taken`]).
 
 use std::{
     fmt,
@@ -23,7 +25,7 @@ type StdRwLock<T> = sync::RwLock<T>;
 #[allow(clippy::disallowed_types)]
 type TokioMutex<T> = tokio::sync::Mutex<T>;
 
-/// Counts its lock as held, in tests; or does not, where it may be held for long.
+/// Counts its lock as held, in tests; or does not, for a lock that may be held for long.
 #[derive(Debug)]
 struct Held(#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))] bool);
 
@@ -35,7 +37,7 @@ thread_local! {
 
 #[cfg(any(test, feature = "testing"))]
 fn count() {
-    // A thread that ends counts no more.
+    // A thread that is ending counts no more.
     let _ = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
 }
 
@@ -64,7 +66,8 @@ impl Held {
     }
 }
 
-/// Whether this thread holds none of [`Mutex`] and [`RwLock`]. Only tests know; elsewhere it is true.
+/// Whether this thread holds no [`Mutex`] and no [`RwLock`]. Known in tests only; elsewhere it is
+/// true.
 #[must_use]
 pub fn none_is_held() -> bool {
     #[cfg(any(test, feature = "testing"))]
@@ -73,7 +76,7 @@ pub fn none_is_held() -> bool {
     true
 }
 
-/// Declares what has a lock for as long as it lives.
+/// Declares a guard.
 macro_rules! guard {
     ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
@@ -137,18 +140,18 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Nobody else can have it.
+    /// Needs no lock: the reference is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(sync::PoisonError::into_inner)
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         count();
         MutexGuard(self.0.lock().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
     }
 
-    /// The same for a lock that only synchronous code takes: it may wait for a disk with it.
+    /// The same for a lock that only synchronous code takes: it may be held during disk I/O.
     pub fn lock_for_long(&self) -> MutexGuard<'_, T> {
         count();
         MutexGuard(self.0.lock().unwrap_or_else(sync::PoisonError::into_inner), Held::new(false))
@@ -172,7 +175,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits for who writes.
+    /// Waits until no writer holds it.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         count();
         RwLockReadGuard(
@@ -181,7 +184,7 @@ impl<T: ?Sized> RwLock<T> {
         )
     }
 
-    /// Waits for all others.
+    /// Waits until it is free.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         count();
         RwLockWriteGuard(
@@ -197,7 +200,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// [`tokio::sync::Mutex`]: who waits for it lets others of his thread go on, and whoever came first has it first.
+/// [`tokio::sync::Mutex`]: a waiter does not block its thread, and waiters get the lock in the
+/// order in which they came.
 #[derive(Default)]
 pub struct AsyncMutex<T: ?Sized>(TokioMutex<T>);
 
@@ -212,13 +216,13 @@ impl<T> AsyncMutex<T> {
 }
 
 impl<T: ?Sized> AsyncMutex<T> {
-    /// Waits for it.
+    /// Waits for the lock.
     pub async fn lock(&self) -> AsyncMutexGuard<'_, T> {
         count();
         AsyncMutexGuard(self.0.lock().await)
     }
 
-    /// Takes it, unless somebody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
         count();
         self.0.try_lock().ok().map(AsyncMutexGuard)
@@ -250,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_counted_for_the_thread_that_takes_it() {
+    fn a_lock_is_counted_for_the_thread_that_takes_it() {
         let (mutex, both) = (Mutex::new(1), RwLock::new(2));
         let before = taken();
         assert_eq!((*mutex.lock(), *both.read()), (1, 2));
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_held_as_long_as_its_guard_lives() {
+    fn a_lock_is_held_as_long_as_its_guard_lives() {
         let (mutex, both) = (Mutex::new(1), RwLock::new(2));
         for guard in
             [&mut || drop(mutex.lock()), &mut || drop(both.read()), &mut || drop(both.write())]
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_its_holder_is_no_reason_to_refuse_others() {
+    fn a_panic_of_the_holder_does_not_poison_a_lock() {
         let mutex = Mutex::new(1);
         let panicked = std::thread::scope(|scope| {
             let holder = scope.spawn(|| {

@@ -1,6 +1,6 @@
-//! Things that the simulator knows by name.
+//! Enums whose values the simulator knows by name.
 
-/// An enum of which each value has a name for the command line and its tables, and a sentence that says what it is.
+/// An enum whose values have names, for the command line and its tables, and a sentence about each.
 macro_rules! named {
     ($(#[$meta:meta])* $kind:ident { $($value:ident $name:literal $what:literal)* }) => {
         $(#[$meta])*

@@ -1,12 +1,12 @@
 #![allow(unsafe_code)]
-//! A place through which one thread hands a value to another, once and without a lock.
+//! A slot through which one thread hands a value to another, once and without a lock.
 //!
 //! ```text
 //!   EMPTY --put--> FILLING --> FULL --take--> TAKEN
 //! ```
 //!
-//! Unsafe: the value is written by the only one who made FILLING of EMPTY, and read by the only one who made TAKEN of FULL.
-//! Neither looks at it at any other time.
+//! Unsafe: the value is written by the one thread that changed EMPTY to FILLING, and read by the
+//! one thread that changed FULL to TAKEN. Neither accesses it at any other time.
 
 use std::{
     cell::UnsafeCell,
@@ -27,7 +27,7 @@ pub(crate) struct Oneshot<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value passes from one thread to another, and is never looked at by two.
+// SAFETY: the value passes from one thread to another, and two threads never access it at once.
 unsafe impl<T: Send> Sync for Oneshot<T> {}
 
 impl<T> Default for Oneshot<T> {
@@ -41,26 +41,27 @@ impl<T> Oneshot<T> {
     pub fn put(&self, value: T) -> bool {
         let is_first = self.state.compare_exchange(EMPTY, FILLING, Acquire, Relaxed).is_ok();
         if is_first {
-            // SAFETY: who made FILLING of EMPTY is alone until it says FULL.
+            // SAFETY: the thread that changed EMPTY to FILLING has exclusive access until it stores
+            // FULL.
             unsafe { *self.value.get() = Some(value) };
             self.state.store(FULL, SeqCst);
         }
         is_first
     }
 
-    /// Whether a value was handed over, taken or not. In one order with all that is [`SeqCst`].
+    /// Whether a value was handed over, taken or not. Ordered with every other [`SeqCst`] access.
     pub fn was_put(&self) -> bool {
         self.state.load(SeqCst) >= FULL
     }
 
-    /// Takes the value, if it is there and nobody has taken it.
+    /// Takes the value, if it is there and was not taken yet.
     pub fn take(&self) -> Option<T> {
         self.state.compare_exchange(FULL, TAKEN, SeqCst, SeqCst).ok()?;
-        // SAFETY: who made TAKEN of FULL is alone from then on.
+        // SAFETY: the thread that changed FULL to TAKEN has exclusive access from then on.
         unsafe { (*self.value.get()).take() }
     }
 
-    /// As if it were new.
+    /// Makes the slot empty again.
     pub fn clear(&mut self) {
         *self.value.get_mut() = None;
         *self.state.get_mut() = EMPTY;
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_takers_one_gets_it_whole() {
+    fn one_of_many_takers_gets_the_whole_value() {
         for round in 0..500_u64 {
             let place = Arc::new(Oneshot::default());
             let takers: Vec<_> = (0..3)

@@ -1,20 +1,21 @@
-//! Shared values that are used again, so that an I/O in the steady state asks the allocator for nothing.
+//! Pool of shared values that are reused, so that an I/O in the steady state allocates nothing.
 //!
-//! A [`Pooled`] is an `Arc` whose last owner clears the value and leaves it to the next one on its thread. Each thread keeps a few of each kind.
+//! A [`Pooled`] is an `Arc` whose last owner clears the value and puts it into a pool of its
+//! thread. Each thread keeps a few values of each type.
 
 use std::{cell::RefCell, ops::Deref, sync::Arc, thread::LocalKey};
 
-/// Values that a thread keeps, at most: more than its ring has under way, twice over.
+/// The most values of a type that a thread keeps: twice as many as its ring has requests in flight.
 const SPARE_MAX: usize = 2048;
 
 pub(crate) type Spare<T> = RefCell<Vec<Arc<T>>>;
 
-/// What can be used again.
+/// A value that can be reused.
 pub(crate) trait Reuse: Default + 'static {
-    /// Where a thread keeps what nobody has.
+    /// The thread's pool of unused values.
     fn spare() -> &'static LocalKey<Spare<Self>>;
 
-    /// Lets go of whatever it holds: the next one finds it as if it were new.
+    /// Drops everything that the value holds, so that the next user finds it as new.
     fn clear(&mut self);
 }
 
@@ -23,16 +24,16 @@ pub(crate) trait Reuse: Default + 'static {
 pub(crate) struct Pooled<T: Reuse>(Option<Arc<T>>);
 
 impl<T: Reuse> Pooled<T> {
-    /// A value like a new one, filled by `fill` before anybody shares it.
+    /// A value like a new one, filled by `fill` before it is shared.
     pub fn new(fill: impl FnOnce(&mut T)) -> Self {
-        // A thread that ends keeps nothing any more.
+        // A thread that is ending has no pool any more.
         let spare = T::spare().try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
         let mut value = spare.unwrap_or_default();
         fill(Arc::get_mut(&mut value).expect("nobody else has a spare one"));
         Self(Some(value))
     }
 
-    /// Whether nobody else owns it.
+    /// Whether this is the only owner.
     pub fn is_alone(&self) -> bool {
         self.0.as_ref().is_some_and(|value| Arc::strong_count(value) == 1)
     }
@@ -54,7 +55,7 @@ impl<T: Reuse> Deref for Pooled<T> {
 
 impl<T: Reuse> Drop for Pooled<T> {
     fn drop(&mut self) {
-        // Two that let go at the same time may both find the other: then the allocator has it back.
+        // Two owners that drop it at the same time may both see the other one: then it is freed.
         let Some(mut value) = self.0.take() else { return };
         let Some(alone) = Arc::get_mut(&mut value) else { return };
         alone.clear();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_owner_leaves_it_empty_for_the_next() {
+    fn the_last_owner_clears_a_value_for_reuse() {
         let word = Pooled::<Word>::new(|word| word.0.push_str("secret"));
         let place: *const Word = &raw const *word;
         let other = word.clone();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_on_another_thread_is_kept_there() {
+    fn a_value_is_pooled_on_the_thread_that_drops_it() {
         let word = Pooled::<Word>::new(|word| word.0.push('x'));
         std::thread::spawn(move || {
             drop(word);

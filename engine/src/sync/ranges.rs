@@ -1,15 +1,17 @@
 //! Locks on ranges of blocks of one extent.
 //!
-//! Two writes of the same block must reach all mirrors in one order, and a read that
-//! is checked against a checksum must not overlap a write. Ranges are blocks of one
-//! extent; readers share, writers exclude. Who waits is not overtaken by who came later and conflicts
-//! with it: readers that never stop would starve a writer.
+//! Two writes of the same block must reach all mirrors in one order, and a read that is checked
+//! against a checksum must not overlap a write. Ranges are blocks of one extent; readers share,
+//! writers exclude. A waiter is not overtaken by a later one that conflicts with it: readers that
+//! never stop would starve a writer.
 //!
-//! Each block has four bits: how many read it, or that it is written. Those of sixteen blocks are a word, and taking a
-//! range is one atomic instruction for each word of it, where nobody has it and nobody waits (`waiters.rs`).
+//! Each block has four bits: its number of readers, or 15 for a writer. The bits of sixteen blocks
+//! are one word. Where the range is free and has no waiters, taking it is one atomic instruction
+//! for each of its words (`waiters.rs`).
 //!
-//! Invariant: who takes several words takes them in order, and gives back those it has when it meets one that is not free. Of those who wait
-//! one at a time does that; what anybody else gave back so, he tells them.
+//! Invariant: a task that takes several words takes them in order. When it meets a word that is not
+//! free, it gives back those that it has. Only one waiter at a time tries; any other task that
+//! gives words back notifies the waiters.
 
 use crate::sync::waiters::{Waiters, Want};
 use std::{
@@ -20,9 +22,9 @@ use std::{
     },
 };
 
-/// Blocks of a word.
+/// Blocks of one word.
 const PER_WORD: usize = 16;
-/// Words made at once: those of 1 MiB.
+/// Words that are allocated at once: those of 1 MiB.
 const PER_CHUNK: usize = 16;
 /// Chunks beyond the first, for the largest AU: 64 MiB.
 const MORE: usize = 63;
@@ -47,7 +49,7 @@ impl Want for Wanted {
 }
 
 impl Wanted {
-    /// Each word of the range, and the lowest bits of its blocks there.
+    /// Each word of the range, with the lowest bits of the range's blocks in it.
     fn words(&self) -> impl Iterator<Item = (usize, u64)> + use<> {
         let Range { start, end } = self.range.clone();
         let end_word = if start < end { end.div_ceil(PER_WORD) } else { 0 };
@@ -60,7 +62,7 @@ impl Wanted {
     }
 }
 
-/// The locks of one extent.
+/// The range locks of one extent.
 #[derive(Debug, Default)]
 pub struct Ranges {
     first: OnceLock<Chunk>,
@@ -68,30 +70,30 @@ pub struct Ranges {
     waiters: Waiters<Wanted>,
 }
 
-/// A range held; let go when dropped.
+/// A locked range; released when dropped.
 #[derive(Debug)]
 pub struct RangeGuard<'a> {
     ranges: &'a Ranges,
     held: Wanted,
 }
 
-/// What came of taking a range.
+/// The result of an attempt to take a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
     All,
-    /// Somebody has some of it.
+    /// Another task holds some of it.
     Nothing,
-    /// The same, and for a moment some of it was taken.
+    /// The same, but some words were held for a moment.
     GivenBack,
 }
 
-/// What a word is when some of its blocks are taken; `None`: they cannot be.
+/// The word after some of its blocks are taken; `None`: they cannot be taken.
 fn taken(word: u64, lowest: u64, exclusive: bool) -> Option<u64> {
     let all = lowest * 0xf;
     if exclusive {
         return (word & all == 0).then_some(word | all);
     }
-    // 15 is a writer; 14 readers of a block are as many as there can be.
+    // 15 is a writer; 14 readers of one block are the most there can be.
     let is_full = (word >> 1) & (word >> 2) & (word >> 3) & lowest;
     (is_full == 0).then(|| word + lowest)
 }
@@ -109,7 +111,7 @@ impl Ranges {
         &chunk[index % PER_CHUNK]
     }
 
-    /// Takes a range, whoever waits for it.
+    /// Takes a range, even if others wait for it.
     fn take(&self, wanted: &Wanted) -> Taken {
         for (index, lowest) in wanted.words() {
             let update = |word| taken(word, lowest, wanted.exclusive);
@@ -138,37 +140,38 @@ impl Ranges {
         }
     }
 
-    /// Takes a range, unless somebody has it or waits for it.
+    /// Takes a range, unless another task holds it or waits for it.
     fn take_if_free(&self, wanted: &Wanted) -> bool {
         if self.waiters.are_ahead_of(wanted) {
             return false;
         }
         let taken = self.take(wanted);
         if taken == Taken::GivenBack {
-            // Who waits may have met what was taken for a moment. (Of those who wait only one tries at a time.)
+            // A waiter may have met the words that were held for a moment. (Only one waiter tries
+            // at a time.)
             self.waiters.tell();
         }
         taken == Taken::All
     }
 
-    /// Holds `range` if it is free.
+    /// Locks `range` if it is free.
     pub fn try_hold(&self, range: Range<usize>, exclusive: bool) -> Option<RangeGuard<'_>> {
         let wanted = Wanted { range, exclusive };
-        // Not made before it is known: it lets go of what it names when it is dropped.
+        // The guard is made only after the range is taken, since dropping a guard releases it.
         self.take_if_free(&wanted).then(|| RangeGuard { ranges: self, held: wanted })
     }
 
-    /// Waits until `range` is free, and holds it.
+    /// Waits until `range` is free, and locks it.
     pub async fn hold(&self, range: Range<usize>, exclusive: bool) -> RangeGuard<'_> {
         let wanted = Wanted { range, exclusive };
         if !self.take_if_free(&wanted) {
-            // In memory of its own, so that those who need not wait are small.
+            // Boxed, so that the future of an uncontended acquire is small.
             Box::pin(self.waiters.wait(&wanted, || self.take(&wanted) == Taken::All)).await;
         }
         RangeGuard { ranges: self, held: wanted }
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.waiters.count()
@@ -188,7 +191,7 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn who_does_not_get_a_range_lets_go_of_nothing() {
+    fn a_failed_attempt_releases_nothing_of_another_task() {
         let ranges = Ranges::default();
         let held = ranges.try_hold(0..4, true).expect("free");
         for _ in 0..2 {
@@ -256,9 +259,9 @@ mod tests {
         }
     }
 
-    /// What one does not get leaves nothing behind, wherever it was refused.
+    /// A failed attempt leaves nothing locked, wherever it failed.
     #[test]
-    fn who_meets_another_gives_back_what_he_has() {
+    fn a_failed_attempt_gives_back_the_words_it_took() {
         let ranges = Ranges::default();
         let held = ranges.try_hold(100..101, true).expect("free");
         assert!(
@@ -271,9 +274,9 @@ mod tests {
         assert!(ranges.try_hold(0..200, true).is_some());
     }
 
-    /// Whoever waits does not wake himself, nor those who wait with him.
+    /// A waiter wakes neither itself nor the other waiters.
     #[test]
-    fn who_waits_in_vain_tells_nobody() {
+    fn a_failed_attempt_of_a_waiter_wakes_no_other() {
         let ranges = Ranges::default();
         let held = ranges.try_hold(100..101, true).expect("free");
         let mut wide = Box::pin(ranges.hold(0..200, true));
@@ -301,7 +304,8 @@ mod tests {
         assert!(ranges.try_hold(0..16, true).is_some());
     }
 
-    /// Threads that take ranges as they like: a block is never a writer's and anybody else's, and nobody waits for ever.
+    /// Threads take ranges at random: a block with a writer has no other user, and no thread waits
+    /// for ever.
     #[test]
     fn threads_exclude_each_other() {
         const BLOCKS: usize = 40;

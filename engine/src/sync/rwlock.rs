@@ -1,11 +1,12 @@
 #![allow(unsafe_code)]
-//! A value that many look at, or one changes, for as long as an I/O takes.
+//! An asynchronous reader-writer lock that is held for as long as an I/O takes.
 //!
-//! Like `tokio::sync::RwLock`, but looking costs two atomic instructions and no lock, while nobody changes it or waits to (`waiters.rs`): every
-//! read and write of a file looks at where its extents are.
+//! Like `tokio::sync::RwLock`, but a read lock costs two atomic instructions and no mutex while
+//! there is no writer and no waiter (`waiters.rs`): every read and write of a file takes one to see
+//! where its extents are.
 //!
-//! Unsafe: the value is handed out shared while `state` counts readers, and alone while it says [`WRITTEN`]; neither begins
-//! before the other has ended.
+//! Unsafe: the value is shared while `state` counts readers, and exclusive while `state` is
+//! [`WRITTEN`]; neither begins before the other has ended.
 
 use crate::sync::waiters::{Waiters, Want};
 use std::{
@@ -15,10 +16,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-/// Somebody changes it. Otherwise so many look at it.
+/// `state` of a lock that a writer holds. Any other value is the number of readers.
 const WRITTEN: u64 = u64::MAX;
 
-/// How somebody wants it.
+/// The mode in which a task wants the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Shared,
@@ -39,13 +40,14 @@ pub struct AsyncRwLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: it is looked at by several threads at once, or changed by one, which may be another one than made it.
+// SAFETY: several threads read the value at once, or one writes it, possibly not the thread that
+// made it.
 unsafe impl<T: Send + Sync> Sync for AsyncRwLock<T> {}
 
-/// Looks at the value; lets go when dropped.
+/// Read access; released when dropped.
 pub struct ReadGuard<'a, T>(&'a AsyncRwLock<T>);
 
-/// Changes the value; lets go when dropped.
+/// Write access; released when dropped.
 pub struct WriteGuard<'a, T>(&'a AsyncRwLock<T>);
 
 impl<T> AsyncRwLock<T> {
@@ -64,25 +66,25 @@ impl<T> AsyncRwLock<T> {
 
     async fn wait(&self, how: How) {
         if !self.take_if_free(how) {
-            // In memory of its own, so that those who need not wait are small.
+            // Boxed, so that the future of an uncontended acquire is small.
             Box::pin(self.waiters.wait(&how, || self.take(how))).await;
         }
     }
 
-    /// Waits until nobody changes it, nor has waited longer to.
+    /// Waits until no writer holds the lock, and none has waited longer.
     pub async fn read(&self) -> ReadGuard<'_, T> {
         self.wait(How::Shared).await;
         ReadGuard(self)
     }
 
-    /// Waits until nobody else has it.
+    /// Waits until the lock is free.
     pub async fn write(&self) -> WriteGuard<'_, T> {
         self.wait(How::Alone).await;
         WriteGuard(self)
     }
 
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        // Not made before it is known: it lets go when it is dropped.
+        // The guard is made only after the lock is taken, since dropping a guard releases it.
         self.take_if_free(How::Shared).then(|| ReadGuard(self))
     }
 
@@ -95,7 +97,7 @@ impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: counted among the readers, so nobody changes it.
+        // SAFETY: counted among the readers, so there is no writer.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -133,7 +135,7 @@ impl<T> Drop for WriteGuard<'_, T> {
 
 impl<T> fmt::Debug for AsyncRwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Latch")
+        f.write_str("AsyncRwLock")
     }
 }
 
@@ -143,7 +145,7 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn many_look_or_one_changes() {
+    fn readers_share_and_a_writer_excludes() {
         let rwlock = AsyncRwLock::<u32>::default();
         let first = rwlock.read().now_or_never().expect("free");
         let second = rwlock.try_read().expect("shared");
@@ -159,7 +161,7 @@ mod tests {
 
     /// Readers that never stop would starve a writer.
     #[test]
-    fn who_waits_to_change_it_is_not_overtaken() {
+    fn a_waiting_writer_is_not_overtaken() {
         let rwlock = AsyncRwLock::<u32>::default();
         let reader = rwlock.try_read().expect("free");
         let mut writer = Box::pin(rwlock.write());
@@ -167,7 +169,7 @@ mod tests {
         let mut late = Box::pin(rwlock.read());
         let mut later = Box::pin(rwlock.read());
         for _ in 0..3 {
-            // Polled again and again, they wake nobody.
+            // Polling a waiter again does not wake the others.
             assert!((&mut late).now_or_never().is_none() && (&mut later).now_or_never().is_none());
         }
         assert!(rwlock.try_read().is_none());
@@ -183,9 +185,9 @@ mod tests {
         assert!(rwlock.try_write().is_some());
     }
 
-    /// Who gives up waiting stands in nobody's way.
+    /// A waiter that gives up blocks no other.
     #[test]
-    fn who_gives_up_is_forgotten() {
+    fn a_waiter_that_gives_up_is_forgotten() {
         let rwlock = AsyncRwLock::<u32>::default();
         let reader = rwlock.try_read().expect("free");
         let mut writer = Box::pin(rwlock.write());
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_see_what_others_have_changed() {
+    fn threads_see_each_others_writes() {
         let rwlock = AsyncRwLock::<(u64, u64)>::default();
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -1,7 +1,8 @@
-//! Bytes of a request on their way between a front end and the disks, copied only where they have to be.
+//! Bytes of a request between a front end and the disks, copied only where they have to be.
 //!
-//! What is read stays in the memory that the disks filled ([`Found`]), until the front end has passed it on. What is written goes to the
-//! disks from the memory in which it came ([`Source::Shared`]) where that is whole blocks, and from a copy otherwise.
+//! Bytes that were read stay in the memory that the disks filled ([`Found`]) until the front end
+//! has passed them on. Bytes to be written go to the disks from the memory in which they came
+//! ([`Source::Shared`]) where that is whole blocks, and from a copy otherwise.
 
 use crate::sync::buffer::Slice;
 use plinth_format::BLOCK_SIZE;
@@ -12,7 +13,7 @@ use std::{
     ops::{Deref, Range},
 };
 
-/// Bytes of a file, in their order, as they were read.
+/// Bytes of a file, in order, as they were read.
 #[derive(Debug, Default)]
 pub struct Found {
     runs: SmallVec<[Run; 2]>,
@@ -27,17 +28,18 @@ impl From<Slice> for Found {
     }
 }
 
-/// Some of them that lie in memory one behind the other.
+/// Some of these bytes, contiguous in memory.
 #[derive(Debug)]
 enum Run {
     Data(Slice),
     Zeros(usize),
 }
 
-/// What zeros are sent from.
+/// The memory that zeros are sent from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Has the memory there that zeros are sent from, for those who must not meet an absent page later.
+/// Pre-faults the memory that zeros are sent from, for threads that must not meet a page fault
+/// later.
 pub fn touch_zeros() {
     let zeros = black_box(&ZEROS[..]);
     black_box(zeros.iter().step_by(BLOCK_SIZE).fold(0, |all, byte| all | byte));
@@ -73,7 +75,7 @@ impl Found {
         self.runs.extend(other.runs);
     }
 
-    /// Where they are in memory.
+    /// The memory that holds these bytes.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.runs.iter().flat_map(|run| {
             let (data, zeros) = match run {
@@ -87,10 +89,9 @@ impl Found {
         })
     }
 
-    /// Copies all of them to the start of `into`.
+    /// Copies all bytes to the start of `into`.
     ///
-    /// # Panics
-    /// If there are more than `into` holds.
+    /// # Panics If `into` is too small.
     pub fn copy_to(&self, into: &mut [u8]) {
         let mut at = 0;
         for run in &self.runs {
@@ -108,7 +109,7 @@ impl Found {
         }
     }
 
-    /// A part of them, sharing the same memory.
+    /// A part of the bytes, sharing the same memory.
     fn part(&self, wanted: &Range<usize>) -> Self {
         let (mut part, mut at) = (Self::default(), 0);
         for run in &self.runs {
@@ -127,7 +128,8 @@ impl Found {
         part
     }
 
-    /// Puts the bytes of several extents into the order that a request has them in: of each, where its bytes go, in their order.
+    /// Joins the bytes of several extents in the order of the request: for each extent, the places
+    /// in the request where its bytes go, in order.
     pub(crate) fn interleaved<'a>(
         all: impl Iterator<Item = (Self, SmallVec<[Range<usize>; 1]>)> + 'a,
     ) -> Self {
@@ -147,12 +149,12 @@ impl Found {
     }
 }
 
-/// Bytes that are to be written.
+/// Bytes to be written.
 #[derive(Debug, Clone)]
 pub enum Source<'a> {
-    /// They are the caller's, and are copied.
+    /// They belong to the caller, and are copied.
     Bytes(Cow<'a, [u8]>),
-    /// Disks can have them as they are.
+    /// Disks can write them from where they are.
     Shared(Slice),
 }
 
@@ -182,7 +184,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes for a disk, if it can have them as they are: memory that starts where direct I/O wants it.
+    /// The bytes for a disk, if it can write them from where they are: memory with the alignment
+    /// that direct I/O needs.
     pub(crate) fn for_disks(&self) -> Option<Slice> {
         match self {
             Self::Shared(slice) if slice.as_ptr().align_offset(BLOCK_SIZE) == 0 => {
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_told_in_its_order() {
+    fn bytes_are_passed_on_in_order() {
         let mut found = Found::default();
         found.push(Buffer::copy_of(&[1, 2, 3]).share());
         found.push_zeros(100_000);
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_aligned_goes_to_the_disks_as_it_is() {
+    fn only_aligned_memory_is_written_without_a_copy() {
         let slice = Buffer::copy_of(&[7; 3 * BLOCK_SIZE]).share();
         let source = Source::Shared(slice);
         assert!(source.part(BLOCK_SIZE..3 * BLOCK_SIZE).for_disks().is_some());

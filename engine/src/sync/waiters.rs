@@ -1,16 +1,17 @@
-//! Those who wait for something that excludes some of them, in the order in which they came.
+//! FIFO queue of tasks that wait for a lock with conflicting modes.
 //!
-//! Who can have it at once takes it by atomic instructions of his own, and comes here only when he cannot. So the queue and its lock
-//! are for who has to wait.
+//! An uncontended acquire is one compare-and-swap of the lock itself and never comes here: the
+//! queue and its mutex cost only a task that has to wait.
 //!
 //! ```text
-//!   nobody waits --free--> taken --let go--> free, and those who wait are told
-//!        |                   ^
-//!        +--else--> queue --told, and nobody who came before stands in the way--+
+//!   no waiters --free--> taken --release--> free; waiters are notified
+//!       |                  ^
+//!       +--taken--> queue --notified, and no earlier waiter conflicts--+
 //! ```
 //!
-//! Invariant: who waits is counted before he first tries, and whoever lets go looks at the count afterwards. Either the one sees that it
-//! is free, or the other that somebody waits.
+//! Invariant: a waiter is counted before its first attempt, and a task that releases the lock reads
+//! the count afterwards. So either the waiter sees that the lock is free, or the releasing task
+//! sees that there is a waiter.
 
 use crate::sync::lock::{Mutex, MutexGuard};
 use event_listener::Event;
@@ -19,9 +20,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-/// What somebody wants.
+/// A mode in which a task wants the lock.
 pub(crate) trait Want: Clone {
-    /// Whether both cannot have what they want at a time.
+    /// Whether the two modes cannot be held at the same time.
     fn conflicts(&self, other: &Self) -> bool;
 }
 
@@ -33,12 +34,12 @@ struct Queue<W> {
 /// See the module's description.
 pub(crate) struct Waiters<W> {
     queue: Mutex<Queue<W>>,
-    /// How many are in the queue.
+    /// Tasks in the queue.
     count: AtomicUsize,
     told: Event,
 }
 
-/// A place in the queue; given up when dropped.
+/// A position in the queue; given up when dropped.
 struct Waiting<'a, W: Want> {
     waiters: &'a Waiters<W>,
     ticket: u64,
@@ -53,25 +54,25 @@ impl<W> Default for Waiters<W> {
 
 impl<W> fmt::Debug for Waiters<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Turns({} waiting)", self.count.load(SeqCst))
+        write!(f, "Waiters({} waiting)", self.count.load(SeqCst))
     }
 }
 
 impl<W: Want> Waiters<W> {
-    /// Whether somebody waits who would be overtaken.
+    /// Whether a waiter with a conflicting mode would be overtaken.
     pub fn are_ahead_of(&self, wanted: &W) -> bool {
         self.count.load(SeqCst) > 0
             && self.queue.lock().waiting.iter().any(|(_, other)| other.conflicts(wanted))
     }
 
-    /// Something is free again: those who wait may try.
+    /// Notifies the waiters that something was released, so that they try again.
     pub fn tell(&self) {
         if self.count.load(SeqCst) > 0 {
             self.told.notify(usize::MAX);
         }
     }
 
-    /// Waits until `take` has taken it. It is called by one at a time of those who wait.
+    /// Waits until `take` has succeeded. One waiter at a time calls `take`.
     pub async fn wait(&self, wanted: &W, take: impl Fn() -> bool) {
         let waiting = {
             let mut queue = self.queue.lock();
@@ -90,7 +91,7 @@ impl<W: Want> Waiters<W> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count.load(SeqCst)
@@ -121,7 +122,7 @@ impl<W: Want> Drop for Waiting<'_, W> {
         let queue = self.waiters.queue.lock();
         if let Some(place) = queue.waiting.iter().position(|(ticket, _)| *ticket == self.ticket) {
             self.waiters.leave(queue, place);
-            // Others may have waited for him.
+            // Later waiters may have been blocked by this one only.
             self.waiters.tell();
         }
     }

@@ -1,11 +1,14 @@
 #![allow(unsafe_code)]
-//! Memory for small buffers that the kernel has been shown once for all.
+//! Memory for small buffers that is registered with the kernel once.
 //!
-//! For each direct I/O the kernel finds the pages of its memory, holds them and lets them go again: a tenth of what an 8 KiB read costs. A ring can be
-//! shown memory once (registered buffers); what lies in it is spared that. So the small buffers of a process that has rings come from one *arena*, as
-//! long as there are free ones of their size; when there are none they are the allocator's, and all is as without.
+//! For each direct I/O the kernel looks up the pages of its memory, pins them and releases them
+//! again: a tenth of the cost of an 8 KiB read. Memory can be registered with a ring once
+//! (registered buffers), which saves that. So the small buffers of a process that has rings come
+//! from one *arena* as long as it has a free cell of their size; when it has none they come from
+//! the allocator, and everything else is the same.
 //!
-//! It is cut into places of fixed sizes, each for good: nothing can be scattered. Memory in it is never given back to the system.
+//! The arena is divided into cells of fixed sizes for good, so it cannot fragment. Its memory is
+//! never given back to the system.
 
 use super::{ALIGNMENT, Page};
 use crossbeam_queue::ArrayQueue;
@@ -18,11 +21,12 @@ use std::{
     thread,
 };
 
-/// Sizes of places: 1, 2, 4 ... pages.
+/// Sizes of cells: 1, 2, 4 ... pages.
 pub(super) const CLASSES: usize = 6;
-/// Bytes for the places of each size, as shares of an eighth of the arena. Most of what databases read and write is 8 KiB.
+/// Bytes for the cells of each size, in eighths of the arena. Most reads and writes of databases
+/// are 8 KiB.
 const SHARES: [usize; CLASSES] = [1, 3, 1, 1, 1, 1];
-/// The least is a huge page for each share.
+/// The minimum is a huge page for each share.
 const LEAST: usize = 16 << 20;
 const MOST: usize = 64 << 20;
 const PER_PROCESSOR: usize = 4 << 20;
@@ -36,15 +40,15 @@ struct Arena {
     free: [ArrayQueue<Place>; CLASSES],
 }
 
-/// Where pages of the arena begin.
+/// The first page of a cell.
 struct Place(NonNull<Page>);
 
-// SAFETY: it is memory like any other; who has a place has it alone.
+// SAFETY: it is memory like any other; the owner of a cell has exclusive access.
 unsafe impl Send for Place {}
 // SAFETY: through a shared reference it is only read.
 unsafe impl Sync for Place {}
 
-/// A place while it is used; free again when it is dropped.
+/// A cell in use; free again when dropped.
 pub(super) struct Taken {
     place: Place,
     class: usize,
@@ -52,13 +56,14 @@ pub(super) struct Taken {
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
-/// Where the arena is, for who shows it to the kernel; made at the first call, and there as long as the process. `None` if there is not so much memory.
+/// The arena's memory, to be registered with the kernel. Allocated by the first call, and kept as
+/// long as the process lives. `None` if there is not enough memory.
 pub fn registrable() -> Option<(*mut u8, usize)> {
     let arena = ARENA.get_or_init(Arena::new).as_ref()?;
     Some((arena.start.0.as_ptr().cast(), arena.length))
 }
 
-/// A free place of `1 << class` pages. What is in it may be anything.
+/// A free cell of `1 << class` pages. Its content is undefined.
 pub(super) fn take(class: usize) -> Option<Taken> {
     let arena = ARENA.get()?.as_ref()?;
     let place = arena.free.get(class)?.pop()?;
@@ -73,8 +78,9 @@ impl Arena {
         let layout = Layout::from_size_align(length, HUGE).ok()?;
         // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) })?;
-        // SAFETY: it is ours, and nobody has seen it yet. The advice comes before the first byte, or the pages would be ordinary ones already; if it is
-        // refused they are.
+        // SAFETY: the memory was just allocated and is not shared yet. The advice comes before the
+        // first byte is written, or ordinary pages would be there already; if it is refused the
+        // pages stay ordinary.
         unsafe {
             libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
             start.write_bytes(0, length);
@@ -84,7 +90,8 @@ impl Arena {
             let (size, share) = (ALIGNMENT << class, length / 8 * SHARES[class]);
             let queue = ArrayQueue::new(share / size);
             for place in (at..at + share).step_by(size) {
-                // SAFETY: the shares are no more than the whole, and the start is aligned to more than a page.
+                // SAFETY: the shares are no more than the whole, and the start is aligned to more
+                // than a page.
                 let place = unsafe { start.add(place) }.cast();
                 let _ = queue.push(Place(place));
             }
@@ -97,7 +104,8 @@ impl Arena {
 
 impl Taken {
     pub fn pages(&self) -> &[Page] {
-        // SAFETY: it has so many pages, each with all bytes set since the arena was made, and nobody else has them.
+        // SAFETY: the cell has that many pages, each with all bytes initialised since the arena was
+        // made, and no other owner.
         unsafe { slice::from_raw_parts(self.place.0.as_ptr(), 1 << self.class) }
     }
 
@@ -110,7 +118,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(arena) = ARENA.get().and_then(Option::as_ref) {
-            // There is room for all that there are.
+            // The queue has room for all cells.
             let _ = arena.free[self.class].push(Place(self.place.0));
         }
     }
@@ -122,11 +130,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn places_lie_apart_and_in_the_arena() {
+    fn cells_do_not_overlap_and_lie_in_the_arena() {
         let (start, length) = registrable().expect("there is memory");
         let mut taken = Vec::new();
         for (class, share) in SHARES.into_iter().enumerate() {
-            // Other tests use some meanwhile.
+            // Other tests use some cells at the same time.
             let most = length / 8 * share / (ALIGNMENT << class);
             let places: Vec<_> = std::iter::from_fn(|| take(class)).take(most).collect();
             assert!(places.len() > most / 2, "class {class}");

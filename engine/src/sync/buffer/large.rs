@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! Memory for large buffers: one huge page each, where the system has some.
 //!
-//! A megabyte of ordinary pages is 256 pieces of memory for a device: the kernel pins each, and cuts the request where the device takes fewer
-//! (a loop device 128, many NVMe drives 127), which a thread of its own has to wait for. A huge page is one piece.
+//! A megabyte of ordinary pages is 256 segments for a device: the kernel pins each page, and splits
+//! the request if the device takes fewer segments (a loop device 128, many NVMe drives 127), which
+//! blocks a kernel worker. A huge page is one segment.
 
 use std::{
     mem::MaybeUninit,
@@ -22,7 +23,8 @@ impl Large {
     pub(super) fn zeroed() -> Self {
         let mut page: Box<MaybeUninit<HugePage>> = Box::new_uninit();
         let start = page.as_mut_ptr();
-        // SAFETY: the box owns these bytes; the advice does not change what is in them. If it is refused the pages are ordinary ones.
+        // SAFETY: the box owns these bytes; the advice does not change their content. If it is
+        // refused the pages stay ordinary.
         unsafe { libc::madvise(start.cast(), SIZE, libc::MADV_HUGEPAGE) };
         // SAFETY: every byte of the page is written, and every pattern of bytes is a `HugePage`.
         let page = unsafe {
