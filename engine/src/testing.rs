@@ -384,7 +384,7 @@ struct Medium {
     counts: Counts,
     claimed: bool,
     /// Grows when the host dies: handles opened before are dead.
-    flush_epoch: u64,
+    epoch: u64,
 }
 
 /// A disk in memory; open it as often as you like with [`MemoryDisk::open`].
@@ -419,8 +419,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn with_image(path: &str, size: u64, logical: u32, physical: u32, image: Image) -> Self {
         let (faults, hung, counts) = (Faults::default(), Vec::new(), Counts::default());
-        let medium =
-            Medium { image, fuse: None, faults, hung, counts, claimed: false, flush_epoch: 0 };
+        let medium = Medium { image, fuse: None, faults, hung, counts, claimed: false, epoch: 0 };
         let sectors = Sectors { logical, physical };
         Self {
             path: path.into(),
@@ -476,8 +475,8 @@ impl MemoryDisk {
     /// Opens the disk afresh.
     #[must_use]
     pub fn open(&self) -> Arc<dyn Disk> {
-        let flush_epoch = lock(&self.medium).flush_epoch;
-        Arc::new(OpenDisk { disk: self.clone(), flush_epoch, claimed: AtomicBool::new(false) })
+        let epoch = lock(&self.medium).epoch;
+        Arc::new(OpenDisk { disk: self.clone(), epoch, claimed: AtomicBool::new(false) })
     }
 
     /// Changes what the disk does wrong.
@@ -552,7 +551,7 @@ impl MemoryDisk {
         let hung = {
             let mut medium = lock(&self.medium);
             medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
-            medium.flush_epoch += 1;
+            medium.epoch += 1;
             medium.claimed = false;
             std::mem::take(&mut medium.hung)
         };
@@ -564,7 +563,7 @@ impl MemoryDisk {
     /// Ends the process that used the disk: what it wrote stays, its handles do nothing any more.
     pub fn kill_users(&self) {
         let mut medium = lock(&self.medium);
-        medium.flush_epoch += 1;
+        medium.epoch += 1;
         medium.claimed = false;
     }
 
@@ -662,7 +661,7 @@ pub fn failed(io: Io, error: io::Error) -> Done {
 
 struct OpenDisk {
     disk: MemoryDisk,
-    flush_epoch: u64,
+    epoch: u64,
     claimed: AtomicBool,
 }
 
@@ -698,7 +697,7 @@ impl Disk for OpenDisk {
             return Completion::ready(failed(io, io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let mut medium = lock(&self.disk.medium);
-        if medium.flush_epoch != self.flush_epoch {
+        if medium.epoch != self.epoch {
             return Completion::ready(failed(
                 io,
                 io::Error::other("the handle is from before the end"),
@@ -752,7 +751,7 @@ impl Disk for OpenDisk {
 impl Drop for OpenDisk {
     fn drop(&mut self) {
         let mut medium = lock(&self.disk.medium);
-        if self.claimed.load(Ordering::Relaxed) && medium.flush_epoch == self.flush_epoch {
+        if self.claimed.load(Ordering::Relaxed) && medium.epoch == self.epoch {
             medium.claimed = false;
         }
     }

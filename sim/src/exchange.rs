@@ -90,7 +90,7 @@ impl Story {
     /// Whether a disk is OFFLINE, with its failure group.
     fn is_gone(tenant: &Tenant, disk: &SimDisk) -> bool {
         let failure_group = &tenant.shape.disks[tenant.index_of(disk)].0;
-        tenant.verdict(tenant.group(), disk) == Some(DiskState::Offline)
+        tenant.state_of(tenant.group(), disk) == Some(DiskState::Offline)
             && tenant.ill.get(failure_group) == Some(&Ill::Away)
     }
 

@@ -63,7 +63,7 @@ impl Story {
         let tenant = &mut self.tenants[g];
         if live {
             let is_away =
-                |group: &Arc<Group>| tenant.verdict(group, &disk) == Some(DiskState::Offline);
+                |group: &Arc<Group>| tenant.state_of(group, &disk) == Some(DiskState::Offline);
             if !tenant.group.as_ref().is_some_and(is_away) {
                 // Nobody has asked it for anything, or it is no member any more.
                 disk.heal();

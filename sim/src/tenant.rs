@@ -217,7 +217,7 @@ impl Tenant {
         let mut ill: BTreeSet<&str> = self.ill.keys().map(String::as_str).collect();
         if let Some(group) = &self.group {
             let is_away = |disk: &SimDisk| {
-                self.verdict(group, disk).is_some_and(|state| state != DiskState::Online)
+                self.state_of(group, disk).is_some_and(|state| state != DiskState::Online)
             };
             let disks = self.disks.iter().zip(&self.shape.disks);
             ill.extend(disks.filter(|(disk, _)| is_away(disk)).map(|(_, (name, _))| name.as_str()));
@@ -240,7 +240,7 @@ impl Tenant {
     }
 
     /// What the engine says of a disk. `None`: it is no member.
-    pub fn verdict(&self, group: &Group, disk: &SimDisk) -> Option<DiskState> {
+    pub fn state_of(&self, group: &Group, disk: &SimDisk) -> Option<DiskState> {
         let name = &self.names[self.index_of(disk)];
         group.members().into_iter().find(|(known, _)| known == name).map(|(_, state)| state)
     }
@@ -252,7 +252,7 @@ impl Tenant {
 
     /// Whether the engine uses a disk.
     pub fn serves(&self, group: &Group, disk: &SimDisk) -> bool {
-        self.verdict(group, disk).is_some_and(|state| state != DiskState::Offline)
+        self.state_of(group, disk).is_some_and(|state| state != DiskState::Offline)
     }
 
     /// Another device on the host, to be a member of a failure group under a name.

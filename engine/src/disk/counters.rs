@@ -1,7 +1,8 @@
-//! What is counted of a disk since the mount: `v$asm_disk`, `v$asm_disk_iostat`, `v$asm_disk_histogram`.
+//! Counters of a disk since the mount: `v$asm_disk`, `v$asm_disk_iostat`, `v$asm_disk_histogram`.
 //!
-//! Who starts an I/O says what it is for ([`DiskIo::of`](crate::disk::disk_io::DiskIo::of)); what nobody says is for files. Counting is a relaxed
-//! addition for each number, without a lock: a disk's totals are sums over its clients, and cost nothing beside.
+//! The code that starts an I/O names its client ([`DiskIo::of`](crate::disk::disk_io::DiskIo::of));
+//! the default is files. Counting is one relaxed addition for each number, without a lock; the
+//! totals of a disk are the sums over its clients and cost nothing extra.
 
 use crate::disk::{disk_errors::DiskErrors, timings::Timings};
 use std::{
@@ -20,30 +21,31 @@ pub struct Counters {
     pub write_timeouts: AtomicU64,
     /// Blocks that were rewritten from another mirror.
     pub repaired: AtomicU64,
-    /// Records of the engine's own, and checksum blocks, that were not what it had written, and were written again.
+    /// Records of the engine's own, and checksum blocks, that were not as the engine had written
+    /// them, and were rewritten.
     pub metadata_repaired: AtomicU64,
     /// Blocks that did not match their checksum.
     pub mismatches: AtomicU64,
-    /// How long I/O took that ended well, by its class.
+    /// Latencies of successful I/O, by its class.
     timings: [Timings; IoClass::ALL.len()],
-    /// What went wrong.
+    /// Errors by kind.
     pub disk_errors: DiskErrors,
 }
 
 impl Counters {
-    /// What was done for one client.
+    /// The counters of one client.
     #[must_use]
     pub fn of(&self, client: IoClient) -> &ClientCounters {
         &self.clients[client as usize]
     }
 
-    /// Reads that ended well, and their bytes.
+    /// Successful reads, and their bytes.
     #[must_use]
     pub fn reads(&self) -> (u64, u64) {
         Self::sum(self.clients.iter().map(|client| &client.reads))
     }
 
-    /// Writes that ended well, and their bytes.
+    /// Successful writes, and their bytes.
     #[must_use]
     pub fn writes(&self) -> (u64, u64) {
         Self::sum(self.clients.iter().map(|client| &client.writes))
@@ -56,14 +58,14 @@ impl Counters {
         })
     }
 
-    /// How long I/O of a class took that ended well.
+    /// Latencies of successful I/O of a class.
     #[must_use]
     pub fn timings(&self, class: IoClass) -> &Timings {
         &self.timings[class as usize]
     }
 }
 
-/// What an I/O does; names it in errors and counts it.
+/// The kind of an I/O, for errors and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoClass {
     Read,
@@ -87,23 +89,23 @@ impl fmt::Display for IoClass {
     }
 }
 
-/// What an I/O is for, as the view says it.
+/// The purpose of an I/O, as the view names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IoClient {
-    /// What front ends read and write.
+    /// Reads and writes of front ends.
     #[default]
     Files,
     /// The catalog's pages and log.
     Catalog,
-    /// Headers, stamps, memberships, the activity log; and questions whether the disk answers.
+    /// Headers, stamps, memberships, the activity log; and probes whether the disk answers.
     Records,
     /// The checksum zone.
     Checksums,
     /// Mirrors that are copied: resync, rebalance.
     Copies,
-    /// Blocks that are compared and mended, by readers, after a crash, or by CHECK.
+    /// Blocks that are compared and repaired, by readers, after a crash, or by CHECK.
     Checks,
-    /// Reads that find out how fast a disk is.
+    /// Reads that measure how fast a disk is.
     Exploration,
 }
 
@@ -136,17 +138,17 @@ impl fmt::Display for IoClient {
 /// Reads, or writes, of one client.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// That ended well.
+    /// Successful ones.
     pub count: AtomicU64,
     pub bytes: AtomicU64,
     pub errors: AtomicU64,
     pub timeouts: AtomicU64,
-    /// Nanoseconds.
+    /// Sum of the latencies, in nanoseconds.
     time: AtomicU64,
 }
 
 impl Tally {
-    /// One ended well.
+    /// Adds a successful one.
     pub fn add(&self, bytes: u64, took: Duration) {
         self.count.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -159,7 +161,7 @@ impl Tally {
     }
 }
 
-/// What one client did.
+/// Counters of one client.
 #[derive(Debug, Default)]
 pub struct ClientCounters {
     pub reads: Tally,

@@ -1,13 +1,14 @@
-//! What went wrong on a disk since the mount: `v$asm_error`.
+//! Errors of a disk since the mount, by kind: `v$asm_error`.
 //!
-//! Of each kind it is kept how often, when first and last, and where and with which words last. What is noted here is rare and
-//! slow already, so that a lock is nothing. The whole story is in the alert log.
+//! For each kind: the count, the time of the first and the last error, and the place and text of
+//! the last. Errors are rare and slow already, so that the lock costs nothing. The alert log has
+//! all of them.
 
 use crate::sync::lock::Mutex;
 use crate::world::Timestamp;
 use std::{collections::BTreeMap, fmt};
 
-/// A kind of trouble, as the view says it.
+/// A kind of error, as the view names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     ReadFailed,
@@ -17,9 +18,9 @@ pub enum Trouble {
     ReadTimeout,
     /// Of a write, a flush or a discard.
     WriteTimeout,
-    /// It ended well, after more than a second.
+    /// It succeeded, after more than a second.
     Slow,
-    /// It takes many times as long as the other disks.
+    /// Its latency is many times that of the other disks.
     Slower,
     /// Bytes did not match their checksum.
     Checksum,
@@ -27,9 +28,9 @@ pub enum Trouble {
     Repaired,
     /// They were rewritten, and cannot be read back.
     NotRepaired,
-    /// The engine's own metadata was not what it had written there, and was written again.
+    /// The engine's own metadata was not as the engine had written it, and was rewritten.
     Metadata,
-    /// It failed, and could not be spared: who asked got the error.
+    /// It failed on a disk that cannot be spared: the client got the error.
     Refused,
     /// The disk went offline.
     Offline,
@@ -56,15 +57,15 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// All that is known of one kind.
+/// The errors of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub count: u64,
     pub first: Timestamp,
     pub last: Timestamp,
-    /// Where on the disk, last: byte offset and bytes; `None` if it was not in one place.
+    /// The last place: byte offset and length; `None` if it was not in one place.
     pub place: Option<(u64, u64)>,
-    /// In words, last.
+    /// The last text.
     pub text: String,
 }
 
@@ -73,7 +74,7 @@ pub struct Seen {
 pub struct DiskErrors(Mutex<BTreeMap<Trouble, Seen>>);
 
 impl DiskErrors {
-    /// It happened again.
+    /// Counts an error.
     pub fn note(&self, trouble: Trouble, now: Timestamp, place: Option<(u64, u64)>, text: String) {
         let mut all = self.0.lock();
         let seen = all.entry(trouble).or_insert(Seen {
@@ -86,7 +87,7 @@ impl DiskErrors {
         (seen.count, seen.last, seen.place, seen.text) = (seen.count + 1, now, place, text);
     }
 
-    /// Of each kind that there was.
+    /// The errors of each kind that there was.
     #[must_use]
     pub fn all(&self) -> Vec<(Trouble, Seen)> {
         let all = self.0.lock();
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_is_told_and_all_are_counted() {
+    fn the_last_error_is_shown_and_all_are_counted() {
         let disk_errors = DiskErrors::default();
         disk_errors.note(Trouble::Checksum, 5, Some((4096, 4096)), "one".to_owned());
         disk_errors.note(Trouble::Checksum, 8, Some((8192, 4096)), "two".to_owned());

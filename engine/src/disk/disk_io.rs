@@ -1,8 +1,9 @@
 //! One I/O on a member disk, from its beginning to its end or its deadline.
 //!
-//! A flight ends well, fails, or becomes overdue, when its disk has not answered in time (`member.rs`; R2). One that is overdue goes on
-//! and keeps its buffer; whoever waits for it goes on waiting or does not. Its end is counted before its caller hears of it: how long it took
-//! and whose it was, what was written, and a flush that failed, also where nobody waits any more (R9).
+//! An I/O succeeds, fails, or becomes overdue when its disk has not answered in time (`member.rs`;
+//! R2). An overdue I/O goes on and keeps its buffer; its caller goes on waiting for it or not. Its
+//! end is counted before its caller is notified: the latency, the client, the writes done, and a
+//! failed flush, even if there is no caller any more (R9).
 
 use crate::{
     completion::{Completion, Done, Took},
@@ -24,20 +25,22 @@ use std::{
     time::Duration,
 };
 
-/// I/O that takes longer is slow: an operator should hear of it, although it ends well. The watchdog probes the other disks then.
+/// I/O that takes longer is slow: it is reported to the operator although it succeeds. The watchdog
+/// probes the other disks after this time.
 const SLOW: Duration = Duration::from_millis(PROBE_TICKS * TICK_MS);
 
-/// Why an I/O is overdue, in words; and why none is begun on a disk that has such I/O.
+/// Why an I/O is overdue; and why none is begun on a disk that has such I/O.
 const OVERDUE: &str = "no answer within the disk timeout";
 pub const GIVEN_UP: &str = "I/O that was given up is still under way";
 
-/// Whether a reason, perhaps with more before it, is silence and no failure: it may be over.
+/// Whether a reason, perhaps with more text before it, is silence and not a failure: it may be
+/// over.
 #[must_use]
 pub fn is_silence(reason: &str) -> bool {
     reason.ends_with(OVERDUE) || reason.ends_with(GIVEN_UP)
 }
 
-/// An I/O under way.
+/// An I/O in flight.
 #[derive(Debug)]
 pub struct DiskIo<'a> {
     member: &'a Member,
@@ -47,13 +50,13 @@ pub struct DiskIo<'a> {
     length: usize,
     completion: Completion,
     has_ended: bool,
-    /// It is a flush or has one in it: when it fails, what was written before it may be lost (R9).
+    /// It is a flush or a durable write: if it fails, earlier writes may be lost (R9).
     has_flush: bool,
-    /// It is a part of one that failed.
+    /// It repeats a part of one that failed.
     is_again: bool,
 }
 
-/// How an I/O stands after its deadline or its end.
+/// The state of an I/O after its deadline or its end.
 #[derive(Debug)]
 pub enum Settled {
     /// All bytes were transferred. Reads bring the buffer.
@@ -64,7 +67,7 @@ pub enum Settled {
 }
 
 impl Drop for DiskIo<'_> {
-    /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
+    /// An I/O without a caller goes on. If it is a flush, its end is reported by the next flush.
     fn drop(&mut self) {
         if self.has_flush && !self.has_ended {
             let completion = std::mem::replace(
@@ -77,7 +80,8 @@ impl Drop for DiskIo<'_> {
 }
 
 impl<'a> DiskIo<'a> {
-    /// What was submitted to the disk of `member`, at `offset`, of `length` bytes, and ends with `completion`.
+    /// An I/O that was submitted to the disk of `member`, at `offset`, of `length` bytes, and ends
+    /// with `completion`.
     pub fn new(
         member: &'a Member,
         purpose: IoClass,
@@ -100,21 +104,21 @@ impl<'a> DiskIo<'a> {
 }
 
 impl DiskIo<'_> {
-    /// Says what it is for.
+    /// Sets the client that it is counted for.
     #[must_use]
     pub fn of(mut self, client: IoClient) -> Self {
         self.client = client;
         self
     }
 
-    /// It asks for a part of what one failed to read: that is no other failure.
+    /// It repeats a part of a failed read: that is not another failure.
     #[must_use]
     pub fn again(mut self) -> Self {
         self.is_again = true;
         self
     }
 
-    /// It reads, and writes nothing.
+    /// Whether it is a read.
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.purpose == IoClass::Read
@@ -125,7 +129,7 @@ impl DiskIo<'_> {
         if self.purpose == IoClass::Read { &client.reads } else { &client.writes }
     }
 
-    /// Waits for the end of the I/O, or its deadline.
+    /// Waits for the end of the I/O, or for its deadline.
     pub async fn settle(mut self) -> Settled {
         match self.settle_or_go_on().await {
             Some(settled) => settled,
@@ -133,7 +137,7 @@ impl DiskIo<'_> {
         }
     }
 
-    /// As [`Self::settle`], but `None` at the deadline, and the flight can still be waited for.
+    /// As [`Self::settle`], but `None` at the deadline, and the I/O can still be waited for.
     pub async fn settle_or_go_on(&mut self) -> Option<Settled> {
         poll_fn(|context| self.poll_settle(context)).await
     }
@@ -156,13 +160,13 @@ impl DiskIo<'_> {
         })
     }
 
-    /// Waits for the end of the I/O, however long it takes.
+    /// Waits for the end of the I/O, without a deadline.
     pub async fn wait(&mut self) -> Settled {
         let done = (&mut self.completion).await;
         self.end(done)
     }
 
-    /// The same, for [`LOOK_AGAIN`] at most; `None` if it has not ended then.
+    /// The same, for [`LOOK_AGAIN`] at most; `None` if it has not ended by then.
     pub async fn wait_a_while(&mut self, world: &dyn World) -> Option<Settled> {
         match future::select(pin!(self.wait()), world.sleep(LOOK_AGAIN)).await {
             Either::Left((settled, _)) => Some(settled),
@@ -175,7 +179,7 @@ impl DiskIo<'_> {
         self.member.note(trouble, place.then_some((self.offset, self.length as u64)), text);
     }
 
-    /// Counts it, and how long it took.
+    /// Counts it, and its latency.
     fn note_end(&self, Took { at, time }: Took) {
         self.member.counters.timings(self.purpose).note(at, time);
         if matches!(self.purpose, IoClass::Read | IoClass::Write) {
@@ -186,7 +190,7 @@ impl DiskIo<'_> {
         }
     }
 
-    /// How long it took; `None` while it is under way.
+    /// Its latency; `None` while it is in flight.
     #[must_use]
     pub fn took(&self) -> Option<Took> {
         self.has_ended.then(|| self.completion.took().unwrap_or_default())
@@ -249,7 +253,7 @@ impl Settled {
         matches!(self, Self::Ok(_))
     }
 
-    /// The bytes, of a read; or the reason in words.
+    /// The bytes, of a read; or the reason as text.
     ///
     /// # Errors
     /// If it failed, or did not end in time.
@@ -260,7 +264,7 @@ impl Settled {
         }
     }
 
-    /// In words, for the alert log.
+    /// The reason as text, for the alert log.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {

@@ -1,27 +1,32 @@
-//! Headers of disks, and the record areas that they promise.
+//! Headers of disks, and the record areas that they name.
 //!
-//! Whatever a mount must have stands outside the first and the last MiB of a device too, where partition tools, boot loaders and file
-//! systems write. So records (stamps, memberships, activity logs) are kept in two areas of a disk: in its first MiB, and in the AU
-//! of the middle header copy ([`Layout::middle_area`](plinth_format::Layout::middle_area)). The header says whether the second is used
-//! (`DiskHeader::middle_area`), and by its layout where it is. A header that names another middle area than the one before it
-//! is written in these steps:
+//! Everything that a mount needs also stands outside the first and the last MiB of a device, where
+//! partition tools, boot loaders and file systems write. So records (stamps, memberships, activity
+//! logs) are kept in two areas of a disk: in its first MiB, and in the AU of the middle header copy
+//! ([`Layout::middle_area`](plinth_format::Layout::middle_area)). The header says whether the
+//! second is used (`DiskHeader::middle_area`), and by its layout where it is. A header that names
+//! another middle area than the header before it is written in these steps:
 //!
-//!   1. Wipe the slots of the new area, and flush: an earlier layout may have had a file's bytes there.
+//!   1. Wipe the slots of the new area, and flush: with an earlier layout a file's bytes may have
+//!      been there.
 //!   2. Write every record to the new area too, from now on.
-//!   3. Copy to it what the first area holds.
+//!   3. Copy the records of the first area to it.
 //!   4. Write the copies of the header, one after the other.
 //!   5. Write records to the first area and the one that the header names, and nowhere else.
 //!
-//! Two middle areas may overlap, where both are in the same AU: then the second cannot be had beside the first. So before all else such a
-//! disk gets a header, in the places of the one before, that names its first area only ([`replace_header`]).
+//! Two middle areas may overlap, if both are in the same AU: then the second cannot exist beside
+//! the first. So such a disk first gets a header, at the places of the former one, that names its
+//! first area only ([`replace_header`]).
 //!
-//! A crash before 4 leaves a header that does not name the new area, so nobody reads it. A crash in 4 leaves some copies that name the
-//! one and some that name the other: both have every record.
+//! A crash before 4 leaves a header that does not name the new area, so it is not read. A crash in
+//! 4 leaves copies that name the former area and copies that name the new one: both areas have
+//! every record.
 //!
-//! After 5 the space of the area that was left may be given to a file, or is part of the new area. So [`put_header`] returns only when no write
-//! to the old area is under way any more.
+//! After 5 the space of the former area may be given to a file, or is part of the new area. So
+//! [`put_header`] returns only when no write to the former area is in flight any more.
 //!
-//! Disks of earlier versions have one area. Their headers are renewed in these steps at the next mount or return (`Group::repair_header`).
+//! Disks of earlier versions have one area. Their headers are renewed in these steps at the next
+//! mount or return (`Group::repair_header`).
 
 use crate::{
     disk::{counters::IoClient, disk_io::Settled, member::Member},
@@ -61,8 +66,9 @@ pub(crate) async fn replace_header(
     put_header(member, &DiskHeader { sequence, ..next }, places).await
 }
 
-/// From now on the disk's records are written to the areas that its header names, and nowhere else. They may have been written to one more, if
-/// an earlier attempt to give the disk another header failed half way; the space of that one may be given to a file.
+/// From now on the disk's records are written to the areas that its header names, and nowhere else.
+/// They may have been written to one more, if an earlier attempt to give the disk another header
+/// failed half way; the space of that area may be given to a file.
 pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
     let areas = header.record_areas();
     if *member.areas() != areas {
@@ -71,7 +77,8 @@ pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
     }
 }
 
-/// Writes a header to `places`, after the record areas that it names have what they must have. They overlap none that the disk has now.
+/// Writes a header to `places`, after the record areas that it names have all records. The new
+/// areas overlap none of the present ones.
 ///
 /// # Errors
 /// Why the disk did not take it. Then records go to the areas of both headers.
@@ -104,7 +111,8 @@ pub(crate) async fn put_header(
     Ok(())
 }
 
-/// Step 3. Whoever writes a record meanwhile, to both areas, waits for no more than one slot to be copied.
+/// Step 3. A task that writes a record at the same time, to both areas, waits until one slot is
+/// copied, not longer.
 async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
     let broken = member.broken();
     for slot in [0, 1] {
@@ -125,7 +133,8 @@ async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
     flush(member, broken).await
 }
 
-/// The record in `bytes`, read at `from`, as it is written at `to`. `None`: there is no record of this disk.
+/// The record in `bytes`, read at `from`, encoded for `to`. `None`: there is no record of this
+/// disk.
 fn moved(member: &Member, bytes: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
     let is_ours = |envelope: &Envelope| envelope.disk == member.id();
     let at = |envelope: Envelope| Envelope { place: to, ..envelope };
@@ -139,7 +148,8 @@ fn moved(member: &Member, bytes: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
     is_ours(&envelope).then(|| membership.encode(at(envelope)))
 }
 
-/// What is there; `None` if it cannot be read, as a record that cannot is none. Not so if the disk is only silent.
+/// The bytes there; `None` if they cannot be read, since an unreadable record counts as none. An
+/// error if the disk is only silent.
 async fn read(member: &Member, place: u64, length: usize) -> Result<Option<Vec<u8>>, String> {
     match member.start_read(place, length).of(IoClient::Records).settle().await {
         Settled::Ok(bytes) => Ok(bytes.map(|bytes| bytes.to_vec())),
@@ -154,7 +164,7 @@ async fn write(member: &Member, place: u64, bytes: Vec<u8>) -> Result<(), String
     if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
 }
 
-/// Makes durable what was written since `broken` flushes had failed.
+/// Makes the writes durable that were made since `broken` flushes had failed.
 async fn flush(member: &Member, broken: u64) -> Result<(), String> {
     member.flush().await.into_result()?;
     member.check_kept_since(broken)
@@ -212,7 +222,7 @@ pub(crate) async fn write_header(
     Ok(())
 }
 
-/// What is said of header copies that were rewritten.
+/// The alert log's text about rewritten header copies.
 pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
     let places: Vec<_> = places.iter().map(u64::to_string).collect();
     format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
@@ -252,10 +262,11 @@ mod tests {
         }
     }
 
-    /// Another task's flush is in flight while a header is written, and fails. It may have lost a copy of the header, or
-    /// the wiped slots of its new area. The next flush succeeds and does not bring them back.
+    /// Another task's flush is in flight while a header is written, and fails. It may have lost a
+    /// copy of the header, or the wiped slots of its new area. The next flush succeeds and does not
+    /// bring them back.
     #[test]
-    fn a_header_is_not_there_if_somebody_elses_flush_fails() {
+    fn a_header_is_not_durable_if_another_tasks_flush_fails() {
         for has_middle_area in [true, false] {
             let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
             let world: Arc<dyn World> = TestWorld::new();

@@ -1,23 +1,30 @@
-//! Disks that fail too often: what is counted of each, and when it goes offline for that.
+//! Disks that fail too often: the errors counted of each, and when it goes offline for them.
 //!
-//! A read that fails, or brings bytes that do not match their checksum, is served by another mirror and mended by rewriting. That is right for a
-//! sector, and wrong for a disk that goes on failing: nobody can rely on what it has. So the group looks at each disk every second:
+//! A read that fails, or returns bytes that do not match their checksum, is served by another
+//! mirror and repaired by rewriting. That is right for a sector, and wrong for a disk that goes on
+//! failing: its content cannot be relied on. So the group examines each disk every second:
 //!
 //! ```text
-//!   too many reads failed in disk_error_time, or all reads fail   --> OFFLINE where R5 allows it, else an ALARM
-//!   too many did not match their checksums in disk_error_time     --> the same
-//!   ... and a disk of another failure group had failures in it    --> an ALARM: what is wrong there may be right here only
+//!   too many reads failed in disk_error_time, or all fail        --> OFFLINE where R5 allows it,
+//!                                                                    else an ALARM
+//!   too many did not match their checksums in disk_error_time    --> the same
+//!   ... and a disk of another failure group had failures too     --> an ALARM: data wrong there
+//!                                                                    may be right here only
 //! ```
 //!
-//! What a scrub, a check or a repair reads is not counted, but where all reads fail: it looks for what is wrong, and mends it.
+//! Reads of a scrub, a check or a repair are not counted, except where all reads fail: they look
+//! for errors, and repair them.
 //!
 //! A disk that cannot be read is no current mirror (R5), although the membership says ONLINE:
 //!
-//!   - while no read of it ends well, it carries nothing when another disk is to go offline for an error;
-//!   - where an operator says OFFLINE, the disks that are to carry the group are asked first: each place where a read failed since, and
-//!     the disk's first block. A place that still cannot be read is a reason to refuse.
+//! - while no read of it succeeds, it does not count as a mirror when another disk is to go offline
+//!   for an error;
+//! - before an operator's OFFLINE, the disks that are to carry the group are tested: each place
+//!   where a read failed and no later one succeeded, and the disk's first block. A place that still
+//!   cannot be read is a reason to refuse.
 //!
-//! The same task compares how fast the disks are (`slow.rs`). What is noted here is rare and slow already, so that a lock is nothing. A read that ends well costs one relaxed load.
+//! The same task compares how fast the disks are (`slow.rs`). Errors are rare and slow already, so
+//! that the lock costs nothing. A successful read costs one relaxed load.
 
 use crate::{disk::counters::IoClient, sync::lock::Mutex};
 use std::{
@@ -27,34 +34,34 @@ use std::{
     time::Duration,
 };
 
-/// So many reads that failed, and none that ended well between them: the disk cannot be read.
+/// After this many failed reads with none successful between them, the disk cannot be read.
 const IN_A_ROW: u64 = 16;
-/// AUs with a place that cannot be read, of which one is kept each.
+/// The most AUs with an unreadable place; one place is kept of each.
 const PLACES_MAX: usize = 1024;
-/// The highest limit that an attribute can set: so many times are kept.
+/// The highest limit that an attribute can set: as many times are kept.
 pub const LIMIT_MAX: usize = 1000;
-/// What is counted against a limit.
+/// A kind of error that has a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     Read,
     Checksum,
 }
 
-/// How many are too many; 0: none are.
+/// How many errors are too many; 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub reads: usize,
     pub checksums: usize,
-    /// Within this time.
+    /// Errors within this time count.
     pub time: Duration,
 }
 
-/// Why a disk should go.
+/// The reason why a disk should go offline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany {
     pub failure: Failure,
     pub count: usize,
-    /// Within which time; `None`: all that there were, one after the other.
+    /// The time in which they were; `None`: they are consecutive.
     pub time: Option<Duration>,
 }
 
@@ -82,7 +89,7 @@ impl fmt::Display for TooMany {
     }
 }
 
-/// When the last failures were, by the monotonic clock.
+/// Times of the last errors, by the monotonic clock.
 #[derive(Debug, Default)]
 struct Times(VecDeque<Duration>);
 
@@ -103,29 +110,31 @@ impl Times {
 struct Recent {
     reads: Times,
     checksums: Times,
-    /// By AU, the last place in it where a read failed, and nothing was read or mended since: offset and bytes.
+    /// By AU, the last place in it where a read failed and nothing was read or repaired since:
+    /// offset and length.
     unread: BTreeMap<u64, (u64, usize)>,
 }
 
-/// What is known of one disk. See the module's description.
+/// The recent errors of one disk. See the module's description.
 #[derive(Debug, Default)]
 pub struct Health {
     recent: Mutex<Recent>,
-    /// Reads that failed since one ended well.
+    /// Failed reads since the last successful one.
     in_a_row: AtomicU64,
-    /// The operator was told that it should go and cannot be spared.
+    /// The operator was alerted that it should go offline and cannot be spared.
     pub(crate) has_alarmed: AtomicBool,
 }
 
 impl Health {
-    /// A read ended well.
+    /// Called for a successful read.
     pub fn note_read(&self) {
         if self.in_a_row.load(Relaxed) != 0 {
             self.in_a_row.store(0, Relaxed);
         }
     }
 
-    /// A read of `length` bytes at `offset` failed, of a disk with AUs of `au_size`. `is_again`: as a part of one that did.
+    /// Called for a failed read of `length` bytes at `offset`, of a disk with AUs of `au_size`.
+    /// `is_again`: it was a part of another failed read.
     pub fn note_failed_read(
         &self,
         now: Duration,
@@ -148,12 +157,12 @@ impl Health {
         }
     }
 
-    /// Bytes that a program read did not match their checksum.
+    /// Called when bytes that a program read did not match their checksum.
     pub fn note_mismatch(&self, now: Duration) {
         self.recent.lock().checksums.note(now);
     }
 
-    /// A place can be read again, or nobody needs it any more.
+    /// Called when a place can be read again, or is not needed any more.
     pub fn note_mended(&self, (offset, length): (u64, usize)) {
         let mut recent = self.recent.lock();
         recent.unread.retain(|_, (at, bytes)| {
@@ -161,7 +170,7 @@ impl Health {
         });
     }
 
-    /// Places where a read failed, and nothing was read or mended since.
+    /// Places where a read failed, and nothing was read or repaired since.
     #[must_use]
     pub fn unread(&self) -> Vec<(u64, usize)> {
         self.recent.lock().unread.values().copied().collect()
@@ -179,7 +188,7 @@ impl Health {
         self.is_unreadable() || !self.recent.lock().unread.is_empty()
     }
 
-    /// It is another disk than before, or has been away: nothing is known of it.
+    /// Called when another disk takes its place, or it was away: nothing is known of it.
     pub fn forget(&self) {
         *self.recent.lock() = Recent::default();
         self.in_a_row.store(0, Relaxed);
@@ -232,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_failures_in_a_time_are_too_many_and_others_are_not() {
+    fn as_many_failures_as_the_limit_within_its_time_are_too_many() {
         let health = Health::default();
         for second in 0..19 {
             fail(&health, second, IoClient::Files);
@@ -264,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scrub_finds_counts_only_where_nothing_can_be_read() {
+    fn failures_of_a_scrub_count_only_where_nothing_can_be_read() {
         let health = Health::default();
         for second in 0..100 {
             fail(&health, second, IoClient::Checks);
@@ -283,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_have_a_limit_of_their_own() {
+    fn checksums_have_their_own_limit() {
         let health = Health::default();
         (0..99).for_each(|second| health.note_mismatch(Duration::from_secs(second)));
         assert_eq!(health.judge(Duration::from_secs(99), &LIMITS), None);
@@ -294,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_unread_until_it_is_mended() {
+    fn a_place_is_unread_until_it_is_repaired() {
         let health = Health::default();
         let now = Duration::from_secs(1);
         health.note_failed_read(now, IoClient::Files, (3 * AU + 8192, 8192), AU, false);

@@ -1,6 +1,7 @@
-//! What a disk says of itself: its header, stamps and memberships; and what discovery shows of disks that nobody has mounted.
+//! The engine's records on a disk: header, stamps and memberships; and the disks that discovery
+//! shows for groups that are not mounted.
 //!
-//! Reads only. Any bytes may be there.
+//! Only reads. The disk may contain any bytes.
 
 mod copies;
 
@@ -23,13 +24,13 @@ use plinth_format::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the mount of the group it belongs to.
-/// Whoever looks at all disks in sight has a limit for all of them (`look.rs`).
+/// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the
+/// mount of its group. A discovery of all disks has one limit for all of them (`look.rs`).
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A tick that comes late counts once: the host may be too busy for the disk's answer, too.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What `task` finds, unless it takes too long.
+/// The result of `task`, unless it takes too long.
 async fn in_time<T>(world: &dyn World, task: impl Future<Output = Option<T>>) -> Option<T> {
     let mut task = std::pin::pin!(task);
     let mut left = PATIENCE;
@@ -53,7 +54,8 @@ async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
     done.buffer
 }
 
-/// Reads the header. `None` if no copy is valid, or nothing says which of several is, or the disk does not answer.
+/// Reads the header. `None` if no copy is valid, or several are and the right one cannot be told,
+/// or the disk does not answer.
 pub async fn read_header(world: &dyn World, disk: &dyn Disk) -> Option<Header> {
     examine_header(world, disk).await.1
 }
@@ -75,8 +77,8 @@ async fn find_header(disk: &dyn Disk) -> (Case, Option<Header>) {
     search.end(disk.size())
 }
 
-/// Where copies of the header may be: of the whole device, and, as a part of it may be in use, of every size that a
-/// membership in the first area names.
+/// Places where copies of the header may be: those of the whole device and, since a part of it may
+/// be in use, those of every size that a membership in the first area names.
 async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
     let mut places = likely_header_places(disk.size());
     for place in FIRST_AREA.memberships {
@@ -101,8 +103,8 @@ async fn read_copy(disk: &dyn Disk, place: u64) -> Option<DiskHeader> {
     read(disk, place, BLOCK_SIZE).await.and_then(|block| DiskHeader::decode(&block, place).ok())
 }
 
-/// Places where copies of headers stand that a new layout of the disk does not overwrite: of the whole device, and of
-/// the parts of it that were used before.
+/// Places of header copies that a new layout of the disk does not overwrite: those of the whole
+/// device, and of the parts of it that were used before.
 pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
     let mut places = vec![HEADER_PLACE];
     places.extend(likely_header_places(disk.size()));
@@ -121,7 +123,7 @@ pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
     old
 }
 
-/// Why no copy of the header is valid, in words, if the disk looks like one of ours.
+/// Why no copy of the header is valid, if the disk looks like one of a group.
 pub async fn header_trouble(world: &dyn World, disk: &dyn Disk) -> Option<FormatError> {
     in_time(world, find_trouble(disk)).await
 }
@@ -136,13 +138,13 @@ async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
     None
 }
 
-/// [`read_header`], however long it takes.
+/// [`read_header`], without a limit of time.
 pub(crate) async fn await_header(disk: &dyn Disk) -> Option<Header> {
     find_header(disk).await.1
 }
 
-/// [`sight`], however long it takes.
-pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> ProbeResult {
+/// [`probe`], without a limit of time.
+pub(crate) async fn await_probe(found: &Found, disk: &dyn Disk, header: DiskHeader) -> ProbeResult {
     let (stamps, memberships) = read_records(disk, &header).await;
     ProbeResult {
         path: found.path.clone(),
@@ -159,7 +161,7 @@ async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
         || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
 }
 
-/// All that the mount decision wants to know of a disk whose header is valid.
+/// The records of a disk with a valid header, for the mount decision.
 pub async fn probe(
     world: &dyn World,
     found: &Found,
@@ -200,7 +202,7 @@ async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<
     (stamps, memberships)
 }
 
-/// What is said of a device of which nothing is known.
+/// The survey of a device of which nothing is known.
 fn unknown(path: &str) -> Survey {
     Survey {
         path: path.to_owned(),
@@ -221,7 +223,7 @@ fn unknown(path: &str) -> Survey {
     }
 }
 
-/// Looks at one match of the discovery string.
+/// Surveys one match of the discovery string.
 pub(crate) async fn survey_one(
     world: &Arc<dyn World>,
     found: &Found,
@@ -265,7 +267,7 @@ pub(crate) async fn survey_one(
             survey.remark = Some(error.to_string());
         }
         Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
-        // What cannot be read is nobody else's for that.
+        // A device that cannot be read does not count as another program's for that.
         None if !can_be_read(&**world, &**disk).await => {
             survey.remark = Some("it cannot be read".to_owned())
         }
@@ -280,10 +282,10 @@ pub(crate) async fn survey_one(
     (survey, None)
 }
 
-/// Looks at every disk that discovery shows, without mounting anything.
+/// Surveys every disk that discovery shows, without mounting a group.
 ///
 /// # Errors
-/// If whoever looked has ended: what is not seen then may be there.
+/// If the process that looks for disks has ended: a disk that it did not report may be there.
 pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminError> {
     let examine =
         |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
@@ -305,7 +307,7 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
     all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
     let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
     for (one, what) in all {
-        // A device that is seen by two paths is one.
+        // A device with two paths is one.
         match found.iter().position(|other| other.identity == one.identity) {
             Some(at) => seen[at].0.aliases.push(one.path),
             None => {
@@ -314,7 +316,7 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
             }
         }
     }
-    // Two devices with one disk id: neither is to be trusted until one is gone.
+    // Two devices with one disk id: neither is used until one is gone.
     for index in 0..seen.len() {
         let Some(header) = &seen[index].1 else { continue };
         let twins: Vec<String> = (0..seen.len())
@@ -330,7 +332,7 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
     Ok(seen.into_iter().map(|(survey, _)| survey).collect())
 }
 
-/// What one device says of itself.
+/// The records on one device.
 #[derive(Debug, Clone)]
 pub struct ProbeResult {
     pub path: String,

@@ -1,20 +1,23 @@
-//! Looking for disks, and how long to wait for those that do not answer.
+//! Discovery of disks, and how long it waits for devices that do not answer.
 //!
-//! Any device that matches the discovery string may hang, and most are none of a group's business. So each is examined as soon as it
-//! has answered, beside the others, and whoever looks says what it still needs:
+//! Any device that matches the discovery string may hang, and most of them have nothing to do with
+//! the group. So each is examined as soon as it has answered, concurrently with the others, and the
+//! caller says what it still needs:
 //!
 //! ```text
 //!   needs       waits at most
-//!   nothing     GRACE     all that it wants is there, and is known to be what it takes it for
-//!   something   PATIENCE  anything that has not answered may be, or contradict, what it wants
+//!   nothing     GRACE     every disk that it wants is there, and is known to be the right one
+//!   something   PATIENCE  any device that has not answered may be a wanted disk, or its twin
 //! ```
 //!
-//! Time counts from the beginning of the look, for all devices together: it takes no longer where several hang. It is counted, not
-//! measured: where the host is too busy to look, a device that nobody could ask does not hang ([`Progress`](crate::world::Progress)).
-//! Those that have not answered then are named ([`Looked::silent`]): one of them may be what is missing, and nobody can know. The next look
-//! in this process need not wait for them.
+//! The time counts from the beginning of the discovery, for all devices together: several that hang
+//! take no longer than one. It is counted, not measured: if the host is too busy to send the
+//! question to a device, that device does not hang ([`Progress`](crate::world::Progress)). Devices
+//! that have not answered by then are named ([`Looked::silent`]): one of them may be the missing
+//! disk. The next discovery of this process need not wait for them.
 //!
-//! A disk that answers too late for a mount is one that is missing; it is OFFLINE then, and comes back by itself (`absent.rs`).
+//! A disk that answers too late for a mount is missing; it is OFFLINE then, and comes back by
+//! itself (`absent.rs`).
 
 use crate::{
     admin::{AdminError, Code},
@@ -27,22 +30,23 @@ use futures::{
 };
 use std::{collections::BTreeSet, io::ErrorKind, sync::Arc, time::Duration};
 
-/// Healthy disks answer within milliseconds; on a host that is very busy, in some hundred.
+/// Healthy disks answer within milliseconds; on a very busy host, within some hundred.
 const GRACE: Duration = Duration::from_secs(1);
-/// Longer than the kernel's own retries on a path that comes back, and than the world waits for a device to be opened, so that it says which
-/// hang; short of the 30 s after which programs that wait for a group that is mounted again get an error.
+/// Longer than the kernel's own retries on a path that comes back, and than the world waits for a
+/// device to be opened, so that the world says which devices hang; less than the 30 s after which
+/// programs that wait for a group that is mounted again get an error.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// How often it is asked how long devices have kept the look waiting.
+/// How often the caller checks how long the devices have taken.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a look still needs.
+/// The needs of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
     Something,
 }
 
-/// A device that answered, and what was made of it.
+/// A device that answered, and the result of examining it.
 pub(crate) struct Seen<T> {
     pub found: Found,
     pub disk: Arc<dyn Disk>,
@@ -56,19 +60,19 @@ pub(crate) struct Silent {
     pub why: String,
 }
 
-/// The end of a look. All in the order of paths.
+/// The result of a discovery. All lists are in the order of paths.
 pub(crate) struct Looked<T> {
     pub seen: Vec<Seen<T>>,
-    /// What cannot be opened, and why. Those that are silent are among them.
+    /// Devices that cannot be opened, and why. The silent ones are among them.
     pub failed: Vec<Found>,
     pub silent: Vec<Silent>,
-    /// Whoever looked has ended: this is not all, and what is not here says nothing.
+    /// The process that looks for disks has ended: the list is not complete.
     pub is_broken: bool,
 }
 
 impl<T> Looked<T> {
     /// # Errors
-    /// If whoever looked has ended.
+    /// If the process that looks for disks has ended.
     pub fn whole(self) -> Result<Self, AdminError> {
         if self.is_broken { Err(broken()) } else { Ok(self) }
     }
@@ -79,7 +83,7 @@ impl<T> Looked<T> {
     }
 }
 
-/// The refusal of a statement whose look at disks ended too early.
+/// The error of a statement whose discovery ended too early.
 pub(crate) fn broken() -> AdminError {
     AdminError::new(Code::Io, "looking for disks failed: the process that looks at them has ended")
         .hint("give the statement again; it may have been ended for want of memory or of threads")
@@ -91,14 +95,15 @@ impl Silent {
     }
 }
 
-/// What comes next in a look.
+/// The next event of a discovery.
 enum Next<T> {
     Sign(Option<Sign>),
     Examined(Option<(Found, Arc<dyn Disk>, Option<T>)>),
     Tick,
 }
 
-/// Looks at every device in sight. `examine` says what one is, or that it is of no interest; `needs` is asked when some have answered.
+/// Discovers all devices. `examine` says what one is, or that it is of no interest; `needs` is
+/// called when some have answered.
 pub(crate) async fn look<'a, T: Send + 'a>(
     world: &'a dyn World,
     examine: impl Fn(Found, Arc<dyn Disk>) -> Task<'a, Option<T>>,
@@ -109,10 +114,10 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     type Examined<T> = (Found, Arc<dyn Disk>, Option<T>);
     let mut examining: FuturesUnordered<Task<'a, Examined<T>>> = FuturesUnordered::new();
     let (mut seen, mut failed) = (Vec::new(), Vec::new());
-    // What is looked at or examined.
+    // Devices that are being opened or examined.
     let mut waiting = BTreeSet::new();
     let mut is_over = false;
-    // One that comes late counts once.
+    // A tick that comes late counts once.
     let (mut tick, mut ticks) = (world.sleep(TICK), 0);
     let passed =
         |ticks: u32| progress.as_ref().map_or_else(|| TICK * ticks, |progress| progress.waited());
@@ -178,10 +183,10 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     Looked { silent: silent.collect(), seen, failed, is_broken }
 }
 
-/// All devices in sight.
+/// All devices that can be discovered.
 ///
 /// # Errors
-/// If whoever looked has ended.
+/// If the process that looks for disks has ended.
 pub(crate) async fn find_paths(world: &dyn World) -> Result<Vec<Found>, AdminError> {
     let examine =
         |_: Found, _: Arc<dyn Disk>| -> Task<'_, Option<()>> { Box::pin(async { Some(()) }) };

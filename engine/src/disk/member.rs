@@ -1,20 +1,21 @@
 //! One member disk of a mounted group: its I/O, its deadline, its counters.
 //!
-//! Every I/O of the engine on a disk goes through here. An I/O is a [`DiskIo`] (`disk_io.rs`); it
-//! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
-//! times since it began (R2). Ticks are counted by the engine itself, so time in
-//! which the process did not run does not count, and time in which no disk of the group answers does not either (`Watch`). An overdue I/O goes on, and keeps
-//! its buffer; whether its caller goes on waiting depends on the other mirrors. One overdue I/O
-//! makes all others on the same disk overdue: the disk is silent, not the I/O.
+//! Every I/O of the engine on a disk goes through here. An I/O is a [`DiskIo`] (`disk_io.rs`). It
+//! succeeds, fails, or becomes overdue when the watchdog has ticked `deadline` times since it began
+//! (R2). The engine counts the ticks itself, so time in which the process did not run does not
+//! count, nor does time in which no disk of the group answers (`Watch`). An overdue I/O goes on and
+//! keeps its buffer; whether its caller still waits for it depends on the other mirrors. One
+//! overdue I/O makes all others on the same disk overdue: the disk is silent, not the I/O.
 //!
 //! Invariants:
 //!
-//!   1. A write that ended well is counted in `written` before its caller hears of it,
-//!      so that a flush begun later covers it.
-//!   2. `flushed` is the value `written` had when the last good flush began.
-//!      A flush that failed is counted in `broken`, one that was given up when it ends: a later one does not make it good (R9).
-//!   3. When a disk is let go (`release`), nothing here keeps it open: its claim ends
-//!      when its last I/O has landed (R1).
+//!   1. A write that succeeded is counted in `written` before its caller is notified, so that a
+//!      flush that begins later covers it.
+//!   2. `flushed` is the value that `written` had when the last successful flush began. A failed
+//!      flush is counted in `broken`, one that was given up when it ends: a later flush does not
+//!      make up for it (R9).
+//!   3. After the disk was released (`release`) nothing here keeps it open: its claim ends when its
+//!      last I/O has landed (R1).
 
 use crate::{
     completion::{Completion, Done, Expiry},
@@ -65,59 +66,61 @@ pub struct Member {
     pub failure_group: String,
     pub quorum: bool,
     layout: ArcSwap<Layout>,
-    /// Where its records are (`headers.rs`).
+    /// Areas that hold its records (`headers.rs`).
     areas: ArcSwap<Vec<RecordArea>>,
-    /// Those of them that do not have all records yet.
+    /// Areas that do not have all records yet.
     coming: ArcSwap<Vec<RecordArea>>,
     /// Held while a record is written to the disk's areas.
     recording: AsyncMutex<()>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
-    /// How often it went offline.
+    /// Number of times that it went offline.
     losses: AtomicU64,
     /// The ids that it had before `renamedg`.
     origin: Mutex<Option<(GroupId, DiskId)>>,
-    /// Where it was when it was let go.
+    /// Its path when it was released.
     was_at: Mutex<String>,
     pub counters: Counters,
     pub(crate) wrong_looks: WrongLooks,
-    /// How long front ends wait for its reads.
+    /// The latency of its reads as front ends see it.
     pub gauge: ReadGauge,
-    /// How often it failed of late.
+    /// Its recent errors.
     pub health: Health,
     clock: Arc<dyn World>,
     outstanding: Outstanding,
-    /// I/O that was declared overdue and has perhaps not ended.
+    /// I/O that became overdue and may not have ended.
     overdue: Mutex<Vec<Expiry>>,
     /// A hint: `overdue` may not be empty.
     hung: AtomicBool,
-    /// No disk of the group answers, nor does this one.
+    /// Neither this disk nor any other of the group answers.
     silent: AtomicBool,
-    /// The tick since which it hangs without a break, if it does; and the one after the last in which it was seen to.
+    /// The tick since which it hangs without a break, if it does; and the tick after the last one
+    /// at which it was seen hanging.
     hung_since: AtomicU64,
     hung_until: AtomicU64,
-    /// It is asked something, and has not answered anything for some ticks; and up to which tick that says something of others.
+    /// I/O is in flight and none has ended for some ticks; and the tick until which that is
+    /// evidence about the other disks.
     quiet: AtomicBool,
     quiet_until: AtomicU64,
-    /// Until this tick its silence is no reason to take it offline.
+    /// Until this tick it is not taken offline for being silent.
     excused: AtomicU64,
     ticks: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
     flushing: AsyncMutex<()>,
-    /// Flushes that failed; and how many of them the group knows of.
+    /// Failed flushes; and how many of them the group has handled.
     broken: AtomicU64,
     noted: AtomicU64,
     mended: Mended,
-    /// Flushes, and writes that were to be durable, that were given up and may still fail.
+    /// Flushes and durable writes that were given up and may still fail.
     late_flushes: Mutex<Vec<Completion>>,
     unsettled: AtomicBool,
     abandoned: AtomicBool,
     settled: Event,
     left: AtomicBool,
-    /// Rounds of the caretaker since it went offline, or was found so.
+    /// Rounds of the caretaker since it went offline, or was found offline.
     away: AtomicU64,
-    /// At how many of them it was last to be dropped for that.
+    /// The value of `away` at which its drop was last due.
     overdue_at: AtomicU64,
 }
 
@@ -128,7 +131,7 @@ impl fmt::Debug for Member {
 }
 
 impl Member {
-    /// A member with its disk, if that is in sight.
+    /// A member with its disk, if that was discovered.
     #[must_use]
     pub fn new(
         entry: &MemberDisk,
@@ -182,7 +185,7 @@ impl Member {
         }
     }
 
-    /// A disk that the membership does not name, to write its header.
+    /// A disk that the membership does not name, for writing its header.
     #[must_use]
     pub fn stranger(header: &DiskHeader, disk: Arc<dyn Disk>, clock: &Arc<dyn World>) -> Self {
         let entry = MemberDisk {
@@ -206,62 +209,66 @@ impl Member {
         Self::new(&entry, header.layout, Some(disk), clock)
     }
 
-    /// What its header says that it is.
+    /// The id in its header.
     #[must_use]
     pub fn id(&self) -> DiskId {
         *self.id.lock()
     }
 
-    /// What the membership in force calls it.
+    /// Its name in the membership in force.
     #[must_use]
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.name.lock())
     }
 
-    /// `RENAME DISK` is on record.
+    /// Called when `RENAME DISK` is recorded.
     pub fn rename(&self, name: &str) {
         *self.name.lock() = name.into();
     }
 
-    /// How it is cut. Where an AU and its checksums are does not change when it is resized; which AUs there are does.
+    /// Its division into areas and AUs. A resize changes which AUs there are, not where an AU and
+    /// its checksums are.
     #[must_use]
     pub fn layout(&self) -> Layout {
         **self.layout.load()
     }
 
-    /// `RESIZE` is on record.
+    /// Called when `RESIZE` is recorded.
     pub fn set_layout(&self, layout: Layout) {
         self.layout.store(Arc::new(layout));
     }
 
-    /// Where its records are: each is written to all of these areas.
+    /// Areas that hold its records: each record is written to all of them.
     #[must_use]
     pub fn areas(&self) -> Arc<Vec<RecordArea>> {
         self.areas.load_full()
     }
 
-    /// What its header says of where its records are, or is about to say.
+    /// Sets the areas that its header names, or is about to name.
     pub fn set_areas(&self, areas: Vec<RecordArea>) {
         self.areas.store(Arc::new(areas));
-        // Nearly always there are none.
+        // Almost always there are none.
         if !self.coming.load().is_empty() {
             self.coming.store(Arc::default());
         }
     }
 
-    /// Records are written to these areas too, from now on. What was written before is not there until [`Self::set_areas`].
+    /// From now on records are written to these areas too. Earlier records are not there until
+    /// [`Self::set_areas`].
     pub fn add_areas(&self, areas: &[RecordArea]) {
         self.coming.store(Arc::new(areas.to_vec()));
         let all = self.areas().iter().chain(areas).copied().collect();
         self.areas.store(Arc::new(all));
     }
 
-    /// To be held by whoever writes a record, from before he reads [`Self::areas`] until the record is on the disk.
+    /// Held by whoever writes a record, from before it reads [`Self::areas`] until the record is on
+    /// the disk.
     pub(crate) async fn record(&self) -> AsyncMutexGuard<'_, ()> {
         self.recording.lock().await
     }
 
-    /// Waits for all writes of records that began before the last [`Self::set_areas`], and may go to other areas.
+    /// Waits for all writes of records that began before the last [`Self::set_areas`], since they
+    /// may go to other areas.
     pub(crate) async fn records_settled(&self) {
         drop(self.record().await);
     }
@@ -273,24 +280,24 @@ impl Member {
         areas.iter().filter(|area| !coming.contains(area)).copied().collect()
     }
 
-    /// Another device takes its place. Returns what the one before was. Only while it is offline.
+    /// Another device replaces it. Returns the id of the former device. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
         *self.origin.lock() = None;
         std::mem::replace(&mut *self.id.lock(), id)
     }
 
-    /// The ids that its marks of lost blocks have, where these are not its own.
+    /// The ids in its marks of lost blocks, if these are not its own.
     #[must_use]
     pub fn origin(&self) -> Option<(GroupId, DiskId)> {
         *self.origin.lock()
     }
 
-    /// What its header says of that.
+    /// Sets the ids that its header names for that.
     pub fn set_origin(&self, origin: Option<(GroupId, DiskId)>) {
         *self.origin.lock() = origin;
     }
 
-    /// The state that the membership in force gives it.
+    /// Its state in the membership in force.
     #[must_use]
     pub fn state(&self) -> DiskState {
         match self.state.load(Ordering::Acquire) {
@@ -314,12 +321,12 @@ impl Member {
         }
     }
 
-    /// Something went wrong; `place` is where on the disk: byte offset and bytes.
+    /// Records an error; `place` is the byte offset and length on the disk.
     pub fn note(&self, trouble: Trouble, place: Option<(u64, u64)>, text: String) {
         self.counters.disk_errors.note(trouble, self.clock.now(), place, text);
     }
 
-    /// A read failed; `is_again`: of a part of what another one failed to read.
+    /// Records a failed read; `is_again`: of a part of another failed read.
     pub fn note_failed_read(&self, client: IoClient, place: (u64, usize), is_again: bool) {
         self.health.note_failed_read(
             self.clock.monotonic(),
@@ -330,20 +337,20 @@ impl Member {
         );
     }
 
-    /// Bytes that a front end reads do not match their checksum.
+    /// Records that bytes which a front end reads do not match their checksum.
     pub fn note_mismatch(&self, place: (u64, u64), text: String) {
         self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
         self.health.note_mismatch(self.clock.monotonic());
         self.note(Trouble::Checksum, Some(place), text);
     }
 
-    /// How often it went offline: who began when it was another number must not go on.
+    /// Number of times that it went offline: work that began at another number must not go on.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// It belongs to the group no more.
+    /// The disk no longer belongs to the group.
     pub fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
@@ -353,18 +360,19 @@ impl Member {
         self.left.load(Ordering::Acquire)
     }
 
-    /// Counts a round of the caretaker in which it is offline. Time in which nobody could bring it back does not count.
+    /// Counts a round of the caretaker in which it is offline. Time in which the group was not
+    /// mounted, so that it could not come back, does not count.
     pub fn note_away(&self) {
         self.away.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The time for which it is waited for begins again.
+    /// Restarts the time for which the group waits for it.
     pub fn wait_anew(&self) {
         self.away.store(0, Ordering::Relaxed);
         self.overdue_at.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it has been offline for so many seconds; again every `again` seconds.
+    /// Whether it has been offline for `limit` seconds; again every `again` seconds.
     pub fn is_overdue(&self, limit: u64, again: u64) -> bool {
         let (away, last) = (self.away(), self.overdue_at.load(Ordering::Relaxed));
         let is_overdue = away >= limit && (last == 0 || away >= last + again);
@@ -396,13 +404,13 @@ impl Member {
         self.disk.load().as_deref().cloned()
     }
 
-    /// Where its device is now; empty if it has none.
+    /// The present path of its device; empty if it has none.
     #[must_use]
     pub fn path(&self) -> String {
         self.disk.load().as_ref().map_or_else(String::new, |disk| disk.present_path())
     }
 
-    /// Where it was found before it was let go.
+    /// The path at which it was found before it was released.
     #[must_use]
     pub fn was_at(&self) -> String {
         self.was_at.lock().clone()
@@ -413,14 +421,14 @@ impl Member {
         self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
     }
 
-    /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
+    /// Releases the disk. Its claim ends when its last I/O has landed. That I/O is not waited for.
     pub fn release(&self) {
         if let Some(disk) = self.disk.load().as_deref() {
             disk.path().clone_into(&mut self.was_at.lock());
         }
         self.disk.store(None);
         if !std::mem::take(&mut *self.late_flushes.lock()).is_empty() {
-            // Nobody will hear how it ended.
+            // There is no caller that could learn how it ended.
             self.broken.fetch_add(1, Ordering::AcqRel);
         }
         self.expire_all();
@@ -428,19 +436,19 @@ impl Member {
         self.hung.store(false, Ordering::Relaxed);
     }
 
-    /// Takes a disk, opened afresh and claimed.
+    /// Attaches a disk that was just opened and claimed.
     pub fn attach(&self, disk: Arc<dyn Disk>) {
-        // What it may have lost is copied before it is ONLINE.
+        // Anything that it may have lost is copied before it is ONLINE.
         self.mended.forget();
         self.disk.store(Some(Arc::new(disk)));
     }
 
-    /// From now until [`Self::settle`], what was written without this disk may not be acknowledged.
+    /// From now until [`Self::settle`], writes that this disk missed may not be acknowledged.
     pub fn unsettle(&self) {
         self.unsettled.store(true, Ordering::Release);
     }
 
-    /// The stale marks that follow from this disk's going offline are durable.
+    /// The stale marks that its going offline requires are durable.
     pub fn settle(&self) {
         self.abandoned.store(false, Ordering::Release);
         self.unsettled.store(false, Ordering::Release);
@@ -456,8 +464,8 @@ impl Member {
         }
     }
 
-    /// Waits until the stale marks that follow from the disk's going offline are durable.
-    /// False: they never will be, and nothing may be acknowledged that the disk misses.
+    /// Waits until the stale marks that its going offline requires are durable. False: they never
+    /// will be, and no write that the disk missed may be acknowledged.
     pub async fn wait_settled(&self) -> bool {
         while self.unsettled.load(Ordering::Acquire) {
             let listener = self.settled.listen();
@@ -469,7 +477,7 @@ impl Member {
         !self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Whether that is not to be waited for, and is so.
+    /// Whether there are no stale marks to wait for.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.unsettled.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
@@ -500,12 +508,12 @@ impl Member {
         };
         completion.measure(&self.clock, began);
         if purpose == IoClass::Discard {
-            // An array may take its time over it. That does not make it a silent disk, for which others wait or do not.
+            // An array may take long over a discard. That does not make the disk silent.
             return DiskIo::new(self, purpose, (offset, length), completion, has_flush);
         }
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
-            // The disk is silent already: this I/O waits for nothing longer than the ones before it.
+            // The disk is silent already: this I/O waits no longer than those before it.
             expiry.expire();
             self.overdue.lock().push(expiry);
         } else {
@@ -519,7 +527,7 @@ impl Member {
         self.start_read_at(self.clock.monotonic(), offset, length)
     }
 
-    /// The same, at this moment of the monotonic clock, by those who have just looked at it.
+    /// The same, for a caller that has just read the monotonic clock.
     pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> DiskIo<'_> {
         self.submit_at(
             now,
@@ -535,12 +543,13 @@ impl Member {
         self.start_write_at(self.clock.monotonic(), offset, data, false)
     }
 
-    /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a flush after it would be another.
+    /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a
+    /// flush after the write would be another.
     pub fn start_durable_write(&self, offset: u64, data: Slice) -> DiskIo<'_> {
         self.start_write_at(self.clock.monotonic(), offset, data, true)
     }
 
-    /// Either, at this moment of the monotonic clock, by those who have just looked at it.
+    /// Either kind of write, for a caller that has just read the monotonic clock.
     pub fn start_write_at(
         &self,
         now: Duration,
@@ -551,18 +560,19 @@ impl Member {
         self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
     }
 
-    /// Tells the disk that bytes are not needed any more. It has no deadline.
+    /// Discards bytes that are not needed any more. A discard has no deadline.
     pub fn start_discard(&self, offset: u64, length: u64) -> DiskIo<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })
     }
 
-    /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
+    /// Makes everything durable that any engine ever wrote: a mount does not know what its
+    /// predecessor flushed.
     pub fn start_flush_of_all(&self) -> DiskIo<'_> {
         self.submit(IoClass::Flush, 0, 0, Io::Flush)
     }
 
-    /// Makes every write that has ended durable. Flushes that overlap share one.
+    /// Makes every write durable that has ended. Concurrent flushes share one.
     pub async fn flush(&self) -> Settled {
         let target = self.written.load(Ordering::Acquire);
         let _one_at_a_time = self.flushing.lock().await;
@@ -601,29 +611,32 @@ impl Member {
         }
     }
 
-    /// A block was written again from another mirror; `broken` flushes had failed before.
+    /// Records that a block was rewritten from another mirror when `broken` flushes had failed.
     pub fn note_mended(&self, place: u64, broken: u64) {
         self.mended.note(place, self.written.load(Ordering::Acquire), broken);
     }
 
-    /// Whether something in these bytes was written again and may not be there, although the disk shows it.
+    /// Whether a block in this range was rewritten and may be lost, although the disk still returns
+    /// it.
     pub fn is_mend_uncertain(&self, place: u64, length: u64) -> bool {
         self.mended.are_uncertain(place..place + length, self.broken())
     }
 
-    /// A write has ended well.
+    /// Counts a write that succeeded.
     pub(crate) fn note_write_done(&self) {
         self.written.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A flush has failed, or what has one in it.
+    /// Counts a failed flush, or a failed durable write.
     pub(crate) fn note_failed_flush(&self) {
         self.broken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
+    /// A flush is given up and goes on: the next flush reports how it ended. If the disk was
+    /// released there will be no next one.
     pub(crate) fn leave_flush(&self, flush: Completion) {
-        // Held while it is looked whether the disk was let go: `release` does that first, and then takes what is here.
+        // Held while we see whether the disk was released: `release` drops the disk first and then
+        // takes `late_flushes`.
         let mut late = self.late_flushes.lock();
         if self.disk.load().is_some() {
             late.push(flush);
@@ -632,17 +645,18 @@ impl Member {
         }
     }
 
-    /// Flushes that failed since it was first opened.
+    /// Failed flushes since the disk was first opened.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// Whether what was written since `broken` flushes had failed, and flushed, is there: not so if another one has
-    /// failed meanwhile, whoever began it, although the disk may show it (R9).
+    /// Whether data that was written and flushed since `broken` flushes had failed is on the disk.
+    /// It may not be if another flush has failed since, by whatever task, although the disk may
+    /// still return it (R9).
     ///
     /// # Errors
-    /// That one has failed.
+    /// If another flush has failed.
     pub fn check_kept_since(&self, broken: u64) -> Result<(), String> {
         if self.broken() == broken || planted::has(Bug::RecordOverFailedFlush) {
             return Ok(());
@@ -650,23 +664,23 @@ impl Member {
         Err("a flush failed".to_owned())
     }
 
-    /// Whether a flush has failed of which the group does not know yet.
+    /// Whether a flush has failed that the group has not handled yet.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken() > self.noted.load(Ordering::Acquire)
     }
 
-    /// The group knows of the flushes that have failed so far. Whether there was one that it did not know.
+    /// Marks all failed flushes as handled. Whether there was one that was not.
     pub fn take_broken(&self) -> bool {
         self.knows_broken(self.broken())
     }
 
-    /// As [`Self::take_broken`], when `broken` had failed.
+    /// As [`Self::take_broken`], for the first `broken` of them.
     pub fn knows_broken(&self, broken: u64) -> bool {
         self.noted.fetch_max(broken, Ordering::AcqRel) < broken
     }
 
-    /// Whether I/O that was given up has not ended: what is written now could land before it.
+    /// Whether I/O that was given up has not ended: a write that starts now could land before it.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         let mut overdue = self.overdue.lock();
@@ -678,8 +692,9 @@ impl Member {
         !overdue.is_empty()
     }
 
-    /// Whether it answers, as far as that says something of a disk that is silent: it does not hang, nor did within a deadline of `ticks`.
-    /// Nor is it `quiet`, as one that fell silent a moment later is; nor was it, for as long as it was.
+    /// Whether it answers, as evidence about another disk that is silent: it does not hang, and has
+    /// not hung for a deadline of `ticks`. With `quiet_counts` it must not be quiet either (as a
+    /// disk is that fell silent a moment later), nor have been quiet for as long as it was.
     #[must_use]
     pub fn answers(&self, ticks: u64, quiet_counts: bool) -> bool {
         let now = self.ticks.load(Ordering::Relaxed);
@@ -689,7 +704,7 @@ impl Member {
         !has_hung && !(quiet_counts && (is_quiet || now < self.quiet_until.load(Ordering::Relaxed)))
     }
 
-    /// For how many ticks it has hung.
+    /// Number of ticks for which it has hung.
     #[must_use]
     pub fn hung_for(&self) -> u64 {
         if !self.is_hung() {
@@ -698,7 +713,7 @@ impl Member {
         self.ticks.load(Ordering::Relaxed).saturating_sub(self.hung_since.load(Ordering::Relaxed))
     }
 
-    /// It has been asked something, and has answered nothing for `since` ticks.
+    /// Notes whether I/O is in flight and none has ended for `since` ticks.
     fn is_quiet_for(&self, since: Option<u64>, deadline: u64) {
         self.quiet.store(since.is_some(), Ordering::Relaxed);
         if let Some(since) = since {
@@ -707,7 +722,8 @@ impl Member {
         }
     }
 
-    /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and not when `is_over` says so. Whether it hangs no more.
+    /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and until `is_over` returns true. Whether
+    /// it hangs no more.
     pub async fn answers_soon(&self, is_over: impl Fn() -> bool) -> bool {
         let until = self.clock.monotonic() + LOOK_AGAIN;
         while self.is_hung() && !is_over() {
@@ -719,25 +735,26 @@ impl Member {
         true
     }
 
-    /// Whether it is silent, as all disks of the group are: who waits for it goes on waiting.
+    /// Whether it is silent together with all disks of the group: its I/O is waited for then.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// It was silent when others were without which no membership comes in force: from now on it has `ticks` to answer.
+    /// It was silent together with others without which no membership comes in force: from now on
+    /// it has `ticks` to answer.
     pub fn excuse(&self, ticks: u64) {
         self.excused.store(self.ticks.load(Ordering::Relaxed) + ticks, Ordering::Relaxed);
     }
 
-    /// Whether its silence is no reason to take it offline.
+    /// Whether it is not taken offline for being silent.
     #[must_use]
     pub fn is_excused(&self) -> bool {
         self.ticks.load(Ordering::Relaxed) < self.excused.load(Ordering::Relaxed)
     }
 
-    /// One tick of the watchdog. When an I/O that began `deadline` ticks ago has not
-    /// ended, the disk is silent, and everything in flight on it is overdue. Not while it `waits`.
+    /// One tick of the watchdog. If an I/O that began `deadline` ticks ago has not ended, the disk
+    /// is silent, and everything in flight on it is overdue; but not if `waits`.
     fn tick(&self, deadline: u64, waits: bool) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let late =
@@ -745,11 +762,11 @@ impl Member {
         if late && !waits {
             self.expire_all();
         }
-        // That it hangs is seen at every tick, so that it is known when it did last.
+        // Called at every tick, so that the last tick of a hang is known.
         let _ = self.is_hung();
     }
 
-    /// I/O that has ended, however it did.
+    /// Number of I/Os that have ended, well or not.
     fn ended(&self) -> u64 {
         let of_class =
             IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
@@ -768,7 +785,8 @@ impl Member {
             self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
             late
         };
-        // Who is woken asks at once whether the disk hangs: if not it has answered, and is waited for without end.
+        // A woken task calls `is_hung` at once: if the disk does not hang it has answered, and is
+        // waited for without a limit.
         late.iter().for_each(Expiry::expire);
     }
 
@@ -778,26 +796,30 @@ impl Member {
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
 
-    /// Asks an idle disk something, so that its silence is noticed now and not when it is needed.
+    /// Reads a block of an idle disk, so that its silence is noticed before the disk is needed.
     fn probe(&self) {
         drop(self.start_read(0, plinth_format::BLOCK_SIZE).of(IoClient::Records));
     }
 }
 
-/// What the watchdog knows of a group: whether any of its disks answers (R2).
+/// The watchdog of a group: whether any of its disks answers (R2).
 ///
-/// A disk is silent when an I/O on it is under way for [`PROBE_TICKS`], or a part of the deadline where that is short, and none has ended for as
-/// long. Where all disks with data are, the trouble is more likely on our side of the cable, or an array fails over: nothing becomes overdue, whoever
-/// waits goes on waiting, and nobody is expelled. When one answers, the others have a whole deadline from then on.
+/// A disk is silent when an I/O on it is in flight for [`PROBE_TICKS`], or for a part of the
+/// deadline where that is short, and none has ended for as long. If all disks with data are silent,
+/// the cause is more likely on the host's side of the cable, or an array fails over: no I/O becomes
+/// overdue, callers go on waiting, and no disk is expelled. When one disk answers, the others have
+/// a whole deadline from then on.
 ///
-/// Only of a group that serves: a mount and whoever makes a group say that a disk does not answer.
+/// Only for a group that is mounted: a mount, and the creation of a group, report that a disk does
+/// not answer.
 #[derive(Debug)]
 pub struct Watch {
     pub group: String,
     pub serves: AtomicBool,
 }
 
-/// What is known of one disk: I/O that had ended at the last tick, and ticks since that was another number.
+/// One disk: the number of I/Os that had ended at the last tick, and the ticks since that number
+/// changed.
 type Heard = (u64, u64);
 
 impl Watch {
@@ -806,7 +828,7 @@ impl Watch {
         Arc::new(Self { group: group.to_owned(), serves: AtomicBool::new(false) })
     }
 
-    /// Looks whether all disks with data are silent.
+    /// Whether all disks with data are silent.
     fn all_are_silent(
         &self,
         members: &Members,
@@ -836,10 +858,11 @@ impl Watch {
     }
 }
 
-/// When a disk has not answered for this many ticks, and again after as many, the idle ones are asked whether they
-/// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
+/// When a disk has not answered for this many ticks, and again after as many, idle disks are
+/// probed: disks of one failure group fall silent together, and their deadlines should not add up.
 pub(crate) const PROBE_TICKS: u64 = 10;
-/// A silent disk that must stay in service is waited for. After this time it is looked again whether it can go offline now.
+/// A silent disk that must stay in service is waited for. After this time the engine checks again
+/// whether it can go offline now.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
@@ -856,7 +879,8 @@ pub fn watch(
         "watchdog",
         Box::pin(async move {
             let mut heard = BTreeMap::new();
-            // Ticks for which all have been silent, and since they were; whether that was told.
+            // Ticks for which all have been silent, and ticks since they were; whether that was
+            // reported.
             let (mut silent, mut since, mut is_told) = (0_u64, u64::MAX, false);
             loop {
                 let began = clock.monotonic();
@@ -935,10 +959,11 @@ pub(crate) mod tests {
         )
     }
 
-    /// A flush is under way on a silent disk when the disk is let go. Later flushes do not wait for it, nor say that they
-    /// are overdue: who tries again while a disk is only silent would try for ever.
+    /// A flush is in flight on a silent disk when the disk is released. Later flushes neither wait
+    /// for it nor are overdue: a caller that retries while a disk is only silent would retry for
+    /// ever.
     #[test]
-    fn a_flush_that_was_under_way_is_not_waited_for_when_the_disk_is_gone() {
+    fn a_flush_in_flight_is_not_waited_for_after_the_release() {
         let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
         let member = member(&disk);
         let written = block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
@@ -954,9 +979,10 @@ pub(crate) mod tests {
         assert!(member.is_broken(), "nobody knows what became of it");
     }
 
-    /// A disk that falls silent in the moment in which it is dropped is waited for as long as any other, not for ever.
+    /// A disk that falls silent in the moment in which it is dropped has the same deadline as any
+    /// other.
     #[test]
-    fn who_has_left_is_still_watched() {
+    fn a_disk_that_was_dropped_is_still_watched() {
         let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
         let members = Arc::new(Members::new());
         members.join(Arc::new(member(&disk)));
@@ -972,9 +998,9 @@ pub(crate) mod tests {
         assert!(is_overdue, "it is waited for without end");
     }
 
-    /// Who hears that an I/O is overdue asks at once whether the disk hangs.
+    /// A caller that learns that an I/O is overdue asks at once whether the disk hangs.
     #[test]
-    fn a_disk_hangs_before_anybody_is_told_that_it_is_overdue() {
+    fn a_disk_hangs_before_its_io_is_reported_overdue() {
         struct Asks(Arc<Member>, AtomicBool);
         impl Wake for Asks {
             fn wake(self: Arc<Self>) {
@@ -993,9 +1019,9 @@ pub(crate) mod tests {
         assert!(matches!(block_on(settle), Settled::Overdue));
     }
 
-    /// A write that was asked to be durable survives a loss of power, and helps no other to.
+    /// A durable write survives a loss of power, and does not make other writes durable.
     #[test]
-    fn a_durable_write_is_durable_alone() {
+    fn a_durable_write_makes_no_other_write_durable() {
         let survive = |seed| {
             let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
             let member = member(&disk);
@@ -1011,9 +1037,10 @@ pub(crate) mod tests {
         assert!((1..20).contains(&survived), "{survived} of 20");
     }
 
-    /// With a durable write that fails a flush may have failed, and one that is late may fail yet: who flushes next hears of it.
+    /// A failed durable write may be a failed flush, and a late one may fail yet: the next flush
+    /// reports it.
     #[test]
-    fn a_durable_write_that_fails_is_a_flush_that_failed() {
+    fn a_failed_durable_write_counts_as_a_failed_flush() {
         let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
         let member = member(&disk);
         let page = || Buffer::zeroed(4096).share();
@@ -1039,9 +1066,10 @@ pub(crate) mod tests {
         assert!(member.is_broken(), "nobody will know how it ended");
     }
 
-    /// How long I/O took is measured from its beginning to its end on the disk, whenever anybody looks.
+    /// The latency of an I/O is measured from its beginning to its end on the disk, however late
+    /// its result is read.
     #[test]
-    fn a_slow_disk_is_in_its_bucket() {
+    fn a_slow_io_is_counted_in_its_bucket() {
         let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
         let world = TestWorld::new();
         let clock: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
@@ -1069,17 +1097,18 @@ pub(crate) mod tests {
     }
 }
 
-/// Looks one after the other in which something was wrong on a disk.
+/// Consecutive inspections in which something was wrong on a disk.
 #[derive(Debug, Default)]
 pub(crate) struct WrongLooks(AtomicU64);
 
 impl Member {
-    /// Something was wrong with its metadata: in so many looks, with this one, one after the other.
+    /// Counts an inspection in which the disk's metadata was wrong, and returns how many there were
+    /// in a row.
     pub(crate) fn metadata_was_wrong(&self) -> u64 {
         self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Nothing was, or it is another disk, or another time.
+    /// Its metadata was right, or it is another disk or a new state.
     pub(crate) fn metadata_is_right(&self) {
         self.wrong_looks.0.store(0, Ordering::Relaxed);
     }

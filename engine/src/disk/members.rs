@@ -1,8 +1,9 @@
 //! The members of a mounted group, by number.
 //!
-//! Disks come and go while everybody works with members: who has found one keeps a plain reference to it, as each number has a place
-//! that is filled once and never emptied. A member that leaves stays in its place, marked, and is not found any more. Its number
-//! is another disk's only after the next mount.
+//! Disks come and go while all tasks work with members, and a task keeps a plain reference to a
+//! member that it has found: each number has a slot that is filled once and never emptied. A member
+//! that leaves stays in its slot, marked, and is not found any more. Its number is given to another
+//! disk only after the next mount.
 
 use crate::{
     disk::{member::Member, read_policy::Preference},
@@ -17,10 +18,10 @@ use std::{
     },
 };
 
-/// Mirrors of an extent, at most.
+/// The most mirrors that an extent has.
 pub const MIRRORS_MAX: usize = 3;
 
-/// Places made at once.
+/// Slots that are allocated at once.
 const SHELF: usize = 64;
 const SHELVES: usize = (u16::MAX as usize + 1) / SHELF;
 
@@ -30,9 +31,10 @@ type Shelf = Box<[OnceLock<Arc<Member>>; SHELF]>;
 #[derive(Debug)]
 pub struct Members {
     shelves: Box<[OnceLock<Shelf>]>,
-    /// Shelves beyond these are empty.
+    /// All shelves from here on are empty.
     used: AtomicUsize,
-    /// The failure groups that reads prefer. Held while a member joins, so that none misses what is preferred.
+    /// The failure groups that reads prefer. Held while a member joins, so that a new member gets
+    /// its preference.
     preferred: Mutex<BTreeSet<String>>,
 }
 
@@ -56,7 +58,7 @@ impl Members {
         (usize::from(number.0) / SHELF, usize::from(number.0) % SHELF)
     }
 
-    /// Takes a member in. False: its number is or was another's.
+    /// Adds a member. False: its number is or was another member's.
     pub fn join(&self, member: Arc<Member>) -> bool {
         let preferred = self.preferred();
         member.gauge.prefer(preference(&preferred, &member));
@@ -78,7 +80,7 @@ impl Members {
         self.values().for_each(|member| member.gauge.prefer(preference(&preferred, member)));
     }
 
-    /// Numbers that nobody has or had since the mount, lowest first.
+    /// Numbers that no disk has or had since the mount, lowest first.
     pub fn unused(&self) -> impl Iterator<Item = DiskNumber> {
         (0..=u16::MAX).map(DiskNumber).filter(|number| self.find(*number).is_none())
     }
@@ -98,7 +100,7 @@ impl Members {
         self.with_former().filter(|member| !member.has_left())
     }
 
-    /// With those that have left since the mount: some of their I/O may be under way.
+    /// With those that have left since the mount: some of their I/O may be in flight.
     pub fn with_former(&self) -> impl Iterator<Item = &Arc<Member>> {
         let used = self.used.load(Ordering::Acquire);
         let shelves = self.shelves[..used].iter().filter_map(OnceLock::get);
@@ -189,9 +191,9 @@ mod tests {
         assert!(members.get(&DiskNumber(1)).is_none() && members.get(&DiskNumber(4000)).is_none());
     }
 
-    /// Whoever joins later is preferred, too, if its failure group is.
+    /// A member that joins later gets its preference, too.
     #[test]
-    fn reads_prefer_what_is_said_until_something_else_is() {
+    fn reads_prefer_the_failure_groups_that_were_set_last() {
         let members: Members = [member(0)].into_iter().collect();
         let said = |members: &Members| {
             members.values().map(|one| one.gauge.preference()).collect::<Vec<_>>()
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_is_not_found_and_its_number_is_not_given_again() {
+    fn a_member_that_left_is_not_found_and_its_number_not_reused() {
         let members: Members = [member(0), member(1)].into_iter().collect();
         let kept = Arc::clone(&members[&DiskNumber(1)]);
         kept.leave();

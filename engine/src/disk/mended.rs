@@ -1,10 +1,14 @@
-//! What the engine has written again on a disk, to make it equal to others, until that is durable (R9).
+//! Blocks that the engine has rewritten on a disk to make them equal to other mirrors, until the
+//! rewrite is durable (R9).
 //!
-//! Other mirrors have the right bytes, so no file is in doubt for it. But who compares the mirrors again finds them equal, in the disk's cache, and
-//! after a flush that failed that says nothing. So the places are kept:
+//! Other mirrors have the right bytes, so no file is at risk. But the next comparison of the
+//! mirrors finds them equal, in the disk's cache, and after a failed flush that proves nothing. So
+//! the places are kept:
 //!
-//!   - A good flush that began after they were written, with no failed one in between, and they are forgotten.
-//!   - A flush that failed since they were written, and they are *in doubt*: who compares writes them again, whatever the disk shows.
+//! - After a successful flush that began after the rewrite, with no failed one in between, they are
+//!   forgotten.
+//! - After a flush that failed since the rewrite, they are *uncertain*: the next comparison
+//!   rewrites them, whatever the disk returns.
 
 use crate::sync::lock::Mutex;
 use std::{collections::BTreeMap, ops::Range};
@@ -13,32 +17,35 @@ use std::{collections::BTreeMap, ops::Range};
 #[derive(Debug, Default)]
 pub struct Mended(Mutex<BTreeMap<u64, Written>>);
 
-/// How a block was written again.
+/// The state of the disk when a block was rewritten.
 #[derive(Debug, Clone, Copy)]
 struct Written {
-    /// How many writes to the disk had ended when this one had.
+    /// Writes to the disk that had ended when this one had.
     count: u64,
-    /// How many of its flushes had failed before it began.
+    /// Flushes of it that had failed before this one began.
     broken: u64,
 }
 
 impl Mended {
-    /// A block was written again: `count` writes have ended, and `broken` flushes had failed before this one began.
+    /// Records a rewritten block: `count` writes have ended, and `broken` flushes had failed before
+    /// this one began.
     pub fn note(&self, place: u64, count: u64, broken: u64) {
         self.0.lock().insert(place, Written { count, broken });
     }
 
-    /// Whether a block of these bytes may not be on the disk although the disk shows it, when `broken` flushes have failed.
+    /// Whether a block of these bytes may not be on the disk although the disk returns it, when
+    /// `broken` flushes have failed.
     pub fn are_uncertain(&self, bytes: Range<u64>, broken: u64) -> bool {
         self.0.lock().range(bytes).any(|(_, written)| written.broken < broken)
     }
 
-    /// Another disk is in its place, or the same one without what it missed.
+    /// Called when another disk takes its place, or the same one without the writes that it missed.
     pub fn forget(&self) {
         self.0.lock().clear();
     }
 
-    /// A flush was good that began when `count` writes had ended and `broken` flushes had failed.
+    /// Called after a successful flush that began when `count` writes had ended and `broken`
+    /// flushes had failed.
     pub fn are_flushed(&self, count: u64, broken: u64) {
         self.0.lock().retain(|_, written| written.count > count || written.broken < broken);
     }
@@ -49,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_flush_leaves_them_in_doubt_until_they_are_written_again() {
+    fn a_failed_flush_leaves_blocks_uncertain_until_they_are_rewritten() {
         let mended = Mended::default();
         mended.note(4096, 7, 0);
         assert!(!mended.are_uncertain(0..8192, 0));
-        // One that began before it had ended covers nothing of it.
+        // A flush that began before the rewrite had ended covers nothing of it.
         mended.are_flushed(6, 0);
         assert!(mended.are_uncertain(0..8192, 1));
         mended.are_flushed(9, 1);

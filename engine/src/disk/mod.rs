@@ -1,4 +1,4 @@
-//! One disk: its I/O and deadlines, its counters and errors, where it is found, and what its header says.
+//! One disk: its I/O and deadlines, counters and errors, discovery, and its header.
 
 pub(crate) mod counters;
 pub(crate) mod disk_errors;

@@ -1,19 +1,22 @@
 //! Which of two devices with one disk id is the disk, and which is a copy of it.
 //!
-//! An array's snapshot that is mapped to the host of its group shows disks twice, and nothing on them tells one from the other. But this host
-//! knows which devices it used: an engine notes, for each disk of its group, what its device is (`Identity`: a world-wide name, a device
-//! number, a file) and its path. The note outlives engine and instance (`World::memorise`), and is kept up to date while the group is
-//! mounted. Whoever looks for the group's disks asks it when two devices carry one id: the one that was used here is the disk, the
-//! others are copies, are named, and are left alone. They are not even claimed: a backup may hold them.
+//! If an array's snapshot is mapped to the host of its group, disks are there twice, and nothing on
+//! them tells one from the other. But this host knows which devices it used: an engine notes, for
+//! each disk of its group, the identity of its device (`Identity`: a world-wide name, a device
+//! number, a file) and its path. The note outlives engine and instance (`World::memorise`), and is
+//! updated while the group is mounted. When the search for a group's disks finds two devices with
+//! one id, the note decides: the device that was used here is the disk, the others are copies; they
+//! are reported and not used. They are not even claimed: a backup may have them open.
 //!
 //! Invariants:
 //!
-//!   1. A device number is believed only on the boot on which it was noted; world-wide names and files always.
-//!   2. A disk is as new as any copy of it. If what was used here is older than the other device, somebody went on with that one, and the
-//!      note decides nothing.
-//!   3. Where one disk has copies in sight, a device that carries the id of another disk and is not the one that was noted for it is a copy,
-//!      too: disk and copies are never mixed.
-//!   4. Where nothing is noted neither device is used (`mount_decision.rs`, step 2).
+//!   1. A device number is believed only on the boot on which it was noted; world-wide names and
+//!      files always.
+//!   2. A disk is as new as any copy of it. If the device that was used here is older than the
+//!      other one, the group was used on that one since, and the note decides nothing.
+//!   3. If one disk has visible copies, a device that carries the id of another disk and is not the
+//!      one that was noted for it is a copy, too: disks and copies are never mixed.
+//!   4. Without a note neither device is used (`mount_decision.rs`, step 2).
 
 use crate::{
     admin::AdminError,
@@ -37,14 +40,14 @@ use std::{
     sync::Arc,
 };
 
-/// What is noted of one disk's device.
+/// The device of one disk, as noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub identity: Identity,
     pub path: String,
 }
 
-/// What this host knows of the devices of a group.
+/// The devices of a group, as this host has noted them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Originals {
     /// Whether it was noted since the host was started.
@@ -77,7 +80,7 @@ pub(crate) fn id(text: &str) -> Option<[u8; 16]> {
 }
 
 impl Originals {
-    /// What is noted. A note that cannot be read, or says nothing, decides nothing.
+    /// Reads the note. A note that cannot be read, or is empty, decides nothing.
     pub fn recall(world: &dyn World, group: GroupId) -> Self {
         let text = world.recall(&note_of(group)).ok().flatten().unwrap_or_default();
         Self::parse(&text, world.boot_id())
@@ -99,7 +102,7 @@ impl Originals {
     fn text(&self, boot: [u8; 16]) -> String {
         let mut text = hexadecimal(&boot) + "\n";
         for (disk, Noted { identity, path }) in &self.disks {
-            // What breaks a line is in no path that a discovery string can name usefully.
+            // No path that a discovery string can usefully name contains these characters.
             if ![&identity.0, path].iter().any(|part| part.contains(['\n', '\t'])) {
                 let _ = writeln!(text, "{}\t{}\t{path}", hexadecimal(&disk.0), identity.0);
             }
@@ -119,7 +122,7 @@ impl Originals {
     }
 }
 
-/// One device that carries the header of a member, as far as copies are told by it.
+/// One device that carries the header of a member, with what is needed to recognise copies.
 #[derive(Debug, Clone)]
 struct Seen {
     path: String,
@@ -130,13 +133,13 @@ struct Seen {
     age: (u64, u64),
 }
 
-/// For each device, what is to be said of it if it is a copy.
+/// For each device that is a copy, the sentence that reports it.
 fn tell_copies(seen: &[Seen], originals: &Originals) -> Vec<Option<String>> {
     let mut by_disk: BTreeMap<DiskId, Vec<&Seen>> = BTreeMap::new();
     for one in seen {
         by_disk.entry(one.disk).or_default().push(one);
     }
-    // Disks of which copies are in sight, and the path of the one that was used.
+    // Disks with visible copies, and the path of the device that was used.
     let mut told: BTreeMap<DiskId, &str> = BTreeMap::new();
     for (disk, devices) in &by_disk {
         let (own, others): (Vec<&Seen>, Vec<&Seen>) =
@@ -157,7 +160,7 @@ fn tell_copies(seen: &[Seen], originals: &Originals) -> Vec<Option<String>> {
                 one.path, one.name
             ));
         }
-        // Invariant 3. Where it has no note it may be one that has joined since.
+        // Invariant 3. A disk without a note may have joined since.
         let other =
             is_copied && by_disk[&one.disk].len() == 1 && originals.device(one.disk).is_some();
         other.then(|| {
@@ -173,7 +176,7 @@ fn tell_copies(seen: &[Seen], originals: &Originals) -> Vec<Option<String>> {
 /// A device whose header names a member.
 pub(crate) type Candidate = (Found, Arc<dyn Disk>, DiskHeader);
 
-/// Takes the copies out of what is in sight of groups. Also the sentences on them.
+/// Removes the copies from the devices of groups. Returns also the sentences that report them.
 pub(crate) async fn set_aside(
     world: &dyn World,
     found: Vec<Candidate>,
@@ -219,20 +222,21 @@ pub(crate) async fn set_aside(
     (kept, copies.into_iter().map(|(_, word)| word).collect())
 }
 
-/// What carries the id of a disk.
+/// The devices that carry the id of a disk.
 pub(crate) struct FoundDisk {
-    /// Two that are no two paths to one: neither is to be used.
+    /// Two devices that are not two paths to one: neither may be used.
     pub matches: Vec<(Found, Arc<dyn Disk>, Header)>,
-    /// Sentences on copies, which are not among them.
+    /// Sentences about copies, which are not among the matches.
     pub copies: Vec<String>,
-    /// A sentence for each device that does not answer: one of them may be it.
+    /// A sentence for each device that does not answer: it may be the disk.
     pub silence: String,
 }
 
-/// Devices whose headers say that they are this disk of a group. Copies of its disks are told apart by all that are in sight of the group.
+/// Devices whose headers name this disk of a group. Copies are recognised by all visible devices of
+/// the group.
 ///
 /// # Errors
-/// If whoever looked has ended.
+/// If the process that looks for disks has ended.
 pub(crate) async fn find_disk(
     world: &dyn World,
     group: GroupId,
@@ -264,12 +268,14 @@ pub(crate) async fn find_disk(
     Ok(FoundDisk { matches, copies, silence })
 }
 
-/// What a group has noted of its disks since it was mounted: by which membership, and whether that failed.
+/// State of a group's notes since it was mounted: the membership that was noted last, and whether
+/// noting failed.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<(Option<MembershipId>, bool)>);
 
 impl Notes {
-    /// Notes which devices the group uses, if that may have changed. Once a second. Returns what is to be told.
+    /// Notes which devices the group uses, if that may have changed. Called once a second. Returns
+    /// the text of an alert, if there is one.
     pub fn note(
         &self,
         world: &dyn World,
@@ -285,7 +291,7 @@ impl Notes {
         let mut noted = before.clone();
         noted.disks.retain(|disk, _| known.disks.iter().any(|entry| entry.id == *disk));
         if !noted.is_of_this_boot {
-            // What was not seen since is believed no more than before.
+            // The entries of disks that were not seen since are believed no more than before.
             noted.disks.retain(|_, noted| !noted.identity.0.starts_with("block:"));
         }
         for member in members.values() {
@@ -310,7 +316,7 @@ impl Notes {
     }
 }
 
-/// A group that is no more leaves nothing on this host.
+/// Removes all notes of a group that no longer exists.
 pub(crate) fn forget_group(world: &dyn World, group: GroupId) {
     let _ = world.memorise(&note_of(group), "");
     world.forget_keepsake(&group.to_string());
@@ -356,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_as_it_was_written() {
+    fn a_note_reads_back_as_it_was_written() {
         let noted = originals(&[(1, "wwid:naa.6 1"), (2, "block:8:16")], true);
         assert_eq!(Originals::parse(&noted.text(BOOT), BOOT), noted);
         assert!(!Originals::parse(&noted.text(BOOT), [8; 16]).is_of_this_boot);
@@ -366,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_the_disk_and_the_others_are_copies() {
+    fn the_device_that_was_used_is_the_disk_and_the_others_are_copies() {
         let noted = originals(&[(1, "a"), (2, "b")], true);
         let all = [
             seen(1, "a", (5, 5)),
@@ -393,7 +399,7 @@ mod tests {
 
     /// Invariant 2.
     #[test]
-    fn what_is_older_than_its_copy_is_not_taken() {
+    fn a_device_that_is_older_than_its_copy_is_not_used() {
         let noted = originals(&[(1, "a")], true);
         for newer in [(6, 0), (5, 6)] {
             assert!(

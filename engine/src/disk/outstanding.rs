@@ -1,18 +1,20 @@
-//! What is under way on one disk, for the watchdog that looks for what has not ended.
+//! The I/O in flight on one disk, for the watchdog that looks for I/O that has not ended.
 //!
-//! Who begins an I/O adds it, and takes out what has ended, as much as comes in: so that its memory is used again by the thread that
-//! used it, while it is warm. Nobody waits for anybody: a queue without a lock has all, but for what is more than it holds, and
-//! whoever looks turns it round once.
+//! A thread that begins an I/O adds it, and removes at most two others that have ended, so that
+//! their memory is reused by a thread while it is still in its cache. No thread waits for another:
+//! a lock-free queue holds the I/Os, a list under a lock those beyond its size, and the watchdog
+//! turns the queue round once.
 //!
-//! What somebody has in his hands, to look at it, another one does not see at that moment. The watchdog sees it the next time.
+//! An entry that one thread has taken out to look at is not seen by another thread at that moment.
+//! The watchdog sees it at its next tick.
 
 use crate::{completion::Expiry, limits::Limit, sync::lock::Mutex};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// More than a disk has under way; what is more is kept under a lock.
+/// More than a disk has in flight; any more are kept under a lock.
 const MOST: usize = 1024;
-/// Up to so many that have ended are left to those who begin others.
+/// Up to this many ended I/Os are left to the threads that begin others.
 const ENDED_MAX: Limit = Limit::new(256, 4);
 
 /// An I/O, and the tick in which it began.
@@ -36,7 +38,7 @@ impl Default for Outstanding {
 }
 
 impl Outstanding {
-    /// One has begun.
+    /// Adds an I/O that has begun.
     pub fn add(&self, tick: u64, expiry: Expiry) {
         for _ in 0..2 {
             let Some(first) = self.queue.pop() else { break };
@@ -58,7 +60,7 @@ impl Outstanding {
 
     /// Takes all out.
     fn take(&self) -> Vec<Begun> {
-        // Those that come meanwhile are the next one's.
+        // I/Os that are added meanwhile are left for the next call.
         let mut all: Vec<Begun> = (0..self.queue.len()).map_while(|_| self.queue.pop()).collect();
         if self.has_more.load(Ordering::Acquire) {
             let mut more = self.more.lock();
@@ -77,7 +79,7 @@ impl Outstanding {
             .collect()
     }
 
-    /// The tick in which the first of those began that have not ended.
+    /// The tick in which the oldest I/O began that has not ended.
     pub fn oldest(&self) -> Option<u64> {
         let mut oldest: Option<u64> = None;
         let all = self.take();
@@ -123,9 +125,9 @@ mod tests {
         assert_eq!((all.oldest(), all.take_unended().len()), (None, 0));
     }
 
-    /// As many leave as come, and those that stay are not forgotten.
+    /// As many leave as are added, and those that have not ended stay.
     #[test]
-    fn memory_is_bounded_by_what_is_under_way() {
+    fn memory_is_bounded_by_the_io_in_flight() {
         let all = Outstanding::default();
         let stuck: Vec<_> = (0..3).map(|tick| begin(&all, tick)).collect();
         for tick in 3..10_000 {
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_queue_holds_are_kept_as_well() {
+    fn io_beyond_the_size_of_the_queue_is_kept() {
         let all = Outstanding::default();
         let begun: Vec<_> = (0..3 * MOST as u64).map(|tick| begin(&all, tick)).collect();
         assert_eq!(all.oldest(), Some(0));

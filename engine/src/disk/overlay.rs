@@ -1,22 +1,23 @@
-//! A world whose disks can be written without a byte of them changing.
+//! A world whose disks can be written without a change to the real disks.
 //!
-//! An [`Overlay`] stands around another world. Its disks are read through to the real ones; what
-//! is written to them stays in memory, and is gone with the overlay. A group is mounted on it, log
-//! replay, recovery and all, and looked at in the state that a mount would bring about.
+//! An [`Overlay`] stands around another world. Its disks are read through to the real ones; writes
+//! to them stay in memory, and are gone with the overlay. A group is mounted on it, with log
+//! replay, recovery and everything else, and examined in the state that a mount would bring about.
 //!
 //! ```text
-//!   read     real bytes, then those sectors that were written, over them
-//!   write    into memory, by sector: no read of the real disk is needed
+//!   read     real bytes, with the sectors that were written over them
+//!   write    into memory, by sector: the real disk is not read
 //!   flush    nothing
-//!   discard  forgets what was written; reads see the real bytes again
+//!   discard  forgets what was written; reads return the real bytes again
 //! ```
 //!
 //! Invariants:
 //!
-//!   1. The real disk is asked for reads and for its claim, nothing else.
-//!   2. All opens of one device, by its identity, share what was written.
-//!   3. Memory is bounded over all devices. A write beyond the bound fails, and [`Overlay::is_full`]
-//!      says so from then on: what the group makes of the failure is worth nothing.
+//!   1. The real disk gets reads and a claim, nothing else.
+//!   2. All opens of one device, by its identity, share the written bytes.
+//!   3. The memory for all devices is bounded. A write beyond the bound fails, and
+//!      [`Overlay::is_full`] returns true from then on: the state of the group after that failure
+//!      proves nothing.
 //!
 //! A disk that cannot be claimed because it is read-only is used all the same, with a remark.
 
@@ -39,17 +40,17 @@ use std::{
     time::Duration,
 };
 
-/// The unit in which memory is given out, in bytes.
+/// The unit in which memory is allocated, in bytes.
 const BLOCK: usize = 4096;
-/// The smallest sector, in bytes: what of a block was written is kept by sector.
+/// The smallest sector, in bytes: written bytes of a block are tracked by sector.
 const SECTOR: usize = 512;
-/// Memory for what is written, in bytes. A check of a group writes its log, a few catalog pages and
-/// what recovery copies: some hundred MiB at the very worst.
+/// Memory for written bytes. A check of a group writes its log, a few catalog pages and the blocks
+/// that recovery copies: some hundred MiB at the very worst.
 pub const LIMIT: usize = 1 << 30;
 
 /// A block of which some sectors were written.
 struct Block {
-    /// One bit for each sector, the first is the lowest.
+    /// One bit for each sector, the lowest for the first.
     written: u8,
     bytes: Box<[u8; BLOCK]>,
 }
@@ -61,7 +62,7 @@ struct Budget {
     limit: usize,
 }
 
-/// What was written to one device.
+/// The written blocks of one device.
 struct Layer {
     blocks: Mutex<BTreeMap<u64, Block>>,
     budget: Arc<Budget>,
@@ -74,7 +75,8 @@ fn mask(inside: &Range<usize>) -> u8 {
     (inside.start / SECTOR..inside.end.div_ceil(SECTOR)).fold(0, |mask, sector| mask | 1 << sector)
 }
 
-/// Cuts `length` bytes from `offset` on at block borders: the block, the bytes inside it, the bytes of the request.
+/// Splits `length` bytes from `offset` on at block borders: the block, the bytes inside it, the
+/// bytes of the request.
 fn cut(offset: u64, length: u64) -> impl Iterator<Item = (u64, Range<usize>, u64)> {
     let end = offset.saturating_add(length);
     let mut at = offset;
@@ -142,7 +144,7 @@ impl Layer {
         }
     }
 
-    /// Puts what was written over bytes of the real disk.
+    /// Puts the written sectors over bytes of the real disk.
     fn cover(&self, offset: u64, bytes: &mut [u8]) {
         let blocks = self.blocks.lock();
         for (number, inside, done) in cut(offset, bytes.len() as u64) {
@@ -318,13 +320,13 @@ impl fmt::Debug for Overlay {
 }
 
 impl Overlay {
-    /// A world in which nothing that is written reaches a disk; up to `limit` bytes are kept in memory.
+    /// A world in which no write reaches a disk; up to `limit` bytes are kept in memory.
     #[must_use]
     pub fn new(world: Arc<dyn World>, limit: usize) -> Self {
         Self { layers: Some(Layers::default()), ..Self::through(world, limit) }
     }
 
-    /// A world with the disks themselves, of which only the events are kept back.
+    /// A world with the disks themselves; only the events are kept back.
     #[must_use]
     pub fn transparent(world: Arc<dyn World>) -> Self {
         Self::through(world, 0)
@@ -347,7 +349,7 @@ impl Overlay {
         self.budget.full.load(Ordering::Acquire)
     }
 
-    /// What a group on this world told the operator.
+    /// The events that a group on this world reported.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock())
@@ -359,7 +361,7 @@ impl Overlay {
         self.read_only.lock().iter().cloned().collect()
     }
 
-    /// Puts this overlay over what is found.
+    /// Puts this overlay over a disk that was found.
     fn cover(&self) -> impl Fn(Found) -> Found + Send + 'static {
         let (layers, read_only, budget) =
             (self.layers.clone(), Arc::clone(&self.read_only), Arc::clone(&self.budget));

@@ -1,41 +1,52 @@
-//! Which mirror a read of a front end goes to.
+//! Which mirror a front end's read goes to.
 //!
-//! Each disk has a [`ReadGauge`]: how long reads take there, and what is under way. Of the mirrors that can be read, [`choose`] takes
+//! Each disk has a [`ReadGauge`]: the latency of its reads, and the reads in flight. Of the mirrors
+//! that can be read, [`choose`] takes
 //!
 //! ```text
-//!   1. those in preferred failure groups, if one is among them: others are not read, not even to find out how fast they are
+//!   1. those in preferred failure groups, if there is one: the others are not even explored
 //!   2. of these, those that are expected to be about as fast as the fastest
-//!   3. of these, the one with least under way; of equal ones, the one whose turn it is
+//!   3. of these, the one with the least in flight; of equal ones, the one whose turn it is
 //! ```
 //!
-//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, each [`PEAK`] times its quickest of late at
-//! most, in proportion to the number of reads under way: those that made it had so many beside them, the next one has so many now, and [`QUEUE_DOUBLES`] more double it. (Rule 3
-//! counts bytes, not reads.) Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
-//! that a disk that happened to serve long reads is not taken for a slow one. A disk without an estimate is expected to be as fast as the
-//! others.
+//! The latency that is expected of a disk comes from its *estimate*, an exponentially weighted mean
+//! of its latencies, each counted as [`PEAK`] times its quickest recent one at most. It is scaled
+//! by the number of reads in flight: the measured reads had some beside them, the next read has the
+//! present number, and [`QUEUE_DOUBLES`] more double the latency. (Rule 3 counts bytes, not reads.)
+//! Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of
+//! lengths, so that a disk that happened to serve long reads does not count as slow. A disk without
+//! an estimate is expected to be as fast as the others.
 //!
-//! Times have two humps where a disk or an array has a cache: 0.1 ms, or 3 to 15. Their plain mean says which hump the last reads were in, and not how
-//! far the disk is. So what is above [`PEAK`] times the quickest of the last [`WINDOW`] to two times so many reads counts as so much: a disk that is 0.3 ms
-//! farther is slower in its quick reads, and they count. A disk that is slow in all its reads has no quick ones any more after so many. And one
-//! that became slow only where it was slow before is known by its plain mean: where that is [`GROSS`] times the longest of the last reads of another mirror, it is
-//! what is expected.
+//! Latencies have two humps if a disk or an array has a cache: 0.1 ms, or 3 to 15. Their plain mean
+//! says which hump the last reads were in, and not how far away the disk is. So a latency above
+//! [`PEAK`] times the quickest of the last [`WINDOW`] to twice as many reads counts as that limit:
+//! a disk that is 0.3 ms farther away is slower in its quick reads, and they count. A disk that is
+//! slow in all its reads has no quick ones left after a window. And a disk that became slower only
+//! in its slow reads is found by its plain mean: if that is [`GROSS`] times the longest of the last
+//! reads of another mirror, the plain mean is expected.
 //!
-//! A disk that does not answer is known before it has answered: while it has reads under way and has ended none for longer than its
-//! reads ever take, the silence itself is what is expected of it.
+//! A disk that does not answer is avoided before it has answered: while it has reads in flight and
+//! has ended none for longer than its reads ever take, the length of this silence is the latency
+//! that is expected of it.
 //!
-//! A disk that is *set aside*, because it is expected to be slower, is not measured any more by reading. So it is explored: where
-//! [`EXPLORE_PASSED`] reads have passed it by, one of them is made there a second time, by a task of its own (`latency_probe.rs`), and its answer
-//! is dropped. No program waits for that. A disk is explored by one read at a time, and rests between them, longer the slower it is.
-//! Its estimate falls by half at once, so that a disk that has recovered is used again after a few.
+//! A disk that is *set aside*, because it is expected to be slower, gets no reads that would
+//! measure it. So it is explored (probed): after [`EXPLORE_PASSED`] reads have gone to other disks,
+//! one of them is repeated on it by a task of its own (`latency_probe.rs`), and the answer is
+//! dropped. No program waits for it. A disk is explored by one read at a time, and rests between
+//! them, longer the slower it is. Its estimate falls by half at once, so that a disk that has
+//! recovered is used again after a few explorations.
 //!
 //! Invariants:
 //!
-//!   1. A choice takes no lock and no memory, and depends on nothing but the gauges, the clock and whose turn it is.
-//!   2. What [`ReadGauge::begin`] counts as under way is taken back when its [`Reading`] is dropped, however the read ended.
-//!   3. Of one disk at most one read in [`EXPLORE_PASSED`] that could have gone there is an exploration: with two disks
-//!      set aside, less than 2 % of all.
+//!   1. A choice takes no lock and allocates nothing, and depends on nothing but the gauges, the
+//!      clock and whose turn it is.
+//!   2. The count that [`ReadGauge::begin`] adds is taken back when its [`Reading`] is
+//!      dropped, however the read ended.
+//!   3. Of one disk at most one read in [`EXPLORE_PASSED`] that could have gone there is an
+//!      exploration: with two disks set aside, less than 2 % of all reads.
 //!
-//! Numbers are loaded and stored without order between them: of two reads that end at once one may go unnoticed, which does no harm.
+//! Numbers are loaded and stored without order between them: of two reads that end at once one may
+//! go uncounted, which does no harm.
 
 #[cfg(test)]
 mod tests;
@@ -54,49 +65,57 @@ use std::{
     time::Duration,
 };
 
-/// The longest reads of each class but the last, in bytes. Blocks of databases, and what they read ahead.
+/// The longest reads of each class but the last, in bytes: blocks of databases, and their
+/// read-ahead.
 const LENGTHS: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 /// Classes of lengths.
 pub const CLASSES: usize = LENGTHS.len() + 1;
-/// So many bytes, or less, are a unit of what is under way.
+/// A unit of I/O in flight, in bytes; a part of a unit counts as one.
 const UNIT: usize = 64 << 10;
-/// A read under way, beside its units. There are never so many units.
+/// A read in flight, in the bits above its units. There are never as many units.
 const ONE_READ: u64 = 1 << 32;
-/// A read changes the estimate by one part in so many of what it differs: few enough that a disk that became slow is set aside
-/// after a few reads, enough that the noise of a disk does not move the estimate as far as [`ALIKE`].
+/// A read changes the estimate by this fraction of the difference: enough that a disk that became
+/// slow is set aside after a few reads, and little enough that the noise of a disk does not move
+/// the estimate as far as [`ALIKE`].
 const WEIGHT: u64 = 8;
-/// A read counts as so many times the plain mean at most: one hiccup does not set a disk aside for long.
+/// A latency counts as this many times the plain mean at most: one hiccup does not set a disk aside
+/// for long.
 const JUMP_MAX: u64 = 8;
-/// And in the estimate as so many times the quickest of late at most: a read from behind a cache then weighs about as much as one from the cache,
-/// and one that waits for some others is not cut.
+/// And in the estimate as this many times the quickest recent latency at most: a read from behind a
+/// cache then weighs about as much as one from the cache, and one that waits for some others is not
+/// cut.
 const PEAK: u64 = 4;
-/// The quickest and the longest are those of so many reads, up to twice as many: where half of the reads come from a cache, the chance that none of so many
-/// does is one in 65,536.
+/// The quickest and the longest are those of this many reads, up to twice as many: if half of the
+/// reads come from a cache, the chance that none of them does is one in 65,536.
 const WINDOW: u64 = 16;
-/// A plain mean of so many times the longest of another mirror's last reads is not chance.
+/// A plain mean of this many times the longest of another mirror's last reads is not chance.
 const GROSS: u64 = 2;
-/// The first estimate at most, in nanoseconds: the first read may have had bad luck. Below [`ALIKE`].
+/// The first estimate at most, in nanoseconds: the first read may have had bad luck. Below
+/// [`ALIKE`].
 const FIRST_MAX: u64 = 16_000;
-/// Disks are alike where one is expected to be slower by no more than a quarter of the fastest, and this many nanoseconds: so much more it takes
-/// to wake a thread on a busy host.
+/// Disks are alike if one is expected to be slower by no more than a quarter of the fastest, and
+/// this many nanoseconds: waking a thread on a busy host takes that long.
 const ALIKE: u64 = 25_000;
-/// So many reads under way double what is expected: between a disk that serves one after the other, and one that serves all at once.
+/// This many reads in flight double the expected latency: between a disk that serves one after the
+/// other, and one that serves all at once.
 const QUEUE_DOUBLES: u64 = 8;
-/// Depths are kept in parts of a read.
+/// Depths are kept in fractions of a read.
 const DEPTH_PARTS: u64 = 16;
 /// The longest estimate, in nanoseconds: beyond that a disk is silent, not slow.
 const TIME_MAX: u64 = 64_000_000_000;
-/// A disk is silent when it has ended nothing for so many times what its slowest class of reads takes.
+/// A disk is silent when no read has ended for this many times the latency of its slowest class of
+/// reads.
 const SILENT: u64 = 4;
-/// So many reads pass a disk by before it is explored.
+/// After this many reads that went to other disks a disk is explored.
 pub const EXPLORE_PASSED: u64 = 128;
-/// Between explorations a disk rests for so many times what the last one was expected to take, within these bounds (nanoseconds): a slow
-/// disk has work of its own to do, and one that has recovered should be found in a second or two.
+/// Between explorations a disk rests for this many times the expected latency of the last one,
+/// within these bounds (nanoseconds): a slow disk has work of its own to do, and one that has
+/// recovered should be found within a second or two.
 const REST: u64 = 16;
 const REST_MIN: u64 = 10_000_000;
 const REST_MAX: u64 = 250_000_000;
 
-/// Why a read went to its disk, as `v$asm_read_policy` counts it.
+/// The reason why a read went to its disk, as `v$asm_read_policy` counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadReason {
     /// Its failure group is preferred.
@@ -109,7 +128,7 @@ pub enum ReadReason {
     Only,
     /// Another mirror was read first, and failed, was damaged or did not answer.
     Retry,
-    /// To find out how fast it is: the answer was dropped.
+    /// To measure the disk: the answer was dropped.
     Exploration,
 }
 
@@ -118,7 +137,7 @@ impl ReadReason {
         [Self::Preferred, Self::Faster, Self::Equal, Self::Only, Self::Retry, Self::Exploration];
 }
 
-/// Whether reads prefer a disk, as `v$asm_disk.preferred_read` says it.
+/// Whether reads prefer a disk, as `v$asm_disk.preferred_read` shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Preference {
     /// Nothing is preferred in its disk group.
@@ -138,14 +157,15 @@ impl fmt::Display for Preference {
     }
 }
 
-/// Of one class of lengths.
+/// The estimate for one class of lengths.
 #[derive(Debug, Default)]
 struct Estimate {
-    /// Nanoseconds; 0: none yet.
+    /// The weighted mean in nanoseconds; 0: none yet.
     time: AtomicU64,
-    /// Reads that were under way when others began, in parts of one.
+    /// Mean number of reads in flight when others began, in fractions of a read.
     depth: AtomicU64,
-    /// The plain mean. This and what follows is as without others under way, in nanoseconds.
+    /// The plain mean, in nanoseconds. It and the fields below are scaled to a read without others
+    /// in flight.
     mean: AtomicU64,
     /// Reads in this window.
     seen: AtomicU64,
@@ -155,7 +175,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// A read took so long, as without others under way. Returns the quickest of late.
+    /// Adds a latency, scaled to a read without others in flight. Returns the quickest recent one.
     fn note(&self, took: u64) -> u64 {
         let seen = self.seen.load(Relaxed) + 1;
         let [quickest, before] = &self.quickest;
@@ -176,7 +196,7 @@ impl Estimate {
         }
     }
 
-    /// The longest of late; `None` if there were too few.
+    /// The longest recent latency; `None` if there were too few.
     fn longest(&self) -> Option<u64> {
         let [longest, before] = &self.longest;
         let is_known = before.load(Relaxed) > 0 || self.seen.load(Relaxed) >= WINDOW / 2;
@@ -192,54 +212,55 @@ impl Estimate {
     }
 }
 
-/// Where an exploration stands:
+/// States of an exploration:
 ///
 /// ```text
-///   IDLE --choose--> CLAIMED --explore_at--> WANTED --take_exploration--> UNDER_WAY --end_exploration--> IDLE
+///   IDLE --choose--> CLAIMED --explore_at--> WANTED
+///        <--end_exploration-- UNDER_WAY <--take_exploration--
 /// ```
 const IDLE: u8 = 0;
 const CLAIMED: u8 = 1;
 const WANTED: u8 = 2;
 const UNDER_WAY: u8 = 3;
 
-/// What is known of reads on one disk. See the module's description.
+/// Measurements of reads on one disk. See the module's description.
 #[derive(Debug, Default)]
 pub struct ReadGauge {
     preference: AtomicU8,
     estimates: [Estimate; CLASSES],
-    /// What is under way: units, and above them reads.
+    /// In flight: units, and above them reads.
     queued: AtomicU64,
-    /// When a read last ended, or began with none under way: nanoseconds of the monotonic clock.
+    /// When a read last ended, or began with none in flight: nanoseconds of the monotonic clock.
     progress: AtomicU64,
-    /// Reads that went elsewhere since it was last read.
+    /// Reads that went to other disks since it was last read.
     passed: AtomicU64,
     exploring: AtomicU8,
-    /// Not explored before: nanoseconds.
+    /// The time before which it is not explored: nanoseconds.
     rests_until: AtomicU64,
     explore_offset: AtomicU64,
     explore_length: AtomicU64,
     counts: [AtomicU64; ReadReason::ALL.len()],
 }
 
-/// A read under way, as the gauge of its disk knows it.
+/// A read in flight, as the gauge of its disk counts it.
 #[derive(Debug)]
 pub struct Reading<'a> {
     gauge: &'a ReadGauge,
     class: usize,
-    /// What it adds to `queued`.
+    /// Its part of `queued`.
     weight: u64,
-    /// Reads under way when it began.
+    /// Reads in flight when it began.
     depth: u64,
     began: u64,
     explores: bool,
 }
 
-/// Where a read goes.
+/// The mirror that a read goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     pub index: usize,
     pub reason: ReadReason,
-    /// This one is to be explored by the same read: [`ReadGauge::explore_at`].
+    /// This mirror is to be explored by the same read: [`ReadGauge::explore_at`].
     pub explore: Option<usize>,
 }
 
@@ -251,12 +272,13 @@ fn class_of(length: usize) -> usize {
     LENGTHS.iter().position(|longest| length <= *longest).unwrap_or(CLASSES - 1)
 }
 
-/// The mean, with one more.
+/// The weighted mean with one more value.
 fn weighed(mean: u64, one: u64) -> u64 {
     mean - mean / WEIGHT + one / WEIGHT
 }
 
-/// Which of these mirrors is read. `None` stands for one that was tried already; whose turn it is counts with them.
+/// The mirror to be read. `None` stands for one that was tried already; it counts for whose turn it
+/// is.
 #[must_use]
 pub fn choose(
     mirrors: &[Option<&ReadGauge>],
@@ -307,7 +329,8 @@ pub fn choose(
     Some(Choice { index, reason, explore })
 }
 
-/// What is expected of a read of each mirror, in nanoseconds. Of a disk without an estimate, what is expected of the fastest.
+/// The expected latency of a read of each mirror, in nanoseconds. For a disk without an estimate,
+/// that of the fastest.
 fn expected_of<'a>(
     mirrors: impl Iterator<Item = (usize, &'a ReadGauge)> + Clone,
     class: usize,
@@ -360,7 +383,8 @@ impl ReadGauge {
         self.queued.load(Relaxed) / ONE_READ
     }
 
-    /// What reads of a class take with what is under way now, in nanoseconds; `None` if none has ended yet.
+    /// The expected latency of reads of a class with the present reads in flight, in nanoseconds;
+    /// `None` if none has ended yet.
     fn expected(&self, class: usize) -> Option<u64> {
         let estimate = &self.estimates[class];
         let time = Some(estimate.time.load(Relaxed)).filter(|time| *time > 0)?;
@@ -369,7 +393,7 @@ impl ReadGauge {
         Some((time.saturating_mul(now) / then).max(1))
     }
 
-    /// For how long it has not answered, in nanoseconds; 0: it does, or nobody waits for it.
+    /// For how long it has not answered, in nanoseconds; 0: it answers, or has nothing in flight.
     fn silence(&self, now: u64) -> u64 {
         if self.queued.load(Relaxed) == 0 {
             return 0;
@@ -380,7 +404,7 @@ impl ReadGauge {
         if silence > slowest.saturating_mul(SILENT) { silence } else { 0 }
     }
 
-    /// What the policy takes reads of each class to take; `None` if none has ended yet.
+    /// The estimate of each class; `None` if no read has ended yet.
     #[must_use]
     pub fn estimates(&self) -> [Option<Duration>; CLASSES] {
         std::array::from_fn(|class| {
@@ -389,20 +413,20 @@ impl ReadGauge {
         })
     }
 
-    /// How many reads there were for a reason.
+    /// Number of reads for a reason.
     #[must_use]
     pub fn count(&self, reason: ReadReason) -> u64 {
         self.counts[reason as usize].load(Relaxed)
     }
 
-    /// It is another disk than before, or has been away: nothing is known of it.
+    /// Called when another disk takes its place, or it was away: its measurements are dropped.
     pub fn forget(&self) {
         self.estimates.iter().for_each(Estimate::forget);
         self.passed.store(0, Relaxed);
         self.rests_until.store(0, Relaxed);
     }
 
-    /// A read begins.
+    /// Counts a read that begins.
     pub fn begin(&self, length: usize, now: Duration, reason: ReadReason) -> Reading<'_> {
         let began = nanoseconds(now);
         let weight = ONE_READ + length.div_ceil(UNIT).max(1) as u64;
@@ -415,21 +439,22 @@ impl ReadGauge {
         Reading { gauge: self, class: class_of(length), weight, depth, began, explores }
     }
 
-    /// Whether it is to be explored: if so nobody else does.
+    /// Whether it is to be explored: the caller that gets true is the only one to do so.
     fn may_be_explored(&self, now: u64) -> bool {
         now >= self.rests_until.load(Relaxed)
             && self.exploring.load(Relaxed) == IDLE
             && self.exploring.compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok()
     }
 
-    /// What is to be read. Only after [`choose`] has said so.
+    /// Sets the read to be repeated. Only after [`choose`] has asked for it.
     pub fn explore_at(&self, offset: u64, length: usize) {
         self.explore_offset.store(offset, Relaxed);
         self.explore_length.store(length as u64, Relaxed);
         self.exploring.store(WANTED, Release);
     }
 
-    /// Offset and length of a read that is wanted. Whoever gets them says [`Self::end_exploration`].
+    /// Offset and length of a read that is to be repeated. The caller must call
+    /// [`Self::end_exploration`].
     pub fn take_exploration(&self) -> Option<(u64, usize)> {
         let wanted = self.exploring.load(Relaxed) == WANTED
             && self.exploring.compare_exchange(WANTED, UNDER_WAY, Acquire, Relaxed).is_ok();
@@ -437,7 +462,7 @@ impl ReadGauge {
         wanted.then(|| (self.explore_offset.load(Relaxed), length))
     }
 
-    /// The read that was taken has ended, or was not made.
+    /// Called when the exploration has ended, or was not made.
     pub fn end_exploration(&self, length: usize, now: Duration) {
         let took = self.estimates[class_of(length)].time.load(Relaxed);
         let rest = took.saturating_mul(REST).clamp(REST_MIN, REST_MAX);
@@ -448,7 +473,7 @@ impl ReadGauge {
 }
 
 impl Reading<'_> {
-    /// What became of it, as its flight says: overdue, and then it goes on, or ended.
+    /// Records its result: overdue, and then it goes on, or ended.
     pub fn settle(
         self,
         settled: Option<&Settled>,
@@ -467,13 +492,13 @@ impl Reading<'_> {
         None
     }
 
-    /// It ended well.
+    /// Called when it succeeded.
     fn ended(self, took: Took) {
         self.gauge.progress.store(nanoseconds(took.at), Relaxed);
         self.learn(nanoseconds(took.time));
     }
 
-    /// It failed. That it did so at once makes no disk fast; that it took long makes it slow.
+    /// Called when it failed. A quick failure does not make a disk fast; a slow one makes it slow.
     fn failed(self, took: Took) {
         self.gauge.progress.store(nanoseconds(took.at), Relaxed);
         let time = nanoseconds(took.time);
@@ -482,7 +507,8 @@ impl Reading<'_> {
         }
     }
 
-    /// It has not ended within the disk timeout, and counts as under way until it is dropped.
+    /// Called when it has not ended within the disk timeout. It counts as in flight until it is
+    /// dropped.
     fn note_overdue(&self, now: Duration) {
         let time = nanoseconds(now).saturating_sub(self.began).min(TIME_MAX);
         self.gauge.estimates[self.class].time.fetch_max(time, Relaxed);
@@ -493,7 +519,7 @@ impl Reading<'_> {
         let Estimate { time, depth, mean, .. } = estimate;
         let new_depth = self.depth.saturating_mul(DEPTH_PARTS);
         let took = took.min(TIME_MAX);
-        // As it would have been alone, and back.
+        // Scaled to a read without others in flight, and back.
         let alone = (took * QUEUE_DOUBLES / (QUEUE_DOUBLES + self.depth)).max(1);
         let quickest = estimate.note(alone);
         let most = quickest.saturating_mul(PEAK * (QUEUE_DOUBLES + self.depth)) / QUEUE_DOUBLES;

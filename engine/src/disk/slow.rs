@@ -1,17 +1,21 @@
-//! Disks that are far slower than the others: told, and taken offline where somebody asks for that.
+//! Disks that are far slower than the others: reported, and taken offline if an attribute asks for
+//! it.
 //!
-//! A disk that answers within its timeout is no failed disk, and everybody who writes waits for it. Nothing else says so: reads leave it by
-//! themselves (`read_policy.rs`), and the sum of all waits looks like a busy database. So each [`WINDOW`] what I/O took on each disk is compared:
-//! reads, writes and flushes by themselves, of files, catalog and records, as copies and checks are long on one disk and not on another.
+//! A disk that answers within its timeout has not failed, and every write waits for it. Nothing
+//! else shows it: reads avoid it by themselves (`read_policy.rs`), and the sum of all waits looks
+//! like a busy database. So each [`WINDOW`] the latencies of the disks are compared: reads, writes
+//! and flushes separately, of files, catalog and records only, since copies and checks take long on
+//! one disk and not on another.
 //!
 //! ```text
-//!   a disk's mean is TIMES that of the others' (their median), and LEAST at least   --> this window is slow
-//!   WINDOWS slow ones, one after the other                                          --> a warning with the figures; SLOWER in v$asm_error
-//!   slow for attribute disk_slow_time, if that is set                               --> OFFLINE where R5 allows it
-//!   WINDOWS that are not slow                                                       --> a note
+//!   a disk's mean is TIMES the others' median, and at least LEAST --> this window is slow
+//!   WINDOWS slow ones in a row                           --> a warning; SLOWER in v$asm_error
+//!   slow for attribute disk_slow_time, if that is set    --> OFFLINE where R5 allows it
+//!   WINDOWS in a row that are not slow                   --> a note
 //! ```
 //!
-//! A window with fewer than [`COUNT`] I/Os on the disk, or on all others, says nothing. [`Speeds`] is pure; it is given what counters say.
+//! A window with fewer than [`COUNT`] I/Os on the disk, or on all others, proves nothing.
+//! [`Speeds`] is pure; its input are the counters.
 
 use crate::disk::{
     counters::{IoClass, IoClient},
@@ -20,20 +24,21 @@ use crate::disk::{
 use plinth_format::DiskNumber;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// How long one comparison takes in.
+/// The time of one comparison.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// So many windows make a slow disk, or one that is not slow any more.
+/// As many windows make a disk slow, or end that.
 pub const WINDOWS: u32 = 3;
-/// I/Os of a kind that say something.
+/// The fewest I/Os of a kind that prove something.
 const COUNT: u64 = 5;
-/// So much slower than the others is no difference of models: a disk that turns is rarely that much slower than one that does not.
+/// Slower than the others by this factor is no difference of models: a rotating disk is rarely that
+/// much slower than one without moving parts.
 const TIMES: u32 = 10;
-/// Below this nobody waits who would want to know.
+/// A shorter latency is no problem.
 const LEAST: Duration = Duration::from_millis(5);
-/// What is compared.
+/// The kinds of I/O that are compared.
 const KINDS: [IoClass; 3] = [IoClass::Read, IoClass::Write, IoClass::Flush];
 
-/// I/Os of each kind since the mount: how many, and how long they took.
+/// I/Os of each kind since the mount: count and sum of latencies.
 pub type Totals = [(u64, Duration); KINDS.len()];
 
 /// How slow a disk is.
@@ -41,9 +46,9 @@ pub type Totals = [(u64, Duration); KINDS.len()];
 pub struct Slowness {
     pub kind: IoClass,
     pub mean: Duration,
-    /// Of the others.
+    /// The median of the others.
     pub others: Duration,
-    /// For how long it has been.
+    /// For how long it has been slow.
     pub time: Duration,
 }
 
@@ -67,14 +72,14 @@ impl fmt::Display for Slowness {
     }
 }
 
-/// What is new of a disk.
+/// A change of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is slow, since now.
+    /// It has become slow.
     Slow(Slowness),
-    /// It still is.
+    /// It still is slow.
     Stays(Slowness),
-    /// It is not any more.
+    /// It is not slow any more.
     Over,
 }
 
@@ -86,12 +91,12 @@ struct Known {
     is_told: bool,
 }
 
-/// What is known of all disks. See the module's description.
+/// The state of all disks. See the module's description.
 #[derive(Debug, Default)]
 pub struct Speeds(BTreeMap<DiskNumber, Known>);
 
 impl Speeds {
-    /// A window is over. What is new, of each disk that is or was slow.
+    /// Ends a window. Returns the changes of each disk that is or was slow.
     pub fn compare(&mut self, totals: &BTreeMap<DiskNumber, Totals>) -> Vec<(DiskNumber, Change)> {
         self.0.retain(|disk, _| totals.contains_key(disk));
         let mut means: BTreeMap<DiskNumber, [Option<Duration>; KINDS.len()]> = BTreeMap::new();
@@ -117,7 +122,7 @@ impl Speeds {
                     .filter_map(|(_, means)| means[index]);
                 let mut others: Vec<Duration> = of_others.collect();
                 others.sort_unstable();
-                // Of two the quicker one: half of the disks may be on the shelf that is slow.
+                // Of two the quicker one: half of the disks may be on the slow shelf.
                 let median = others.len().checked_sub(1).map(|last| others[last / 2]);
                 let (Some(mean), Some(others)) = (means[disk][index], median) else { continue };
                 is_compared = true;
@@ -154,7 +159,7 @@ impl Speeds {
     }
 }
 
-/// What the counters of a disk say.
+/// The counters of a disk.
 pub(crate) fn totals(member: &Member) -> Totals {
     let flushes = member.counters.timings(IoClass::Flush);
     let (mut reads, mut writes) = ((0, Duration::ZERO), (0, Duration::ZERO));
@@ -172,7 +177,7 @@ pub(crate) fn totals(member: &Member) -> Totals {
 mod tests {
     use super::*;
 
-    /// Disks that each do so many writes in a window, which take so long.
+    /// Disks that each do a number of writes of a given latency in a window.
     struct Disks {
         speeds: Speeds,
         totals: BTreeMap<DiskNumber, Totals>,
@@ -201,9 +206,10 @@ mod tests {
         }
     }
 
-    /// The disk of the report: 50 ms more on each I/O, its mirror needs 0.1. It is told once, with figures, and when it is over.
+    /// The disk of the report: 50 ms more on each I/O, its mirror needs 0.1. It is reported once,
+    /// with figures, and when it is over.
     #[test]
-    fn a_disk_far_slower_than_its_mirror_is_told_once() {
+    fn a_disk_far_slower_than_its_mirror_is_reported_once() {
         for (kind, named) in KINDS.into_iter().enumerate() {
             let mut disks = Disks::new(2);
             assert_eq!(disks.window(kind, 38, &[0, 0]), []);
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_slow_disk_is_not_told() {
+    fn a_disk_that_is_not_slow_is_not_reported() {
         let mut disks = Disks::new(4);
         for _ in 0..10 {
             assert_eq!(disks.window(1, 100, &[50, 50, 50, 50]), [], "all are");
@@ -252,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A shelf of two, of four disks, is slow: both are told.
+    /// A shelf of two, of four disks, is slow: both are reported.
     #[test]
     fn half_of_the_disks_may_be_slow() {
         let mut disks = Disks::new(4);

@@ -1,7 +1,7 @@
-//! Disks that a statement takes: CREATE, ADD, REPLACE. What they must be like, how they are
-//! claimed, and what is wiped before they are used.
+//! Disks that a statement takes: CREATE, ADD, REPLACE. The checks, the claim, and the areas that
+//! are wiped before the disks are used.
 //!
-//! Nothing here writes to a disk but [`wipe_system_area`], which comes after all disks of the
+//! Nothing here writes to a disk but [`wipe_system_area`], which is called after all disks of the
 //! statement are claimed (R1).
 
 use crate::{
@@ -31,18 +31,18 @@ pub(crate) struct Taken {
     pub layout: Layout,
 }
 
-/// What a statement takes disks for.
+/// The disks that a statement takes, and the group that takes them.
 pub(crate) struct Wanted<'a> {
     pub group: &'a str,
     pub au_size: u64,
     pub disks: &'a [NewDisk],
     /// Their numbers, in this order.
     pub numbers: Vec<DiskNumber>,
-    /// A group that is mounted: its header on a disk that is none of its members is of nobody.
+    /// A mounted group: a disk with its header that is none of its members is free.
     pub of: Option<(GroupId, &'a Membership)>,
 }
 
-/// Whether names can be names.
+/// Checks that all names are valid.
 pub(crate) fn check_names(group: &str, disks: &[NewDisk]) -> Result<()> {
     check_name("disk group", group)?;
     for disk in disks {
@@ -60,7 +60,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
         .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #"))
 }
 
-/// Checks one disk, and how it would be cut.
+/// Checks one disk, and returns the layout that it would get.
 async fn check_disk(
     world: &Arc<dyn World>,
     new: &Wanted<'_>,
@@ -84,7 +84,7 @@ async fn check_disk(
         return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
             .hint("end what uses it, or use another disk; FORCE does not help"));
     }
-    // An `ADD` that was cut short, or a disk that was dropped while it was away.
+    // Left by an `ADD` that was cut short, or dropped while it was offline.
     let is_nobodys = header.as_ref().is_some_and(|header| {
         new.of.is_some_and(|(group, membership)| {
             header.group == group && membership.disks.iter().all(|disk| disk.id != header.disk)
@@ -123,7 +123,7 @@ async fn check_disk(
     Ok((disk, layout))
 }
 
-/// The refusal of a device that is a disk of the very group that it would be taken for.
+/// The error for a device that is already a disk of the same group.
 fn own_member(new: &Wanted<'_>, path: &str, header: &DiskHeader) -> Option<AdminError> {
     let (_, membership) = new.of.filter(|(group, _)| *group == header.group)?;
     let own = membership.disks.iter().find(|disk| disk.id == header.disk)?;
@@ -138,7 +138,7 @@ fn own_member(new: &Wanted<'_>, path: &str, header: &DiskHeader) -> Option<Admin
     Some(AdminError::new(Code::DiskInUse, text).hint(hint))
 }
 
-/// How a device that has so many bytes is cut, if `wanted` of them are used: all, if nobody says how many.
+/// The layout of a device of `has` bytes, if `wanted` of them are used; all of them by default.
 pub(crate) fn check_size(
     disk: &dyn Disk,
     wanted: Option<u64>,
@@ -171,7 +171,7 @@ pub(crate) fn check_size(
     })
 }
 
-/// The refusal of a statement that needs a disk which nobody holds, and which cannot be claimed all the same.
+/// The error for a disk that is not held by another program and still cannot be claimed.
 pub(crate) fn unusable(disk: &str, error: &std::io::Error) -> AdminError {
     AdminError::new(Code::CannotOpen, format!("{disk} cannot be used: {error}"))
         .hint("check the device and its permissions")
@@ -180,7 +180,7 @@ pub(crate) fn unusable(disk: &str, error: &std::io::Error) -> AdminError {
 /// Checks disks and claims them.
 ///
 /// # Errors
-/// The first that cannot be taken, and why.
+/// If a disk cannot be taken: the first one, and why.
 pub(crate) async fn take_disks(
     world: &Arc<dyn World>,
     new: &Wanted<'_>,
@@ -272,7 +272,8 @@ pub(crate) fn default_name(group: &str, number: DiskNumber) -> String {
     format!("{}_{:04}", &group[..cut], number.0)
 }
 
-/// The default name of a disk with the next number, from its own on, that no disk's name has: somebody may have given it to another disk.
+/// The default name for the first number, from the disk's own on, whose default name no disk has:
+/// it may have been given to another disk.
 fn free_name(new: &Wanted<'_>, number: DiskNumber, taken: &[Taken]) -> String {
     let members = new.of.iter().flat_map(|(_, membership)| &membership.disks);
     let names: BTreeSet<&str> = members
@@ -288,7 +289,7 @@ fn free_name(new: &Wanted<'_>, number: DiskNumber, taken: &[Taken]) -> String {
     free.next().unwrap_or_else(|| default_name(new.group, number))
 }
 
-/// Whether no failure group has both quorum disks and others.
+/// Checks that no failure group has both quorum disks and others.
 pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Clone) -> Result<()> {
     let mixed = disks.clone().find(|disk| {
         disks
@@ -303,7 +304,8 @@ pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Cl
 pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
     let zeros = Buffer::zeroed(MIB as usize).share();
     let mut writes = vec![(0, zeros.clone())];
-    // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
+    // Includes copies that an earlier group with another layout left: they would be found if the
+    // new first copy were damaged.
     let mut places = layout.header_places().to_vec();
     // A smaller AU than the new one ends in its first AU.
     places.extend(au_sizes().take_while(|au_size| *au_size < layout.au_size()));

@@ -1,31 +1,33 @@
-//! How long things took: counts in powers of two of microseconds, as `v$event_histogram_micro` has them.
+//! Latency histograms: counts in powers of two of microseconds, as `v$event_histogram_micro` shows
+//! them.
 //!
-//! Noting one is three relaxed additions and a store, without a lock and without memory of its own: it may be done for every I/O.
-//! A bucket is named by its upper bound, which it does not contain: 1, 2, 4 ... 2^32 microseconds, more than an hour. What takes longer
-//! is in the last one.
+//! Adding one latency is three relaxed additions and a store, without a lock and without an
+//! allocation: cheap enough for every I/O. A bucket is named by its exclusive upper bound: 1, 2, 4
+//! ... 2^32 microseconds, more than an hour. Longer latencies are in the last bucket.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-/// Below 1 microsecond to below 2^32.
+/// From below 1 microsecond to below 2^32.
 pub const BUCKETS: usize = 33;
 
 /// Counts, and their sum. See the module's description.
 #[derive(Debug)]
 pub struct Timings {
     counts: [AtomicU64; BUCKETS],
-    /// When one was last noted, in nanoseconds of [`World::monotonic`](crate::world::World::monotonic).
+    /// When a latency was last added, in nanoseconds of
+    /// [`World::monotonic`](crate::world::World::monotonic).
     last: [AtomicU64; BUCKETS],
-    /// Nanoseconds, of all.
+    /// The sum of all, in nanoseconds.
     total: AtomicU64,
 }
 
 /// One bucket of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// They took less than so many microseconds, and not less than half of it.
+    /// Upper bound in microseconds, exclusive; the lower bound is half of it.
     pub below: u64,
     pub count: u64,
     /// When it was last added to, by the monotonic clock; `None` if it never was.
@@ -43,13 +45,13 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The bucket of what took so many microseconds.
+/// The bucket of a latency in microseconds.
 fn bucket_of(micros: u64) -> usize {
     (u64::BITS - micros.leading_zeros()).min(BUCKETS as u32 - 1) as usize
 }
 
 impl Timings {
-    /// Something ended at `now` and took so long.
+    /// Adds the latency of something that ended at `now`.
     pub fn note(&self, now: Duration, took: Duration) {
         let bucket = bucket_of(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         self.counts[bucket].fetch_add(1, Relaxed);
@@ -74,13 +76,13 @@ impl Timings {
         buckets
     }
 
-    /// How many were noted.
+    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// How long they took, all together.
+    /// Sum of all latencies.
     #[must_use]
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.total.load(Relaxed))
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_ends_below_its_name() {
+    fn a_bucket_ends_below_its_bound() {
         let timings = Timings::default();
         assert_eq!(timings.buckets(), []);
         for (second, micros) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 15), (7, 16)] {
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_an_hour_is_in_the_last() {
+    fn latencies_over_an_hour_are_in_the_last_bucket() {
         let timings = Timings::default();
         timings.note(Duration::ZERO, Duration::from_secs(100_000));
         assert_eq!(timings.buckets().len(), BUCKETS);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_when_it_is_poured() {
+    fn moving_counts_to_another_histogram_loses_none() {
         let (one, other) = (Timings::default(), Timings::default());
         one.note(Duration::from_secs(9), Duration::from_micros(5));
         other.note(Duration::from_secs(2), Duration::from_micros(6));

@@ -62,7 +62,7 @@ pub(crate) async fn look_for_members(
             if header.best.status != Status::Member || header.best.group_name != name {
                 return None;
             }
-            let probe_result = identify::await_sight(&one, &*disk, header.best.clone()).await;
+            let probe_result = identify::await_probe(&one, &*disk, header.best.clone()).await;
             Some((header, probe_result))
         })
     };

@@ -147,7 +147,7 @@ impl Movement {
                 return Ok(false);
             }
         }
-        let record_durable_size = |Arrival { to: member, .. }: &Arrival| {
+        let is_sure = |Arrival { to: member, .. }: &Arrival| {
             let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
             here.is_some_and(|here| {
                 let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
@@ -157,7 +157,7 @@ impl Movement {
                 })
             })
         };
-        let stay: Vec<Arrival> = stay.into_iter().filter(record_durable_size).collect();
+        let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
         let one_is_current = Box::new(move || {
             planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good)
         });

@@ -108,14 +108,14 @@ struct Outcome {
 #[derive(Debug)]
 struct Disks {
     /// Ascending by number.
-    all: Vec<DiskVerdict>,
+    all: Vec<Standing>,
     index: BTreeMap<DiskNumber, usize>,
     /// Who mirrors with whom.
     partners: Vec<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]
-struct DiskVerdict {
+struct Standing {
     number: DiskNumber,
     group: usize,
     role: Role,
@@ -123,7 +123,7 @@ struct DiskVerdict {
     held: u64,
 }
 
-impl DiskVerdict {
+impl Standing {
     fn surplus(&self) -> u64 {
         if self.role == Role::Keeps { 0 } else { self.held.saturating_sub(self.share) }
     }
@@ -153,7 +153,7 @@ impl Disks {
     }
 
     fn surplus(&self) -> u64 {
-        self.all.iter().map(DiskVerdict::surplus).sum()
+        self.all.iter().map(Standing::surplus).sum()
     }
 }
 
@@ -183,14 +183,14 @@ impl Plan {
         let groups: Vec<usize> =
             loads.iter().map(|load| names[load.failure_group.as_str()]).collect();
         let shares = shares(extents, &loads, &groups, names.len())?;
-        let verdict = |((load, group), share): ((&&Load, usize), u32)| DiskVerdict {
+        let standing = |((load, group), share): ((&&Load, usize), u32)| Standing {
             number: load.disk,
             group,
             role: load.role,
             share: share.into(),
             held: load.held.into(),
         };
-        let all: Vec<DiskVerdict> = loads.iter().zip(groups).zip(shares).map(verdict).collect();
+        let all: Vec<Standing> = loads.iter().zip(groups).zip(shares).map(standing).collect();
         let index: BTreeMap<DiskNumber, usize> =
             all.iter().map(|disk| disk.number).zip(0..).collect();
         let partners = all

@@ -432,10 +432,10 @@ fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
     let catalog: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let layouts = (34 * 16..600 * 16).filter_map(|part| Layout::new(part * MIB / 16, MIB).ok());
     let mut layouts = layouts.filter(|layout| {
-        let record_truncation = |run: &Range<u32>| {
+        let is_cut = |run: &Range<u32>| {
             layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au))
         };
-        layout.data_units().count() > catalog + 4 && runs.iter().any(record_truncation)
+        layout.data_units().count() > catalog + 4 && runs.iter().any(is_cut)
     });
     let layout = layouts.next().expect("some size has its middle there");
     lab.wait_until_all_is_discarded();

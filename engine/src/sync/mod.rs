@@ -1,4 +1,4 @@
-//! What threads and tasks share: locks, queues, range locks, pools, buffers.
+//! Shared by threads and tasks: locks, queues, range locks, pools, buffers.
 
 pub(crate) mod bits;
 pub mod buffer;

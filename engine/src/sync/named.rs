@@ -21,7 +21,7 @@ macro_rules! named {
                 }
             }
 
-            /// What it is, in words of the field.
+            /// A description in the words of the field.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self {

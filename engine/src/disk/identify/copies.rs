@@ -1,11 +1,15 @@
-//! Which header copy counts. Pure: whoever looks at a disk reads the places that [`Search`] names.
+//! Which header copy counts. Pure: the caller reads the places that [`Search`] names.
 //!
-//!   1. Where copies may be: the first one, if it is right, says where the others are. What stands elsewhere is a leftover of
-//!      a layout that the disk had before, or a file's bytes. Without it the copy after the first AU says so: it is looked for after an
-//!      AU of each size, the smallest first, as a smaller AU than the disk's never ends in a file's bytes. Without both
-//!      they are looked for where the caller guesses them; each that is found says where its fellows are.
-//!   2. Whose disk it is: the one that most of the right copies are of; if as many are of another, the first copy's.
-//!   3. Of that disk's copies the highest sequence holds; what is not that is wrong, and rewritten at the next mount.
+//!   1. Where copies may be: a valid first copy names the places of the others. A copy anywhere
+//!      else was left by a layout that the disk had before, or is a file's bytes. Without a valid
+//!      first copy, the one after the first AU names the places: it is looked for after an AU of
+//!      each size, the smallest first, since an AU smaller than the disk's never ends in a file's
+//!      bytes. Without both, copies are looked for at places that the caller guesses; each one
+//!      found names the others.
+//!   2. Which disk it is: the one that most of the valid copies name; in a tie, the one that the
+//!      first copy names.
+//!   3. Of that disk's copies the one with the highest sequence counts; all others are wrong, and
+//!      are rewritten at the next mount.
 //!
 //! The table of cases is in docs/format.md, section 8; a test compares it with [`decide`].
 
@@ -36,24 +40,25 @@ pub enum Case {
     SpareHolds,
     /// The device is smaller than the disk was: it is not used.
     Shrunk,
-    /// Copies of several disks, and nothing says whose disk it is: it is not used.
+    /// Copies of several disks, and the right one cannot be told: it is not used.
     Contested,
     NoHeader,
 }
 
-/// What one copy is, compared with the one that holds.
+/// A copy compared with the one that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Copy {
     Newest,
-    /// Right, with a lower sequence.
+    /// Valid, with a lower sequence.
     Behind,
-    /// Right, of another disk.
+    /// Valid, of another disk.
     Foreign,
-    /// Missing, torn, unreadable, written for another place, or at a place where nobody looks.
+    /// Missing, torn, unreadable, written for another place, or at a place that is not searched.
     Damaged,
 }
 
-/// The facts of the table: the copies (first block, middle, end, after the first AU), and whether the device is as large as they say.
+/// The facts of the table: the copies (first block, middle, end, after the first AU), and whether
+/// the device is smaller than they say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Facts {
     pub copies: [Copy; HEADER_COPIES],
@@ -75,38 +80,38 @@ pub fn decide(facts: Facts) -> Case {
     }
 }
 
-/// Looking for the copies. See step 1.
+/// The search for the copies. See step 1.
 #[derive(Debug)]
 pub struct Search {
-    /// A copy was found that says where all are.
-    record_durable_size: bool,
+    /// A copy was found that names the places of all.
+    is_known: bool,
     places: Vec<u64>,
     copies: Vec<(u64, Option<DiskHeader>)>,
 }
 
 impl Search {
-    /// Begins with what stands at the first place; `guesses` are for a disk that has no right copy there.
+    /// Begins with the first copy; `guesses` are for a disk that has no valid first copy.
     #[must_use]
     pub fn new(first: Option<DiskHeader>, guesses: Vec<u64>) -> Self {
         let places =
             first.as_ref().map_or(guesses, |header| header.layout.header_places().to_vec());
-        Self { record_durable_size: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
+        Self { is_known: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
     }
 
-    /// The next place to look at.
+    /// The next place to read.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let seen = |place: &u64| self.copies.iter().any(|(other, _)| other == place);
         self.places.iter().copied().find(|place| !seen(place))
     }
 
-    /// What stands at a place.
+    /// Records the copy at a place.
     pub fn found(&mut self, place: u64, copy: Option<DiskHeader>) {
         let copy = copy.filter(|copy| copy.layout.header_places().contains(&place));
-        if let (Some(header), false) = (&copy, self.record_durable_size) {
+        if let (Some(header), false) = (&copy, self.is_known) {
             let fellows = header.layout.header_places();
             if place == header.layout.au_size() {
-                self.record_durable_size = true;
+                self.is_known = true;
                 self.places = fellows.to_vec();
             } else {
                 self.places.extend(fellows);
@@ -131,7 +136,7 @@ impl Search {
         (case, header)
     }
 
-    /// What the table asks, and the copy that holds.
+    /// The facts for the table, and the copy that counts.
     fn facts(&self, device: u64) -> (Facts, Option<DiskHeader>) {
         let mut owners: BTreeMap<(GroupId, DiskId), Vec<&DiskHeader>> = BTreeMap::new();
         for copy in self.copies.iter().filter_map(|(_, copy)| copy.as_ref()) {
@@ -147,7 +152,7 @@ impl Search {
                 .and_then(|first| leading.into_iter().find(|copies| copies.contains(&first)))
             {
                 Some(owner) => owner,
-                // The first copy is lost, and others are of several disks.
+                // The first copy is lost, and the others are of several disks.
                 None => {
                     let copies = [Copy::Damaged, Copy::Foreign, Copy::Foreign, Copy::Foreign];
                     return (Facts { copies, shrunk: false }, None);
@@ -202,8 +207,10 @@ mod tests {
         }
     }
 
-    /// Whatever the copies are, on a device of the disk's size, a larger or a smaller one, with and without a membership that
-    /// says how large the disk is: one row of the table, and its case; and what holds is the newest of the disk that most copies are of.
+    /// For any combination of copies, on a device of the disk's size, a larger or a smaller one,
+    /// with and without a membership that names the disk's size: exactly one row of the table
+    /// matches, and its case is right; the copy that counts is the newest of the disk that most
+    /// copies name.
     #[test]
     fn every_combination_of_copies_is_one_case() {
         let mut table = Table::read("header case");
@@ -243,7 +250,7 @@ mod tests {
                         fact(facts.shrunk),
                     ]);
                     assert_eq!(case(found), row, "{what}");
-                    // The theory, in other words than the code's.
+                    // The theory again, written differently from the code.
                     let seen: Vec<DiskHeader> = looked
                         .iter()
                         .filter_map(|place| {

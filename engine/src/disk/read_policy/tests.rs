@@ -9,10 +9,11 @@ const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Where the time of reads has two humps: what more a read takes, where its block is not in the disk's cache.
+/// Service times with two humps: the extra latency of a read whose block is not in the disk's
+/// cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Humps {
-    /// Reads of a hundred in the second hump, and what they take more: evenly between two bounds.
+    /// Percentage of reads in the second hump, and their extra latency: uniform between two bounds.
     far: u64,
     bounds: (u64, u64),
     /// The same, between the humps.
@@ -20,16 +21,16 @@ struct Humps {
     between_bounds: (u64, u64),
 }
 
-/// How a disk serves reads.
+/// The service times of a disk.
 #[derive(Clone, Copy, Debug)]
 struct Device {
-    /// Nanoseconds of a read of no length.
+    /// Nanoseconds of a read of length 0.
     base: u64,
     /// Nanoseconds more for each KiB.
     per_kib: u64,
-    /// More for every read: the way to it is long.
+    /// Extra latency of every read: the path to it is long.
     extra: u64,
-    /// Reads that it works on at once.
+    /// Reads that it serves at once.
     lanes: usize,
     /// Whether it answers.
     hung: bool,
@@ -37,7 +38,7 @@ struct Device {
 }
 
 const NO_HUMPS: Humps = Humps { far: 0, bounds: (0, 0), between: 0, between_bounds: (0, 0) };
-/// Half of all reads come from a cache, and four of ten from disks that turn.
+/// Half of all reads come from a cache, and four of ten from rotating disks.
 const CACHE: Humps = Humps {
     far: 40,
     bounds: (3 * MILLI, 15 * MILLI),
@@ -46,17 +47,17 @@ const CACHE: Humps = Humps {
 };
 const SSD: Device =
     Device { base: 90 * MICRO, per_kib: 400, extra: 0, lanes: 32, hung: false, humps: NO_HUMPS };
-/// One after the other.
+/// Serves one read after the other.
 const SERIAL: Device = Device { lanes: 1, ..SSD };
 
-/// What happens when: a read of a client, or an exploration, ends on a disk.
+/// An event: a read of a client, or an exploration, ends on a disk.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Client(usize),
     Exploration,
 }
 
-/// A read under way: the client's number or none, and what it is.
+/// A read in flight: the client's number or none, and the gauge's record of it.
 struct UnderWay<'a> {
     reading: Reading<'a>,
     began: u64,
@@ -69,15 +70,15 @@ struct Bench<'a> {
     devices: Vec<Device>,
     numbers: Numbers,
     now: u64,
-    /// When each lane of each disk is free.
+    /// The time at which each lane of each disk is free.
     free: Vec<Vec<u64>>,
     ends: BinaryHeap<Reverse<(u64, u64, End, usize)>>,
     order: u64,
     under_way: Vec<Option<UnderWay<'a>>>,
     explorations: Vec<Option<UnderWay<'a>>>,
-    /// What the programs read next.
+    /// The programs' load.
     length: Box<dyn Fn(&mut Numbers) -> usize>,
-    /// Up to how many parts of a hundred a read may take longer by chance.
+    /// The most by which a latency varies at random, in percent.
     noise: u64,
     turn: usize,
     /// Reads of programs, by disk.
@@ -87,13 +88,14 @@ struct Bench<'a> {
     work: Vec<u64>,
     /// The longest that a program waited.
     longest: u64,
-    /// Reads of the first disk since counting began, and how many it had before [`LEFT`] others came in a row.
+    /// Reads of the first disk since counting began, and how many of them it had before [`LEFT`]
+    /// consecutive ones went elsewhere.
     first: u64,
     elsewhere: u64,
     left_after: Option<u64>,
 }
 
-/// So many reads that go elsewhere, one after the other: the disk is left.
+/// After this many consecutive reads elsewhere, the disk counts as left.
 const LEFT: u64 = 50;
 
 impl<'a> Bench<'a> {
@@ -131,7 +133,7 @@ impl<'a> Bench<'a> {
         bench
     }
 
-    /// When a read that begins now on a disk ends.
+    /// The time at which a read that begins now on a disk ends.
     fn serve(&mut self, disk: usize, length: usize) -> u64 {
         let device = self.devices[disk];
         if device.hung {
@@ -193,7 +195,7 @@ impl<'a> Bench<'a> {
         self.push(end, End::Client(client), choice.index);
     }
 
-    /// Lets so much time go by; the counts begin anew.
+    /// Lets time pass; the counters start again.
     fn run(&mut self, time: u64) -> &mut Self {
         self.went.fill(0);
         self.explored.fill(0);
@@ -227,7 +229,7 @@ impl<'a> Bench<'a> {
         self
     }
 
-    /// What a disk has of all reads, explorations too, in parts of ten thousand.
+    /// The disk's share of all reads, explorations included, in ten-thousandths.
     fn share(&self, disk: usize) -> u64 {
         let all: u64 = self.went.iter().chain(&self.explored).sum();
         assert!(all > 0, "nothing was read");
@@ -243,7 +245,7 @@ fn slower(extra: u64) -> Device {
     Device { extra, ..SSD }
 }
 
-/// What it is called, and how long its next read is.
+/// The name of a load, and the length of its next read.
 type Load = (&'static str, fn(&mut Numbers) -> usize);
 
 /// Loads that a database puts on its disks.
@@ -265,7 +267,8 @@ fn equal_disks_share_the_load() {
                     let mut bench = Bench::new(&gauges, &vec![device; disks], clients);
                     bench.length = Box::new(length);
                     bench.run(SECOND).run(2 * SECOND);
-                    // Of what there is to do: one may have more short reads, and the other more long ones.
+                    // A share of the work: one disk may have more short reads, and the other more
+                    // long ones.
                     let even = bench.work.iter().sum::<u64>() / disks as u64;
                     for work in &bench.work {
                         let fair = even * 9 / 10..=even * 11 / 10;
@@ -283,10 +286,11 @@ fn equal_disks_share_the_load() {
     }
 }
 
-/// Two sites with the same storage, half of whose reads come from a cache; the way to one is 0.3 ms longer. Next to all reads go to the near one,
-/// whoever reads, however many at once, and however quick the cache is.
+/// Two sites with the same storage, half of whose reads come from a cache; the path to one is 0.3
+/// ms longer. Nearly all reads go to the near site, for any load, any number of concurrent reads
+/// and any speed of the cache.
 #[test]
-fn the_nearer_of_two_sites_is_read_though_service_times_have_two_humps() {
+fn the_nearer_site_is_read_though_service_times_have_two_humps() {
     for base in [60, 200] {
         for clients in [1, 4, 16] {
             for seed in 1..=4 {
@@ -308,7 +312,8 @@ fn the_nearer_of_two_sites_is_read_though_service_times_have_two_humps() {
     }
 }
 
-/// The near site becomes slow: in its cache, behind it, or both. It is left within some reads, and read again when it is what it was.
+/// The near site becomes slow: in its cache, behind it, or both. It is left within some reads, and
+/// read again when it has recovered.
 #[test]
 fn a_site_that_becomes_slow_is_left_though_service_times_have_two_humps() {
     let near = Device { humps: CACHE, ..SSD };
@@ -351,7 +356,8 @@ fn a_site_that_becomes_slow_is_left_though_service_times_have_two_humps() {
     }
 }
 
-/// Sites that are as far share the load, though a read may take a hundred times as long as another.
+/// Equally distant sites share the load, though one read may take a hundred times as long as
+/// another.
 #[test]
 fn equal_sites_share_the_load_though_service_times_have_two_humps() {
     for clients in [1, 4, 16] {
@@ -369,7 +375,7 @@ fn equal_sites_share_the_load_though_service_times_have_two_humps() {
     }
 }
 
-/// Reads whose time is anybody's guess are no reason to leave a disk alone.
+/// Reads with random latencies are no reason to avoid a disk.
 #[test]
 fn equal_disks_share_the_load_however_noisy_they_are() {
     for noise in [100, 300, 1000] {
@@ -423,9 +429,9 @@ fn a_slow_mirror_is_set_aside_within_a_second_and_used_when_it_is_fast_again() {
     }
 }
 
-/// A slower disk helps where the faster one cannot do everything: both work all the time.
+/// A slower disk helps where the faster one cannot serve everything: both work all the time.
 #[test]
-fn a_slower_mirror_is_read_where_the_faster_one_has_too_much_to_do() {
+fn a_slower_mirror_is_read_where_the_faster_one_is_overloaded() {
     for base in [135 * MICRO, 360 * MICRO] {
         let gauges = gauges();
         let mut bench = Bench::new(&gauges, &[SERIAL, Device { base, ..SERIAL }], 32);
@@ -440,7 +446,7 @@ fn a_slower_mirror_is_read_where_the_faster_one_has_too_much_to_do() {
     }
 }
 
-/// It is slow from the beginning: nobody has seen it fast.
+/// It is slow from the beginning: no fast read was ever measured.
 #[test]
 fn a_mirror_that_was_always_slow_is_set_aside() {
     for extra in [300 * MICRO, 20 * MILLI] {
@@ -453,9 +459,9 @@ fn a_mirror_that_was_always_slow_is_set_aside() {
     }
 }
 
-/// The first reads on the disk that hangs are those that its programs wait for; nobody else goes there.
+/// Only the first reads go to the disk that hangs, and their programs wait for them.
 #[test]
-fn a_disk_that_does_not_answer_is_left_alone_before_it_has_answered() {
+fn a_disk_that_does_not_answer_is_avoided_before_it_has_answered() {
     for clients in [2, 16] {
         let gauges = gauges();
         let mut bench = Bench::new(&gauges, &[SSD, SSD], clients);
@@ -471,7 +477,8 @@ fn a_disk_that_does_not_answer_is_left_alone_before_it_has_answered() {
     }
 }
 
-/// A hung disk ends nothing of what it had, and then answers: overdue reads count for it from their end on.
+/// A hung disk answers none of its reads for a while, and then all: overdue reads count for it from
+/// their end on.
 #[test]
 fn an_overdue_read_makes_a_disk_slow_at_once() {
     let gauges = gauges();
@@ -489,7 +496,7 @@ fn an_overdue_read_makes_a_disk_slow_at_once() {
         assert_eq!((choice.index, choice.reason), (1, ReadReason::Faster));
     }
     assert_eq!(gauges[0].estimates()[0], Some(Duration::from_secs(10)));
-    // It is another disk when it is back.
+    // Another disk takes its place.
     gauges[0].forget();
     assert_eq!(
         choose(&mirrors, 0, 8192, Duration::from_secs(12)).map(|choice| choice.reason),
@@ -497,9 +504,10 @@ fn an_overdue_read_makes_a_disk_slow_at_once() {
     );
 }
 
-/// One of two equal disks also serves long reads that only it can: it is not slow for the others.
+/// One of two equal disks also serves long reads that only it can: that does not make it slow for
+/// the others.
 #[test]
-fn a_disk_that_serves_long_reads_is_not_taken_for_slow() {
+fn a_disk_that_serves_long_reads_does_not_count_as_slow() {
     let gauges = gauges();
     let mut turn = 0;
     let mut went = [0_u64; 2];
@@ -522,9 +530,9 @@ fn a_disk_that_serves_long_reads_is_not_taken_for_slow() {
     assert_eq!(gauges[1].estimates()[3], None);
 }
 
-/// A disk that is busy with what the other one cannot do has less of what both can.
+/// A disk that is busy with reads that only it can serve gets fewer of the others.
 #[test]
-fn the_disk_with_less_under_way_is_read() {
+fn the_disk_with_fewer_reads_in_flight_is_read() {
     let gauges = gauges();
     let now = Duration::from_secs(1);
     for gauge in &gauges[..2] {
@@ -547,7 +555,8 @@ fn the_disk_with_less_under_way_is_read() {
     assert_eq!([index(0), index(1), index(2)], [Some(0), Some(1), Some(0)], "each in its turn");
 }
 
-/// What is preferred is read, however slow it is, and nothing else, not even to explore it; without it the others are as fast as they are.
+/// Preferred disks are read, however slow they are, and the others not even explored; without a
+/// preference the others are as fast as they are.
 #[test]
 fn preferred_disks_are_read_and_no_others() {
     let gauges = gauges();
@@ -558,7 +567,7 @@ fn preferred_disks_are_read_and_no_others() {
     bench.run(60 * SECOND);
     assert_eq!((&bench.went[1..], &bench.explored[..]), (&[0, 0][..], &[0, 0, 0][..]));
     assert!(gauges[0].count(ReadReason::Preferred) > 10_000);
-    // Of two that are preferred the faster one.
+    // The faster of two preferred disks.
     gauges[1].prefer(Preference::Yes);
     bench.run(SECOND).run(10 * SECOND);
     assert!(
@@ -566,7 +575,7 @@ fn preferred_disks_are_read_and_no_others() {
         "{:?}",
         bench.went
     );
-    // It cannot be read: first the other one, and then those that are left.
+    // A preferred disk cannot be read: first the other preferred one, then the rest.
     let now = Duration::from_nanos(bench.now);
     let first = choose(&[None, Some(&gauges[1]), Some(&gauges[2])], 0, 8192, now).expect("two");
     let last = choose(&[None, None, Some(&gauges[2])], 0, 8192, now).expect("one");
@@ -576,7 +585,7 @@ fn preferred_disks_are_read_and_no_others() {
     assert_eq!(choose(&[], 0, 8192, now), None);
 }
 
-/// One hiccup, as a disk has them, costs it a few reads, not seconds.
+/// One hiccup, as disks have them, costs a disk a few reads, not seconds.
 #[test]
 fn a_hiccup_is_soon_forgotten() {
     let gauges = gauges();
@@ -589,7 +598,7 @@ fn a_hiccup_is_soon_forgotten() {
     assert!((4000..6000).contains(&bench.share(0)), "{:?}", bench.went);
 }
 
-/// A disk that refuses at once is not fast for that, and one that takes long to refuse is slow.
+/// A disk that fails at once is not fast, and one that takes long to fail is slow.
 #[test]
 fn failures_make_no_disk_fast() {
     let gauges = gauges();
@@ -618,8 +627,8 @@ fn failures_make_no_disk_fast() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the disks are like: what is under way is counted right, explorations stay within their budget, and a disk that is by far the
-    /// slowest has next to nothing.
+    /// For any disks: reads in flight are counted right, explorations stay within their budget, and
+    /// a disk that is by far the slowest gets almost none.
     #[test]
     fn any_disks(
         bases in prop::collection::vec(20..2000_u64, 2..=3),
