@@ -1,77 +1,85 @@
 //! Balance: how many mirrors each disk should hold, and which mirror moves where to get there.
 //!
-//! Pure: it sees counts of AUs and the disks of one extent at a time, in any order, and does no I/O. What is
-//! under way is not kept: after a crash the same question is asked of what is there then, and what was moved is where it should be.
+//! Pure: its input are counts of AUs and the disks of one extent at a time, in any order, and it
+//! does no I/O. It has no state that a crash could lose: after a crash the plan is made again from
+//! the present placement, and mirrors that were moved are where they should be.
 //!
-//! # What even is
+//! # When disks are even
 //!
-//! Every disk that stays is used to one level, in percent of its size, the catalog's AUs counted. No failure group holds more mirrors
-//! than there are extents, for two mirrors never share one: a group that has reached this rises no further, and
-//! the others rise on. So a disk's *share* is what water would be if the disks were vessels and failure groups had a cap. A disk that
-//! leaves has share 0; one that is OFFLINE keeps what it has.
+//! Every disk that stays is filled to one level, in percent of its size, the catalog's AUs
+//! included. No failure group holds more mirrors than there are extents, since two mirrors of an
+//! extent never share one: a group that has reached this limit gets no more, and the level of the
+//! others rises on. So the *shares* are the levels of water in connected vessels, of which some
+//! have a lid. A disk that leaves has share 0; one that is OFFLINE keeps its mirrors.
 //!
 //! # The least that can be moved
 //!
-//! What a disk has beyond its share must leave it, and one AU is copied for each mirror that moves. So no plan that ends even moves
-//! fewer than the sum of max(0, held - share) over the disks ([`Plan::least`]). A share is a fraction; the AUs that
-//! rounding down leaves over go to disks that have them already, so that this sum is the least for any rounding.
+//! The mirrors beyond a disk's share must leave it, and one AU is copied for each. So no plan that
+//! ends even moves fewer than the sum of max(0, held - share) over the disks ([`Plan::least`]). A
+//! share is a fraction; the AUs that rounding down leaves over go to disks that have them already,
+//! so that this sum is the least for any rounding.
 //!
-//! Where there are hardly more failure groups than mirrors it may take more: what one disk has too many of may all be mirrored in the
-//! failure group that lacks some, and a mirror that goes to a third disk sends another one on. How many such *detours* are needed is a linear
-//! program over all sets of disks that extents may end on; the tests solve it, and hold the plan to its optimum.
+//! With hardly more failure groups than mirrors it may take more: all surplus mirrors of a disk may
+//! be mirrored in the failure group that lacks some, and a mirror that goes to a third disk sends
+//! another one on. How many such *detours* are needed is a linear program over all sets of disks
+//! that extents may end on; the tests solve it, and compare the plan with its optimum.
 //!
 //! # The moves
 //!
-//! Extents whose mirrors are on the same disks are alike, and there are few such sets of disks (`mirror_sets.rs`). The [`Plan`] says how many
-//! of each set go to which other set. First directly, from disks that have too many to disks that lack some, in proportion to both. What
-//! finds no way so goes by the cheapest path: what was to go to a disk goes elsewhere and makes room there (costs nothing), or
-//! another mirror goes on from there (a detour). At last what turns out to be dearer than it need be is undone: changes in a circle, after
-//! which each disk has as many as before and a move is saved.
+//! Extents with mirrors on the same disks are alike, and there are few such sets of disks
+//! (`mirror_sets.rs`). The [`Plan`] says how many extents of each set go to which other set. First
+//! directly, from disks that have too many to disks that lack some, in proportion to both. Surplus
+//! that finds no direct move takes the cheapest path: a mirror that was to go to a disk goes
+//! elsewhere and makes room there (costs nothing), or another mirror moves on from there (a
+//! detour). At last the plan is improved: changes in a cycle, after which each disk has as many as
+//! before and a move is saved.
 //!
-//! Then the extents are looked at one after the other, and of each set every k-th moves, k so that the last to be seen is the last to go:
-//! consecutive extents of a file are not emptied from one disk and heaped on another.
+//! Then the extents are read one after the other, and of each set every k-th moves, with k such
+//! that the last extent of the set is the last to move: consecutive extents of a file do not all
+//! move from one disk to another.
 //!
 //! Invariants:
 //!
 //!   1. Two mirrors of an extent are never in one failure group.
-//!   2. A plan moves each mirror of an extent once at most, and what it moves is what [`Plan::work`] says.
+//!   2. A plan moves each mirror of an extent once at most, and moves as many as [`Plan::work`]
+//!      says.
 
 use plinth_format::DiskNumber;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What becomes of a disk's mirrors.
+/// The role of a disk in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It is filled to the level.
     Stays,
-    /// All of them go elsewhere.
+    /// All its mirrors go elsewhere.
     Leaves,
-    /// It cannot be written: it keeps what it has.
+    /// It cannot be written: it keeps its mirrors.
     Keeps,
 }
 
-/// A disk, as far as its load matters. All counts in AUs.
+/// A disk with its load. All counts in AUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     pub disk: DiskNumber,
     pub failure_group: String,
     /// AUs that hold data or could.
     pub units: u32,
-    /// Those that nobody moves here: the catalog's.
+    /// AUs that no plan moves: the catalog's.
     pub fixed: u32,
     /// Mirrors of extents.
     pub held: u32,
     pub role: Role,
 }
 
-/// The disks that stay cannot take what there is.
+/// The disks that stay have no room for all mirrors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{missing} AUs too few on the disks that stay")]
 pub struct TooSmall {
     pub missing: u64,
 }
 
-/// One mirror of an extent goes to another disk.
+/// A move of one mirror of an extent to another disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Index of the mirror.
@@ -79,7 +87,7 @@ pub struct Move {
     pub to: DiskNumber,
 }
 
-/// Which mirrors move where: see "The moves".
+/// The plan of all moves: see "The moves".
 #[derive(Debug)]
 pub struct Plan {
     disks: Disks,
@@ -87,14 +95,15 @@ pub struct Plan {
     least: u64,
 }
 
-/// Indices of disks, ascending; of a set that others become, in the places of those that they replace.
+/// Indices of disks, ascending; in a set that another one becomes, at the positions of the disks
+/// that they replace.
 type Set = Vec<usize>;
 
-/// What becomes of the extents on one set of disks.
+/// The target sets of the extents on one set of disks.
 #[derive(Debug)]
 struct Outcomes {
     count: u64,
-    /// How many become which set: all of them.
+    /// The number of extents for each target set; together all of them.
     to: BTreeMap<Set, Outcome>,
     seen: u64,
 }
@@ -110,7 +119,7 @@ struct Disks {
     /// Ascending by number.
     all: Vec<Standing>,
     index: BTreeMap<DiskNumber, usize>,
-    /// Who mirrors with whom.
+    /// Pairs of partners.
     partners: Vec<BTreeSet<usize>>,
 }
 
@@ -134,7 +143,7 @@ impl Standing {
 }
 
 impl Disks {
-    /// Whether the mirror in one place of a set may be on another disk instead.
+    /// Whether the mirror at one position of a set may be on another disk instead.
     fn may_go(&self, set: &[usize], place: usize, to: usize) -> bool {
         self.all[to].role == Role::Stays
             && set[place] != to
@@ -158,17 +167,18 @@ impl Disks {
 }
 
 impl Plan {
-    /// Nothing moves.
+    /// A plan without moves.
     #[must_use]
     pub fn none() -> Self {
         let disks = Disks { all: Vec::new(), index: BTreeMap::new(), partners: Vec::new() };
         Self { disks, sets: BTreeMap::new(), least: 0 }
     }
 
-    /// For the extents on each set of disks: how many there are. `are_partners` says whether two disks should mirror each other.
+    /// A plan for the number of extents on each set of disks. `are_partners` says whether two disks
+    /// should mirror each other.
     ///
     /// # Errors
-    /// If what there is does not fit on the disks that stay.
+    /// If the mirrors do not fit on the disks that stay.
     pub fn new(
         loads: &[Load],
         sets: impl IntoIterator<Item = (Vec<DiskNumber>, u64)>,
@@ -238,7 +248,7 @@ impl Plan {
             .sum()
     }
 
-    /// From which disk to which disk how many mirrors go: what [`Self::work`] is the sum of.
+    /// The number of mirrors that go from each disk to each other one; [`Self::work`] is their sum.
     #[must_use]
     pub fn routes(&self) -> Vec<(DiskNumber, DiskNumber, u64)> {
         let mut ways: BTreeMap<(DiskNumber, DiskNumber), u64> = BTreeMap::new();
@@ -255,20 +265,20 @@ impl Plan {
         ways.into_iter().map(|((from, to), count)| (from, to, count)).collect()
     }
 
-    /// AUs that should move, and for which there is no way.
+    /// AUs that should move, and for which there is no move.
     #[must_use]
     pub fn stuck(&self) -> u64 {
         self.disks.surplus()
     }
 
-    /// How many mirrors a disk should hold.
+    /// The share of a disk, in mirrors.
     #[must_use]
     pub fn share(&self, disk: DiskNumber) -> Option<u64> {
         self.disks.index.get(&disk).map(|index| self.disks.all[*index].share)
     }
 
-    /// What of an extent moves, given the disks of its mirrors. Each move can be made by itself, before or after the others, without two
-    /// mirrors in one failure group.
+    /// The moves of an extent, given the disks of its mirrors. Each can be made by itself, before
+    /// or after the others, without two mirrors in one failure group.
     pub fn next(&mut self, mirrors: &[DiskNumber]) -> Vec<Move> {
         let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
         let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else {
@@ -279,7 +289,7 @@ impl Plan {
         let Some(of) = self.sets.get_mut(&set) else { return Vec::new() };
         of.seen += 1;
         let (seen, count) = (i128::from(of.seen), i128::from(of.count));
-        // Who is furthest behind what should have become of as many as were seen.
+        // The target set that is furthest behind its part of the extents seen so far.
         let behind = |outcome: &Outcome| {
             i128::from(outcome.planned) * seen - i128::from(outcome.done) * count
         };
@@ -292,7 +302,8 @@ impl Plan {
         self.moves(&on, &set, &to)
     }
 
-    /// The same for an extent that must leave its place on some of its disks, `from`: what leaves one of these anyway comes first, and at once.
+    /// The same for an extent that must leave its AU on some of its disks, `from`: a planned move
+    /// away from one of these comes first, and at once.
     pub fn next_from(&mut self, mirrors: &[DiskNumber], from: &[DiskNumber]) -> Vec<Move> {
         let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
         let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else {
@@ -317,11 +328,12 @@ impl Plan {
         self.moves(&on, &set, &to)
     }
 
-    /// Which mirrors of an extent move where, so that the set of its disks becomes another.
+    /// The moves that turn one set of an extent's disks into another.
     fn moves(&self, on: &Set, set: &Set, to: &Set) -> Vec<Move> {
         let mut coming: Vec<usize> =
             to.iter().copied().filter(|disk| !set.contains(disk)).collect();
-        // Who stays in its failure group comes first, and replaces the mirror that is there; for the others all are alike.
+        // A mirror that stays in its failure group comes first, and replaces the mirror there; the
+        // others are all alike.
         let group = |disk: usize| self.disks.all[disk].group;
         let mut leaving: Vec<usize> =
             set.iter().copied().filter(|disk| !to.contains(disk)).collect();
@@ -350,7 +362,7 @@ impl Plan {
         of.to.entry(next).or_default().planned += count;
     }
 
-    /// From disks with too many to disks that lack some.
+    /// Plans moves from disks with too many mirrors to disks that lack some.
     fn send_directly(&mut self) {
         let first: Vec<(u64, u64, u64)> = self
             .disks
@@ -361,7 +373,7 @@ impl Plan {
         let sets: Vec<(Set, u64)> =
             self.sets.iter().map(|(set, of)| (set.clone(), of.count)).collect();
         let mut sent: BTreeMap<(&Set, usize), u64> = BTreeMap::new();
-        // In rounds, so that nobody's first choice is all that was left to another.
+        // In rounds, so that one disk's first choice does not take the only choice of another.
         for round in 1..=ROUNDS {
             for (set, count) in &sets {
                 for (place, from) in set.iter().enumerate() {
@@ -390,7 +402,8 @@ impl Plan {
         }
     }
 
-    /// Which of a set's extents, as they are planned now, can send the mirror in one place where: to a disk that lacks some. And how many.
+    /// For extents of a set, as planned now: a disk that lacks mirrors and may take the one at this
+    /// position, and for how many.
     fn direct(
         &self,
         set: &Set,
@@ -411,7 +424,7 @@ impl Plan {
         Some((becomes.clone(), to, planned.min(disks.all[to].lacks().div_ceil(4))))
     }
 
-    /// Finds the cheapest way for mirrors too many to where some are lacking. False: there is none.
+    /// Finds the cheapest path for surplus mirrors to a disk that lacks some. False: there is none.
     fn send_round(&mut self) -> bool {
         let all = &self.disks.all;
         let Some(start) = (0..all.len()).find(|disk| all[*disk].surplus() > 0) else {
@@ -421,7 +434,7 @@ impl Plan {
         let mut queue = VecDeque::from([(start, None)]);
         let mut done: BTreeSet<usize> = BTreeSet::new();
         let mut goal = None;
-        // What costs nothing goes to the front.
+        // Edges without cost go to the front of the queue.
         while let Some((here, hop)) = queue.pop_front() {
             if !done.insert(here) {
                 continue;
@@ -466,7 +479,7 @@ impl Plan {
         self.take(path, most)
     }
 
-    /// Makes hops that hang together, for as many mirrors as they all can. False: for none.
+    /// Makes the hops of a path, for as many mirrors as all of them can. False: for none.
     fn take(&mut self, path: Vec<Hop>, most: u64) -> bool {
         let planned = |hop: &Hop| self.sets[&hop.set].to[&hop.becomes].planned;
         let most = path.iter().map(planned).min().unwrap_or(0).min(most);
@@ -482,8 +495,9 @@ impl Plan {
         count > 0
     }
 
-    /// As long as some of what is planned can be had cheaper: hops in a circle, which leave each disk what it is to have and save a move.
-    /// Not for so many disks and sets that it would take longer than it saves.
+    /// Improves the plan while it can be made cheaper: cycles of hops that leave each disk its
+    /// count and save a move. Skipped for so many disks and sets that it would take longer than it
+    /// saves.
     fn improve(&mut self) {
         if self.sets.len() * self.disks.all.len() > IMPROVED_MAX {
             return;
@@ -497,7 +511,7 @@ impl Plan {
         }
     }
 
-    /// By the method of Bellman and Ford, from all disks at once.
+    /// Bellman and Ford's algorithm, from all disks at once.
     fn find_circle(&self) -> Option<Vec<Hop>> {
         if self.work() == self.least {
             return None;
@@ -537,7 +551,7 @@ impl Plan {
             }
             last?;
         }
-        // Whoever was still made cheaper is behind a circle.
+        // A disk that still became cheaper is behind a cycle.
         let mut at = last?;
         for _ in 0..count {
             at = came[at]?;
@@ -553,7 +567,8 @@ impl Plan {
         }
     }
 
-    /// How a set that is to be `becomes` can have one mirror less on the disk in one place, and which disk has one more then.
+    /// The ways in which a set that is to become `becomes` can have one mirror less at one
+    /// position, and the disk that has one more then.
     fn ways(&self, set: &Set, becomes: &Set, place: usize) -> Vec<(usize, Set)> {
         let disks = &self.disks;
         let mut ways = Vec::new();
@@ -562,7 +577,7 @@ impl Plan {
             next[place] = to;
             ways.push((to, next));
         }
-        // Instead of another mirror of the extent, which stays.
+        // In exchange for another mirror of the extent, which stays.
         for other in
             (0..set.len()).filter(|other| *other != place && becomes[*other] != set[*other])
         {
@@ -577,12 +592,13 @@ impl Plan {
     }
 }
 
-/// Mirrors that move where a set becomes another.
+/// Number of mirrors that move when a set becomes another.
 fn moves(set: &Set, becomes: &Set) -> u64 {
     set.iter().zip(becomes).filter(|(from, to)| from != to).count() as u64
 }
 
-/// Extents on `set` that were to be on `becomes` are to be on `next`: one mirror less on the disk `from`.
+/// Extents on `set` that were to become `becomes` are to become `next`: one mirror less on the disk
+/// `from`.
 #[derive(Debug, Clone)]
 struct Hop {
     set: Set,
@@ -591,19 +607,19 @@ struct Hop {
     from: usize,
 }
 
-/// Sets times disks up to which a plan is improved.
+/// The largest product of sets and disks for which a plan is improved.
 const IMPROVED_MAX: usize = 200_000;
 
-/// Circles at most: each saves a move at least.
+/// The most cycles: each saves at least one move.
 const CIRCLES_MAX: usize = 10_000;
 
-/// Rounds in which what moves directly is handed out.
+/// Rounds in which direct moves are planned.
 const ROUNDS: u64 = 8;
 
-/// Parts of a level: 2^40 is a full disk. A step adds less than one AU to any disk.
+/// The unit of a level: 2^40 is a full disk. A step adds less than one AU to any disk.
 const FULL: u64 = 1 << 40;
 
-/// The shares of disks: see "What even is".
+/// The shares of disks: see "When disks are even".
 fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<Vec<u32>, TooSmall> {
     let total: u64 = loads.iter().map(|load| u64::from(load.held)).sum();
     let at = |load: &Load, level: u64| -> u32 {
@@ -644,7 +660,8 @@ fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<V
     for (share, group) in shares.iter().zip(groups) {
         of_group[*group] += u64::from(*share);
     }
-    // What rounding left over: to who has it already, then to who is furthest below the level.
+    // The AUs left over by rounding: to disks that have them already, then to those furthest below
+    // the level.
     let mut rest = total.saturating_sub(of_group.iter().sum());
     let below = |index: usize| {
         let load = loads[index];

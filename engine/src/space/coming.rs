@@ -1,14 +1,18 @@
-//! What is about to become free, and how a request that finds no space waits for it.
+//! Space that is about to become free, and how a request that finds none waits for it.
 //!
-//! Between the moment in which a file is to be removed and the one in which its space can be taken lie jobs, a durable commit and
-//! I/O that is under way. A request must not hear of `NoSpace` in between. So:
+//! Between the decision to remove a file and the moment when its space can be allocated there are
+//! catalog jobs, a durable commit and I/O in flight. A request must not get `NoSpace` in between.
+//! So:
 //!
-//!   1. Whoever is going to free something says so first ([`Coming::begin`]), and lets go of what it got when the commit that freed it is
-//!      noted (`reclaim.rs`). From then on it is among what is pending there.
-//!   2. What has become free is counted ([`Coming::freed`]). A request asks for the count, tries, and if it got nothing waits
-//!      until the count is another one, as long as something is coming.
+//!   1. A task that is going to free something announces it first ([`Coming::begin`]), and drops
+//!      the announcement when the commit that freed it is recorded (`reclaim.rs`). From then on the
+//!      space is pending there.
+//!   2. Each time something has become free a count grows ([`Coming::note_freed`]). A request reads
+//!      the count, tries, and if it got nothing waits until the count has changed, as long as
+//!      something is coming.
 //!
-//! Invariant: what a job frees is always either under way here, or pending in `reclaim.rs`, or free.
+//! Invariant: space that a job frees is always either announced here, or pending in `reclaim.rs`,
+//! or free.
 
 use event_listener::{Event, EventListener};
 use std::{
@@ -19,13 +23,13 @@ use std::{
     time::Duration,
 };
 
-/// Who has let go of something that goes back soon, as soon as others let go of it too.
+/// Something that clients have released and that is freed as soon as other clients release it too.
 pub trait Parting: Send + Sync {
-    /// For how much longer that is waited for. `None`: for nothing.
+    /// For how much longer a request waits for that. `None`: there is nothing to wait for.
     fn parting(&self) -> Option<Duration>;
 }
 
-/// What is about to become free.
+/// Space that is about to become free.
 #[derive(Debug, Default)]
 pub struct Coming {
     under_way: AtomicU64,
@@ -33,7 +37,7 @@ pub struct Coming {
     changed: Event,
 }
 
-/// As long as it lives, something is about to be freed.
+/// While it exists, something is about to be freed.
 #[derive(Debug)]
 pub struct Release(Arc<Coming>);
 
@@ -45,7 +49,7 @@ impl Drop for Release {
 }
 
 impl Coming {
-    /// Something is going to be freed.
+    /// Announces that something is going to be freed.
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Release {
         self.under_way.fetch_add(1, SeqCst);
@@ -58,19 +62,19 @@ impl Coming {
         self.under_way.load(SeqCst) > 0
     }
 
-    /// Something has become free.
+    /// Called when something has become free.
     pub fn note_freed(&self) {
         self.freed.fetch_add(1, SeqCst);
         self.changed.notify(usize::MAX);
     }
 
-    /// Another number whenever something has become free.
+    /// Changes whenever something has become free.
     #[must_use]
     pub fn freed(&self) -> u64 {
         self.freed.load(SeqCst)
     }
 
-    /// Hears of whatever changes from now on.
+    /// A listener for every change from now on.
     #[must_use]
     pub fn listen(&self) -> EventListener {
         self.changed.listen()

@@ -1,8 +1,7 @@
-//! Which sets of disks hold the mirrors of some extent: what decides, at once and
-//! without the catalog, whether a disk may go offline (R5). And how many mirrors these extents should have.
+//! The distinct sets of disks that hold the mirrors of extents. They answer at once and without the
+//! catalog whether a disk may go offline (R5), and how many mirrors these extents should have.
 //!
-//! There are few distinct sets, because a disk has few partners; there may be
-//! millions of extents.
+//! There are few distinct sets, because a disk has few partners; there may be millions of extents.
 
 use crate::sync::lock::Mutex;
 use plinth_format::{DiskNumber, Redundancy, membership::Membership};
@@ -11,9 +10,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// How many mirrors an extent should have in a group, by what is wanted in `membership`, if its file asks for `own` (0: for nothing of its own). Only
-/// a NORMAL group has files of more than one redundancy, and none of fewer mirrors than the group's. Where failure groups are
-/// fewer than a file asks for mirrors, it makes do with these: what stands in for a lost failure group must not wait for one file.
+/// How many mirrors an extent should have in a group, by `membership.wanted`, if its file asks for
+/// `own` (0: as the group). Only a NORMAL group has files with different redundancies, and none
+/// with fewer mirrors than the group's. With fewer failure groups than a file wants mirrors, as
+/// many mirrors as there are groups: the replacement of a lost failure group must not wait for one
+/// file.
 #[must_use]
 pub fn mirrors_wanted(own: u8, membership: &Membership) -> usize {
     let least = membership.wanted.mirrors();
@@ -23,18 +24,18 @@ pub fn mirrors_wanted(own: u8, membership: &Membership) -> usize {
     usize::from(own).min(failure_groups(membership)).clamp(least, 3)
 }
 
-/// How many failure groups hold data, and stay.
+/// Number of failure groups that hold data, and stay.
 #[must_use]
 pub fn failure_groups(membership: &Membership) -> usize {
     let stay = membership.disks.iter().filter(|disk| !disk.quorum && !disk.leaving);
     stay.map(|disk| &disk.failure_group).collect::<BTreeSet<_>>().len()
 }
 
-/// How many extents have their mirrors on each set of disks, by what their files ask for.
+/// Number of extents on each set of disks, by the redundancy that their files ask for.
 #[derive(Debug, Default)]
 pub struct MirrorSets {
     sets: Mutex<BTreeMap<(Vec<DiskNumber>, u8), u64>>,
-    /// The catalog has been asked for all extents.
+    /// All extents of the catalog were added.
     known: AtomicBool,
 }
 
@@ -45,18 +46,18 @@ impl MirrorSets {
         (key, own)
     }
 
-    /// All extents are there.
+    /// Called when all extents were added.
     pub fn complete(&self) {
         self.known.store(true, Ordering::Release);
     }
 
-    /// Whether all extents are there: a mount does not know them before it has opened the catalog.
+    /// Whether all extents were added: a mount does not know them before it has opened the catalog.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.known.load(Ordering::Acquire)
     }
 
-    /// How many extents there are on each set of disks.
+    /// Number of extents on each set of disks.
     #[must_use]
     pub fn counts(&self) -> Vec<(Vec<DiskNumber>, u64)> {
         let mut counts: BTreeMap<Vec<DiskNumber>, u64> = BTreeMap::new();
@@ -66,7 +67,7 @@ impl MirrorSets {
         counts.into_iter().collect()
     }
 
-    /// The same, apart by what their files ask for.
+    /// The same, by the redundancy that their files ask for.
     #[must_use]
     pub fn wishes(&self) -> Vec<(Vec<DiskNumber>, u8, u64)> {
         let sets = self.sets.lock();
@@ -87,12 +88,12 @@ impl MirrorSets {
         self.sets.lock().keys().any(|(set, _)| set.contains(&disk))
     }
 
-    /// One more extent, of a file that asks for `own` mirrors, has its mirrors on `disks`.
+    /// Adds an extent with mirrors on `disks`, of a file that asks for `own` mirrors.
     pub fn add(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
         *self.sets.lock().entry(Self::key(disks, own)).or_default() += 1;
     }
 
-    /// One extent less.
+    /// Removes one.
     pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
         let mut sets = self.sets.lock();
         let key = Self::key(disks, own);
@@ -104,7 +105,7 @@ impl MirrorSets {
         }
     }
 
-    /// Whether every extent that has a mirror on `leaving` keeps one on a disk that `is_current`.
+    /// Whether every extent with a mirror on `leaving` keeps one on a disk that `is_current`.
     #[must_use]
     pub fn can_spare(&self, leaving: DiskNumber, is_current: impl Fn(DiskNumber) -> bool) -> bool {
         let sets = self.sets.lock();

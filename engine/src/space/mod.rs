@@ -1,31 +1,34 @@
-//! Space: which AUs of every disk are free.
+//! Space: the state of every AU of every disk.
 //!
-//! Kept in memory only, three bits per AU; built at mount by marking what the
-//! membership and the catalog's extents use. Nothing here does I/O or waits.
+//! Kept in memory only, three bits per AU; built at mount by marking the AUs that the membership
+//! and the catalog's extents use. Nothing here does I/O or waits.
 //!
 //! ```text
-//!            allocate_on                release(commit)              settle(durable)                freed
-//!   FREE ------------------> USED -------------------> RELEASED -------------------> SETTLED -----------------> FREE
-//!   ^ ^ |   mark_used          |     a commit that        the commit is durable        no I/O of who had it
-//!   | | |                      |     frees it was made                                 is in flight
-//!   | | +-- take_to_discard --> DISCARDING --+
+//!            allocate_on            release(commit)         settle(durable)          freed
+//!   FREE ------------------> USED ----------------> RELEASED -------------> SETTLED --------> FREE
+//!   ^ ^ |   mark_used          |    the commit that      the commit is       no I/O of the
+//!   | | |                      |    frees it was made    durable             former owner is
+//!   | | +-- take_to_discard --> DISCARDING --+                               in flight
 //!   | +---------- discarded -----------------+
 //!   +--------------------------+
-//!             cancel: the commit that would have used it never was
+//!             cancel: the commit that would have used it was never made
 //! ```
 //!
-//! A FREE AU is *stained* while the device may still hold what its last owner wrote there: a bit of its own. Such an AU can be
-//! allocated like any other, and then needs no discard; until then `discards.rs` takes it, a run at a time, in its own time.
+//! A FREE AU is *stained* (not discarded yet) while the device may still hold the last owner's
+//! data: a bit of its own. A stained AU can be allocated like any other, and then needs no discard;
+//! until then `discards.rs` takes it, a run at a time, in the background.
 //!
 //! Invariants:
 //!
-//!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or allocatable, never both).
-//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8). Only FREE ones are discarded.
+//!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or
+//!      allocatable, never both).
+//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8).
+//!      Only FREE ones are discarded.
 //!   3. System area, checksum zone and header copies are never allocated and never counted.
-//!   4. The counters equal what counting the states would give.
+//!   4. The counters equal a count of the states.
 //!
-//! While a disk is resized (`resize.rs`) it has AUs that hold data now and will not. These are *barred*: what is free there is not
-//! allocated, nor counted.
+//! While a disk is resized (`resize.rs`) some of its AUs hold data now and will not then. These are
+//! *reserved for the shrink*: free ones are not allocated and not counted.
 
 pub mod balance;
 pub(crate) mod coming;
@@ -45,16 +48,17 @@ use std::{
     },
 };
 
-/// What an AU is doing. The bits in the planes low and high; of one that is discarded the stain is the third.
+/// The state of an AU: its bits in the planes low and high; DISCARDING differs from SETTLED by the
+/// stain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuState {
     Free,
     Used,
     /// Freed by a commit that is not durable yet.
     Released,
-    /// Freed durably; I/O of who had it may still be in flight.
+    /// Freed durably; I/O of its former owner may still be in flight.
     Settled,
-    /// Nobody's, and being discarded.
+    /// Without an owner, and being discarded.
     Discarding,
 }
 
@@ -75,18 +79,20 @@ pub enum MarkError {
 #[derive(Debug, Default)]
 pub struct Space {
     disks: BTreeMap<DiskNumber, DiskSpace>,
-    /// What each commit released and `settle` has not handed out.
+    /// AUs that each commit released and `settle` has not handed out.
     released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
-    /// AUs that more than one owner names: a damaged catalog. They stay taken, whoever lets go of them, as another still has them.
+    /// AUs that more than one owner names: a damaged catalog. They stay taken when one owner
+    /// releases them, since another still has them.
     contested: BTreeSet<(DiskNumber, u32)>,
-    /// AUs of a disk that no file gets: the catalog wants a mirror there when the disk is back.
+    /// AUs of a disk that are not given to files: the catalog needs them for a mirror when the disk
+    /// is back.
     reserved: BTreeMap<DiskNumber, u32>,
     changes: u64,
-    /// How many have AUs in hand.
+    /// Number of [`InHand`] values.
     hands: Arc<AtomicU64>,
 }
 
-/// As long as it lives somebody may have AUs that neither the catalog nor a membership names yet.
+/// While it exists, AUs may be taken that neither the catalog nor a membership names yet.
 #[derive(Debug)]
 pub struct InHand(Arc<AtomicU64>);
 
@@ -101,25 +107,28 @@ struct DiskSpace {
     layout: Layout,
     /// A bit per AU that the disk is to give up; empty if there are none.
     reserved_for_shrink: Vec<u64>,
-    /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
+    /// One bit per AU in each plane; an AU is free if both are 0. An AU that holds no data is
+    /// marked used.
     low: Vec<u64>,
     high: Vec<u64>,
-    /// A bit per AU that is free, or being discarded, and of which the device may hold something.
+    /// A bit per AU that is free, or being discarded, and where the device may hold data.
     stained: Vec<u64>,
-    /// AUs with such a bit; nothing is stained in words before `first_stain`.
+    /// Number of stained AUs; none is in words before `first_stain`.
     stains: u32,
     first_stain: usize,
-    /// A bit per AU in use that was stained when it was allocated. [`Space::take_stain`] reads and clears it.
+    /// A bit per AU in use that was stained when it was allocated. [`Space::take_stain`] reads and
+    /// clears it.
     taken_stained: Vec<u64>,
     discarding: u32,
-    /// These two without barred ones.
+    /// These two without AUs that are reserved for a shrink.
     total: u32,
     free: u32,
     /// Released or settled.
     pending: u32,
-    /// Where the search goes on, so that consecutive extents of a file lie side by side and freed AUs rest.
+    /// Where the search continues, so that consecutive extents of a file are adjacent and freed AUs
+    /// are not reused at once.
     cursor: u32,
-    /// Nothing is free in words before this one.
+    /// No AU is free in words before this one.
     lowest: usize,
 }
 
@@ -138,7 +147,8 @@ impl Space {
         assert!(before.is_none(), "disk {disk} added twice");
     }
 
-    /// Bars what holds data now and would not in the layout `target`; `None` bars nothing any more.
+    /// Reserves the AUs that hold data now and would not in the layout `target`; `None` ends all
+    /// reservations.
     pub fn reserve_for_shrink(&mut self, disk: DiskNumber, target: Option<Layout>) {
         self.changes += 1;
         if let Some(space) = self.disks.get_mut(&disk) {
@@ -151,7 +161,7 @@ impl Space {
         self.disks.get(&disk).is_some_and(|space| space.is_reserved_for_shrink(au))
     }
 
-    /// Barred AUs that are not free.
+    /// AUs that are reserved for a shrink and not free.
     #[must_use]
     pub fn reserved_in_use(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, DiskSpace::reserved_in_use)
@@ -165,10 +175,10 @@ impl Space {
         u32::try_from(in_use.count()).unwrap_or(u32::MAX)
     }
 
-    /// The disk is cut otherwise from now on, and nothing is barred.
+    /// Gives the disk another layout, and ends its reservations.
     ///
     /// # Panics
-    /// If something that is not free holds no data in that layout.
+    /// If an AU that is not free holds no data in that layout.
     pub fn cut(&mut self, disk: DiskNumber, layout: Layout) {
         self.changes += 1;
         if let Some(space) = self.disks.get_mut(&disk) {
@@ -190,7 +200,7 @@ impl Space {
         self.disks.keys().copied()
     }
 
-    /// Says at mount that an AU is in use.
+    /// Marks an AU as used, at mount.
     ///
     /// # Errors
     /// If that cannot be: two owners, no such disk, or an AU that holds no data.
@@ -209,12 +219,12 @@ impl Space {
         Ok(())
     }
 
-    /// Takes a free AU of a disk, the next after the one taken last.
+    /// Allocates a free AU of a disk, the next after the last one allocated.
     pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<u32> {
         if self.free(disk) == 0 { None } else { self.allocate_reserved(disk) }
     }
 
-    /// Takes the first free AU of a disk, if that is before another one.
+    /// Allocates the first free AU of a disk, if it is before another one.
     pub fn allocate_before(&mut self, disk: DiskNumber, before: u32) -> Option<u32> {
         if self.free(disk) == 0 {
             return None;
@@ -223,24 +233,26 @@ impl Space {
         self.disks.get_mut(&disk)?.allocate_before(before)
     }
 
-    /// The AU before which everything would be that is not free, if the disk had no gaps; and how many are used that are not before it.
+    /// The AU before which all AUs in use would be if the disk had no gaps; and the number of AUs
+    /// in use that are not before it.
     #[must_use]
     pub fn compact_end(&self, disk: DiskNumber) -> (u32, u32) {
         self.disks.get(&disk).map_or((0, 0), DiskSpace::compact_end)
     }
 
-    /// The same as [`Self::allocate_on`], for the catalog, from what is reserved too.
+    /// As [`Self::allocate_on`], for the catalog: also from its reserve.
     pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<u32> {
         self.changes += 1;
         self.disks.get_mut(&disk)?.allocate()
     }
 
-    /// Keeps so many AUs of disks from files, and no others.
+    /// Sets how many AUs of each disk files may not use.
     pub fn reserve(&mut self, reserved: BTreeMap<DiskNumber, u32>) {
         self.reserved = reserved;
     }
 
-    /// Gives back an AU that was allocated for a commit that never was. Nothing may be written to it any more.
+    /// Gives back an AU that was allocated for a commit that was never made. It may not be written
+    /// any more.
     ///
     /// # Panics
     /// If the AU is not in use.
@@ -251,8 +263,8 @@ impl Space {
         self.change(disk, au, AuState::Used, AuState::Free);
     }
 
-    /// Says that `commit` freed an AU. It stays taken until `settle` and `freed`. A disk that was removed is ignored, and so is what
-    /// [`Self::mark_used`] refused.
+    /// Records that `commit` freed an AU. It stays taken until `settle` and `freed`. Ignores a disk
+    /// that was removed, and an AU that [`Self::mark_used`] refused.
     ///
     /// # Panics
     /// If the AU is not in use.
@@ -265,8 +277,8 @@ impl Space {
         }
     }
 
-    /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out once and must come back
-    /// by [`Space::freed`].
+    /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out
+    /// once and must come back by [`Space::freed`].
     #[must_use = "what is not given to `freed` is lost until the next mount"]
     pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, u32)> {
         let settled: Vec<_> = match durable.checked_add(1) {
@@ -285,7 +297,8 @@ impl Space {
         settled
     }
 
-    /// Says that no I/O of who had a settled AU is in flight. A disk that was removed is ignored.
+    /// Frees a settled AU: no I/O of its former owner is in flight. Ignores a disk that was
+    /// removed.
     ///
     /// # Panics
     /// If the AU was not settled.
@@ -293,16 +306,17 @@ impl Space {
         self.change(disk, au, AuState::Settled, AuState::Free);
     }
 
-    /// Takes free AUs of a disk that lie side by side, `most` at most, to be discarded: the first, and how many. Each must come back by
-    /// [`Space::discarded`].
+    /// Takes adjacent free AUs of a disk, at most `most`, to be discarded: the first, and how many.
+    /// Each must come back by [`Space::discarded`].
     pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(u32, u32)> {
         self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
     }
 
-    /// The discard of AUs has ended, or is given up: `done` if it need not be tried again. A disk that was removed is ignored.
+    /// Ends a discard, or gives it up: `done` if it need not be tried again. Ignores a disk that
+    /// was removed.
     ///
     /// # Panics
-    /// If they were not being discarded.
+    /// If the AUs were not being discarded.
     pub fn discarded(&mut self, disk: DiskNumber, first: u32, count: u32, done: bool) {
         let Some(space) = self.disks.get_mut(&disk) else { return };
         for au in first..first + count {
@@ -319,7 +333,8 @@ impl Space {
         }
     }
 
-    /// Whether an AU was stained when who has it took it: the device may hold something wherever nothing was written since. True once.
+    /// Whether an AU was stained when its owner allocated it: the device may hold data wherever
+    /// nothing was written since. True once.
     pub fn take_stain(&mut self, disk: DiskNumber, au: u32) -> bool {
         let Some(space) = self.disks.get_mut(&disk) else { return false };
         let (word, bit) = place(au);
@@ -329,7 +344,7 @@ impl Space {
         was_stained
     }
 
-    /// Whatever is free on a disk may hold something on the device.
+    /// Stains every free AU of a disk.
     pub fn stain(&mut self, disk: DiskNumber) {
         if let Some(space) = self.disks.get_mut(&disk) {
             let free: Vec<u32> =
@@ -350,45 +365,46 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.discarding)
     }
 
-    /// Whether AUs have more than one owner: the catalog is damaged, and what it does not name may be somebody's.
+    /// Whether AUs have more than one owner: the catalog is damaged, and AUs that it does not name
+    /// may be in use.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         !self.contested.is_empty()
     }
 
-    /// Says that AUs are about to be taken.
+    /// To be held while AUs are taken.
     #[must_use]
     pub fn take_in_hand(&self) -> InHand {
         self.hands.fetch_add(1, Ordering::AcqRel);
         InHand(Arc::clone(&self.hands))
     }
 
-    /// Whether AUs are neither free nor somebody's.
+    /// Whether there are AUs that are neither free nor recorded as owned.
     #[must_use]
     pub fn is_between(&self) -> bool {
         self.any_pending() || self.hands.load(Ordering::Acquire) > 0
     }
 
-    /// Grows whenever an AU is taken or given back. One that is only discarded stays nobody's.
+    /// Grows whenever an AU is taken or given back, but not for a discard.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// AUs that a file can be given now.
+    /// AUs that a file can get now.
     #[must_use]
     pub fn free(&self, disk: DiskNumber) -> u32 {
         let free = self.disks.get(&disk).map_or(0, |space| space.free);
         free.saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
     }
 
-    /// AUs that a file can be given now, or when their discard has ended.
+    /// AUs that a file can get now, or when their discard has ended.
     #[must_use]
     pub fn available(&self, disk: DiskNumber) -> u32 {
         self.unowned(disk).saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
     }
 
-    /// AUs that nobody has, reserved or not, being discarded or not.
+    /// AUs without an owner, reserved or not, being discarded or not.
     #[must_use]
     pub fn unowned(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| space.free + space.discarding_open())
@@ -400,7 +416,7 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.total)
     }
 
-    /// The same, with those that the disk is to give up.
+    /// The same, with those that are reserved for a shrink.
     #[must_use]
     pub fn capacity(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| {
@@ -409,7 +425,7 @@ impl Space {
         })
     }
 
-    /// AUs that somebody has, or had a moment ago.
+    /// AUs that have an owner, or had one a moment ago.
     #[must_use]
     pub fn used(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| {
@@ -417,7 +433,7 @@ impl Space {
         })
     }
 
-    /// AUs that somebody has.
+    /// AUs that have an owner.
     #[must_use]
     pub fn held(&self, disk: DiskNumber) -> u32 {
         self.used(disk) - self.disks.get(&disk).map_or(0, |space| space.pending)
@@ -429,7 +445,7 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.pending)
     }
 
-    /// Whether a durable commit, or waiting for I/O, would free something.
+    /// Whether a durable commit, or the end of I/O, would free something.
     #[must_use]
     pub fn any_pending(&self) -> bool {
         self.disks.values().any(|space| space.pending > 0)
@@ -442,7 +458,7 @@ impl Space {
         space.layout.is_data(au).then(|| space.state(au))
     }
 
-    /// Whether the disk is known; it is unknown once it was removed.
+    /// Changes the state. False if the disk was removed.
     fn change(&mut self, disk: DiskNumber, au: u32, from: AuState, to: AuState) -> bool {
         let Some(space) = self.disks.get_mut(&disk) else {
             return false;
@@ -532,7 +548,7 @@ impl DiskSpace {
                 next.stain(au, true);
             }
         }
-        // Nobody knows what the device holds there.
+        // The content of the device there is unknown.
         layout
             .data_units()
             .filter(|au| !self.layout.is_data(*au))
@@ -573,7 +589,7 @@ impl DiskSpace {
         }
     }
 
-    /// Those being discarded that a disk does not give up.
+    /// AUs being discarded that are not reserved for a shrink.
     fn discarding_open(&self) -> u32 {
         if self.discarding == 0 || self.reserved_for_shrink.is_empty() {
             return self.discarding;
@@ -585,7 +601,7 @@ impl DiskSpace {
         self.discarding - u32::try_from(reserved_for_shrink).unwrap_or(0)
     }
 
-    /// What of 64 AUs is free and stained. What is being discarded is stained, too.
+    /// The AUs of a word that are free and stained. Those being discarded are stained, too.
     fn to_discard(&self, word: usize) -> u64 {
         self.stained[word] & !self.taken(word)
     }
@@ -621,7 +637,7 @@ impl DiskSpace {
             AuState::Released | AuState::Settled => self.pending -= 1,
             AuState::Discarding => self.discarding -= 1,
         }
-        // What becomes free was somebody's.
+        // An AU that becomes free had an owner.
         self.stain(au, matches!(to, AuState::Free | AuState::Discarding));
         let (low, high) = match to {
             AuState::Free => (false, false),
@@ -642,7 +658,7 @@ impl DiskSpace {
         }
     }
 
-    /// What of 64 AUs cannot be allocated.
+    /// The AUs of a word that cannot be allocated.
     fn taken(&self, word: usize) -> u64 {
         self.low[word] | self.high[word] | self.reserved_for_shrink.get(word).copied().unwrap_or(0)
     }
@@ -680,7 +696,7 @@ impl DiskSpace {
         }
         let words = self.low.len();
         let (start, bit) = place(self.cursor);
-        // The first word is looked at twice: from the cursor on, and at the end whole.
+        // The first word is searched twice: from the cursor on, and at the end whole.
         for step in 0..=words {
             let word = (start + step) % words;
             let mut taken = self.taken(word);
@@ -701,7 +717,7 @@ impl DiskSpace {
     }
 }
 
-/// AUs that hold data in a layout, and not in another one.
+/// AUs that hold data in one layout, and not in another.
 fn lost(layout: Layout, target: Layout) -> impl Iterator<Item = u32> {
     layout.data_units().filter(move |au| !target.is_data(*au))
 }
@@ -766,9 +782,10 @@ mod tests {
         assert_eq!((space.free(DISK), space.pending(DISK)), (1, 0));
     }
 
-    /// What became free is discarded once, in runs, and is nobody's meanwhile; who allocates it before makes that needless.
+    /// A freed AU is discarded once, in runs, and is not allocated meanwhile; an allocation before
+    /// that makes the discard needless.
     #[test]
-    fn what_is_free_is_discarded_or_allocated() {
+    fn a_free_unit_is_discarded_or_allocated() {
         let mut space = space(40);
         assert_eq!(space.take_to_discard(DISK, 8), None, "nothing was written yet");
         space.stain(DISK);
@@ -800,9 +817,10 @@ mod tests {
         space.discarded(DISK, given[0], 1, true);
     }
 
-    /// A disk that is made smaller: what it gives up is not discarded, and what is being discarded stands in the way.
+    /// A disk that is made smaller: AUs reserved for the shrink are not discarded, and a discard in
+    /// progress blocks the shrink.
     #[test]
-    fn what_a_disk_gives_up_is_not_discarded() {
+    fn units_reserved_for_a_shrink_are_not_discarded() {
         let mut space = space(200);
         space.stain(DISK);
         let (first, count) = space.take_to_discard(DISK, 1000).expect("a run");
@@ -819,7 +837,8 @@ mod tests {
         assert_eq!((space.stains(DISK), space.free(DISK)), (0, space.total(DISK)));
     }
 
-    /// What was freed and not discarded before a disk gets another size is discarded after that, as is what the disk gains.
+    /// AUs that were freed and not discarded before a disk gets another size are discarded after
+    /// that, as are the AUs that it gains.
     #[test]
     fn another_size_forgets_no_stain() {
         for (before, after) in [(40, 200), (200, 40)] {
@@ -842,7 +861,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_unit_rests_while_others_are_free() {
+    fn a_freed_unit_is_not_reused_while_others_are_free() {
         let mut space = space(40);
         let first = space.allocate_on(DISK).expect("free");
         space.cancel(DISK, first);
@@ -863,7 +882,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is Released, not Settled")]
-    fn freeing_before_the_commit_is_durable_is_our_mistake() {
+    fn freeing_before_the_commit_is_durable_panics() {
         let mut space = space(40);
         let au = space.allocate_on(DISK).expect("free");
         space.release(DISK, au, 1);
@@ -885,7 +904,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any history of calls agrees with a map of states.
+        /// Any sequence of calls agrees with a map of states.
         #[test]
         fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..7, any::<u16>()), 0..400)) {
             let mut space = space(units);

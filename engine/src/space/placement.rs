@@ -1,33 +1,40 @@
 //! Placement: which disks hold the mirrors of a new extent, and how much still fits.
 //!
-//! Pure: asked with the disks of the membership, it never does I/O. Built anew when the membership changes.
+//! Pure: its input is the disks of the membership, and it does no I/O. Rebuilt when the membership
+//! changes.
 //!
 //! Which disks can take a mirror:
 //!
-//!   - ONLINE and SYNCING disks (*serving*), in any failure group, while the failure groups that have one are at
-//!     least as many as the mirrors. Then no extent is born less protected than the group can protect it.
-//!   - Otherwise each serving failure group takes one, and the rest go to OFFLINE disks of the other failure groups: the AU is
-//!     taken, and the caller lists the region as stale for that disk, so that its return heals the extent.
-//!     Without this an extent written today would be under-protected for ever.
-//!   - At least one mirror is on an ONLINE disk, for only those are read.
+//! - ONLINE and SYNCING disks (*serving*), in any failure group, while at least as many failure
+//!   groups have one as an extent has mirrors. Then no extent is created with less protection than
+//!   the group can give.
+//! - Otherwise each serving failure group takes one, and the others go to OFFLINE disks of the
+//!   other failure groups: the AU is taken, and the caller marks the region as stale for that disk,
+//!   so that its return heals the extent. Without this an extent written today would stay
+//!   under-protected for ever.
+//! - At least one mirror is on an ONLINE disk, since only these are read.
 //!
 //! How they are chosen, for extent n of a file:
 //!
-//!   1. The first mirror goes round a *schedule*, from a start that the file's seed gives: every serving disk in proportion to
-//!      its size, spread out evenly, a failure group with at most 1/mirrors of the places. So consecutive extents lie on
-//!      different disks. Every other extent passes over a disk clearly fuller (in percent) than the emptiest one.
-//!   2. The other mirrors go to the emptiest (in percent) of the first one's partners, in other failure groups; among equals
-//!      in turn. This keeps disks, and failure groups as far as the bound below allows, equally full in percent.
-//!   3. Where partners are full, to any disk in other failure groups: to be a bit more exposed to a double failure is better than to
-//!      refuse a write while `statfs` shows space.
+//!   1. The first mirror follows a *schedule*, from a start that the file's seed gives: it contains
+//!      every serving disk in proportion to its size, evenly spread, and a failure group has at
+//!      most 1/mirrors of the entries. So consecutive extents are on different disks. Every other
+//!      extent skips a disk that is clearly fuller (in percent) than the emptiest one.
+//!   2. The other mirrors go to the emptiest (in percent) of the first one's partners, in other
+//!      failure groups; equal ones in turn. This keeps disks, and failure groups as far as the
+//!      bound below allows, equally full in percent.
+//!   3. If partners are full, to any disk in other failure groups: a slightly higher risk at a
+//!      double failure is better than to refuse a write while `statfs` shows space.
 //!
 //! # How much fits
 //!
-//! With f(i) AUs free in failure group i, exactly those K extents of m mirrors fit for which sum min(f(i), K) >= m K: two mirrors
-//! never share a failure group, so group i gives at most K. (For two mirrors this is min(total / 2, total - largest).) And each
-//! needs an ONLINE disk: K is at most what these have free. [`Placement::allocatable`] is the largest such K, and it is
-//! the truth, not an estimate, because a choice is only made if it leaves K - 1: of the *tight* failure groups, those with f(i) >= K, no
-//! more may be left out than sum min(f(i), K) - m K, and no more ONLINE AUs be taken than 1 + (all of them - K).
+//! With f(i) AUs free in failure group i, K extents of m mirrors fit exactly if sum min(f(i), K) >=
+//! m K: two mirrors never share a failure group, so group i gives at most K. (For two mirrors this
+//! is min(total / 2, total - largest).) And each extent needs an ONLINE disk: K is at most the
+//! number of AUs free on these. [`Placement::allocatable`] is the largest such K, and it is exact,
+//! not an estimate, because a choice is only made if it leaves K - 1: of the *tight* failure
+//! groups, those with f(i) >= K, at most sum min(f(i), K) - m K may be left out, and at most 1 +
+//! (all of them - K) ONLINE AUs may be taken.
 //!
 //! Invariants:
 //!
@@ -44,16 +51,17 @@ use plinth_format::{
 };
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-/// Partners of a disk at most, unless a failure group has too few disks to partner with all others otherwise.
+/// The most partners of a disk, unless a failure group has too few disks for all others to have a
+/// partner there.
 pub const PARTNERS_MAX: usize = 8;
 
-/// Places of the schedule per disk at most: sizes are told apart to one in this many.
+/// The most entries of a disk in the schedule: the resolution of sizes.
 const PLACES_MAX: u64 = 64;
 
-/// A disk is clearly fuller than another from this part of its size on: 1/50 is 2 %.
+/// A disk is clearly fuller than another by this fraction of its size: 1/50 is 2 %.
 const FULLER: u64 = 50;
 
-/// What placement needs to know of a disk.
+/// A disk as placement sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDisk {
     pub number: DiskNumber,
@@ -63,7 +71,7 @@ pub struct DataDisk {
     pub state: DiskState,
 }
 
-/// Placements, by how many mirrors extents get.
+/// Placements by the number of mirrors.
 pub type Placements = BTreeMap<usize, Arc<Placement>>;
 
 /// One mirror of an extent.
@@ -73,7 +81,7 @@ pub struct Mirror {
     pub au: u32,
 }
 
-/// No AUs are free for another extent. Pending ones may become so: see [`Space::any_pending`].
+/// No AUs are free for another extent. Pending ones may become free: see [`Space::any_pending`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no space left in the disk group")]
 pub struct NoSpace;
@@ -84,22 +92,25 @@ pub struct Usable {
     pub total: u64,
     /// Before mirroring, pending ones excluded.
     pub free: u64,
-    /// What must stay free so that every extent gets all its mirrors again after the worst failure for which that is possible: the
-    /// largest failure group (NORMAL), the two largest (HIGH). Where too few failure groups would remain (two in NORMAL, three in
-    /// HIGH) no reserve helps, and none is asked for (ASM asks for it all the same); with four in HIGH, for one.
+    /// The AUs that must stay free so that every extent gets all its mirrors again after the worst
+    /// failure for which that is possible: the size of the largest failure group (NORMAL), of the
+    /// two largest (HIGH). If too few failure groups would remain (two in NORMAL, three in HIGH) no
+    /// reserve helps, and it is 0 (ASM asks for one all the same); with four in HIGH it is that for
+    /// one.
     pub required_mirror_free: u64,
-    /// (free - required) / mirrors, negative if a failure could not be healed; but no more than really fits.
+    /// (free - required) / mirrors, negative if a failure could not be healed; but no more than
+    /// really fits.
     pub usable_file: i64,
 }
 
-/// The disks of a group and who mirrors with whom.
+/// The disks of a group and their partners.
 #[derive(Debug)]
 pub struct Placement {
     redundancy: Redundancy,
     /// Ascending by number; `group` is an index into the failure groups.
     disks: Vec<Place>,
     groups: usize,
-    /// Indices of disks, in the order in which first mirrors go round.
+    /// Indices of disks, in the order of first mirrors.
     schedule: Vec<usize>,
 }
 
@@ -130,7 +141,7 @@ struct Candidate {
     turn: u64,
 }
 
-/// What matters for how much fits afterwards.
+/// The properties of a candidate that decide how much fits afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
     /// In a failure group that serves.
@@ -141,14 +152,14 @@ struct Class {
     mixed: bool,
 }
 
-/// What is free, and the bound that follows.
+/// The free AUs, and the bound that follows.
 struct Room {
-    /// Mirrors on failure groups that serve; the rest go to the others.
+    /// Mirrors on failure groups that serve; the others go to the other groups.
     serving: usize,
     mirrors: usize,
-    /// Of each failure group: whether it serves, free AUs on disks that can take a mirror.
+    /// For each failure group: whether it serves, and the free AUs on disks that can take a mirror.
     groups: Vec<(bool, u64)>,
-    /// Those of them that are on ONLINE disks.
+    /// The free AUs of each failure group on ONLINE disks.
     online_of: Vec<u64>,
     /// Free AUs on ONLINE disks.
     online: u64,
@@ -189,7 +200,8 @@ impl Placement {
         Self { redundancy, disks: places, groups, schedule }
     }
 
-    /// The placement of extents with so many mirrors on a membership's data disks that stay, whose AUs `space` knows.
+    /// The placement of extents with this many mirrors, on a membership's data disks that stay.
+    /// `space` knows their AUs.
     #[must_use]
     pub fn of(membership: &Membership, mirrors: usize, space: &Space) -> Self {
         let data = membership.disks.iter().filter(|disk| !disk.quorum && !disk.leaving);
@@ -223,8 +235,8 @@ impl Placement {
             .flat_map(|place| place.partners.iter().map(|partner| self.disks[*partner].number))
     }
 
-    /// Takes the AUs for a new extent: number `extent` of the file with this seed. The first mirror is on a
-    /// serving disk, those on OFFLINE disks come last.
+    /// Allocates the AUs of a new extent: number `extent` of the file with this seed. The first
+    /// mirror is on a serving disk, those on OFFLINE disks come last.
     ///
     /// # Errors
     /// If no further extent fits.
@@ -266,7 +278,8 @@ impl Placement {
         Ok(set.into_iter().map(take).collect())
     }
 
-    /// The disks for the first mirror, best first: from the schedule's place on, each once.
+    /// The disks for the first mirror, best first: in the order of the schedule from this entry on,
+    /// each once.
     fn firsts<'c>(&self, candidates: &'c [Candidate], turn: u64) -> Vec<&'c Candidate> {
         let find =
             |disk: usize| candidates.binary_search_by_key(&disk, |candidate| candidate.disk).ok();
@@ -282,7 +295,7 @@ impl Placement {
                 firsts.push(&candidates[index]);
             }
         }
-        // Every other extent passes over a disk that is clearly fuller than the emptiest of its kind.
+        // Every other extent skips a disk that is clearly fuller than the emptiest of its kind.
         if let Some(first) = firsts.first().copied()
             && mix(turn) & 1 == 0
         {
@@ -298,8 +311,9 @@ impl Placement {
         firsts
     }
 
-    /// The disk for one mirror more of an extent whose mirrors are on disks `mirrors`, of those that `is_apart` from them: ONLINE, the one
-    /// with most of these among its partners, and of such the emptiest. `None`: there is no room on any.
+    /// The disk for one more mirror of an extent whose mirrors are on disks `mirrors`, among those
+    /// that `is_apart` from them: ONLINE, the one with most of these among its partners, and of
+    /// several the emptiest. `None`: none has room.
     #[must_use]
     pub fn next_to(
         &self,
@@ -363,7 +377,7 @@ impl Placement {
         Usable { total, free, required_mirror_free, usable_file }
     }
 
-    /// `free`: AUs of each disk that there are for it.
+    /// The bound, with `free` AUs on each disk.
     fn room(&self, free: &dyn Fn(DiskNumber) -> u32) -> Room {
         let mirrors = self.mirrors();
         let mut groups = vec![(false, 0); self.groups];
@@ -383,7 +397,7 @@ impl Placement {
         }
         let online = online_of.iter().sum();
         let mut room = Room { serving, mirrors, groups, online_of, online, extents: 0 };
-        // Whether K extents fit falls from yes to no once as K grows.
+        // As K grows, the answer whether K extents fit changes once, from yes to no.
         let (mut fit, mut too_many) = (0, online + 1);
         while too_many - fit > 1 {
             let middle = fit + (too_many - fit) / 2;
@@ -404,7 +418,7 @@ impl Room {
         if serving { self.serving } else { self.mirrors - self.serving }
     }
 
-    /// By how many AUs this kind of failure groups has more than `extents` need.
+    /// The AUs of this kind of failure groups beyond those that `extents` need.
     fn slack(&self, serving: bool, extents: u64) -> Option<u64> {
         let have: u64 = self
             .groups
@@ -439,8 +453,8 @@ impl Room {
         Some(Candidate { disk, group: place.group, class, units: place.units.max(1), used, turn })
     }
 
-    /// Completes a set of disks from `others`, best first, so that all extents but this one still fit. Depth first; as the
-    /// disks of a class are alike, only the best of each is tried.
+    /// Completes a set of disks from `others`, best first, so that all other extents still fit.
+    /// Depth first; since the disks of a class are alike, only the best of each is tried.
     fn complete<'c>(&self, set: &mut Vec<&'c Candidate>, others: &[&'c Candidate]) -> bool {
         if set.len() == self.mirrors {
             return self.leaves_the_rest(set);
@@ -504,9 +518,10 @@ impl Candidate {
     }
 }
 
-/// Who mirrors with whom. Where nobody has more than [`PARTNERS_MAX`] disks outside its failure group, everybody with all of
-/// these. Otherwise in rounds: each disk in turn takes one partner more, from the failure group it has fewest partners in for that group's
-/// size, there the disk that has fewest for its size. At last, who found none in as many failure groups as it could gets
+/// The partners of each disk. If no disk has more than [`PARTNERS_MAX`] disks outside its failure
+/// group, these are its partners. Otherwise in rounds: each disk in turn gets one more partner, in
+/// the failure group where it has the fewest for that group's size, and there the disk that has the
+/// fewest for its size. At the end a disk that has none in as many failure groups as it could gets
 /// them beyond the limit: a failure group of one disk mirrors with all others.
 fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
     let mut of: Vec<Vec<usize>> = vec![Vec::new(); disks.len()];
@@ -524,7 +539,7 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
         }
         return of;
     }
-    // How often each disk has partners in each failure group.
+    // How many partners each disk has in each failure group.
     let mut reach = vec![vec![0_u64; groups]; disks.len()];
     let best = |of: &[Vec<usize>],
                 reach: &[Vec<u64>],
@@ -539,7 +554,7 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
                 && !of[index].contains(other)
                 && !(new_groups_only && reach[index][there.group] > 0)
         };
-        // Compared as fractions, scaled to integers; the last part spreads equals.
+        // Compared as fractions, scaled to integers; the last component spreads equal ones.
         let rank = |other: &usize| {
             let there = &disks[*other];
             let by_group = (reach[index][there.group] << 40) / size[there.group];
@@ -555,7 +570,8 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
         reach[b][disks[a].group] += 1;
     };
     for round in 1..=PARTNERS_MAX {
-        // Each round begins elsewhere, for the last find least choice; and pairs those first that still lack one.
+        // Each round begins at another disk, since the last ones have the least choice; and first
+        // pairs disks that still lack a partner.
         for step in 0..disks.len() {
             let index = (step + round * disks.len() / PARTNERS_MAX) % disks.len();
             if of[index].len() >= round {
@@ -579,9 +595,10 @@ fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
     of
 }
 
-/// The order in which first mirrors go round the serving disks: each in proportion to its size, evenly spread.
+/// The order of first mirrors over the serving disks: each in proportion to its size, evenly
+/// spread.
 fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
-    // Round the failure groups, so that neighbours lie in different ones.
+    // Round the failure groups, so that neighbours are in different ones.
     let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); groups];
     for (index, disk) in
         disks.iter().enumerate().filter(|(_, disk)| disk.serves() && disk.units > 0)
@@ -609,7 +626,7 @@ fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
             break;
         }
     }
-    // Two cut in HIGH: the largest is cut to what the others really have.
+    // Two cut in HIGH: the largest is cut to the real share of the others.
     if let [first, second, others @ ..] = largest.as_slice()
         && mirrors == 3
     {
@@ -625,7 +642,7 @@ fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
     let places: Vec<u64> =
         order.iter().map(|disk| u64::try_from(count(disk)).expect("PLACES_MAX at most")).collect();
     let divisor = places.iter().copied().fold(0, gcd).max(1);
-    // Place k of p lies at (k + its rank's offset) / p of the round.
+    // Entry k of p is at (k + its rank's offset) / p of the round.
     let mut round: Vec<(u64, u64, usize)> = Vec::new();
     for (rank, disk) in order.iter().enumerate() {
         let count = places[rank] / divisor;

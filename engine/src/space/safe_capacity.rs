@@ -1,34 +1,39 @@
-//! How much can be written so that the loss of a failure group can be made good: `v$asm_space`.
+//! How much can be written so that all redundancy can be restored after the loss of a failure
+//! group: `v$asm_space`.
 //!
-//! Pure. After a loss, a rebalance gives every extent all its mirrors again on the failure groups that are left, and moves what is in the
-//! way (`balance.rs`). So what counts is whether everything fits there: E extents of m mirrors fit on failure groups of c(i) AUs if
-//! sum min(c(i), E) >= m E, for two mirrors of an extent never share a failure group.
+//! Pure. After a loss, a rebalance gives every extent all its mirrors again on the failure groups
+//! that are left, and moves mirrors out of the way (`balance.rs`). So the question is whether
+//! everything fits there: E extents of m mirrors fit on failure groups of c(i) AUs if sum min(c(i),
+//! E) >= m E, since two mirrors of an extent never share a failure group.
 //!
-//! The catalog is in the way as well: the mirror that it loses comes back in a failure group that has none, and all of them grow with each
-//! extent that is written. Of the places where it may come back the worst one counts, and growth is estimated generously: so the answer may
-//! be some AUs too small, and is never too large.
+//! The catalog needs room as well: the mirror that it loses comes back in a failure group that has
+//! none, and all its mirrors grow with each extent that is written. The worst of the places where
+//! it may come back counts, and growth is estimated generously: so the answer may be some AUs too
+//! small, and is never too large.
 
-/// What a failure group has for extents, and what the catalog has there, in AUs.
+/// AUs of a failure group for extents, and AUs that the catalog has there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
     pub units: u64,
     pub catalog: u64,
 }
 
-/// Bytes of the catalog for an extent, about twice what its row and the row's place in the index take.
+/// Bytes of the catalog per extent, about twice the size of its row and index entry.
 const CATALOG_PER_EXTENT: u64 = 256;
-/// AUs that each mirror of the catalog takes ahead, besides an eighth of what it has: it grows in runs.
+/// AUs that each mirror of the catalog allocates ahead, besides an eighth of its size: it grows in
+/// runs.
 const CATALOG_AHEAD: u64 = 2;
 
-/// AUs by which a mirror of the catalog may have grown when so many extents are written.
+/// AUs by which a mirror of the catalog may have grown after `new` extents were written.
 fn growth(new: u64, au_size: u64) -> u64 {
     (new * CATALOG_PER_EXTENT).div_ceil(au_size) + CATALOG_AHEAD
 }
 
-/// Whether so many extents fit where failure group `lost` is no more. `grown`: of each mirror of the catalog.
+/// Whether the extents fit without failure group `lost`. `grown`: AUs by which each mirror of the
+/// catalog grows.
 fn fits(mirrors: u64, extents: u64, lost: usize, grown: u64, rooms: &[Room]) -> bool {
     let left = || rooms.iter().enumerate().filter(|(index, _)| *index != lost);
-    // The mirror of the catalog that is lost comes back in one of the failure groups that have none.
+    // The lost mirror of the catalog comes back in one of the failure groups that have none.
     let comes_back = |index: usize| rooms[lost].catalog > 0 && rooms[index].catalog == 0;
     let room = |to: Option<usize>| -> u64 {
         let units = left().map(|(index, room)| {
@@ -45,8 +50,9 @@ fn fits(mirrors: u64, extents: u64, lost: usize, grown: u64, rooms: &[Room]) -> 
     receivers.chain([None]).all(|to| room(to) >= mirrors * extents)
 }
 
-/// How many more extents may be written at most, of `writable` that can be, when there are `extents`; and the failure group whose loss
-/// would be too much for one more, if it is not for want of space now.
+/// The most extents that may still be written, of the `writable` that can be, if there are
+/// `extents`; and the failure group whose loss would be too much for one more, unless space now is
+/// the limit.
 #[must_use]
 pub fn safe_extents(
     mirrors: u64,
@@ -83,17 +89,18 @@ mod tests {
 
     /// Three failure groups of 1000: two of them have room for 1000 extents.
     #[test]
-    fn what_is_left_holds_everything() {
+    fn the_remaining_failure_groups_hold_everything() {
         let (safe, bound) = safe_extents(2, 0, 1500, AU, &rooms(&[1000, 1000, 1000]));
         assert!((990..=1000).contains(&safe), "{safe}");
         assert_eq!(bound, Some(0));
-        // What is there already counts; what can be written now is the limit in any case.
+        // Extents that exist count; the space free now is the limit in any case.
         let (more, _) = safe_extents(2, 600, 900, AU, &rooms(&[1000, 1000, 1000]));
         assert_eq!(more, safe - 600);
         assert_eq!(safe_extents(2, 600, 100, AU, &rooms(&[1000, 1000, 1000])), (100, None));
     }
 
-    /// The largest failure group is not all that counts: without a large one, the small one is the other mirror of everything.
+    /// The largest failure group is not the only one that counts: without a large one, the small
+    /// one holds a mirror of everything.
     #[test]
     fn a_small_failure_group_bounds_it() {
         let (safe, bound) = safe_extents(2, 0, 1000, AU, &rooms(&[1000, 1000, 50]));

@@ -1,4 +1,4 @@
-//! Which slots of the shared extents are free.
+//! The free slots of the shared extents.
 
 use crate::sync::bits::Bits;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ impl Slots {
         self.mark_used(id, piece).then_some((id, piece))
     }
 
-    /// A slot is free again. True: its extent has no used slot any more.
+    /// Frees a slot. True: its extent has no used slot any more.
     pub fn give_back(&mut self, id: u64, piece: usize) -> bool {
         let Some(used) = self.used.get_mut(&id) else { return false };
         used.remove(piece);
@@ -52,7 +52,7 @@ impl Slots {
         used.is_empty()
     }
 
-    /// Takes an empty shared extent out; false if it is in use again.
+    /// Removes an empty shared extent; false if it is in use again.
     pub fn remove_extent(&mut self, id: u64) -> bool {
         if self.used.get(&id).is_none_or(|used| !used.is_empty()) {
             return false;

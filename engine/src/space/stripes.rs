@@ -1,31 +1,34 @@
-//! Which byte of a file lies where in which of its extents.
+//! The mapping of a file's bytes to its extents.
 //!
-//! COARSE: extents hold the file one after the other. FINE: eight extents are a *set*, which the file goes round in chunks of 128 KiB:
+//! COARSE: the extents hold the file one after the other. FINE: eight extents are a *set*, over
+//! which the file is striped in chunks of 128 KiB:
 //!
 //! ```text
-//!   COARSE  extent 0: 0 ... A      extent 1: A ... 2A   ...
-//!   FINE    extent 0: chunks 0, 8, 16 ...   extent 1: chunks 1, 9, 17 ...  ...  extent 7: chunks 7, 15, 23 ...
-//!           extent 8: the chunks behind 8A, as extent 0 those from 0                (A: an AU)
+//!   COARSE  extent 0: 0 ... A      extent 1: A ... 2A   ...                     (A: an AU)
+//!   FINE    extent 0: chunks 0, 8, 16 ...   extent 1: chunks 1, 9, 17 ...
+//!           ...                             extent 7: chunks 7, 15, 23 ...
+//!           extent 8: the chunks behind 8A, as extent 0 has those from 0
 //! ```
 //!
-//! COARSE is the same with sets of one extent and chunks of an AU, so there is one rule for both. Pure; nothing else in the engine cuts
-//! a file.
+//! COARSE is the same with sets of one extent and chunks of an AU, so there is one rule for both.
+//! Pure; all other code of the engine uses this mapping.
 //!
 //! Invariants:
 //!
-//!   1. What a range of the file has in one extent is one range there: the chunks of an extent are in the order of the file.
+//!   1. The bytes that a range of the file has in one extent are one range there: the chunks of an
+//!      extent are in the order of the file.
 //!   2. A piece (64 KiB) of a file is a piece of one extent.
 
 use plinth_format::layout::PIECE_SIZE;
 use std::ops::Range;
 
-/// Bytes of a chunk of FINE, and extents of a set: ASM's.
+/// Bytes of a chunk of FINE, and extents of a set: the same as ASM's.
 const CHUNK: u64 = 128 << 10;
 const WIDTH: u64 = 8;
 
 const _: () = assert!(CHUNK.is_multiple_of(PIECE_SIZE));
 
-/// How a file is cut into extents.
+/// The striping of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stripes {
     au_size: u64,
@@ -48,14 +51,14 @@ impl Stripes {
         self.au_size * self.width
     }
 
-    /// How much of the set's first `bytes` lies in its extent `index`.
+    /// How many of the set's first `bytes` are in its extent `index`.
     fn part_of_set(&self, index: u64, bytes: u64) -> u64 {
         let round = self.chunk * self.width;
         let rest = (bytes % round).saturating_sub(index * self.chunk).min(self.chunk);
         bytes / round * self.chunk + rest
     }
 
-    /// What the range of the file has in an extent; perhaps nothing.
+    /// The part of an extent that a range of the file covers; perhaps none.
     #[must_use]
     pub fn inside(&self, number: u64, start: u64, end: u64) -> Range<u64> {
         let base = (number / self.width).saturating_mul(self.set_size());
@@ -65,21 +68,21 @@ impl Stripes {
         at(start)..at(end)
     }
 
-    /// The extents of all sets that the range touches: what it touches is among them.
+    /// The extents of all sets that the range touches; some of them may not be touched.
     #[must_use]
     pub fn around(&self, start: u64, end: u64) -> Range<u64> {
         let first = start / self.set_size() * self.width;
         first..(end.div_ceil(self.set_size()) * self.width).max(first)
     }
 
-    /// The extents that the range touches, and what it has in each.
+    /// The extents that the range touches, and the part of each.
     pub fn touched(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
         let stripes = *self;
         let cut = move |number| (number, stripes.inside(number, start, end));
         self.around(start, end).map(cut).filter(|(_, inside)| !inside.is_empty())
     }
 
-    /// How many these are.
+    /// The number of extents that the range touches.
     #[must_use]
     pub fn count(&self, start: u64, end: u64) -> u64 {
         if start >= end {
@@ -96,7 +99,7 @@ impl Stripes {
         some(all.start..head) + (tail - head) + some(tail..all.end)
     }
 
-    /// The extent that has a byte of the file, where there, and where the chunk ends in the file.
+    /// The extent of a byte of the file, the offset in it, and the end of the chunk in the file.
     #[must_use]
     pub fn locate(&self, offset: u64) -> (u64, u64, u64) {
         let chunk = offset % self.set_size() / self.chunk;
@@ -108,7 +111,7 @@ impl Stripes {
         )
     }
 
-    /// Where in the file the bytes of an extent are, chunk by chunk.
+    /// The places in the file of bytes of an extent, chunk by chunk.
     pub fn in_file(
         &self,
         number: u64,
@@ -126,7 +129,7 @@ impl Stripes {
         })
     }
 
-    /// The first byte of the set of an extent.
+    /// The first byte in the file of an extent's set.
     #[must_use]
     pub fn set_start(&self, number: u64) -> u64 {
         (number / self.width).saturating_mul(self.set_size())
@@ -147,7 +150,7 @@ mod tests {
 
     const AU: u64 = 1 << 20;
 
-    /// Every byte lies in one place, no two in the same, pieces stay together, and all questions have the same answer.
+    /// Every byte has one place, no two the same, pieces stay together, and all functions agree.
     #[test]
     fn every_byte_has_its_place() {
         for fine in [false, true] {

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A group with files, as a list of where their mirrors are.
+/// A group with files, as a list of the disks of their mirrors.
 #[derive(Debug, Clone)]
 struct World {
     mirrors: usize,
@@ -22,7 +22,7 @@ fn load(number: usize, group: usize, units: u32) -> Load {
 }
 
 impl World {
-    /// Disks of (failure group, AUs), filled evenly with so many extents, as far as they fit.
+    /// Disks of (failure group, AUs), filled evenly with this many extents, as far as they fit.
     fn new(mirrors: usize, disks: &[(usize, u32)], extents: usize) -> Self {
         let loads = disks
             .iter()
@@ -72,7 +72,7 @@ impl World {
         sets
     }
 
-    /// Makes the moves; returns the least and what was moved.
+    /// Makes the moves; returns the least and the number that was moved.
     fn run(&mut self) -> Result<(u64, u64), TooSmall> {
         let mut plan = self.plan()?;
         assert_eq!(plan.stuck(), 0, "{:?} {:?}", self.loads, self.sets());
@@ -115,7 +115,8 @@ impl World {
         load.held = if more { load.held + 1 } else { load.held - 1 };
     }
 
-    /// How far apart the fullest and the emptiest of disks are that should be equally full, in AUs of the smallest.
+    /// The difference between the fullest and the emptiest of disks that should be equally full, in
+    /// AUs of the smallest.
     fn unevenness(&self) -> f64 {
         let groups: BTreeSet<&str> =
             self.loads.iter().map(|load| load.failure_group.as_str()).collect();
@@ -130,8 +131,8 @@ impl World {
             let smallest = loads.iter().map(|load| load.units).min().unwrap_or(1);
             (most - least).max(0.0) * f64::from(smallest)
         };
-        // A group with a mirror of every extent is filled no further, whatever the level of the others; when it rounded some of them down it may
-        // lack one on each disk.
+        // A group with a mirror of every extent is filled no further, whatever the level of the
+        // others; where some of its disks were rounded down, each may lack one.
         let is_free = |loads: &Vec<Load>| {
             let held: usize = loads.iter().map(|load| load.held as usize).sum();
             held + loads.len() < self.extents.len()
@@ -212,7 +213,8 @@ fn a_disk_that_cannot_be_written_keeps_what_it_has() {
     assert_eq!(world.loads[0].held, kept);
 }
 
-/// The least that any plan moves which ends with these shares: by linear programming, over all sets of disks that extents may become.
+/// The least that any plan moves which ends with these shares: by linear programming, over all sets
+/// of disks that extents may become.
 fn optimum(world: &World, plan: &Plan) -> f64 {
     use microlp::{ComparisonOp, OptimizationDirection, Problem};
     let mut problem = Problem::new(OptimizationDirection::Minimize);
@@ -253,7 +255,7 @@ fn optimum(world: &World, plan: &Plan) -> f64 {
     }
 }
 
-/// A group of so many disks in so many failure groups, filled to some percent, that is about to change.
+/// A group of disks in failure groups, filled to some percent, that is about to change.
 fn changing(disks: usize, groups: usize) -> impl Strategy<Value = World> {
     let disk = (0..groups, 500..4000_u32);
     let added = (0..groups + 2, 500..4000_u32);
@@ -285,7 +287,7 @@ fn changing(disks: usize, groups: usize) -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever disks come and go: it ends even, and what is moved is what was said.
+    /// For any disks that come and go: it ends even, and moves as many as it announced.
     #[test]
     fn it_ends_even(mut world in changing(14, 6)) {
         let before: u64 = world.loads.iter().map(|load| u64::from(load.held)).sum();
@@ -297,7 +299,7 @@ proptest! {
         }
     }
 
-    /// No plan whatever that ends as even moves 2 % less.
+    /// No other plan that ends as even moves 2 % less.
     #[test]
     fn the_least_is_moved(world in changing(6, 4)) {
         if let Ok(plan) = world.plan() {

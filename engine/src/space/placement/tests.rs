@@ -44,7 +44,7 @@ fn percent(disks: &[DataDisk], space: &Space, number: usize) -> f64 {
     100.0 * (1.0 - f64::from(space.free(disk.number)) / f64::from(disk.units))
 }
 
-/// The rules for one extent, in the words of the theory. `free` as it was before.
+/// The rules for one extent, written like the theory. `free` as it was before.
 fn legal(disks: &[DataDisk], free: &[u32], mirrors: usize, set: &[usize]) -> bool {
     let groups: BTreeSet<&str> = disks.iter().map(|disk| disk.failure_group.as_str()).collect();
     let serves = |group: &str| {
@@ -70,7 +70,7 @@ fn legal_sets(disks: &[DataDisk], free: &[u32], mirrors: usize) -> Vec<Vec<usize
         .collect()
 }
 
-/// The most extents that fit, by trying everything.
+/// The most extents that fit, by exhaustive search.
 fn most(
     disks: &[DataDisk],
     free: &[u32],
@@ -101,9 +101,9 @@ fn redundancy() -> impl Strategy<Value = Redundancy> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Exactly what `allocatable` says can be written, and no arrangement of any kind would fit more.
+    /// Exactly `allocatable` extents can be written, and no other arrangement would fit more.
     #[test]
-    fn what_is_said_to_fit_fits_and_not_one_more(
+    fn exactly_as_many_extents_fit_as_allocatable_says(
         redundancy in redundancy(),
         shape in prop::collection::vec((0_usize..5, 0_u32..4, state()), 1..7),
         seed in any::<u64>(),
@@ -175,7 +175,8 @@ fn partners_of_like_disks_are_eight_and_spread() {
     }
 }
 
-/// Fills a group to a part of what fits with files of many lengths, then looks at each disk's percent used.
+/// Fills a group to a fraction of its capacity with files of many lengths, then computes each
+/// disk's percent used.
 fn fill(redundancy: Redundancy, shape: &[(usize, u32)], part: f64, one_file: bool) -> Vec<f64> {
     let (disks, mut space, placement) = group(redundancy, shape);
     let extents = (placement.allocatable(&space) as f64 * part) as u64;
@@ -234,10 +235,10 @@ fn disks_of_a_failure_group_fill_evenly_in_percent() {
 
 #[test]
 fn failure_groups_fill_in_proportion_but_one_takes_at_most_its_share() {
-    // Nothing is capped: all equal in percent.
+    // No group is capped: all are equal in percent.
     let used = fill(Redundancy::Normal, &[(0, 2000), (1, 1500), (2, 1000)], 0.5, false);
     assert!(used.iter().all(|percent| (percent - used[0]).abs() < 3.0), "{used:.1?}");
-    // The first would take 2/3: it takes half of the mirrors, as much as the others together.
+    // The first would take 2/3: it takes half of the mirrors, as many as the others together.
     let used = fill(Redundancy::Normal, &[(0, 4000), (1, 1500), (2, 500)], 0.5, false);
     assert!(
         (used[0] - 25.0).abs() < 0.1
@@ -302,7 +303,8 @@ fn consecutive_extents_lie_on_different_disks() {
     }
 }
 
-/// One failure group of two is away: its disks get their mirrors all the same, to be healed when they return.
+/// One failure group of two is offline: its disks get their mirrors all the same, to be resynced
+/// when they return.
 #[test]
 fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
     let (mut disks, mut space, _) =
@@ -315,7 +317,8 @@ fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
         let set = placement.choose(3, extent, &mut space).expect("it fits");
         assert!(set[0].disk.0 < 2 && set[1].disk.0 >= 2, "ONLINE first: {set:?}");
     }
-    // One disk of it returns: from now on that one alone takes its mirrors, though the other had more free.
+    // One disk of it returns: from now on only that one takes its mirrors, though the other had
+    // more free.
     let (_, mut space, _) = group(Redundancy::Normal, &[(0, 50), (0, 50), (1, 50), (1, 50)]);
     disks[2].state = DiskState::Syncing;
     let placement = Placement::new(Redundancy::Normal, &disks);
@@ -329,7 +332,7 @@ fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
             .count(),
         1
     );
-    // Nothing that could be read: refused.
+    // No disk could be read: refused.
     disks[0].state = DiskState::Offline;
     disks[1].state = DiskState::Offline;
     assert_eq!(Placement::new(Redundancy::Normal, &disks).choose(3, 0, &mut space), Err(NoSpace));
