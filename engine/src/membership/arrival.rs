@@ -1,12 +1,16 @@
-//! A start waits a little for disks that are late.
+//! At start, the instance waits a little for disks that appear late.
 //!
-//! After a boot, disks appear one after the other: iSCSI logs in, an array's paths come up, a service attaches images. An instance that
-//! starts meanwhile may see too few of them for the mount: then it tries again, until there are enough. Or it sees enough, and not all:
-//! then the mount would take the rest OFFLINE, and all that is written until they are back would have to be copied. So a start looks before
-//! it mounts, and waits while a disk that was ONLINE or SYNCING is not in sight: as long as the group's attribute `mount_wait` says, which
-//! is in the membership, as the catalog cannot be read before the mount. It ends at once when all are there.
+//! After a boot, disks appear one after the other: iSCSI logs in, an array's paths come up, a
+//! service attaches images. An instance that starts at that time may see too few of them for the
+//! mount: then it tries again, until there are enough. Or it sees enough, and not all: then the
+//! mount would take the others OFFLINE, and everything written until they are back would have to be
+//! copied. So a start checks before it mounts, and waits while a disk that was ONLINE or SYNCING is
+//! missing: for as long as the group's attribute `mount_wait` says. The attribute is in the
+//! membership, since the catalog cannot be read before the mount. The wait ends at once when all
+//! disks are there.
 //!
-//! Only a start by the instance waits, after a boot or an engine's death. An operator who says MOUNT has looked at what there is.
+//! Only a start by the instance waits, after a boot or an engine's death. An operator who gives
+//! MOUNT has seen which disks are there.
 
 use crate::{
     admin::{AdminError, Code},
@@ -25,13 +29,15 @@ use plinth_format::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Seconds for which a start waits for missing disks, if nothing is said: what an array's paths or an iSCSI login take.
+/// Seconds for which a start waits for missing disks, by default: the time of an array's paths or
+/// an iSCSI login.
 pub const MOUNT_WAIT: u64 = 10;
-/// Between two looks.
+/// The time between two checks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What a mount that has seen these disks of a group still needs. Nothing, if all disks of the group are there, those that are OFFLINE too, by
-/// the devices that this host used: then no other can tell of another history, or be the disk of which one of these is a copy.
+/// Whether a mount that has discovered these disks of a group needs any other. No, if all disks of
+/// the group are there, even those that are OFFLINE, on the devices that this host used: then no
+/// other device can have another history, or be the disk of which one of these is a copy.
 fn needs(world: &dyn World, name: &str, probe_results: &[ProbeResult]) -> Needs {
     let Ok(decision) = mount_decision::choose(name, probe_results, false) else {
         return Needs::Something;
@@ -45,13 +51,13 @@ fn needs(world: &dyn World, name: &str, probe_results: &[ProbeResult]) -> Needs 
     if decision.membership.disks.iter().all(is_there) { Needs::Nothing } else { Needs::Something }
 }
 
-/// What a disk of a group says: its header, and its records.
+/// A disk of a group: its header, and its records.
 pub(crate) type Member = (Header, ProbeResult);
 
-/// Looks for the disks of a group. Nothing is claimed, and nothing written.
+/// Discovers the disks of a group. Nothing is claimed, and nothing written.
 ///
 /// # Errors
-/// If whoever looked has ended.
+/// If the process that looks for disks has ended.
 pub(crate) async fn look_for_members(
     world: &dyn World,
     name: &str,
@@ -76,10 +82,11 @@ pub(crate) async fn look_for_members(
     look(world, examine, of_mount).await.whole()
 }
 
-/// What each disk of a group that is in sight says, without copies of disks and disks that have shrunk.
+/// The records of each discovered disk of a group, without copies of disks and disks that have
+/// shrunk.
 ///
 /// # Errors
-/// If whoever looked has ended.
+/// If the process that looks for disks has ended.
 pub(crate) async fn discovered(
     world: &Arc<dyn World>,
     name: &str,
@@ -98,7 +105,8 @@ pub(crate) async fn discovered(
         .collect())
 }
 
-/// The disks that a mount would take OFFLINE as they are not in sight, and for how long a start waits for them. `None`: it cannot be mounted.
+/// The missing disks that a mount would take OFFLINE, and for how long a start waits for them.
+/// `None`: the group cannot be mounted.
 fn missing(name: &str, probe_results: &[ProbeResult]) -> Option<(Vec<String>, Duration)> {
     let decision = mount_decision::choose(name, probe_results, false).ok()?;
     let is_absent = |verdict: &&mount_decision::Verdict| verdict.verdict == DiskVerdict::Absent;
@@ -111,14 +119,15 @@ fn missing(name: &str, probe_results: &[ProbeResult]) -> Option<(Vec<String>, Du
     Some((missing.collect(), Duration::from_secs(seconds)))
 }
 
-/// Looks at the disks of a mounted group before it is said that it could not be mounted: their records may be written meanwhile.
+/// Attempts before a mounted group counts as one that could not be mounted: its records may be
+/// written at the same time.
 const REHEARSALS: u32 = 5;
 
-/// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
-/// before. Nothing is claimed, and nothing written.
+/// Whether the group could be mounted by the records on the discovered disks. Called before a
+/// dismount that lets another engine mount it. Nothing is claimed, and nothing written.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it could not be mounted.
 pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
     for rehearsal in 1.. {
         let seen = discovered(world, name).await.and_then(|probe_results| {
@@ -134,7 +143,8 @@ pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminErr
     Ok(())
 }
 
-/// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
+/// Waits for missing disks of the group, if it could be mounted without them; but no longer than
+/// its attribute says.
 pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
     let tell = |text: String| {
         world.event(Event { group: name.to_owned(), severity: Severity::Note, disk: None, text });
@@ -142,7 +152,7 @@ pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
     let began = world.monotonic();
     let mut told = false;
     loop {
-        // Where that cannot be told the mount says why.
+        // If that cannot be told the mount reports why.
         let Ok(probe_results) = discovered(world, name).await else { return };
         let Some((missing, patience)) = missing(name, &probe_results) else { return };
         let waited = world.monotonic().saturating_sub(began);

@@ -1,4 +1,4 @@
-//! Which disks count: the decision at a mount, and the records that the voters keep.
+//! Which disks count: the decision at a mount, and the records on the voters.
 
 pub(crate) mod arrival;
 pub mod mount_decision;

@@ -1,52 +1,68 @@
-//! The mount decision: from what the disks in sight say of themselves to one membership and a verdict on each disk; and who votes.
+//! The mount decision: from the records on the discovered disks to one membership and a verdict on
+//! each disk; and which disks vote.
 //!
-//! Pure: whoever mounts reads the disks, asks here, and carries it out. The steps, in order; the first that fails
-//! refuses the mount:
+//! Pure: the mount reads the disks, calls this, and acts on the result. The steps, in order; the
+//! first that fails refuses the mount:
 //!
 //! ```text
-//!   step  question                                                            refusal
-//!   1     is any member in sight, and of one group only?                      NoDisks, TwoGroups
-//!   2     two devices with one disk id: one device reached by two paths        (neither is used: the disk counts as absent,
-//!         counts once, two devices not at all                                  with a warning that names the paths)
-//!   3     which membership has the highest generation in sight?               NoMembership
-//!   4     several ids there: does exactly one stand alone?                     TwoHistories
-//!   5     does a disk off the winner's line carry one that stands alone?       TwoHistories (FORCE: the winner goes on)
-//!   6     are more than half of the winner's voters witnesses?                NoQuorum (FORCE: one current disk is enough)
-//!   7     is any ONLINE disk current, and a whole mirror of each of the       NothingCurrent, CatalogMissing (FORCE: disks whose
-//!         catalog's files on such disks?                                        stamps cannot be read count, if the others do not suffice)
-//!   8     did the redundancy cover the disks that were ONLINE and are not      OutOfReach (FORCE: what is in sight is
-//!         current, with those that were away before?                           mounted)
+//!   step  question                                               refusal
+//!   1     is any member discovered, and of one group only?      NoDisks, TwoGroups
+//!   2     two devices with one disk id: one device with two     (neither is used: the disk counts
+//!         paths counts once, two devices not at all              as absent, and a warning names
+//!                                                                 the paths)
+//!   3     which discovered membership has the highest           NoMembership
+//!         generation?
+//!   4     several ids there: does exactly one stand alone?      TwoHistories
+//!   5     does a disk outside the winner's lineage carry one    TwoHistories (FORCE: the winner
+//!         that stands alone?                                     goes on)
+//!   6     are more than half of the winner's voters             NoQuorum (FORCE: one current disk
+//!         witnesses?                                             is enough)
+//!   7     is any ONLINE disk current, and a whole mirror of     NothingCurrent, CatalogMissing
+//!         each catalog file on such disks?                       (FORCE: disks whose stamps cannot
+//!                                                                 be read count, if the others do
+//!                                                                 not suffice)
+//!   8     did the redundancy cover the disks that were ONLINE   OutOfReach (FORCE: the discovered
+//!         and are not current, with those that were offline?     disks are mounted)
 //! ```
 //!
-//! The *line* of a membership is itself and its ancestors. A membership *stands alone* if the disks in sight whose
-//! newest it is are more than half of the voters it names. A *witness* is a voter in sight whose newest membership is on
-//! the winner's line and whose content is no old image: one that could have seen a newer membership, had there been one.
+//! The *lineage* of a membership is itself and its ancestors. A membership *stands alone* if the
+//! discovered disks whose newest it is are more than half of the voters that it names. A *witness*
+//! is a discovered voter whose newest membership is on the winner's lineage and whose content is no
+//! old image: it could have a newer membership, had there been one.
 //!
-//! What is said of each disk of the winning membership, its *standing*, and what becomes of the mount, its *case*, are tables of
-//! facts: in docs/format.md, section 8, and in `choose/cases.rs`.
+//! The verdict on each disk of the winning membership, and the *case* of the mount, are tables of
+//! facts: in docs/format.md, section 8, and in `mount_decision/cases.rs`.
 //!
-//! So a disk that returns is stamped before it is recorded as SYNCING, and SYNCING disks are stamped with the ONLINE ones.
+//! So a disk that returns is stamped before it is recorded as SYNCING, and SYNCING disks are
+//! stamped with the ONLINE ones.
 //!
 //! # Why no acknowledged membership is ever missed (R3)
 //!
-//! Say a membership is *in force* once at least half of its parent's voters hold it; only then is anything acknowledged under it.
-//! What recording must keep to (a test below searches histories for a mount that misses one, and finds it as soon as
-//! one of the first three is broken):
+//! A membership is *in force* once at least half of its parent's voters hold it; only then are
+//! writes acknowledged under it. Recording must keep these rules (a test below searches histories
+//! for a mount that misses a membership, and finds one as soon as one of the first three is
+//! broken):
 //!
-//!   1. Two consecutive memberships differ by one voter at most: one joins or one leaves ([`voter_steps`]). Otherwise a majority of
-//!      the new voters and one of the old need not overlap, and a record that was begun but never came in force would split the group.
-//!   2. The next membership is begun only when this one is in force. If it cannot be brought in force, writes wait.
-//!   3. The first successor that a mount records changes no vote, and counts as in force only when *more* than half of the
-//!      winner's voters hold it ([`may_mount`]). What an earlier engine began and never brought in force may lie on a disk out of
-//!      sight; with an even number of voters, half of them or one vote less would let that one mount beside ours.
-//!      FORCE waives it: the operator answers for what is out of sight.
-//!   4. A disk that votes keeps its membership slots readable; one whose slots are unreadable is no witness.
-//!   5. What was in a slot and is no record is wiped, durably, before a record is written there. Two records that were begun in
-//!      the same generation may differ in their first sectors only: one that was torn must not be made whole by the next.
+//!   1. Two consecutive memberships differ by one voter at most: one joins or one leaves
+//!      ([`voter_steps`]). Otherwise a majority of the new voters and one of the old need not
+//!      overlap, and a record that was begun but never came in force would split the group.
+//!   2. The next membership is begun only when this one is in force. If it cannot be brought in
+//!      force, writes wait.
+//!   3. The first successor that a mount records changes no vote, and counts as in force only when
+//!      *more* than half of the winner's voters hold it ([`may_mount`]). A membership that an
+//!      earlier engine began and never brought in force may be on a disk that is missing; with an
+//!      even number of voters, half of them or one vote less would let that one mount beside ours.
+//!      FORCE waives it: the operator answers for missing disks.
+//!   4. A disk that votes keeps its membership slots readable; one whose slots are unreadable is no
+//!      witness.
+//!   5. Bytes in a slot that are no valid record are wiped, durably, before a record is written
+//!      there. Two records that were begun in the same generation may differ in their first sectors
+//!      only: a torn one must not be made whole by the next.
 //!
-//! Then: a mount that picks M has witnesses from more than half of M's voters. If a child of M is in force, at least half of M's voters
-//! hold it or something newer; so one witness does, and M was not the newest in sight. And a sibling of M's line that was begun
-//! finds no majority that the first record after it did not reach.
+//! Then: a mount that picks M has witnesses from more than half of M's voters. If a child of M is
+//! in force, at least half of M's voters hold it or something newer; so one witness does, and M was
+//! not the newest discovered. And a sibling on M's lineage that was begun finds no majority that
+//! the first record after it did not reach.
 
 mod cases;
 
@@ -68,34 +84,37 @@ use std::{
     fmt,
 };
 
-/// How a mount goes on.
+/// The result: how a mount goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// [`Case::Mount`] or [`Case::Forced`].
     pub case: Case,
     pub group: GroupId,
     pub membership: Membership,
-    /// The newest stamp that counts: the next to write is one higher.
+    /// The newest stamp that counts: the next one to write is one higher.
     pub stamp: u64,
-    /// Whether all disks that the mount goes on with hold it. A crash while it was being written left it on some, and a next one
-    /// would leave the others two behind, as if they were old images: first all are to hold this one.
+    /// Whether all disks that the mount uses hold it. A crash while it was being written left it on
+    /// some, and a next one would leave the others two behind, as if they were old images: first
+    /// all must hold this one.
     pub stamped: bool,
     /// In the order of `membership.disks`.
     pub disks: Vec<Verdict>,
-    /// Sightings (by index) of the group's disks that the membership does not name: dropped, or of another history.
+    /// Probe results (by index) of the group's disks that the membership does not name: dropped, or
+    /// of another history.
     pub strangers: Vec<usize>,
-    /// Witnesses that do not hold the winning membership itself: it, or the first successor, is to be written to them too.
+    /// Witnesses that do not hold the winning membership itself: it, or the first successor, must
+    /// be written to them too.
     pub complete_on: Vec<DiskNumber>,
     /// Sentences for the alert log.
     pub warnings: Vec<String>,
 }
 
-/// What is said of one disk of the membership.
+/// The verdict on one disk of the membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub number: DiskNumber,
     pub verdict: DiskVerdict,
-    /// Index of the sighting to use; `None` for absent disks and duplicates.
+    /// Index of the probe result to use; `None` for absent disks and duplicates.
     pub probe_result: Option<usize>,
 }
 
@@ -106,7 +125,7 @@ impl DiskVerdict {
         matches!(self, Self::CopyWhole | Self::LosingBranch | Self::OldImage)
     }
 
-    /// It is not in sight, or not to be told from a copy of it: nothing is said against the disk.
+    /// It is missing, or cannot be told from a copy of it: nothing counts against the disk.
     #[must_use]
     pub fn is_away(self) -> bool {
         matches!(self, Self::Absent | Self::Duplicate)
@@ -118,7 +137,7 @@ impl DiskVerdict {
 pub struct Missing {
     pub name: String,
     pub failure_group: String,
-    /// Where it was seen, and why it does not count.
+    /// Where it was found, and why it does not count.
     pub why: String,
 }
 
@@ -134,7 +153,8 @@ pub struct History {
     pub voters: usize,
 }
 
-/// Why a group is not mounted. `Display` says what and which; [`Refusal::remedy`] what to do.
+/// The reason why a group is not mounted. `Display` says what and which; [`Refusal::remedy`] what
+/// to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("disk group {group}: no member disk is in sight")]
@@ -196,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// What the operator can do.
+    /// The remedy for the operator.
     #[must_use]
     pub fn remedy(&self) -> String {
         let force = |group: &str| format!("ALTER DISKGROUP {group} MOUNT FORCE");
@@ -280,7 +300,7 @@ impl Refusal {
 
 /// Decides how, and whether, the group that all `probe_results` belong to is mounted.
 ///
-/// `probe_results` are the devices in sight whose headers name the group `group`.
+/// `probe_results` are the discovered devices whose headers name the group `group`.
 ///
 /// # Errors
 /// The refusal of the first step that fails.
@@ -302,7 +322,7 @@ pub fn choose(
     let candidates = discovered.candidates();
     let mut view =
         discovered.winner(&candidates).map(|winner| Winner::new(&discovered, winner, false));
-    // With the disks whose stamps cannot be read, where the others are not enough.
+    // With the disks whose stamps cannot be read, if the others are not enough.
     let needs = |view: &Winner<'_>| view.current_disks() != Current::Enough;
     let wide = view
         .as_ref()
@@ -399,8 +419,8 @@ fn newest(probe_result: &ProbeResult) -> Option<&Membership> {
     probe_result.memberships.iter().max_by_key(|membership| (membership.generation, membership.id))
 }
 
-/// Where one of the catalog's files ends on current disks, for the mirror of it that goes on longest, if none is whole there. A mirror of which
-/// a part is missing is struck, and counts for nothing.
+/// The place where one of the catalog's files ends on current disks, for its longest mirror, if
+/// none is whole there. A mirror with a missing part is struck, and does not count.
 fn catalog_hole(winner: &Membership, current: &BTreeSet<DiskNumber>) -> Option<u32> {
     [CatalogFile::Database, CatalogFile::Wal].into_iter().find_map(|file| {
         let runs = || winner.catalog.iter().filter(move |run| run.file == file);
@@ -430,7 +450,7 @@ impl<'a> Lineage<'a> {
         self.ids.contains(&id)
     }
 
-    /// Whether an ancestor of this generation would not be listed any more.
+    /// Whether an ancestor of this generation would be too old to be listed.
     fn is_beyond(&self, generation: u64) -> bool {
         let oldest = self.head.generation.saturating_sub(self.head.ancestors.len() as u64);
         generation < oldest && self.head.ancestors.len() >= ANCESTORS_MAX
@@ -458,7 +478,7 @@ impl<'a> Lineage<'a> {
     }
 }
 
-/// What the table of disks says of one that returns to a mounted group.
+/// The verdict on a disk that returns to a mounted group, by the table of disks.
 #[must_use]
 pub fn returning(
     probe_result: &ProbeResult,
@@ -476,7 +496,7 @@ pub fn returning(
     })
 }
 
-/// What the disks in sight say of the membership that a mount goes on with.
+/// The membership that a mount goes on with, and the discovered disks compared with it.
 struct Winner<'a> {
     discovered: &'a Discovered<'a>,
     winner: &'a Membership,
@@ -572,8 +592,9 @@ impl<'a> Winner<'a> {
         }
     }
 
-    /// Step 8: every extent has a mirror on a current disk, as far as can be known without the catalog: no disk that was
-    /// ONLINE is missing, or fewer failure groups than there are mirrors.
+    /// Step 8: every extent has a mirror on a current disk, as far as can be known without the
+    /// catalog: no disk that was ONLINE is missing, or the missing ones are in fewer failure groups
+    /// than there are mirrors.
     fn is_covered(&self) -> bool {
         let away = |was_online: bool| -> BTreeSet<&str> {
             let disks = self
@@ -595,7 +616,7 @@ impl<'a> Winner<'a> {
             .collect()
     }
 
-    /// ONLINE disks that cannot be read from.
+    /// ONLINE disks that cannot be read.
     fn out_of_reach(&self) -> Vec<Missing> {
         let online = |(disk, _): &(&MemberDisk, _)| disk.state == DiskState::Online && !disk.quorum;
         let lost = self.winner.disks.iter().zip(&self.disks).filter(online);
@@ -682,11 +703,11 @@ impl<'a> Winner<'a> {
     }
 }
 
-/// The devices in sight, sorted by disk: step 2.
+/// The discovered devices, sorted by disk: step 2.
 struct Discovered<'a> {
     group: &'a str,
     probe_results: &'a [ProbeResult],
-    /// The sighting to use of each disk; `None` where two devices carry its id.
+    /// The probe result to use for each disk; `None` if two devices carry its id.
     disks: BTreeMap<DiskId, Option<usize>>,
     warnings: Vec<String>,
 }
@@ -730,7 +751,7 @@ impl<'a> Discovered<'a> {
             .filter_map(|index| Some((*index, newest(&self.probe_results[*index])?)))
     }
 
-    /// The paths of the devices that carry each id that is on several.
+    /// The paths of the devices that share an id, for each such id.
     fn duplicates(&self) -> Vec<Vec<String>> {
         let on_two = self.disks.iter().filter(|(_, index)| index.is_none()).map(|(disk, _)| *disk);
         on_two.map(|disk| self.paths_of(disk)).collect()
@@ -768,14 +789,14 @@ impl<'a> Discovered<'a> {
         may_mount(history.voters, history.holders)
     }
 
-    /// In order: disk ids are random.
+    /// Sorted by path, since disk ids are random.
     fn paths(&self) -> Vec<String> {
         let paths: BTreeSet<&String> =
             self.disks.values().flatten().map(|index| &self.probe_results[*index].path).collect();
         paths.into_iter().cloned().collect()
     }
 
-    /// Step 3: the memberships of the highest generation in sight.
+    /// Step 3: the discovered memberships of the highest generation.
     fn candidates(&self) -> Vec<&'a Membership> {
         let highest = self.newest().map(|(_, newest)| newest.generation).max();
         let found: BTreeMap<MembershipId, &Membership> = self
@@ -793,12 +814,12 @@ impl<'a> Discovered<'a> {
         }
         let mut alone =
             candidates.iter().copied().filter(|membership| self.stands_alone(membership));
-        // The others never came in force: they are no history to be warned of.
+        // The others never came in force: no warning names them as a history.
         let winner = alone.next()?;
         alone.next().is_none().then_some(winner)
     }
 
-    /// What the table of disks asks.
+    /// The facts for the table of disks.
     fn facts(&self, disk: &MemberDisk, line: &Lineage<'_>, newest: u64, needed: bool) -> DiskFacts {
         let probe_result = self.disks.get(&disk.id).copied();
         let devices = match probe_result {
@@ -851,7 +872,7 @@ impl<'a> Discovered<'a> {
         }
     }
 
-    /// What an operator should hear of a disk.
+    /// The warning about a disk, if there is one.
     fn warning(&self, disk: &MemberDisk, verdict: Verdict) -> Option<String> {
         let name = &disk.name;
         let fails = &disk.failure_group;
@@ -879,8 +900,8 @@ fn newest_stamp(probe_result: &ProbeResult) -> Option<Stamp> {
     probe_result.stamps.iter().copied().max_by_key(|stamp| stamp.counter)
 }
 
-/// Whether a membership that `holders` of the `previous` voters hold is in force (R3): at least half, and one. The first
-/// that a mount records needs [`may_mount`] instead.
+/// Whether a membership that `holders` of the `previous` voters hold is in force (R3): at least
+/// half, and one. The first that a mount records needs [`may_mount`] instead.
 #[must_use]
 pub fn may_record(previous: usize, holders: usize) -> bool {
     holders > 0 && holders * 2 >= previous
@@ -892,15 +913,17 @@ pub fn may_mount(voters: usize, witnesses: usize) -> bool {
     witnesses * 2 > voters
 }
 
-/// Voters at most.
+/// The most voters.
 pub const VOTERS_MAX: usize = 5;
 
 /// Which disks should vote: one in each of up to five failure groups.
 ///
-/// Only ONLINE disks vote, and of those that are being dropped none, unless no other is left. A failure group that votes goes on voting, with the disk that does; further ones
-/// join in this order: quorum failure groups, then by name. Two failure groups have two voters: one of them lost, the other
-/// goes on (at least half), and neither mounts without the other before that is recorded. An even number is not made odd: it
-/// costs nothing, as at least half is enough to go on. In EXTERNAL redundancy the same holds.
+/// Only ONLINE disks vote, and of those that are being dropped none, unless no other is left. A
+/// failure group that votes goes on voting, with the disk that does; further ones join in this
+/// order: quorum failure groups, then by name. Two failure groups have two voters: if one is lost
+/// the other goes on (at least half), and neither mounts without the other before that is recorded.
+/// An even number is not made odd: that costs nothing, since at least half is enough to go on. In
+/// EXTERNAL redundancy the same holds.
 #[must_use]
 pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNumber> {
     let mut groups: BTreeMap<&str, &MemberDisk> = BTreeMap::new();
@@ -917,9 +940,10 @@ pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNum
     chosen.into_iter().take(VOTERS_MAX).map(|(_, disk)| disk.number).collect()
 }
 
-/// The sets of voters to record one after the other to come from `now` to `wanted`: each differs from the one before it by
-/// one voter, and is recorded only when the one before it is in force. `failed` ones leave first, but the last voter not before
-/// another has joined; then the new ones join; then the healthy ones that are not wanted leave. One always stays.
+/// The sets of voters to record one after the other to come from `now` to `wanted`: each differs
+/// from the one before it by one voter, and is recorded only when the one before it is in force.
+/// `failed` ones leave first, but the last voter not before another has joined; then the new ones
+/// join; then the healthy ones that are not wanted leave. One always stays.
 #[must_use]
 pub fn voter_steps(
     now: &BTreeSet<DiskNumber>,

@@ -1,35 +1,41 @@
-//! Recording memberships and stamps (R3, R4).
+//! Changes of the membership: which disks count (R3, R4, R5).
 //!
 //! A change of membership, one at a time:
 //!
-//!   1. Begin a successor of the one in force: the change, disks that failed, one vote more or less.
-//!      A disk that is to vote is given the newest activity log first, and every later one.
-//!   2. Write it to the voters of both, and flush. It is in force once half of the earlier one's
-//!      voters hold it. Until then nothing else is begun: the change waits, and tries again.
+//!   1. Begin a successor of the membership in force: the change, disks that failed, one vote more
+//!      or less. A disk that is to vote gets the newest activity log first, and every later one.
+//!   2. Write it to the voters of both memberships, and flush. It is in force once half of the
+//!      earlier one's voters hold it. Until then no other is begun: the change waits, and tries
+//!      again.
 //!   3. In force: members take their new states. A voter that failed in 2, and votes still to be
-//!      changed, are the next successor's.
-//!   4. When nothing is left to change the stamp is rewritten on every writable disk.
+//!      changed, are left to the next successor.
+//!   4. When nothing is left to change, the stamp is rewritten on every writable disk.
 //!
-//! A crash during 2 leaves a membership that nobody has acknowledged; whichever of the two the
-//! next mount picks is legal, and `mount_decision.rs` has the proof that it misses none that was in force.
+//! A crash during 2 leaves a membership that was not acknowledged; whichever of the two the next
+//! mount picks is legal, and `mount_decision.rs` has the proof that it misses none that was in
+//! force.
 //!
 //! Invariants:
 //!
-//!   1. At most one membership is begun and not in force, and it differs from its parent by one vote at most.
-//!   2. A disk with overdue I/O is written nothing more: the old write could land last.
-//!   3. A stamp n+1 is written nowhere until all writable disks hold n, also if an engine before this one wrote n.
-//!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
+//!   1. At most one membership is begun and not in force, and it differs from its parent by one
+//!      vote at most.
+//!   2. A disk with overdue I/O is not written any more: the old write could land last.
+//!   3. A stamp n+1 is written nowhere until all writable disks hold n, even if an earlier engine
+//!      wrote n.
+//!   4. While there is no quorum, changes wait; writes that depend on them are not acknowledged.
 //!
-//! What the voters were given is looked at while the group is used (`own_metadata.rs`, `voters/look.rs`), and before a change relies on it.
+//! How a record is written is in `voters/records.rs`. The records on the voters are checked while
+//! the group is used (`own_metadata.rs`, `voters/look.rs`), and before a change relies on them.
 
 mod look;
+mod records;
 
 pub(crate) use look::{Kind, WrongRecord};
 
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{self, DiskIo, Settled},
+        disk_io::{self, Settled},
         member::Member,
         members::Members,
         originals::{self, FoundDisk},
@@ -38,19 +44,14 @@ use crate::{
     membership::mount_decision,
     planted::{self, Bug},
     space::mirror_sets::MirrorSets,
-    sync::{
-        buffer::{Buffer, Slice},
-        lock::{AsyncMutex, Mutex, MutexGuard},
-    },
+    sync::lock::{AsyncMutex, Mutex, MutexGuard},
     world::World,
 };
 use plinth_format::{
     BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
     activity::ActivityLog,
-    envelope::Envelope,
     layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
-    stamp::Stamp,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +68,7 @@ pub enum Refusal {
     /// R5: some extent, or the catalog, would keep no current mirror.
     #[error("some extent would keep no current mirror")]
     WouldLoseData,
-    /// It was silent, and is not any more: the I/O is to be tried again.
+    /// It was silent, and is not any more: retry the I/O.
     #[error("it answers again")]
     Answers,
     #[error("the disk group is being dismounted")]
@@ -76,29 +77,20 @@ pub enum Refusal {
     Other(String),
 }
 
-/// The newest activity log, and who must have it besides the voters.
+/// The newest activity log, and the disks that must have it besides the voters.
 #[derive(Debug, Default)]
 struct LogState {
     newest: Option<ActivityLog>,
     /// The one before, if the newest was written since the mount.
     previous: Option<ActivityLog>,
-    /// Disks that are about to vote: from the moment they are here they get every log, and
-    /// they are given the newest one before they vote.
+    /// Disks that are about to vote: from now on they get every log, and they get the newest one
+    /// before they vote.
     joining: BTreeSet<DiskNumber>,
-}
-
-/// How many areas of a disk must hold what is written there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Copies {
-    /// A record: the best of all areas counts.
-    One,
-    /// A wiped slot: what is left of an old record in any area would count.
-    All,
 }
 
 type Hook = Box<dyn Fn(&[DiskNumber]) + Send + Sync>;
 
-/// Keeper of the membership. See the module's description.
+/// The membership, and its only writer. See the module's description.
 pub struct Voters {
     world: Arc<dyn World>,
     group: GroupId,
@@ -106,7 +98,7 @@ pub struct Voters {
     members: Arc<Members>,
     mirror_sets: Arc<MirrorSets>,
     current: Mutex<Arc<Membership>>,
-    /// The one that was in force before, since the mount.
+    /// The membership in force before this one, since the mount.
     previous: Mutex<Option<Arc<Membership>>>,
     /// Begun, and not in force yet (invariant 1).
     begun: Mutex<Option<Arc<Membership>>>,
@@ -114,16 +106,16 @@ pub struct Voters {
     stamp: AtomicU64,
     /// Whether every writable disk holds `stamp`.
     stamped: AtomicBool,
-    /// The next membership is the first since the mount: more than half of the voters must
-    /// hold it, and it changes no vote (`mount_decision.rs`, rule 3).
+    /// The next membership is the first since the mount: more than half of the voters must hold it,
+    /// and it changes no vote (`mount_decision.rs`, rule 3).
     first: AtomicBool,
-    /// The engine has looked at its own metadata since the mount.
+    /// The engine has checked its own metadata since the mount.
     looked_at: AtomicBool,
     forced: AtomicBool,
     log: Mutex<LogState>,
     /// Voters that did not take the membership in force, and cannot be spared.
     behind: Mutex<BTreeSet<DiskNumber>>,
-    /// Places of records that a disk did not keep, and of which it was said.
+    /// Slots that a disk lost, and that were reported.
     lost_copies: Mutex<BTreeSet<(DiskNumber, u64)>>,
     waiting: AtomicBool,
     closing: AtomicBool,
@@ -140,8 +132,8 @@ impl std::fmt::Debug for Voters {
 }
 
 impl Voters {
-    /// Starts from `membership`, which the mount has chosen, and the newest stamp in sight, which all writable disks hold
-    /// if they are `stamped`.
+    /// Starts from `membership`, which the mount has chosen, and the newest stamp found; all
+    /// writable disks hold that stamp if they are `stamped`.
     #[must_use]
     pub fn new(
         world: Arc<dyn World>,
@@ -177,7 +169,7 @@ impl Voters {
         }
     }
 
-    /// How long a disk may be silent, in ticks, as somebody keeps it.
+    /// Sets how long a disk may be silent, in ticks; the value is shared.
     #[must_use]
     pub fn with_deadline(mut self, deadline: &Arc<AtomicU64>) -> Self {
         self.deadline = Arc::clone(deadline);
@@ -189,8 +181,8 @@ impl Voters {
         self.deadline.load(Ordering::Relaxed)
     }
 
-    /// An operator forces the mount: until `forced(false)` one voter is enough, and what those
-    /// out of sight may hold is given up.
+    /// An operator forces the mount: until `forced(false)` one voter is enough, and records on
+    /// disks that are not visible are given up.
     pub fn forced(&self, forced: bool) {
         self.forced.store(forced, Ordering::Relaxed);
         if forced {
@@ -198,7 +190,7 @@ impl Voters {
         }
     }
 
-    /// `hook` is called with the disks that each recorded membership took offline.
+    /// Sets the function that is called with the disks that each recorded membership took offline.
     pub fn on_offline(&self, hook: Hook) {
         let _ = self.on_offline.set(hook);
     }
@@ -225,7 +217,7 @@ impl Voters {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was recorded yet since the mount.
+    /// Whether no membership was recorded since the mount.
     pub(crate) fn is_first(&self) -> bool {
         self.first.load(Ordering::Relaxed)
     }
@@ -258,7 +250,7 @@ impl Voters {
             *expelled_here = true;
             Ok(true)
         });
-        // In memory of its own (`file_read.rs`).
+        // Boxed, so that the caller's future is small (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
             self.tell_offline(
@@ -270,7 +262,7 @@ impl Voters {
         Ok(())
     }
 
-    /// Takes disks offline because the operator says so: all of them or, by R5, none.
+    /// Takes disks offline for the operator: all of them or, by R5, none.
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`], with the disk that cannot be spared.
@@ -284,7 +276,7 @@ impl Voters {
             .change(|next| {
                 for number in numbers {
                     if next.disk(*number).is_none_or(|disk| disk.state == DiskState::Offline) {
-                        // From now on it is so because the operator says so.
+                        // From now on it is offline because the operator says so.
                         if let Some(disk) = find(next, *number).filter(|disk| !disk.by_operator) {
                             (disk.by_operator, disk.absent, *noted) = (true, false, true);
                         }
@@ -306,7 +298,7 @@ impl Voters {
             return Err((unspared.or(numbers.first().copied()).unwrap_or(DiskNumber(0)), refusal));
         }
         for number in expelled {
-            // That is no news to who said it.
+            // The operator knows already.
             self.tell_offline(number, "taken offline by the operator", Severity::Note);
         }
         Ok(())
@@ -324,10 +316,10 @@ impl Voters {
         self.tell(severity, Some(number), text);
     }
 
-    /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
-    /// step when it became SYNCING must not look as if it had been. One on which nothing counts is that no more: all of it is on
-    /// the list of what is stale, durably, and from now on that list says what it still lacks. So whatever cuts its resync short,
-    /// the next one goes on where this one was.
+    /// Records a disk that is back as SYNCING. It is stamped first: an image from before it became
+    /// SYNCING must not look as if it were current. If nothing on it counts, its whole content is
+    /// on the list of stale regions, durably, and from now on that list says what is missing. So
+    /// after any interruption the next resync continues where this one was.
     ///
     /// # Errors
     /// If the disk does not take its stamp, or the group is being dismounted.
@@ -342,7 +334,7 @@ impl Voters {
         let (number, id) = (member.number, member.id());
         self.change(move |next| {
             let Some(entry) = find(next, number) else { return Ok(false) };
-            // A quorum disk holds nothing that could be stale.
+            // A quorum disk holds no data that could be stale.
             entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
             entry.copy_whole = false;
             // Another device may have taken its place.
@@ -355,7 +347,8 @@ impl Voters {
         .map(|_| ())
     }
 
-    /// Takes new members in, which hold nothing yet. They are stamped first: none that is ONLINE is ever without a stamp.
+    /// Adds new members, which hold no data yet. They are stamped first: a disk that is ONLINE
+    /// always has a stamp.
     ///
     /// # Errors
     /// If one does not take its stamp, or the group is being dismounted.
@@ -373,7 +366,8 @@ impl Voters {
         self.change_in_turn(edit).await.map(|_| ())
     }
 
-    /// Strikes a disk that leaves from the membership, when it holds nothing any more. False: it does, or it votes.
+    /// Removes a disk that leaves from the membership, when it holds nothing any more. False: it
+    /// does, or it votes.
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`] by R5.
@@ -394,8 +388,8 @@ impl Voters {
         Ok(dismissed)
     }
 
-    /// Wipes the memberships and stamps of a disk that is to be copied whole: those of a longer history that was given up
-    /// would outvote the ones it gets.
+    /// Wipes the memberships and stamps of a disk that is to be copied whole: those of a longer
+    /// history that was given up would outvote the ones that it gets.
     ///
     /// # Errors
     /// If the disk does not take it.
@@ -413,7 +407,7 @@ impl Voters {
         Ok(())
     }
 
-    /// Records of which boot of the host the pending pieces may be taken for written after a kill.
+    /// Records the boot of the host for which pending pieces count as written after a kill.
     ///
     /// # Errors
     /// If that cannot be recorded.
@@ -423,18 +417,20 @@ impl Voters {
         self.change(record).await.map(|_| ())
     }
 
-    /// R5 for one disk that is to go for `reason`, given the states in `membership`. What cannot be read is no current mirror; and where the
-    /// disk goes because it is silent, one that is silent, too, or has just been, is none (R2): it may be one array that both are on.
+    /// R5 for one disk that is to go for `reason`, given the states in `membership`. A disk that
+    /// cannot be read is no current mirror; and if the disk goes because it is silent, another one
+    /// that is silent, or has just been, is none either (R2): both may be on one array.
     ///
     /// # Errors
-    /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] where it was silent, and is not any more: perhaps all were for a moment (R2).
+    /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] if it was silent, and is not any more:
+    /// perhaps all were for a moment (R2).
     fn may_go(
         &self,
         membership: &Membership,
         number: DiskNumber,
         reason: &str,
     ) -> Result<(), Refusal> {
-        // Looked at once: it may answer at any moment.
+        // Read at once: it may answer at any moment.
         let member = self.members.get(&number);
         let is_silence = disk_io::is_silence(reason) || planted::has(Bug::SilenceOverFailure);
         let is_spared = match member.filter(|member| is_silence && member.is_hung()) {
@@ -444,8 +440,9 @@ impl Voters {
             None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),
             Some(leaving) if leaving.is_excused() => false,
             Some(leaving) => {
-                // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other. Who has hung for
-                // long while others were only slow is not waited for any more.
+                // Of two disks that fell silent together one is overdue first, and one answers
+                // first: that proves nothing about the other. A disk that has hung for long while
+                // others were only slow is not waited for any more.
                 let ticks = self.deadline();
                 let quiet_counts = leaving.hung_for() <= 2 * ticks;
                 let answers = |member: &Member| {
@@ -459,14 +456,15 @@ impl Voters {
         if is_spared { Ok(()) } else { Err(Refusal::WouldLoseData) }
     }
 
-    /// Silent voters that a record waited for have a whole deadline when one of them answers.
+    /// Gives silent voters that a record waited for a whole deadline, after one of them has
+    /// answered.
     fn excuse(&self, which: impl Fn(&Member) -> bool) {
         let ticks = self.deadline();
         let silent = self.members.values().filter(|member| member.is_hung() && which(member));
         silent.for_each(|member| member.excuse(ticks));
     }
 
-    /// Whether another mirror than this one of a file of the catalog is on disks that answer.
+    /// Whether another mirror of a catalog file than this one is on disks that answer.
     pub(crate) fn has_other_mirror(
         &self,
         membership: &Membership,
@@ -488,7 +486,7 @@ impl Voters {
         others.any(|run| is_whole(membership, file, run.mirror, None, is_sound))
     }
 
-    /// The same, where a disk that is ONLINE has to be `sound`, too.
+    /// The same; a disk that is ONLINE has to be `sound`, too.
     fn can_spare_for(
         &self,
         membership: &Membership,
@@ -512,7 +510,7 @@ impl Voters {
         let has_extents = if self.mirror_sets.is_complete() {
             self.mirror_sets.can_spare(number, is_current)
         } else {
-            // Nobody knows yet where extents are, but that no two mirrors are in one failure group.
+            // The places of extents are not known yet, but no two mirrors are in one failure group.
             let leaves = |disk: &&MemberDisk| {
                 !disk.quorum && (disk.number == number || !is_current(disk.number))
             };
@@ -525,11 +523,12 @@ impl Voters {
     }
 
     /// Makes the change `edit`, and those that failing disks force. `edit` runs once, on the
-    /// membership in force; it returns false for "nothing to change". On return the change is in force.
+    /// membership in force; it returns false for "nothing to change". On return the change is in
+    /// force.
     ///
     /// # Errors
-    /// What `edit` refuses, or the voters: then it is not in force. [`Refusal::Closing`] when the group is dismounted
-    /// by force meanwhile: then it may be.
+    /// The refusal of `edit`, or of the voters: then it is not in force. [`Refusal::Closing`] when
+    /// the group is dismounted by force at the same time: then it may be in force.
     pub async fn change(
         &self,
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
@@ -538,7 +537,7 @@ impl Voters {
         self.change_in_turn(edit).await
     }
 
-    /// As [`Self::change`], for who has the turn.
+    /// As [`Self::change`], for a caller that holds `turn`.
     async fn change_in_turn(
         &self,
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
@@ -548,12 +547,12 @@ impl Voters {
         if !edit(&mut next)? && failed.is_empty() {
             return Ok(self.current());
         }
-        // In memory of its own (`file_read.rs`).
+        // Boxed, so that the caller's future is small (`file_read.rs`).
         Box::pin(self.look_in_turn()).await;
         let mut in_force = false;
         loop {
-            match self.settle(next, &mut failed).await {
-                // What follows from the change may be refused; the change was not.
+            match self.reach(next, &mut failed).await {
+                // A consequence of the change may be refused; the change was not.
                 Err(refusal) if in_force && !matches!(refusal, Refusal::Closing) => {
                     return Ok(self.current());
                 }
@@ -568,7 +567,7 @@ impl Voters {
         }
     }
 
-    /// Writes failed disks into `next` as offline, where they can be spared. False if there was none.
+    /// Marks failed disks as offline in `next`, if they can be spared. False if there was none.
     fn drop_failed(&self, next: &mut Membership, failed: &BTreeMap<DiskNumber, String>) -> bool {
         let mut dropped = false;
         for (number, reason) in failed {
@@ -589,8 +588,9 @@ impl Voters {
         dropped
     }
 
-    /// Brings `next`, and the votes that follow from it, in force, one successor after the other.
-    async fn settle(
+    /// Brings `next`, and the changes of votes that it requires, in force, one successor after the
+    /// other.
+    async fn reach(
         &self,
         mut next: Membership,
         failed: &mut BTreeMap<DiskNumber, String>,
@@ -600,7 +600,7 @@ impl Voters {
             changed |= self.drop_failed(&mut next, failed);
             let parent = self.current();
             strike_offline(&mut next);
-            // However it came to that: nobody could mount it any more.
+            // Without a mirror of the catalog the group could not be mounted any more.
             if [CatalogFile::Database, CatalogFile::Wal]
                 .iter()
                 .any(|file| has(&parent, *file) && !has(&next, *file))
@@ -620,17 +620,18 @@ impl Voters {
             let joining: BTreeSet<_> = votes.difference(&now).copied().collect();
             let unfit = self.prepare_to_vote(&joining).await;
             if !unfit.is_empty() {
-                // It does not become a voter, so later writes of the activity log do not wait for it.
+                // It does not become a voter, so later writes of the activity log do not wait for
+                // it.
                 if !planted::has(Bug::JoiningForGood) {
                     self.log.lock().joining.clear();
                 }
                 if self.drop_failed(&mut next, &unfit) {
                     changed = true;
                 } else if recorded {
-                    // What was asked for is in force; the vote stays where it is for now.
+                    // The requested change is in force; the vote stays where it is for now.
                     return Ok(());
                 } else if can_stay && !planted::has(Bug::VoteHoldsUpChange) {
-                    // So it does while that is recorded.
+                    // The vote stays where it is while the change is recorded.
                     vote_stays = true;
                 } else {
                     return Err(Refusal::Other(
@@ -699,7 +700,7 @@ impl Voters {
                 return Err(Refusal::Closing);
             }
             if first {
-                // A mount that cannot be recorded is no mount: nobody waits for it but the operator.
+                // A mount that cannot be recorded fails: only the operator waits for it.
                 let reasons: Vec<_> = failed.values().map(String::as_str).collect();
                 let text = format!(
                     "{holders} of {} voters took the mount's record: {}",
@@ -728,8 +729,8 @@ impl Voters {
         }
     }
 
-    /// Gives the membership in force to voters that did not take it when it was recorded, and take it now: with an older one they would be no help
-    /// when others are lost.
+    /// Gives the membership in force to voters that did not take it when it was recorded, and can
+    /// take it now: with an older one they could not replace other voters that are lost.
     pub(crate) async fn catch_up(&self) {
         if !self.behind().is_empty() && !self.is_waiting() {
             let _turn = self.turn.lock().await;
@@ -742,11 +743,11 @@ impl Voters {
         self.behind.lock()
     }
 
-    /// As [`Self::catch_up`], for who has the turn.
+    /// As [`Self::catch_up`], for a caller that holds `turn`.
     async fn catch_up_in_turn(&self) {
         let membership = self.current();
         let mut behind = self.behind().clone();
-        // One that comes back is given it then, and one that is begun goes to all voters.
+        // A disk that comes back gets it then, and a membership that is begun goes to all voters.
         behind.retain(|disk| is_writable(&membership, *disk));
         if behind.is_empty() || self.begun.lock().is_some() {
             return;
@@ -755,7 +756,8 @@ impl Voters {
         self.behind().retain(|disk| failed.contains_key(disk));
     }
 
-    /// The membership in force, and those of its voters whose newest it is not. `None` while a change waits.
+    /// The membership in force, and those of its voters that do not hold it as their newest. `None`
+    /// while a change waits.
     pub(crate) async fn audit(&self) -> Option<(Arc<Membership>, Vec<DiskNumber>)> {
         if self.is_waiting() {
             return None;
@@ -784,8 +786,8 @@ impl Voters {
         (!has_begun).then_some((membership, without))
     }
 
-    /// Tries to open a failed disk afresh: it may have come back as another device. Its
-    /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
+    /// Tries to open a failed disk again: it may have come back as another device. Its old
+    /// descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
         let Ok(FoundDisk { matches, .. }) =
             originals::find_disk(&*self.world, self.group, member.id()).await
@@ -794,7 +796,7 @@ impl Voters {
         };
         let is_one = matches.iter().all(|(found, ..)| found.identity == matches[0].0.identity);
         let found = matches.into_iter().next().filter(|_| is_one);
-        // While the old handle has I/O under way it is the same device that the claim fails on.
+        // While the old handle has I/O in flight it is the same device, and the claim fails on it.
         if let Some((_, disk, header)) = found.filter(|(_, disk, _)| disk.claim().is_ok()) {
             member.release();
             member.set_areas(header.best.record_areas());
@@ -802,7 +804,7 @@ impl Voters {
         }
     }
 
-    /// Takes note of the log about to be written; returns who must get it.
+    /// Records the log that is about to be written; returns the disks that must get it.
     pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
         let mut state = self.log.lock();
         state.previous = state.newest.replace(log.clone());
@@ -813,21 +815,8 @@ impl Voters {
             .collect()
     }
 
-    /// Writes a log to disks; returns those that failed and why.
-    pub(crate) async fn write_log(
-        &self,
-        log: &ActivityLog,
-        targets: &BTreeSet<DiskNumber>,
-    ) -> BTreeMap<DiskNumber, String> {
-        let slot = usize::from(log.sequence % 2 == 1);
-        let record = |member: &Member, place| {
-            Some(log.encode(Envelope { group: self.group, disk: member.id(), place }))
-        };
-        self.write_records(targets, |area| area.activity[slot], true, Copies::One, record).await
-    }
-
-    /// Gives disks that will vote the membership in force and the newest log. An older log that they hold may be of a history
-    /// that was given up, with a higher sequence: it is wiped first.
+    /// Gives disks that will vote the membership in force and the newest log. An older log on them
+    /// may be of a history that was given up, with a higher sequence: it is wiped first.
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
         self.log.lock().joining.clear();
         for slot in [0, 1] {
@@ -837,8 +826,8 @@ impl Voters {
                 return failed;
             }
         }
-        // Until it holds the membership that gives it a vote, it says by this one that it holds no newer one. Without, a loss of
-        // power in between would leave a voter that is no witness.
+        // Until it holds the membership that gives it a vote, this one proves that it holds no
+        // newer one. Without it, a loss of power in between would leave a voter that is no witness.
         let failed = self.write_everywhere(&self.current(), disks).await;
         if !failed.is_empty() {
             return failed;
@@ -853,171 +842,15 @@ impl Voters {
             let failed = self.write_log(&log, disks).await;
             let newest = self.log.lock().newest.clone();
             match newest {
-                // Who wrote that one meanwhile gave it to these disks, too, and it may have been written over.
+                // The writer of the newer log gave it to these disks, too, and this one may have
+                // overwritten it.
                 Some(newer) if failed.is_empty() && newer.sequence != log.sequence => log = newer,
                 _ => return failed,
             }
         }
     }
 
-    /// Writes a membership to the targets; returns those that failed and why.
-    pub(crate) async fn write_everywhere(
-        &self,
-        next: &Membership,
-        targets: &BTreeSet<DiskNumber>,
-    ) -> BTreeMap<DiskNumber, String> {
-        let slot = usize::from(next.generation % 2 == 1);
-        let place = |area: &RecordArea| area.memberships[slot];
-        let unwiped = self.wipe_torn(slot, targets).await;
-        let record = |member: &Member, place| {
-            let is_left_out = unwiped.contains_key(&(member.number, place));
-            (!is_left_out)
-                .then(|| next.encode(Envelope { group: self.group, disk: member.id(), place }))
-        };
-        let failed = self.write_records(targets, place, false, Copies::One, record).await;
-        for ((disk, place), reason) in unwiped {
-            if let Some(member) = self.members.get(&disk).filter(|_| !failed.contains_key(&disk)) {
-                self.tell_of_lost_copies(member, &[(place, reason)]);
-            }
-        }
-        failed
-    }
-
-    /// Wipes a slot in all areas of each target; returns those that failed and why.
-    async fn wipe(
-        &self,
-        targets: &BTreeSet<DiskNumber>,
-        place: impl Fn(&RecordArea) -> u64,
-        length: usize,
-    ) -> BTreeMap<DiskNumber, String> {
-        self.write_records(targets, place, false, Copies::All, |_, _| Some(vec![0; length])).await
-    }
-
-    /// Wipes what is in a membership slot of a target and is no record: a write that was cut short has left some sectors of a record there. If
-    /// the next write to the slot were cut short too, the sectors of both could make up a whole record of which nobody knows
-    /// (`mount_decision.rs`, rule 5). A record in the same slot of the disk's other area is not touched, as it may be the newest that there is.
-    /// Returns the places that cannot be wiped, and why.
-    async fn wipe_torn(
-        &self,
-        slot: usize,
-        targets: &BTreeSet<DiskNumber>,
-    ) -> BTreeMap<(DiskNumber, u64), String> {
-        let members = targets
-            .iter()
-            .filter_map(|disk| self.members.get(disk))
-            .filter(|member| !member.is_hung());
-        let wipes = members.map(|member| async move {
-            let _recording = member.record().await;
-            let mut unwiped = Vec::new();
-            for place in member.areas().iter().map(|area| area.memberships[slot]) {
-                let slot =
-                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
-                let Settled::Ok(Some(bytes)) = slot else { continue };
-                if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0)
-                {
-                    let zeros = Buffer::zeroed(MEMBERSHIP_SLOT).share();
-                    let failed =
-                        self.write_record(member, &[(place, zeros)], false, Copies::All).await;
-                    unwiped.extend(failed.map(|reason| ((member.number, place), reason)));
-                }
-            }
-            unwiped
-        });
-        futures::future::join_all(wipes).await.into_iter().flatten().collect()
-    }
-
-    /// Writes a record to each target, in all its areas, flushes and reads it back; returns those that failed and why. `place` is where
-    /// the record is in an area. `in_one_trip`: that record is made durable by its write, and what was written before it stays as it is.
-    /// `how`: how many areas must hold it. Nothing is written in a place that has no `record`.
-    pub(crate) async fn write_records(
-        &self,
-        targets: &BTreeSet<DiskNumber>,
-        place: impl Fn(&RecordArea) -> u64,
-        in_one_trip: bool,
-        how: Copies,
-        record: impl Fn(&Member, u64) -> Option<Vec<u8>>,
-    ) -> BTreeMap<DiskNumber, String> {
-        let mut failed = BTreeMap::new();
-        let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
-        let writes = members.iter().map(|member| async {
-            let _recording = member.record().await;
-            let mut areas = member.areas();
-            loop {
-                if member.is_hung() {
-                    return Some(disk_io::GIVEN_UP.to_owned());
-                }
-                let copies: Vec<(u64, Slice)> = areas
-                    .iter()
-                    .map(&place)
-                    .filter_map(|place| {
-                        Some((place, Buffer::copy_of(&record(member, place)?).share()))
-                    })
-                    .collect();
-                if copies.is_empty() {
-                    return Some("what is left of another record cannot be wiped".to_owned());
-                }
-                if let Some(reason) = self.write_record(member, &copies, in_one_trip, how).await {
-                    return Some(reason);
-                }
-                // An area may have become one meanwhile. Whoever copied to it what the first one holds may have done so before this record was
-                // there (`headers.rs`, step 3).
-                let now = member.areas();
-                if now.iter().all(|area| areas.contains(area)) {
-                    return None;
-                }
-                areas = now;
-            }
-        });
-        let results = futures::future::join_all(writes).await;
-        for (member, result) in members.iter().zip(results) {
-            if let Some(reason) = result {
-                failed.insert(member.number, reason);
-            }
-        }
-        failed
-    }
-
-    /// Writes a record to some areas of a disk. Returns why that failed, if it did.
-    async fn write_record(
-        &self,
-        member: &Member,
-        copies: &[(u64, Slice)],
-        in_one_trip: bool,
-        how: Copies,
-    ) -> Option<String> {
-        // What a disk says it has written is looked at: nothing else would tell.
-        let mut lost = Vec::new();
-        for _ in 0..2 {
-            match write_copies(member, copies, in_one_trip).await {
-                Ok(places) => lost = places,
-                Err(reason) => return Some(reason),
-            }
-            if lost.is_empty() {
-                return None;
-            }
-        }
-        let is_held = |(place, _): &(u64, Slice)| !lost.iter().any(|(other, _)| other == place);
-        if how == Copies::One && copies.iter().any(is_held) {
-            self.tell_of_lost_copies(member, &lost);
-            return None;
-        }
-        lost.into_iter().next().map(|(_, reason)| reason)
-    }
-
-    /// A disk has a record in one of its areas only. Said once for each place.
-    fn tell_of_lost_copies(&self, member: &Member, lost: &[(u64, String)]) {
-        for (place, reason) in lost {
-            if self.lost_copies.lock().insert((member.number, *place)) {
-                let (disk, path) = (member.name(), member.path());
-                let text = format!(
-                    "disk {disk} ({path}) keeps one copy of its records only, without that at {place}: {reason}"
-                );
-                self.tell(Severity::Warning, Some(member.number), text);
-            }
-        }
-    }
-
-    /// The members take the states and names of the recorded membership.
+    /// Gives the members the states and names of the recorded membership.
     fn enforce(&self, previous: &Membership, recorded: &Membership) {
         let mut gone = Vec::new();
         for disk in &recorded.disks {
@@ -1028,8 +861,8 @@ impl Voters {
             }
             let before = known.map(|known| known.state);
             if disk.state == DiskState::Offline && before != Some(DiskState::Offline) {
-                // Order matters: who sees the disk offline must also see that its
-                // stale marks are not yet durable.
+                // The order matters: a thread that sees the disk offline must also see that its
+                // stale marks are not durable yet.
                 member.unsettle();
                 member.set_state(disk.state);
                 member.release();
@@ -1049,7 +882,7 @@ impl Voters {
         }
     }
 
-    /// Rewrites the stamp on every writable disk. `clean`: the last act of a dismount.
+    /// Rewrites the stamp on every writable disk. `clean`: the last step of a dismount.
     pub async fn restamp(&self, clean: bool) {
         let failed = {
             let _turn = self.turn.lock().await;
@@ -1083,76 +916,17 @@ impl Voters {
         self.put_stamp(disks, self.stamp.load(Ordering::Relaxed), clean).await
     }
 
-    async fn put_stamp(
-        &self,
-        disks: &BTreeSet<DiskNumber>,
-        counter: u64,
-        clean: bool,
-    ) -> BTreeMap<DiskNumber, String> {
-        let stamp =
-            Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
-        let slot = usize::from(counter % 2 == 1);
-        let record = |member: &Member, place| {
-            Some(stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec())
-        };
-        self.write_records(disks, |area| area.stamps[slot], false, Copies::One, record).await
-    }
-
     fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {
         self.world.event(Event { group: self.name.clone(), severity, disk, text });
     }
-}
-
-/// Writes the copies of a record side by side, makes them durable, and reads them back. Returns the places that do not
-/// hold what was written, and why. Overdue I/O is a failure of the disk, as is a flush that failed, of which a durable
-/// write has one in it; also a flush that somebody else began: it may have lost the record although that is read back
-/// (R9).
-async fn write_copies(
-    member: &Member,
-    copies: &[(u64, Slice)],
-    in_one_trip: bool,
-) -> Result<Vec<(u64, String)>, String> {
-    let mut lost = Vec::new();
-    let broken = member.broken();
-    let writes = copies.iter().map(|(place, bytes)| match in_one_trip {
-        true => member.start_durable_write(*place, bytes.clone()).of(IoClient::Records),
-        false => member.start_write(*place, bytes.clone()).of(IoClient::Records),
-    });
-    let writes: Vec<_> = writes.collect();
-    let written = futures::future::join_all(writes.into_iter().map(DiskIo::settle)).await;
-    for ((place, _), settled) in copies.iter().zip(written) {
-        match settled {
-            Settled::Failed(error) if !in_one_trip => lost.push((*place, error.to_string())),
-            settled => drop(settled.into_result()?),
-        }
-    }
-    if !in_one_trip {
-        member.flush().await.into_result()?;
-    }
-    member.check_kept_since(broken)?;
-    let reads = copies
-        .iter()
-        .map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
-    let reads: Vec<_> = reads.collect();
-    let found = futures::future::join_all(reads.into_iter().map(DiskIo::settle)).await;
-    for ((place, bytes), settled) in copies.iter().zip(found) {
-        match settled {
-            Settled::Failed(error) => lost.push((*place, error.to_string())),
-            settled => {
-                if settled.into_result()?.is_none_or(|found| found[..] != bytes[..]) {
-                    lost.push((*place, format!("what was written at {place} is not there")));
-                }
-            }
-        }
-    }
-    Ok(lost)
 }
 
 fn is_writable(membership: &Membership, number: DiskNumber) -> bool {
     membership.disk(number).is_some_and(|disk| disk.state != DiskState::Offline)
 }
 
-/// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not current.
+/// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not
+/// current.
 fn is_whole(
     membership: &Membership,
     file: CatalogFile,
@@ -1164,7 +938,7 @@ fn is_whole(
     runs.all(|run| Some(run.disk) != without && is_current(run.disk))
 }
 
-/// Writes into `membership` that a disk is offline from now on.
+/// Marks a disk as offline in `membership`.
 fn take_offline(
     membership: &mut Membership,
     number: DiskNumber,
@@ -1175,7 +949,8 @@ fn take_offline(
     if let Some(disk) = find(membership, number) {
         let keeps = planted::has(Bug::SyncingStampKept) && disk.state == DiskState::Syncing;
         if disk.state != DiskState::Offline && !keeps {
-            // SYNCING disks are stamped, too: an image from before it was one is old, as what was copied since is not on it.
+            // SYNCING disks are stamped, too: an image from before it was one is old, since it
+            // lacks what was copied since.
             disk.stamp = stamp;
         }
         disk.state = DiskState::Offline;
@@ -1196,7 +971,7 @@ fn has(membership: &Membership, file: CatalogFile) -> bool {
     membership.catalog.iter().any(|run| run.file == file)
 }
 
-/// R6: a catalog mirror whose disk is not online is struck from the list, whole.
+/// R6: a catalog mirror with a disk that is not online is removed from the list, whole.
 fn strike_offline(membership: &mut Membership) {
     if planted::has(Bug::CatalogMirrorKept) {
         return;

@@ -1,4 +1,5 @@
-//! What is wrong with what the engine wrote on a disk for itself, and the sentences about it.
+//! Errors in the metadata that the engine keeps on a disk for itself, and the sentences that report
+//! them.
 
 use crate::{
     disk::{disk_errors::Trouble, member::Member},
@@ -7,16 +8,16 @@ use crate::{
 use plinth_format::{BLOCK_SIZE, DiskNumber};
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-/// What is wrong on one disk.
+/// The errors on one disk.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
-    /// In sentences.
+    /// As sentences.
     pub(crate) parts: Vec<String>,
-    /// Records and blocks; 0: what the disk has is what was written, but is not what holds now.
+    /// Records and blocks; 0: the disk has a record that was written, but not the current one.
     pub(crate) count: u64,
-    /// One of them.
+    /// The place of one of them.
     pub(crate) place: Option<u64>,
-    /// Why it is not written again.
+    /// Why it is not rewritten.
     pub(crate) failed: Option<String>,
 }
 
@@ -34,12 +35,12 @@ impl Finding {
         format!("disk {} ({}): {}", member.name(), member.path(), self.parts.join("; "))
     }
 
-    /// The line about what was wrong before the mount, and is written again. It is not counted.
+    /// The line about errors from before the mount, which are repaired. They are not counted.
     pub fn written_at_mount(&self, member: &Member) -> String {
         format!("{}. It is written again", self.of_disk(member))
     }
 
-    /// Counts what was written again. The line about it.
+    /// Counts repaired errors. Returns the line about them.
     pub fn written_again(&self, member: &Member) -> String {
         let text = self.parts.join("; ");
         member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
@@ -51,7 +52,7 @@ impl Finding {
     }
 }
 
-/// What is wrong, by disk.
+/// Errors by disk.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(pub(crate) BTreeMap<DiskNumber, Finding>);
 
@@ -75,7 +76,8 @@ impl Findings {
     }
 }
 
-/// Whether a disk has metadata that must be right: one that is offline has not, and one that hangs does not answer.
+/// Whether a disk has metadata that must be right: an offline disk has none, and one that hangs
+/// does not answer.
 pub(crate) fn is_looked_at(member: &Member) -> bool {
     !member.has_left() && member.is_writable() && !member.is_hung() && member.disk().is_some()
 }

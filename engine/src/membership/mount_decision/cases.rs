@@ -1,11 +1,12 @@
-//! The two tables of the mount decision: what is said of one disk, and what becomes of the mount.
+//! The two tables of the mount decision: the verdict on one disk, and the case of the mount.
 //!
-//! Both are in docs/format.md, section 8; a test compares them with [`verdict`] and [`decide`], fact by fact.
+//! Both are in docs/format.md, section 8; a test compares them with [`verdict`] and [`decide`],
+//! fact by fact.
 
 use crate::planted::{self, Bug};
 use plinth_format::membership::DiskState;
 
-/// What is said of one disk of the membership: a row of the table of disks.
+/// The verdict on one disk of the membership: a row of the table of disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskVerdict {
     Absent,
@@ -17,7 +18,8 @@ pub enum DiskVerdict {
     Current,
 }
 
-/// How many devices carry a disk's id. One that has no header to believe, or has shrunk, carries none.
+/// How many devices carry a disk's id. A device without a valid header, or smaller than its header
+/// says, does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Devices {
     None,
@@ -25,13 +27,13 @@ pub enum Devices {
     Several,
 }
 
-/// The newest membership on a disk, seen from the one that the mount goes on with.
+/// The newest membership on a disk, compared with the one that the mount goes on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Held {
     Newest,
     /// An ancestor, or older than the ancestors that are listed.
     Ancestor,
-    /// On no line with it.
+    /// Not on its lineage.
     Other,
     /// None that can be read.
     Nothing,
@@ -41,7 +43,8 @@ pub enum Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stamped {
     InStep,
-    /// More than one behind: an ONLINE or SYNCING disk the newest, an OFFLINE one the stamp at which it went.
+    /// More than one behind: an ONLINE or SYNCING disk behind the newest, an OFFLINE one behind the
+    /// stamp at which it went offline.
     Behind,
     /// None that can be read.
     Nothing,
@@ -57,9 +60,9 @@ pub struct DiskFacts {
     pub marked: bool,
     pub membership: Held,
     pub stamp: Stamped,
-    /// What the membership says it is.
+    /// Its state in the membership.
     pub state: DiskState,
-    /// FORCE, and without the disks whose stamps cannot be read something could not be read.
+    /// FORCE, and without the disks whose stamps cannot be read some data could not be read.
     pub needed: bool,
 }
 
@@ -91,7 +94,7 @@ pub fn verdict(facts: DiskFacts) -> DiskVerdict {
     }
 }
 
-/// Whether a disk testifies, if it votes: it could have seen a newer membership, had there been one.
+/// Whether a disk that votes is a witness: it could have a newer membership, had there been one.
 #[must_use]
 pub fn is_witness(facts: DiskFacts) -> bool {
     let verdict = verdict(DiskFacts { needed: false, ..facts });
@@ -99,7 +102,7 @@ pub fn is_witness(facts: DiskFacts) -> bool {
         && facts.membership != Held::Nothing
 }
 
-/// What becomes of a mount: a row of the table of mounts.
+/// The result of a mount: a row of the table of mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     NoDisks,
@@ -113,11 +116,11 @@ pub enum Case {
     CatalogMissing,
     OutOfReach,
     Mount,
-    /// As the operator wants it, who answers for what is out of sight or given up.
+    /// The operator answers for disks that are missing or given up.
     Forced,
 }
 
-/// The groups whose members are in sight and have the name that is to be mounted.
+/// The groups whose members are discovered and have the name that is to be mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Groups {
     None,
@@ -125,7 +128,7 @@ pub enum Groups {
     Several,
 }
 
-/// The memberships of the highest generation in sight.
+/// The discovered memberships of the highest generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Newest {
     None,
@@ -135,25 +138,26 @@ pub enum Newest {
     Split,
 }
 
-/// What the current disks in sight have.
+/// The content of the discovered current disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Current {
     /// There is none.
     Nothing,
     /// Some AU of the catalog is on none of them.
     WithoutCatalog,
-    /// Disks that were ONLINE are missing, and with those that were away before more failure groups than the redundancy
-    /// covers.
+    /// Disks that were ONLINE are missing, and with those that were offline before in more failure
+    /// groups than the redundancy covers.
     TooFew,
     Enough,
 }
 
-/// The facts of the table of mounts. Without a newest membership the last four say nothing.
+/// The facts of the table of mounts. Without a newest membership the last four have no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Facts {
     pub groups: Groups,
     pub newest: Newest,
-    /// A membership that stands alone is in sight off the newest one's line, on a disk that was not given up.
+    /// A discovered membership outside the newest one's lineage stands alone, on a disk that was
+    /// not given up.
     pub another: bool,
     /// More than half of the newest membership's voters are witnesses.
     pub majority: bool,

@@ -99,7 +99,7 @@ fn drop_disk(parent: &Membership, new: u64, number: u16) -> Membership {
 }
 
 #[test]
-fn all_in_sight_mounts() {
+fn a_group_with_all_disks_mounts() {
     let first = root(3);
     let discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();
     let decision = choose("DATA", &discovered, false).expect("nothing is wrong");
@@ -112,7 +112,7 @@ fn all_in_sight_mounts() {
     );
 }
 
-/// The issue every mirrored pair has: one half went on alone, the other comes back alone.
+/// The problem of every mirrored pair: one half went on alone, the other comes back alone.
 #[test]
 fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
     let first = root(2);
@@ -188,12 +188,12 @@ fn an_old_image_is_copied_whole_and_is_no_witness() {
         choose("DATA", &discovered, false),
         Err(Refusal::NoQuorum { have: 1, need: 2, .. })
     ));
-    // Those that are used hold the newest: the next one may be written.
+    // The disks that are used hold the newest: the next one may be written.
     discovered[0].stamps = vec![stamp(STAMP + 1, 1)];
     discovered
         .push(ProbeResult { stamps: vec![stamp(STAMP + 1, 1)], ..probe_result(1, Some(&first)) });
     assert!(choose("DATA", &discovered, false).expect("two witnesses").stamped);
-    // All disks older than the membership says: some were put back from a backup.
+    // All disks are older than the membership says: some were restored from a backup.
     let old: Vec<_> = (0..3)
         .map(|d| ProbeResult { stamps: vec![stamp(STAMP - 2, 1)], ..probe_result(d, Some(&first)) })
         .collect();
@@ -255,7 +255,7 @@ fn one_device_by_two_paths_counts_once_and_two_devices_not_at_all() {
     );
 }
 
-/// Both halves went on, each by FORCE. Whoever is newer, an operator has to say which one counts.
+/// Both halves went on, each by FORCE. Whichever is newer, an operator has to say which one counts.
 #[test]
 fn two_histories_are_never_mixed() {
     let first = root(2);
@@ -287,9 +287,10 @@ fn two_histories_are_never_mixed() {
     assert_eq!(standings(&again), [DiskVerdict::Current, DiskVerdict::CopyWhole]);
 }
 
-/// A record that was begun on one voter and never came in force, beside the one the others made.
+/// A record that was begun on one voter and never came in force, beside the one that the others
+/// hold.
 #[test]
-fn what_never_came_in_force_loses() {
+fn a_membership_that_never_came_in_force_loses() {
     let first = root(3);
     let begun = drop_disk(&first, 2, 2);
     let made = drop_disk(&first, 3, 0);
@@ -301,7 +302,7 @@ fn what_never_came_in_force_loses() {
         standings(&decision),
         [DiskVerdict::LosingBranch, DiskVerdict::Current, DiskVerdict::Current]
     );
-    // Begun, and nobody went on: taken up and completed.
+    // It was begun, and no other was: it is taken up and completed.
     let decision =
         choose("DATA", &[probe_result(0, Some(&begun)), probe_result(1, Some(&first))], false)
             .expect("two of two");
@@ -351,7 +352,7 @@ fn a_current_disk_must_hold_the_catalog() {
 }
 
 #[test]
-fn a_disk_the_group_does_not_name_is_a_stranger() {
+fn a_disk_that_the_membership_does_not_name_is_a_stranger() {
     let first = root(2);
     let discovered: Vec<_> =
         (0..3).map(|disk| probe_result(disk, (disk < 2).then_some(&first))).collect();
@@ -425,7 +426,7 @@ fn votes_change_one_at_a_time() {
         (child.generation, child.ancestors.len(), child.ancestors[0]),
         (2, ANCESTORS_MAX, first.id)
     );
-    // Whose membership is older than all ancestors listed is judged by its stamp.
+    // A disk whose membership is older than all listed ancestors is judged by its stamp.
     let discovered = [
         probe_result(0, Some(&first)),
         probe_result(1, Some(&first)),
@@ -486,9 +487,9 @@ fn every_combination_of_facts_is_one_case() {
     table.end();
 }
 
-/// Whatever a disk says beside two that are current, it stands as the table has it.
+/// For any records on a third disk beside two that are current, the verdict is that of the table.
 #[test]
-fn every_sighting_of_a_disk_is_one_case() {
+fn every_probe_result_of_a_disk_is_one_case() {
     let mut table = Table::read("disk case");
     let parent = root(3);
     for state in [DiskState::Online, DiskState::Offline, DiskState::Syncing] {
@@ -569,21 +570,21 @@ fn every_sighting_of_a_disk_is_one_case() {
     table.end();
 }
 
-/// Whatever three voters say, the mount is the case that the table has for it, with FORCE and without.
+/// For any records on three voters, the mount is the case of the table, with FORCE and without.
 #[test]
-fn every_sight_of_a_group_is_one_case() {
+fn every_set_of_disks_of_a_group_is_one_case() {
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Seen {
         Absent,
         Clones,
-        /// Holds: nothing, the parent, the newest, another of the newest's generation, or an older one of another history;
-        /// and is an old image or not.
+        /// It holds: nothing, the parent, the newest, another of the newest's generation, or an
+        /// older one of another history; and is an old image or not.
         Holds(Option<u64>, bool),
     }
     let parent = root(3);
     let newest = successor(&parent, id(2), |_| ());
     let fork = successor(&parent, id(3), |_| ());
-    // One that two of the disks can carry alone.
+    // A membership that two of the disks can carry alone.
     let aside =
         Membership { generation: 1, id: id(4), disks: (1..3).map(member).collect(), ..root(3) };
     let by_id = |number: u64| {
@@ -610,7 +611,7 @@ fn every_sight_of_a_group_is_one_case() {
                 }
                 Seen::Holds(held, old) => {
                     let counter = if old { STAMP - 2 } else { STAMP };
-                    // Each disk's stamp names what it holds, or what all came from.
+                    // Each disk's stamp names the membership that it holds, or the common ancestor.
                     let of = held.filter(|held| *held == 4).unwrap_or(1);
                     let stamps = vec![stamp(counter, of)];
                     discovered
@@ -618,7 +619,7 @@ fn every_sight_of_a_group_is_one_case() {
                 }
             }
         }
-        // The facts of the table, in other words than the code's.
+        // The facts of the table again, written differently from the code.
         let holders = |held: u64| {
             facts
                 .iter()
@@ -646,7 +647,8 @@ fn every_sight_of_a_group_is_one_case() {
             (Some(held), Some(winner)) => held == winner || (held == 1 && winner != 4),
             (_, None) => false,
         };
-        // A stamp of the first membership is off the line of the one aside, and the other way round.
+        // A stamp of the first membership is off the lineage of the other one, and the other way
+        // round.
         let stamped = |held: Option<u64>| (held == Some(4)) == (winner == Some(4));
         let names = |disk: usize| winner != Some(4) || disk > 0;
         let is_current = |(disk, seen): &(usize, &Seen)| {
@@ -690,11 +692,11 @@ fn every_sight_of_a_group_is_one_case() {
             met.insert(found);
         }
     }
-    // One group, whose catalog is everywhere; other tests here have the rest.
+    // One group, with its catalog on all disks; other tests cover the rest.
     assert_eq!(met.len(), 8, "{met:?}");
 }
 
-/// What recording keeps to; each can be broken to see that the search below would notice.
+/// The rules of recording; each can be broken to see that the search below notices it.
 #[derive(Clone, Copy)]
 struct Rules {
     one_vote_at_a_time: bool,
@@ -705,8 +707,8 @@ struct Rules {
 const KEPT: Rules =
     Rules { one_vote_at_a_time: true, wait_until_in_force: true, first_on_more_than_half: true };
 
-/// One random history of failures, records and mounts on the disks of a group; `Err` tells how a mount missed
-/// what had been in force.
+/// One random history of failures, records and mounts on the disks of a group; `Err` describes a
+/// mount that missed a membership in force.
 struct Search {
     rules: Rules,
     random: u64,
@@ -804,7 +806,7 @@ impl Search {
         disks.map(|disk| 1 << disk.number.0).sum()
     }
 
-    /// Records a membership with these voters. Whether the engine goes on.
+    /// Records a membership with these voters. Returns whether the engine goes on.
     fn record(
         &mut self,
         now: &mut Membership,
@@ -893,13 +895,14 @@ fn search(rules: Rules, seeds: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// R3: whatever fails, whenever the engine dies, no subset of the disks mounts a membership that misses one in force.
+/// R3: for any failures and crashes, no subset of the disks mounts a membership that misses one in
+/// force.
 #[test]
-fn no_mount_misses_what_was_in_force() {
+fn no_mount_misses_a_membership_in_force() {
     search(KEPT, 400).expect("R3");
 }
 
-/// And each of the rules is needed.
+/// Each of the rules is needed.
 #[test]
 fn each_rule_of_recording_is_needed() {
     let broken = [

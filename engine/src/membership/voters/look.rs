@@ -1,8 +1,9 @@
-//! The records of the voters' keeper, compared with what stands on the disks. The theory is in `own_metadata.rs`.
+//! The records of `voters.rs`, compared with the disks. The theory is in `own_metadata.rs`.
 //!
-//! Of each kind the engine knows the newest record, from its own memory. A slot in whose turn that was must hold it. What the other
-//! slot holds is older, and needed by nobody; it is looked at all the same, for what somebody has written there by mistake.
-//! A kind of which not every disk has the newest record, as far as is known, is left out: who sees to that is at work.
+//! For each kind the engine knows the newest record, from its own memory. The slot of that record
+//! must hold it. The other slot's record is older, and not needed; it is checked all the same,
+//! since another program may have overwritten it by mistake. A kind whose newest record is not on
+//! every disk, as far as is known, is skipped: the task that writes it is at work.
 
 use super::{LogState, Voters};
 use crate::{
@@ -26,7 +27,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// A kind of record that is written in turns: those with an even number in one slot, the others in the other.
+/// A kind of record that is written in turns: those with an even number in one slot, the others in
+/// the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Stamp,
@@ -56,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Where the slots of a member are, with the turn of each: 0 for even numbers.
+    /// The slots of a member, with the turn of each: 0 for even numbers.
     fn places(self, member: &Member) -> Vec<(u64, u64)> {
         let areas = member.whole_areas();
         let slots = areas.iter().map(|area| match self {
@@ -68,7 +70,7 @@ impl Kind {
     }
 }
 
-/// What the engine has written last.
+/// The records that the engine has written last.
 struct Known {
     /// The stamp's counter, if every writable disk holds it.
     stamp: Option<u64>,
@@ -80,12 +82,12 @@ struct Known {
     previous_log: Option<ActivityLog>,
 }
 
-/// Slots of one kind on one disk that do not hold what they should.
+/// Slots of one kind on one disk that do not hold the right record.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongRecord {
     pub disk: DiskNumber,
     pub kind: Kind,
-    /// Those that hold something else.
+    /// Those that hold other bytes.
     pub places: Vec<u64>,
     /// Those that cannot be read.
     pub unreadable: Vec<u64>,
@@ -95,7 +97,7 @@ pub(crate) struct WrongRecord {
 }
 
 impl Known {
-    /// Whether a disk must have a record of a kind, and it is known which.
+    /// Whether a disk must have a record of a kind, and the engine knows which.
     fn has(&self, kind: Kind, disk: DiskNumber) -> bool {
         let Some(entry) = self.membership.disk(disk) else { return false };
         match kind {
@@ -114,7 +116,7 @@ impl Known {
         }
     }
 
-    /// Whether it is known what was written before it.
+    /// Whether the record before it is known.
     fn has_previous(&self, kind: Kind) -> bool {
         match kind {
             Kind::Stamp => self.number(kind) > 1,
@@ -123,7 +125,8 @@ impl Known {
         }
     }
 
-    /// Whether these bytes are what a slot of a disk, whose envelope is `mine`, must hold; `is_newest`: in whose turn the newest record was.
+    /// Whether these bytes are right in a slot of a disk, whose envelope is `mine`; `is_newest`:
+    /// the newest record's turn is this slot's.
     fn is_right(&self, kind: Kind, is_newest: bool, mine: Envelope, bytes: &[u8]) -> bool {
         let place = mine.place;
         let is_mine = |envelope: Envelope| envelope.expect(mine.group, mine.disk).is_ok();
@@ -144,14 +147,15 @@ impl Known {
         match found {
             Some((_, is_it)) if is_newest => is_it,
             Some((number, _)) => number < self.number(kind),
-            // A disk that has only just got its first record has nothing there.
+            // A disk that has just got its first record has none in the other slot.
             None => !is_newest && bytes.iter().all(|byte| *byte == 0),
         }
     }
 }
 
 impl Voters {
-    /// What the engine has written last, for who has the turn. `None`: a change is under way, or none was made since the mount.
+    /// The records written last, for a caller that holds `turn`. `None`: a change is in progress,
+    /// or none was made since the mount.
     fn known(&self) -> Option<Known> {
         let previous = self.previous.lock().clone()?;
         if self.begun.lock().is_some() || self.is_closing() {
@@ -168,7 +172,8 @@ impl Voters {
         })
     }
 
-    /// Records that seem to be wrong, on disks of which `wants` is true. Nobody is held up: what is written meanwhile may be among them.
+    /// Records that seem to be wrong, on disks of which `wants` is true. Takes no lock: records
+    /// that are being written may be among them.
     pub(crate) async fn seemingly_wrong(
         &self,
         wants: impl Fn(DiskNumber) -> bool,
@@ -186,8 +191,8 @@ impl Voters {
         self.compare_all(&known, all).await
     }
 
-    /// Which of them are wrong; with `repair` they are written again. `logs`: nobody writes the activity log meanwhile. Also returns the
-    /// disks that do not take them, and why.
+    /// Which of them are wrong; with `repair` they are rewritten. `logs`: the activity log is not
+    /// written meanwhile. Also returns the disks that do not take them, and why.
     pub(crate) async fn look_again(
         &self,
         suspects: &[WrongRecord],
@@ -202,8 +207,9 @@ impl Voters {
         (wrong, failed)
     }
 
-    /// Before a change relies on the voters: what they were given is there, for who has the turn. A disk that cannot be read
-    /// or does not take it is dealt with when the change is written to it.
+    /// Checks the voters' records before a change relies on them, for a caller that holds `turn`. A
+    /// disk that cannot be read or does not take a record is handled when the change is written to
+    /// it.
     pub(super) async fn look_in_turn(&self) {
         if planted::has(Bug::OwnMetadataNotLookedAt) {
             return;
@@ -232,7 +238,8 @@ impl Voters {
         }
     }
 
-    /// What was wrong before the mount has been written again: from now on it is somebody's doing.
+    /// Errors from before the mount have been repaired: from now on they are the work of another
+    /// program.
     pub(crate) fn looked_at_mount(&self) {
         self.looked_at.store(true, Ordering::Relaxed);
     }
@@ -250,7 +257,7 @@ impl Voters {
         futures::future::join_all(there).await.into_iter().flatten().collect()
     }
 
-    /// What is wrong with the records of one kind on a disk. `None`: nothing, or it does not answer.
+    /// The wrong records of one kind on a disk. `None`: there is none, or it does not answer.
     async fn compare(&self, known: &Known, kind: Kind, member: &Member) -> Option<WrongRecord> {
         let disk = member.number;
         let mut wrong = WrongRecord {
@@ -269,7 +276,7 @@ impl Voters {
             match member.start_read(place, kind.length()).of(IoClient::Records).settle().await {
                 Settled::Ok(Some(bytes)) => {
                     let mine = Envelope { group: self.group, disk: member.id(), place };
-                    // A disk that is resized may have left the area meanwhile.
+                    // A resize may have moved the disk's area meanwhile.
                     if known.is_right(kind, is_newest, mine, &bytes)
                         || !kind.places(member).contains(&(turn, place))
                     {
@@ -286,7 +293,8 @@ impl Voters {
         (wrong.newest || wrong.older).then_some(wrong)
     }
 
-    /// Writes records again, for who has the turn, and for logs the log's writer. Returns the disks that did not take them.
+    /// Rewrites records, for a caller that holds `turn`, and for logs the log's writer. Returns the
+    /// disks that did not take them.
     async fn write_again(
         &self,
         known: &Known,
@@ -304,7 +312,7 @@ impl Voters {
                 wrong.iter().filter(concerned).map(|one| one.disk).collect::<BTreeSet<_>>()
             };
             let (newest, older) = (of(true), of(false));
-            // The newest first: the others are needed by nobody.
+            // The newest first: the others are not needed.
             if !newest.is_empty() {
                 failed.append(&mut match kind {
                     Kind::Stamp => self.put_stamp(&newest, known.number(kind), false).await,
