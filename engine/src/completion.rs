@@ -1,8 +1,8 @@
-//! One I/O under way: who submitted it can wait for it, or stop waiting.
+//! One I/O in flight: the caller that submitted it can wait for it, or stop waiting.
 //!
-//! A disk returns a [`Completion`] from `submit` and keeps the [`Completer`]. The
-//! I/O owns its memory until the device is done, whoever has stopped waiting (R2:
-//! a hung disk keeps its buffer, not its caller).
+//! A disk returns a [`Completion`] from `submit` and keeps the [`Completer`]. The I/O owns its
+//! memory until the device is done, even if its caller has stopped waiting (R2: a hung disk keeps
+//! its buffer, not its caller).
 //!
 //! ```text
 //!   pending --finish--> done        --await--> Done, with the buffer
@@ -10,8 +10,8 @@
 //!      +--expire--> overdue --overdue().await--> Overdue; still pending, may be awaited again
 //! ```
 //!
-//! A completion is awaited on the thread that submitted it: a real disk's ring is
-//! driven by that thread alone.
+//! A completion is awaited on the thread that submitted it: a real disk's ring is driven by that
+//! thread alone.
 
 use crate::{
     sync::{
@@ -49,13 +49,14 @@ pub struct Done {
     pub buffer: Option<Buffer>,
 }
 
-/// What the ends of an I/O share. Nobody waits for anybody else here: each field is set by one of them, at most once, and looked at
+/// The state that all handles of an I/O share. No handle waits for another here: each field is set
+/// by one of them, at most once, and read by the others.
 /// by the others.
 struct Shared {
     done: Oneshot<Done>,
     overdue: AtomicBool,
     waker: AtomicWaker,
-    /// By what its time is measured, whoever waits for it, and whenever.
+    /// The clock that measures its latency, independent of when it is waited for.
     clock: OnceLock<Arc<dyn World>>,
     /// Nanoseconds.
     began: AtomicU64,
@@ -66,14 +67,14 @@ struct Shared {
 
 const UNKNOWN: u64 = u64::MAX;
 
-/// When an I/O ended, by the monotonic clock, and how long it took.
+/// When an I/O ended, by the monotonic clock, and its latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Took {
     pub at: Duration,
     pub time: Duration,
 }
 
-/// What is made of the end of an I/O before its waiter sees it.
+/// A change to the result of an I/O before its waiter sees it.
 type Change = Box<dyn FnOnce(Done) -> Done + Send>;
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -95,7 +96,8 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Notes how long it took, if that is measured and not known yet. `at`: it is known when it ended.
+    /// Records its latency, if that is measured and not known yet. `at`: when it ended, if that is
+    /// known.
     fn stop(&self, at: Option<Duration>) {
         if let Some(clock) = self.clock.get()
             && self.time.load(Acquire) == UNKNOWN
@@ -134,7 +136,7 @@ pub struct Completion {
 /// Ends one I/O; kept by the disk.
 pub struct Completer(Pooled<Shared>);
 
-/// Declares one I/O overdue; kept by whoever watches deadlines.
+/// Declares one I/O overdue; kept by the watchdog.
 #[derive(Clone)]
 pub struct Expiry(Pooled<Shared>);
 
@@ -165,16 +167,17 @@ impl Completion {
         self
     }
 
-    /// Measures how long the I/O takes, which was submitted at `began`. Before anybody waits for it.
+    /// Starts to measure the latency of the I/O, which was submitted at `began`. Called before it
+    /// is waited for.
     pub fn measure(&self, clock: &Arc<dyn World>, began: Duration) {
         self.shared.began.store(nanoseconds(began), Relaxed);
         if self.shared.clock.set(Arc::clone(clock)).is_ok() && self.shared.done.was_put() {
-            // It ended before anybody could know that it is measured.
+            // It ended before it was known that it is measured.
             self.shared.stop(None);
         }
     }
 
-    /// How long it took, if it has ended and was measured.
+    /// Its latency, if it has ended and was measured.
     #[must_use]
     pub fn took(&self) -> Option<Took> {
         let time = self.shared.time.load(Acquire);
@@ -208,7 +211,8 @@ impl Completion {
         self.poll_until(context, |shared| shared.overdue.load(SeqCst) && !shared.done.was_put())
     }
 
-    /// The end, or `None` once `is_over`; looked for again after the waker is known, as both may come at any time.
+    /// The result, or `None` once `is_over`; checked again after the waker is registered, since
+    /// both may come at any time.
     fn poll_until(
         &mut self,
         context: &mut Context<'_>,
@@ -237,18 +241,19 @@ impl Future for Completion {
 }
 
 impl Completer {
-    /// Ends the I/O and wakes who waits for it.
+    /// Ends the I/O and wakes its waiter.
     pub fn finish(self, done: Done) {
         self.finish_at(done, None);
     }
 
-    /// The same, by those who know by the monotonic clock of the world when it ended: of several that are found ended together they ask once.
+    /// The same, with the time of the world's monotonic clock at which it ended: the clock is read
+    /// once for several that are found ended together.
     pub fn finish_at(self, done: Done, at: Option<Duration>) {
         let shared = &self.0;
         shared.stop(at);
         let is_first = shared.done.put(done);
         debug_assert!(is_first, "whoever ends it is gone then");
-        // Who wanted it measured may have come in between.
+        // Measuring may have been started in between.
         shared.stop(at);
         shared.waker.wake();
     }
@@ -264,7 +269,7 @@ impl Expiry {
     /// Whether the I/O has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        // A disk that drops its completer has given the I/O up for good.
+        // A disk that drops its completer has given up the I/O for good.
         self.0.done.was_put() || self.0.is_alone()
     }
 }

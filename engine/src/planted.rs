@@ -1,9 +1,11 @@
-//! Mistakes on order: what the simulator is tried with.
+//! Planted mistakes, which the simulator and the tests must find.
 //!
-//! A net that has caught nothing may be a good engine, or a bad net. So each of these mistakes stands at the place where
-//! somebody could make it, as `if planted::has(..)`, and the simulator has to find it (`sim --planted`).
+//! A simulator that finds nothing may test a good engine, or test badly. So each of these mistakes
+//! stands at the place where it could be made, as `if planted::has(..)`, and the simulator has to
+//! find it (`sim --planted`).
 //!
-//! Only with the feature `testing`: without it [`has`] is false at compile time. They are planted for the whole process.
+//! Only with the feature `testing`: without it [`has`] is false at compile time. A mistake is
+//! planted for the whole process.
 
 use crate::sync::named::named;
 #[cfg(feature = "testing")]

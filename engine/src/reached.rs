@@ -1,9 +1,10 @@
-//! Marks at branches that are rarely taken: what the simulator has been to, and where it never was.
+//! Marks at branches that are rarely taken, so that the simulator shows which it has never taken.
 //!
-//! A net that has caught nothing may never have been where something could be caught. So each of these marks stands at a branch on which an
-//! error would cost data, as `reached::at(..)`, and the simulator counts how often histories came by.
+//! A test that has found nothing may never have taken the branch where the error is. So each of
+//! these marks stands at a branch on which an error would cost data, as `reached::at(..)`, and the
+//! simulator counts how often histories took it.
 //!
-//! Only with the feature `testing`: without it [`at`] is nothing.
+//! Only with the feature `testing`: without it [`at`] does nothing.
 
 use crate::sync::named::named;
 #[cfg(feature = "testing")]
@@ -70,7 +71,7 @@ pub fn at(mark: Mark) {
 #[cfg(feature = "testing")]
 static COUNTS: [AtomicU64; Mark::ALL.len()] = [const { AtomicU64::new(0) }; Mark::ALL.len()];
 
-/// How often each branch was taken since this was asked last.
+/// How often each branch was taken since the last call.
 #[cfg(feature = "testing")]
 #[must_use]
 pub fn take() -> Vec<(Mark, u64)> {

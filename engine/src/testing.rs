@@ -1,15 +1,15 @@
 //! Doubles of the world for tests: threads, a clock, and disks in memory.
 //!
-//! A [`TestWorld`] runs tasks on threads of their own and waits by parking. Its
-//! disks are [`MemoryDisk`]s, which refuse misaligned I/O as real ones do and can
-//! be told to fail, to hang, to rot and to lose power. Nothing here is shipped.
+//! A [`TestWorld`] runs tasks on threads of their own and waits by parking. Its disks are
+//! [`MemoryDisk`]s, which refuse misaligned I/O as real ones do and can be made to fail, to hang,
+//! to rot and to lose power. Nothing here is in the shipped binary.
 //!
-//! An [`Image`] is the bytes of one device with a volatile cache: what was
-//! written since the last flush may survive, vanish or tear when power is cut,
-//! sector by sector, as a seed decides. Blocks that were never written read as
-//! zeros or as noise.
+//! An [`Image`] is the content of one device with a volatile cache: writes since the last flush may
+//! survive, vanish or tear when power is cut, sector by sector, as a seed decides. Blocks that were
+//! never written read as zeros or as noise.
 
-// A `Condvar` wants the standard library's, and what a test's disks do is not the engine's.
+// A `Condvar` needs the standard library's mutex, and the disks of a test are not part of the
+// engine.
 #![allow(clippy::disallowed_types)]
 
 use crate::{
@@ -34,18 +34,18 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The unit an [`Image`] is kept in, in bytes.
+/// The unit of an [`Image`], in bytes.
 const BLOCK: usize = 4096;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A small generator of numbers: the same seed gives the same numbers (SplitMix64).
+/// A small random number generator: the same seed gives the same numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Numbers(u64);
 
-/// What is added for each number.
+/// The increment for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Numbers {
@@ -75,7 +75,8 @@ impl Numbers {
         }
     }
 
-    /// Fills `bytes` with what [`Self::fill`] would have put behind the first `start` bytes.
+    /// Fills `bytes` with the numbers that [`Self::fill`] would have put behind the first `start`
+    /// bytes.
     fn fill_from(&mut self, start: usize, bytes: &mut [u8]) {
         let (words, inside) = (start as u64 / 8, start % 8);
         self.0 = self.0.wrapping_add(words.wrapping_mul(STEP));
@@ -87,16 +88,16 @@ impl Numbers {
     }
 }
 
-/// A block of an image. Images that were cloned share what neither has changed.
+/// A block of an image. Cloned images share the blocks that neither has changed.
 type Block = Arc<[u8]>;
 
-/// The bytes of one device, with a volatile cache. See the module's description.
+/// The content of one device, with a volatile cache. See the module's description.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     durable: BTreeMap<u64, Block>,
     /// Blocks that differ, or may differ, from `durable`.
     cached: BTreeMap<u64, Block>,
-    /// Blocks that a failed flush has given up although reads still show them, as a page cache does.
+    /// Blocks that a failed flush has lost although reads still return them, as a page cache does.
     ghosts: BTreeMap<u64, Block>,
     noise: Option<u64>,
 }
@@ -108,13 +109,13 @@ impl Image {
         Self::default()
     }
 
-    /// A device full of what somebody else left there.
+    /// A device with random content, as a former owner left it.
     #[must_use]
     pub fn noisy(seed: u64) -> Self {
         Self { noise: Some(seed), ..Self::default() }
     }
 
-    /// Fills `into` with what is in a block, from byte `start` on, before anybody has written it.
+    /// Fills `into` with the content of a block that was never written, from byte `start` on.
     fn read_untouched(&self, block: u64, start: usize, into: &mut [u8]) {
         match self.noise {
             Some(seed) => {
@@ -162,7 +163,7 @@ impl Image {
         });
     }
 
-    /// Changes bytes in the cache and on the medium: rot, or somebody's `dd`.
+    /// Changes bytes in the cache and on the medium: rot, or another program's `dd`.
     pub fn corrupt(&mut self, offset: u64, bytes: &[u8]) {
         for_blocks(offset, bytes.len(), |block, inside, part| {
             for volatile in [&mut self.cached, &mut self.ghosts] {
@@ -176,8 +177,8 @@ impl Image {
         });
     }
 
-    /// Forgets what was written to a range; what is in its blocks instead, `left` says. Blocks that were never written
-    /// stay so.
+    /// Discards a range; `left` is the content of its blocks afterwards. Blocks that were never
+    /// written stay so.
     pub fn discard(&mut self, offset: u64, length: u64, mut left: impl FnMut(&mut [u8])) {
         let blocks = offset.div_ceil(BLOCK as u64)..(offset + length) / BLOCK as u64;
         let maps = [&self.durable, &self.cached, &self.ghosts];
@@ -192,7 +193,7 @@ impl Image {
         }
     }
 
-    /// The blocks, by number, that read differently than in an earlier image of the device.
+    /// The numbers of the blocks that read differently than in an earlier image of the device.
     #[must_use]
     pub fn changed_since(&self, earlier: &Self) -> Vec<u64> {
         let mut touched = self.written();
@@ -200,7 +201,7 @@ impl Image {
         touched
     }
 
-    /// The blocks, by number, that were ever written and not discarded.
+    /// The numbers of the blocks that were written and not discarded.
     #[must_use]
     pub fn written(&self) -> Vec<u64> {
         let all = self.durable.keys().chain(self.cached.keys()).chain(self.ghosts.keys());
@@ -208,7 +209,7 @@ impl Image {
         all.into_iter().collect()
     }
 
-    /// Makes everything written durable.
+    /// Makes all writes durable.
     pub fn flush(&mut self) {
         self.ghosts.retain(|block, _| !self.cached.contains_key(block));
         // One by one: `append` would build the whole map anew.
@@ -225,12 +226,13 @@ impl Image {
         });
     }
 
-    /// A flush fails for good: nothing of the cache will ever be durable, and nobody sees it yet.
+    /// A flush fails for good: nothing in the cache will ever be durable, and reads do not show it
+    /// yet.
     pub fn give_up_cache(&mut self) {
         self.ghosts.extend(std::mem::take(&mut self.cached));
     }
 
-    /// What failed flushes gave up is not shown any more, either.
+    /// Drops the blocks that failed flushes have lost, so that reads show it.
     pub fn forget_given_up(&mut self) {
         self.ghosts.clear();
     }
@@ -240,15 +242,17 @@ impl Image {
         self.cut(numbers, sector, |_| false);
     }
 
-    /// Cuts the power of a device without atomic sectors: each unflushed one survives, vanishes or becomes noise.
+    /// Cuts the power of a device without atomic sectors: each unflushed one survives, vanishes or
+    /// becomes noise.
     pub fn tear_and_cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
         self.cut(numbers, sector, |_| true);
     }
 
-    /// As [`Self::tear_and_cut_power`], where only the blocks (4 KiB) that `is_torn` names become noise.
+    /// As [`Self::tear_and_cut_power`], but only the blocks (4 KiB) that `is_torn` selects become
+    /// noise.
     pub fn cut(&mut self, numbers: &mut Numbers, sector: usize, is_torn: impl Fn(u64) -> bool) {
         self.ghosts.clear();
-        // Now and then all or nothing, which a coin per sector would never show.
+        // Sometimes all or nothing, which a coin per sector would never produce.
         let keep = numbers.below(4);
         let tear = 2 + 4 * numbers.below(2);
         for (block, new) in std::mem::take(&mut self.cached) {
@@ -283,28 +287,29 @@ fn for_blocks(
     }
 }
 
-/// What a [`MemoryDisk`] does wrong.
+/// The faults of a [`MemoryDisk`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     pub fail_reads: bool,
     pub fail_writes: bool,
     pub fail_flushes: bool,
     pub fail_discards: bool,
-    /// Discards are taken and do not end until [`MemoryDisk::heal`].
+    /// Discards are accepted and do not end until [`MemoryDisk::heal`].
     pub hang_discards: bool,
-    /// I/O is taken and does not end until [`MemoryDisk::heal`].
+    /// I/O is accepted and does not end until [`MemoryDisk::heal`].
     pub hang: bool,
-    /// Byte ranges in which writes are taken and do not end until [`MemoryDisk::heal`].
+    /// Byte ranges in which writes are accepted and do not end until [`MemoryDisk::heal`].
     pub hang_writes: Vec<std::ops::Range<u64>>,
-    /// Byte ranges in which reads and writes are taken and do not end until [`MemoryDisk::answer`] or [`MemoryDisk::heal`].
+    /// Byte ranges in which reads and writes are accepted and do not end until
+    /// [`MemoryDisk::answer`] or [`MemoryDisk::heal`].
     pub hang_in: Vec<std::ops::Range<u64>>,
-    /// So many flushes fail, and make nothing durable of what was written before them, ever.
+    /// The next flushes that fail, and lose for ever what was written before them.
     pub flushes_lost: u32,
     /// Byte ranges in which reads fail.
     pub bad: Vec<std::ops::Range<u64>>,
     /// Byte ranges in which writes fail.
     pub worn: Vec<std::ops::Range<u64>>,
-    /// Byte ranges in which writes that are to be durable end well, and leave everything as it was.
+    /// Byte ranges in which durable writes succeed and change nothing.
     pub lost_when_durable: Vec<std::ops::Range<u64>>,
     /// As `bad`, until they are written.
     pub latent: Vec<std::ops::Range<u64>>,
@@ -312,11 +317,11 @@ pub struct Faults {
     pub fail_after: Option<u64>,
     /// It cannot be claimed.
     pub read_only: bool,
-    /// Reads take so much longer.
+    /// Extra latency of reads.
     pub slow_reads: Duration,
-    /// Why it cannot be claimed.
+    /// The error of a claim.
     pub claim: Option<io::ErrorKind>,
-    /// Writes take so much longer.
+    /// Extra latency of writes.
     pub slow_writes: Duration,
 }
 
@@ -340,7 +345,7 @@ impl Faults {
     }
 }
 
-/// How often a [`MemoryDisk`] was asked for each kind of I/O.
+/// Numbers of I/Os of a [`MemoryDisk`], by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub reads: u64,
@@ -352,12 +357,14 @@ pub struct Counts {
     pub bytes_discarded: u64,
 }
 
-/// Ends everybody who uses some disks after a number of changes to them: the kill falls between two I/Os.
+/// Kills the users of some disks after a number of changes to them: the kill falls between two
+/// I/Os.
 #[derive(Debug, Clone)]
 pub struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
-    /// Burns through after `changes` writes and flushes. Discards come whenever they come, and do not count.
+    /// Fires after `changes` writes and flushes. Discards are not counted, since their time is not
+    /// fixed.
     #[must_use]
     pub fn new(changes: u64) -> Self {
         Self(Arc::new(AtomicI64::new(i64::try_from(changes).expect("tests change little"))))
@@ -383,11 +390,11 @@ struct Medium {
     hung: Vec<(Io, Completer)>,
     counts: Counts,
     claimed: bool,
-    /// Grows when the host dies: handles opened before are dead.
+    /// Grows when the host dies: handles opened before do nothing any more.
     epoch: u64,
 }
 
-/// A disk in memory; open it as often as you like with [`MemoryDisk::open`].
+/// A disk in memory; it can be opened any number of times with [`MemoryDisk::open`].
 #[derive(Clone)]
 pub struct MemoryDisk {
     path: Arc<str>,
@@ -435,7 +442,7 @@ impl MemoryDisk {
         &self.path
     }
 
-    /// Another disk with the same bytes, and nobody using it.
+    /// Another disk with the same bytes, which is not in use.
     #[must_use]
     pub fn twin(&self) -> Self {
         let image = lock(&self.medium).image.clone();
@@ -449,18 +456,18 @@ impl MemoryDisk {
         Self::with_image(path, self.size, self.sectors.logical, self.sectors.physical, image)
     }
 
-    /// The same bytes on a disk that ends elsewhere.
+    /// A disk of another size with the same bytes.
     #[must_use]
     pub fn of_size(&self, size: u64) -> Self {
         Self { size, ..self.twin() }
     }
 
-    /// From now on `fuse` decides how long its users live; what they ask for after their end stays unanswered.
+    /// From now on `fuse` decides when its users die; their later I/O is never answered.
     pub fn put_fuse(&self, fuse: &Fuse) {
         lock(&self.medium).fuse = Some(fuse.clone());
     }
 
-    /// Lets go of its bytes: nobody will ask for them again.
+    /// Frees its memory, when it is not used any more.
     pub fn scrap(&self) {
         lock(&self.medium).image = Image::zeroed();
     }
@@ -479,12 +486,12 @@ impl MemoryDisk {
         Arc::new(OpenDisk { disk: self.clone(), epoch, claimed: AtomicBool::new(false) })
     }
 
-    /// Changes what the disk does wrong.
+    /// Changes the faults of the disk.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut lock(&self.medium).faults);
     }
 
-    /// Ends every fault; hung I/O is done now.
+    /// Ends every fault; hung I/O ends now.
     pub fn heal(&self) {
         let hung = {
             let mut medium = lock(&self.medium);
@@ -496,7 +503,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Nothing hangs any more, and hung I/O is done now; the disk stays as it is otherwise.
+    /// Ends all hangs; hung I/O ends now. Other faults stay.
     pub fn answer(&self) {
         let hung = {
             let mut medium = lock(&self.medium);
@@ -508,18 +515,18 @@ impl MemoryDisk {
         }
     }
 
-    /// How many I/Os hang.
+    /// Number of I/Os that hang.
     #[must_use]
     pub fn hung(&self) -> usize {
         lock(&self.medium).hung.len()
     }
 
-    /// What failed flushes gave up is gone from reads, too.
+    /// Drops the blocks that failed flushes have lost, so that reads show it.
     pub fn forget_given_up(&self) {
         lock(&self.medium).image.forget_given_up();
     }
 
-    /// Ends hung I/O with errors; the disk stays as it is otherwise.
+    /// Ends hung I/O with errors. Other faults stay.
     pub fn fail_hung(&self) {
         let hung = std::mem::take(&mut lock(&self.medium).hung);
         for (io, completer) in hung {
@@ -532,7 +539,7 @@ impl MemoryDisk {
         lock(&self.medium).counts
     }
 
-    /// Reads past every fault.
+    /// Reads without faults.
     #[must_use]
     pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
@@ -540,13 +547,13 @@ impl MemoryDisk {
         bytes
     }
 
-    /// Overwrites bytes on the medium behind everybody's back.
+    /// Overwrites bytes on the medium, not through any handle.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         lock(&self.medium).image.corrupt(offset, bytes);
     }
 
-    /// Cuts the power of the host: unflushed sectors survive or vanish by seed,
-    /// hung I/O is gone, and handles opened before do nothing any more.
+    /// Cuts the power of the host: unflushed sectors survive or vanish by seed, hung I/O is gone,
+    /// and handles opened before do nothing any more.
     pub fn cut_power(&self, seed: u64) {
         let hung = {
             let mut medium = lock(&self.medium);
@@ -560,7 +567,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Ends the process that used the disk: what it wrote stays, its handles do nothing any more.
+    /// Kills the process that used the disk: its writes stay, its handles do nothing any more.
     pub fn kill_users(&self) {
         let mut medium = lock(&self.medium);
         medium.epoch += 1;
@@ -628,7 +635,7 @@ impl MemoryDisk {
             Io::Discard { offset, length } => {
                 medium.counts.discards += 1;
                 medium.counts.bytes_discarded += length;
-                // What discarded space reads as is undefined: noise is the hardest.
+                // The content of discarded blocks is undefined: noise is the hardest case.
                 let mut noise = Numbers::new(offset);
                 medium.image.discard(offset, length, |bytes| noise.fill(bytes));
             }
@@ -637,7 +644,7 @@ impl MemoryDisk {
     }
 }
 
-/// Whether a disk of this size takes an I/O: whole sectors, inside the disk.
+/// Whether a disk of this size accepts an I/O: whole sectors, inside the disk.
 #[must_use]
 pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
     let sector = u64::from(sectors.logical);
@@ -652,7 +659,7 @@ pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
         && offset.checked_add(length).is_some_and(|end| end <= size)
 }
 
-/// The end of an I/O that failed; a read gets its buffer back.
+/// The end of a failed I/O; a read gets its buffer back.
 #[must_use]
 pub fn failed(io: Io, error: io::Error) -> Done {
     let buffer = if let Io::Read { buffer, .. } = io { Some(buffer) } else { None };
@@ -757,8 +764,8 @@ impl Drop for OpenDisk {
     }
 }
 
-/// A group called DATA with AUs of `au_size` and a disk timeout of a second, on these disks with their failure
-/// groups; one whose name begins with Q is a quorum failure group.
+/// A group called DATA with AUs of `au_size` and a disk timeout of a second, on these disks with
+/// their failure groups; one whose name begins with Q is a quorum failure group.
 pub fn new_group<'a>(
     redundancy: Redundancy,
     au_size: u64,
@@ -800,7 +807,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Polls a future whenever it is woken, until it ends, or `is_reached` says so behind a poll: then `None`, and it can be polled further.
+/// Polls a future whenever it is woken, until it ends, or `is_reached` returns true after a poll:
+/// then `None`, and it can be polled further.
 pub fn run_until<T>(
     mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     mut is_reached: impl FnMut() -> bool,
@@ -864,11 +872,11 @@ impl Future for Sleep {
     }
 }
 
-/// Words that outlive whoever stores them, as long as somebody has them.
+/// Words that outlive the process that stores them, as long as any process has them.
 pub struct Words(Mutex<Vec<u64>>);
 
 impl Words {
-    /// So many, all 0.
+    /// As many words, all 0.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self(Mutex::new(vec![0; count]))
@@ -893,7 +901,7 @@ pub struct TestWorld {
     /// Nanoseconds by which the monotonic clock was moved on.
     advanced: AtomicU64,
     boot: Mutex<[u8; 16]>,
-    /// Shared with those who come after.
+    /// Shared with later processes.
     keepsakes: Arc<Mutex<BTreeMap<String, Arc<Words>>>>,
     notes: Mutex<BTreeMap<String, String>>,
     numbers: Mutex<Numbers>,
@@ -947,7 +955,7 @@ impl TestWorld {
         })
     }
 
-    /// How often code at that stage was ready to give way.
+    /// How often code at that stage could have been throttled.
     #[must_use]
     pub fn gave_way(&self, stage: Stage) -> u64 {
         lock(&self.stages).get(&stage).copied().unwrap_or(0)
@@ -959,7 +967,7 @@ impl TestWorld {
         lock(&self.disks).insert(disk.path().to_owned(), (identity, disk.clone()));
     }
 
-    /// Takes a disk out of discovery's sight. What is open stays open.
+    /// Hides a disk from discovery. Open handles stay open.
     pub fn detach(&self, path: &str) {
         lock(&self.disks).remove(path);
     }
@@ -974,12 +982,13 @@ impl TestWorld {
         world
     }
 
-    /// It is on the same boot of the same host as another one, where it finds nothing that the other one keeps.
+    /// Puts it on the same boot of the same host as another world, without the words that the other
+    /// one keeps.
     pub fn take_boot_of(&self, other: &Self) {
         *lock(&self.boot) = *lock(&other.boot);
     }
 
-    /// Nobody who sleeps wakes again: the threads of a process that was killed stay where they are.
+    /// No sleeping thread wakes again: the threads of a killed process stay where they are.
     pub fn stop_time(&self) {
         lock(&self.alarms.due).ended = true;
         self.alarms.changed.notify_one();
@@ -1001,19 +1010,20 @@ impl TestWorld {
         self.clock_shift.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Moves the monotonic clock on. Who sleeps goes on sleeping.
+    /// Moves the monotonic clock on. Sleeping tasks go on sleeping.
     pub fn advance(&self, by: Duration) {
         self.advanced
             .fetch_add(u64::try_from(by.as_nanos()).expect("tests are short"), Ordering::Relaxed);
     }
 
-    /// What the operator was told so far.
+    /// The events reported so far.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         lock(&self.events).clone()
     }
 
-    /// From now on tasks of this name are not run: a test takes them by [`Self::take_task`], and runs them as far as it likes.
+    /// From now on tasks of this name are not run: a test takes them by [`Self::take_task`], and
+    /// runs them step by step.
     pub fn hold_back(&self, name: &str) {
         lock(&self.held_back).entry(name.to_owned()).or_default();
     }
@@ -1080,7 +1090,7 @@ impl World for TestWorld {
     }
 
     fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
-        // Few, so that tests come to where there is no room.
+        // A small number, so that tests reach the limit.
         let new = || Arc::new(Words::new(words.min(108)));
         let kept = Arc::clone(lock(&self.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))

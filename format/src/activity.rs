@@ -1,7 +1,7 @@
-//! The activity log: the runs of extents in which writes may be under way.
+//! The activity log: the runs of extents in which writes may be in flight.
 //!
-//! Two slots of 64 KiB on each voter, written in turn; of two valid ones the higher
-//! sequence holds. An entry is a run of extent ids.
+//! Two slots of 64 KiB on each voter, written in turn; of two valid ones the one with the higher
+//! sequence counts. An entry is a run of extent ids.
 
 use crate::{
     BLOCK_SIZE, FormatError, MembershipId,

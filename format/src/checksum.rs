@@ -1,8 +1,8 @@
 //! CRC-32C, and how a block's checksum is stored in the checksum zone.
 //!
-//! A checksum block is 4 KiB of 1024 little-endian `u32`, one for each 4 KiB block
-//! of one AU, in order; an AU of more than 4 MiB owns several, one of less leaves
-//! the rest unused. It has no envelope: mirrors prove each other (`docs/format.md`).
+//! A checksum block is 4 KiB of 1024 little-endian `u32`, one for each 4 KiB block of one AU, in
+//! order; an AU of more than 4 MiB has several, a smaller one leaves the rest unused. It has no
+//! envelope: mirrors prove each other (`docs/format.md`).
 
 use crate::BLOCK_SIZE;
 
@@ -11,7 +11,7 @@ pub const STORED_SIZE: usize = 4;
 /// Checksums in a checksum block.
 pub const PER_BLOCK: usize = BLOCK_SIZE / STORED_SIZE;
 
-/// The stored value that says "not known": the block must not be judged by it.
+/// The stored value for "not known": the block cannot be verified.
 pub const UNKNOWN: u32 = 0;
 
 /// CRC-32C (Castagnoli), as in iSCSI, ext4 and btrfs.
@@ -30,8 +30,8 @@ pub fn crc32c_parts(parts: &[&[u8]]) -> u32 {
     u32::try_from(digest.finalize()).expect("a CRC-32 has 32 bits")
 }
 
-/// What is stored for a 4 KiB block: its CRC-32C, or 1 where that happens to be
-/// 0, which means [`UNKNOWN`].
+/// The stored value for a 4 KiB block: its CRC-32C, or 1 if that happens to be 0, which means
+/// [`UNKNOWN`].
 #[must_use]
 pub fn of_block(block: &[u8]) -> u32 {
     debug_assert_eq!(block.len(), BLOCK_SIZE);

@@ -1,5 +1,5 @@
-//! The first 64 bytes of every record at a fixed place: whose it is, where it
-//! belongs, and a checksum over it all.
+//! The first 64 bytes of every record at a fixed place: its group and disk, its place, and a
+//! checksum over the whole record.
 
 use crate::{DiskId, GroupId, VERSION, checksum::crc32c, wire::*};
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub const PLACE: Range<usize> = 48..56; //   the offset on that disk it was writ
 pub const LENGTH: Range<usize> = 56..60; //  bytes of the record, envelope included
 //                                 60..64     zero
 
-/// Why bytes are not the record they should be.
+/// Why bytes are not the expected record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("no {expected} here")]
@@ -39,7 +39,7 @@ pub enum FormatError {
     Text { field: &'static str },
 }
 
-/// The envelope's fields that are not the same everywhere.
+/// The fields of the envelope that differ from place to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
     pub group: GroupId,
@@ -67,7 +67,7 @@ pub fn seal(record: &mut [u8], magic: &[u8; 8], envelope: Envelope) {
 /// of a disk, and returns the record without what follows it.
 ///
 /// # Errors
-/// Whatever is wrong first: magic, version, length, checksum, place.
+/// The first mismatch: magic, version, length, checksum, place.
 pub fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],

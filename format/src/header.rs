@@ -1,7 +1,7 @@
-//! The disk header: whose the disk is, and how it is cut into AUs.
+//! The disk header: the group and disk, and how the disk is divided into AUs.
 //!
-//! Kept four times (first block, middle, end of the disk, and after the first AU), each a 4 KiB block,
-//! never all rewritten at once. Of valid copies the highest sequence wins.
+//! Kept four times (first block, middle, end of the disk, and after the first AU), each a 4 KiB
+//! block, never all rewritten at once. Of valid copies the one with the highest sequence counts.
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Redundancy,
@@ -29,7 +29,7 @@ pub const GROUP_NAME: Range<usize> = 112..144; //     text, zero padded
 pub const DISK_NAME: Range<usize> = 144..176; //      text, zero padded
 pub const FAILURE_GROUP: Range<usize> = 176..208; //  text, zero padded
 pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know
-/// Only where `renamedg` gave the disk another id: with which ids marks of lost blocks were made.
+/// Only if `renamedg` gave the disk another id: the ids in its marks of lost blocks.
 pub const ORIGIN_GROUP: Range<usize> = 216..232;
 pub const ORIGIN_DISK: Range<usize> = 232..248;
 
@@ -46,7 +46,7 @@ const _: () = assert!(HEADER_SIZE_RENAMED == ORIGIN_DISK.end && HEADER_SIZE_RENA
 #[repr(u8)]
 pub enum Status {
     Member = 1,
-    /// It was a member, left in good order and can be taken again.
+    /// It was a member, was dropped in good order, and can be used again.
     Former = 2,
 }
 
@@ -64,13 +64,13 @@ pub struct DiskHeader {
     pub status: Status,
     pub redundancy: Redundancy,
     pub quorum: bool,
-    /// Every record of the disk is in both of its areas. False on a disk of a program that had only the first: what is in the middle
-    /// area then means nothing.
+    /// Every record of the disk is in both of its areas. False on a disk of a program that knew
+    /// only the first: then the middle area holds no records.
     pub middle_area: bool,
     pub group_name: String,
     pub name: String,
     pub failure_group: String,
-    /// The ids that the disk had before `renamedg`: marks of lost blocks on it have them.
+    /// The ids that the disk had before `renamedg`: its marks of lost blocks contain them.
     pub origin: Option<(GroupId, DiskId)>,
 }
 

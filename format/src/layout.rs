@@ -1,17 +1,18 @@
-//! Where things are on a disk, from its size and its AU size alone.
+//! Places on a disk, computed from its size and its AU size alone.
 
 use crate::{BLOCK_SIZE, FormatError, checksum};
 use std::collections::BTreeSet;
 
 pub const MIB: u64 = 1 << 20;
 
-/// Where the first copy of the header is: byte offset.
+/// The first copy of the header: byte offset.
 pub const HEADER_PLACE: u64 = 0;
 
 /// The places of a disk's records: byte offsets, two slots of each kind.
 ///
-/// Partition tools, boot loaders and file systems write into the first and the last MiB of a device. So a disk has two areas, one in its
-/// first MiB and one in its middle, and each record is kept in both.
+/// Partition tools, boot loaders and file systems write into the first and the last MiB of a
+/// device. So a disk has two areas, one in its first MiB and one in its middle, and each record is
+/// kept in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordArea {
     pub stamps: [u64; 2],
@@ -59,7 +60,7 @@ pub const PIECE_SIZE: u64 = 64 << 10;
 /// The fewest data AUs a disk may have: the catalog's start and something to store.
 pub const DATA_UNITS_MIN: u32 = 8;
 
-/// How one disk is cut.
+/// The layout of one disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of the disk that the group uses.
@@ -111,25 +112,26 @@ impl Layout {
         self.au_size
     }
 
-    /// AUs of the disk, usable or not.
+    /// Number of AUs of the disk, usable or not.
     #[must_use]
     pub fn au_count(&self) -> u32 {
         self.au_count
     }
 
-    /// 4 KiB blocks in an AU.
+    /// Number of 4 KiB blocks in an AU.
     #[must_use]
     pub fn blocks_per_au(&self) -> usize {
         usize::try_from(self.au_size).expect("64 MiB at most") / BLOCK_SIZE
     }
 
-    /// Pieces in an AU.
+    /// Number of pieces in an AU.
     #[must_use]
     pub fn pieces_per_au(&self) -> usize {
         usize::try_from(self.au_size / PIECE_SIZE).expect("1024 at most")
     }
 
-    /// The places of the header: first block, middle, end, and the block after the first AU, which would have the checksums of that AU.
+    /// The places of the header: first block, middle, end, and the block after the first AU, which
+    /// would hold the checksums of that AU.
     #[must_use]
     pub fn header_places(&self) -> [u64; HEADER_COPIES] {
         let [middle, end] = middle_and_end(self.size);
@@ -138,7 +140,8 @@ impl Layout {
 
     /// The record area in the AU that holds the middle copy of the header.
     ///
-    /// A set is a slot of each kind. As many of the two sets as fit are between the AU's begin and the header copy, the others behind it.
+    /// A set is a slot of each kind. As many of the two sets as fit are between the beginning of
+    /// the AU and the header copy, the others behind the copy.
     #[must_use]
     pub fn middle_area(&self) -> RecordArea {
         const SET: u64 = (MEMBERSHIP_SLOT + ACTIVITY_SLOT + BLOCK_SIZE) as u64;
@@ -159,7 +162,8 @@ impl Layout {
         }
     }
 
-    /// The largest layout that uses whole AUs of `size` bytes: in the last MiB of the device it has no data.
+    /// The largest layout that uses whole AUs of `size` bytes: it has no data in the last MiB of
+    /// the device.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -176,14 +180,14 @@ impl Layout {
         u64::from(au) * self.au_size
     }
 
-    /// Where the checksums of an AU are: byte offset and bytes.
+    /// The checksums of an AU: byte offset and bytes.
     #[must_use]
     pub fn sums_of(&self, au: u32) -> (u64, usize) {
         let length = Self::sums_size(self.au_size);
         (self.au_size + u64::from(au) * length, usize::try_from(length).expect("64 KiB at most"))
     }
 
-    /// Whether an AU holds data: neither system area, checksum zone nor a header copy.
+    /// Whether an AU holds data, which means neither system area, checksum zone nor a header copy.
     #[must_use]
     pub fn is_data(&self, au: u32) -> bool {
         let holds_header = |place: &u64| place / self.au_size == u64::from(au);
@@ -211,7 +215,7 @@ impl Layout {
 /// Copies of the header.
 pub const HEADER_COPIES: usize = 4;
 
-/// Where a disk of `size` bytes has the middle and the last copy of its header.
+/// The places of the middle and the last header copy of a disk of `size` bytes.
 fn middle_and_end(size: u64) -> [u64; 2] {
     let block = BLOCK_SIZE as u64;
     let blocks = size / block;
@@ -223,8 +227,8 @@ pub fn au_sizes() -> impl Iterator<Item = u64> {
     (0..7).map(|shift| MIB << shift)
 }
 
-/// Where header copies may be on a device of `size` bytes all of which is used, whatever the AU size: those after the first AU first, in
-/// the order of AU sizes, then middles and ends.
+/// Places where header copies may be on a device of `size` bytes that is used whole, for any AU
+/// size: those after the first AU first, in the order of AU sizes, then middles and ends.
 #[must_use]
 pub fn likely_header_places(size: u64) -> Vec<u64> {
     let whole = au_sizes().map(|au_size| size / au_size * au_size);
@@ -269,7 +273,8 @@ mod tests {
         }
     }
 
-    /// Wherever in its AU the middle copy of the header is, the records around it overlap neither it, nor each other, nor another AU.
+    /// Wherever in its AU the middle copy of the header is, the records around it overlap neither
+    /// the copy, nor each other, nor another AU.
     #[test]
     fn the_middle_area_fits_beside_the_header_copy() {
         for au_size in [MIB, 4 * MIB, 64 * MIB] {
@@ -290,7 +295,7 @@ mod tests {
         }
     }
 
-    /// In the first and in the last MiB of a device no AU has data that stands nowhere else, if whole AUs of it are used.
+    /// If whole AUs of a device are used, no AU has data in its first or last MiB.
     #[test]
     fn the_ends_of_a_device_hold_no_data() {
         for au_size in au_sizes() {

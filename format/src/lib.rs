@@ -1,8 +1,8 @@
 //! Every byte Plinth puts on a disk, and nothing else.
 //!
 //! ```text
-//! disk      AU 0             AU 1 ..                                   middle           end
-//!           system area      checksum zone    data AUs ...             header copy      header copy
+//! disk      AU 0             AU 1 ..                             middle           end
+//!           system area      checksum zone    data AUs ...       header copy      header copy
 //!           (1 MiB used)     (CRC-32C of each 4 KiB of each AU)
 //!
 //! system area   0         header, first copy
@@ -84,7 +84,7 @@ macro_rules! random_id {
 }
 
 random_id!(
-    /// A disk group, for ever.
+    /// A disk group, for its whole life.
     GroupId
 );
 random_id!(

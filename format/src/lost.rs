@@ -1,8 +1,9 @@
-//! What a resync writes where no mirror could be read: a block that says of itself that it is lost.
+//! The mark of a lost block: a resync writes it where no mirror could be read.
 //!
-//! The disk that returns has old bytes there, and it must not stay away because of them. Nobody may take them for right,
-//! not even when there is no checksum to refute them; and if the mirror that could not be read comes back after all, it is
-//! the only one that counts. An envelope with nothing in it, sealed over the whole block, so that no bytes of a file are one.
+//! The returning disk has old bytes there, and must not stay offline because of them. The old bytes
+//! must not be taken for right, not even when there is no checksum to refute them; and if the
+//! mirror that could not be read comes back after all, only that one counts. The mark is an empty
+//! envelope, sealed over the whole block, so that no file's bytes can look like it.
 
 use crate::{
     BLOCK_SIZE, FormatError,

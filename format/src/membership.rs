@@ -1,9 +1,8 @@
-//! The membership: what must be known before the catalog can be read.
+//! The membership: everything that must be known before the catalog can be read.
 //!
-//! Which disks belong, their state, who votes, and where the catalog lies. Two
-//! slots of 256 KiB on each disk that has ever voted, written in turn.
-//! Each membership has a random id and its ancestors' ids, so that two histories
-//! that parted are told from one that went on (R3).
+//! The disks of the group, their state, the voters, and the places of the catalog. Two slots of 256
+//! KiB on each disk that has ever voted, written in turn. Each membership has a random id and its
+//! ancestors' ids, so that two histories that parted can be told from one that went on (R3).
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, MembershipId, Redundancy,
@@ -57,10 +56,10 @@ pub const R_AT: Range<usize> = 4..8; //      AU of the file
 pub const R_FIRST: Range<usize> = 8..12; //  AU of the disk
 pub const R_COUNT: Range<usize> = 12..16; // AUs
 
-/// Ancestors kept: enough to recognise a disk that was away for this many changes;
-/// one that was away longer is copied whole.
+/// Ancestors kept: enough to recognise a disk that was offline for this many changes; one that was
+/// offline longer is copied whole.
 pub const ANCESTORS_MAX: usize = 256;
-/// Seconds for which a start can be told to wait for missing disks.
+/// The longest time in seconds for which a start can wait for missing disks.
 pub const MOUNT_WAIT_MAX: u8 = 240;
 /// Disks in a group.
 pub const DISKS_MAX: usize = 1024;
@@ -77,7 +76,7 @@ const _: () = assert!(
 pub enum DiskState {
     /// Read and written.
     Online = 1,
-    /// Neither; what is written meanwhile is listed as stale.
+    /// Neither read nor written; regions written meanwhile are listed as stale.
     Offline = 2,
     /// Written, never read: stale regions are being copied to it.
     Syncing = 3,
@@ -95,13 +94,15 @@ pub struct MemberDisk {
     pub copy_whole: bool,
     /// An operator took it offline, so only an operator brings it back.
     pub by_operator: bool,
-    /// It went offline because it was not in sight, and for no other reason: it comes back by itself when it is seen again.
+    /// It went offline because it was missing, and for no other reason: it comes back by itself
+    /// when it is discovered again.
     pub absent: bool,
-    /// It is being dropped: what it holds moves to the others, and nothing new goes there.
+    /// It is being dropped: its data moves to the other disks, and it gets nothing new.
     pub leaving: bool,
     /// Bytes used.
     pub size: u64,
-    /// Bytes used when it is resized, which is under way: what the one layout or the other does not have for data gets nothing new.
+    /// Bytes used when it is resized, which is in progress: AUs that only one of the two layouts
+    /// has for data get nothing new.
     pub target: Option<u64>,
     pub stamp: u64,
     /// When it went offline: nanoseconds since 1970.
@@ -140,12 +141,13 @@ pub struct Membership {
     pub stamp: u64,
     /// Every extent has this many mirrors, at least.
     pub redundancy: Redundancy,
-    /// New extents have this many. More than `redundancy`, while the group is converted to it: then the others are being given theirs.
+    /// New extents have this many mirrors. More than `redundancy` while the group is converted to
+    /// it: then the other extents are being given theirs.
     pub wanted: Redundancy,
     /// An engine was using the group: it did not stop in good order unless this is false.
     pub mounted: bool,
     pub boot: [u8; 16],
-    /// Seconds for which a start waits for disks that are missing; `None`: as long as one does by default.
+    /// Seconds for which a start waits for missing disks; `None`: the default.
     pub mount_wait: Option<u8>,
     pub group_name: String,
     /// Youngest first; the first is the parent.
@@ -264,7 +266,7 @@ impl Membership {
         Ok((envelope, membership))
     }
 
-    /// What every membership keeps to, so that its reader need not ask again.
+    /// The rules that every membership keeps, so that its reader need not check them again.
     fn check(&self) -> Result<(), FormatError> {
         for (index, disk) in self.disks.iter().enumerate() {
             let same = |other: &MemberDisk| {

@@ -3,7 +3,8 @@
 use crate::FormatError;
 use std::ops::Range;
 
-/// What a counter on a disk is at most. Counted a billion times a second it is reached after three centuries.
+/// The largest value of a counter on a disk. Counted a billion times a second it is reached after
+/// three centuries.
 pub(crate) const COUNTER_MAX: u64 = u64::MAX / 2;
 
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: Range<usize>) -> [u8; N] {
@@ -24,7 +25,8 @@ pub(crate) fn get_u64(bytes: &[u8], at: Range<usize>) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
 
-/// A number that is only ever increased by one. What nobody can have counted to is none: to count on from there would go past the end.
+/// A number that is only ever increased by one. A value that counting cannot have reached is
+/// refused: counting on from there would overflow.
 pub(crate) fn get_counter(
     bytes: &[u8],
     at: Range<usize>,

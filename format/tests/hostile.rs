@@ -6,7 +6,7 @@
 //!   1. what the encoder wrote, which must read back the same;
 //!   2. the same with one bit turned, or cut short: always refused;
 //!   3. the same with fields overwritten and the checksum made right again: what
-//!      somebody does who knows the format. Refused, or read as something that
+//!      an attacker who knows the format does. Refused, or read as a record that
 //!      survives its own round trip;
 //!   4. random bytes in a right envelope.
 //!
@@ -42,7 +42,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter is a thread's own `Cell`.
+// SAFETY: every call goes to the system's allocator unchanged, and counts in a `Cell`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
@@ -251,7 +251,7 @@ fn fix(record: &mut [u8], length: usize) {
     record[envelope::CHECKSUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// What was written is read back the same, and fits its slot.
+/// A record is read back as it was written, and fits its slot.
 #[test]
 fn what_was_written_reads_back() {
     let mut random = Random(1);
@@ -321,7 +321,7 @@ fn every_cut_is_noticed() {
             let mut shorter = bytes[..end].to_vec();
             if end >= envelope::ENVELOPE_SIZE {
                 fix(&mut shorter, end);
-                // A header without its origin is one, too; that is no cut, but a record sealed anew.
+                // A header without its origin is valid: not a cut, but a newly sealed record.
                 let is_whole = name == "header" && end == header::HEADER_SIZE;
                 assert_eq!(
                     read(&shorter, PLACE).is_ok(),
@@ -367,7 +367,7 @@ fn a_record_knows_its_kind() {
     }
 }
 
-/// A record of a later version is refused by that name, so that the operator looks for a newer program.
+/// A record of a later version is refused as such, so that the operator looks for a newer program.
 #[test]
 fn a_future_version_says_so() {
     let mut random = Random(7);
@@ -381,10 +381,10 @@ fn a_future_version_says_so() {
     }
 }
 
-/// Somebody who knows the format overwrites fields and mends the checksum. The
-/// record is refused, or read as something that can be written and read again.
+/// Fields are overwritten and the checksum is made right again. The record is refused, or read as
+/// one that can be written and read again.
 #[test]
-fn mended_records_end_in_an_answer() {
+fn records_with_mended_checksums_are_refused_or_read() {
     let mut random = Random(8);
     let mut accepted = 0;
     for round in 0..60 {
@@ -393,7 +393,7 @@ fn mended_records_end_in_an_answer() {
                 let mut mended = bytes.clone();
                 let length = length(&bytes);
                 for _ in 0..=random.below(4) {
-                    // Fields of 1, 2, 4 and 8 bytes, more often near the front, where the counts are.
+                    // Fields of 1, 2, 4 and 8 bytes, mostly near the front, where the counts are.
                     let width = 1 << random.below(4);
                     let front = if random.below(3) == 0 { length } else { length.min(240) };
                     if front > envelope::ENVELOPE_SIZE + width {
@@ -466,7 +466,7 @@ fn counts_are_not_believed() {
     }
 }
 
-/// A counter that nobody can have counted to is refused: who counted on from it would go past the end.
+/// A counter that counting cannot have reached is refused: counting on would overflow.
 #[test]
 fn counters_have_room_to_count() {
     let mut random = Random(12);
