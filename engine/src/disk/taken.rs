@@ -202,68 +202,86 @@ pub(crate) async fn take_disks(
         if taken.iter().any(|other| other.entry.name == name) {
             return Err(AdminError::new(Code::Invalid, format!("two disks are named {name}")));
         }
-        if let Some(first) = taken.first()
-            && first.disk.sectors().logical != disk.sectors().logical
-        {
-            let text = format!(
-                "disk {} has sectors of {} bytes, disk {} of {}",
-                wanted.path,
-                disk.sectors().logical,
-                first.disk.path(),
-                first.disk.sectors().logical
-            );
-            return Err(AdminError::new(Code::DiskMismatch, text)
-                .hint("all disks of a group have one sector size; make two groups"));
+        if let Some(first) = taken.first() {
+            check_sectors(&*first.disk, &*disk)?;
         }
-        let entry = MemberDisk {
-            id: DiskId(new_id(world)),
-            number,
-            state: DiskState::Online,
-            votes: false,
-            quorum: wanted.quorum,
-            copy_whole: false,
-            by_operator: false,
-            absent: false,
-            leaving: false,
-            size: layout.size(),
-            target: None,
-            stamp: 0,
-            since: 0,
-            joined: world.now(),
-            failure_group: wanted.failure_group.clone().unwrap_or_else(|| name.clone()),
-            name,
-        };
+        let entry = new_member(world, wanted, number, name, layout);
         taken.push(Taken { disk, entry, layout });
     }
     for one in &taken {
-        if let Err(error) = one.disk.claim() {
-            let path = one.disk.path();
-            if !is_held(&error) {
-                return Err(unusable(&format!("disk {path}"), &error));
-            }
-            let header = identify::read_header(&**world, &*one.disk).await;
-            let header = header.filter(|header| header.best.status == Status::Member);
-            if let Some(refusal) =
-                header.as_ref().and_then(|header| own_member(new, path, &header.best))
-            {
-                return Err(refusal);
-            }
-            return Err(match header {
-                Some(header) => {
-                    let group = header.best.group_name;
-                    let text = format!(
-                        "disk {path} is in use: it belongs to disk group {group}, which is mounted"
-                    );
-                    AdminError::new(Code::DiskInUse, text).hint(format!(
-                        "use another disk, or drop disk group {group} first ({error})"
-                    ))
-                }
-                None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
-                    .hint("end the program that holds it, or use another disk"),
-            });
-        }
+        claim(world, new, &*one.disk).await?;
     }
     Ok(taken)
+}
+
+/// Checks that a disk has the sector size of the first one.
+fn check_sectors(first: &dyn Disk, disk: &dyn Disk) -> Result<()> {
+    if first.sectors().logical == disk.sectors().logical {
+        return Ok(());
+    }
+    let text = format!(
+        "disk {} has sectors of {} bytes, disk {} of {}",
+        disk.path(),
+        disk.sectors().logical,
+        first.path(),
+        first.sectors().logical
+    );
+    Err(AdminError::new(Code::DiskMismatch, text)
+        .hint("all disks of a group have one sector size; make two groups"))
+}
+
+/// The entry of a new disk in the membership.
+fn new_member(
+    world: &Arc<dyn World>,
+    wanted: &NewDisk,
+    number: DiskNumber,
+    name: String,
+    layout: Layout,
+) -> MemberDisk {
+    MemberDisk {
+        id: DiskId(new_id(world)),
+        number,
+        state: DiskState::Online,
+        votes: false,
+        quorum: wanted.quorum,
+        copy_whole: false,
+        by_operator: false,
+        absent: false,
+        leaving: false,
+        size: layout.size(),
+        target: None,
+        stamp: 0,
+        since: 0,
+        joined: world.now(),
+        failure_group: wanted.failure_group.clone().unwrap_or_else(|| name.clone()),
+        name,
+    }
+}
+
+/// Claims a disk; a refusal names the disk group or the program that holds it.
+async fn claim(world: &Arc<dyn World>, new: &Wanted<'_>, disk: &dyn Disk) -> Result<()> {
+    let Err(error) = disk.claim() else { return Ok(()) };
+    let path = disk.path();
+    if !is_held(&error) {
+        return Err(unusable(&format!("disk {path}"), &error));
+    }
+    let header = identify::read_header(&**world, disk).await;
+    let header = header.filter(|header| header.best.status == Status::Member);
+    if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, &header.best)) {
+        return Err(refusal);
+    }
+    Err(match header {
+        Some(header) => {
+            let group = header.best.group_name;
+            let text = format!(
+                "disk {path} is in use: it belongs to disk group {group}, which is mounted"
+            );
+            AdminError::new(Code::DiskInUse, text)
+                .hint(format!("use another disk, or drop disk group {group} first ({error})"))
+        }
+        None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
+            .hint("end the program that holds it, or use another disk"),
+    })
 }
 
 /// `GROUP_0000`, with a long group name cut.

@@ -72,7 +72,7 @@ use crate::{
     disk::identify::ProbeResult,
     planted::{self, Bug},
 };
-use cases::{Current, Devices, DiskFacts, Facts, Groups as InSight, Held, Newest, Stamped};
+use cases::{Current, Devices, DiskFacts, Facts, Groups as FoundGroups, Held, Newest, Stamped};
 use plinth_format::{
     DiskId, DiskNumber, GroupId, MembershipId, Redundancy,
     header::Status,
@@ -313,10 +313,10 @@ pub fn choose(
     for probe_result in probe_results.iter().filter(|probe_result| is_member(probe_result, group)) {
         groups.entry(probe_result.header.group).or_default().push(probe_result.path.clone());
     }
-    let in_sight = match groups.len() {
-        0 => InSight::None,
-        1 => InSight::One,
-        _ => InSight::Several,
+    let found = match groups.len() {
+        0 => FoundGroups::None,
+        1 => FoundGroups::One,
+        _ => FoundGroups::Several,
     };
     let discovered = Discovered::new(group, probe_results);
     let candidates = discovered.candidates();
@@ -344,7 +344,7 @@ pub fn choose(
         (None, false) => Newest::Split,
     };
     let case = cases::decide(Facts {
-        groups: in_sight,
+        groups: found,
         newest,
         another: view.as_ref().is_some_and(|view| !view.others.is_empty()),
         majority: view.as_ref().is_some_and(Winner::has_majority),
@@ -355,58 +355,87 @@ pub fn choose(
         },
         force,
     });
-    let group = group.to_owned();
-    let before = match case {
-        Case::NoDisks => Some(Refusal::NoDisks { group: group.clone() }),
-        Case::TwoGroups => Some(Refusal::TwoGroups {
-            group: group.clone(),
-            groups: groups.clone().into_iter().collect(),
-        }),
-        Case::NoMembership => Some(Refusal::NoMembership {
-            group: group.clone(),
-            paths: discovered.paths(),
-            duplicates: discovered.duplicates(),
-        }),
-        Case::Fork => Some(Refusal::TwoHistories {
-            group: group.clone(),
-            histories: candidates.iter().map(|membership| discovered.history(membership)).collect(),
-            force_helps: false,
-        }),
-        _ => None,
-    };
-    if let Some(refusal) = before {
+    if let Some(refusal) = refusal_without_winner(case, group, &groups, &discovered, &candidates) {
         return Err(refusal);
     }
     let view = view.expect("the other cases have a newest membership");
+    match refusal_of_winner(case, group, &view, force_helps, &discovered) {
+        Some(refusal) => Err(refusal),
+        None => {
+            let id = groups.into_keys().next().expect("members of one group are discovered");
+            Ok(view.decision(id, case))
+        }
+    }
+}
+
+/// The refusals of steps 1 to 4: there is no membership to go on with.
+fn refusal_without_winner(
+    case: Case,
+    group: &str,
+    groups: &BTreeMap<GroupId, Vec<String>>,
+    discovered: &Discovered<'_>,
+    candidates: &[&Membership],
+) -> Option<Refusal> {
+    let group = group.to_owned();
+    Some(match case {
+        Case::NoDisks => Refusal::NoDisks { group },
+        Case::TwoGroups => {
+            Refusal::TwoGroups { group, groups: groups.clone().into_iter().collect() }
+        }
+        Case::NoMembership => Refusal::NoMembership {
+            group,
+            paths: discovered.paths(),
+            duplicates: discovered.duplicates(),
+        },
+        Case::Fork => Refusal::TwoHistories {
+            group,
+            histories: candidates.iter().map(|membership| discovered.history(membership)).collect(),
+            force_helps: false,
+        },
+        _ => return None,
+    })
+}
+
+/// The refusals of steps 5 to 8.
+fn refusal_of_winner(
+    case: Case,
+    group: &str,
+    winner: &Winner<'_>,
+    force_helps: bool,
+    discovered: &Discovered<'_>,
+) -> Option<Refusal> {
+    let group = group.to_owned();
     let duplicates = discovered.duplicates();
-    Err(match case {
+    Some(match case {
         Case::TwoHistories => {
-            Refusal::TwoHistories { group, histories: view.histories(), force_helps: true }
+            Refusal::TwoHistories { group, histories: winner.histories(), force_helps: true }
         }
         Case::NoQuorum => Refusal::NoQuorum {
             group,
-            have: view.witnesses.len(),
-            need: view.voters / 2 + 1,
-            voters: view.voters,
-            missing: view.missing.clone(),
+            have: winner.witnesses.len(),
+            need: winner.voters / 2 + 1,
+            voters: winner.voters,
+            missing: winner.missing.clone(),
             duplicates,
             force_helps,
         },
-        Case::OutOfReach => Refusal::OutOfReach { group, missing: view.out_of_reach(), duplicates },
-        Case::NothingCurrent => {
-            Refusal::NothingCurrent { group, missing: view.out_of_reach(), duplicates, force_helps }
+        Case::OutOfReach => {
+            Refusal::OutOfReach { group, missing: winner.out_of_reach(), duplicates }
         }
+        Case::NothingCurrent => Refusal::NothingCurrent {
+            group,
+            missing: winner.out_of_reach(),
+            duplicates,
+            force_helps,
+        },
         Case::CatalogMissing => Refusal::CatalogMissing {
             group,
-            at: view.hole.unwrap_or_default(),
-            missing: view.out_of_reach(),
+            at: winner.hole.unwrap_or_default(),
+            missing: winner.out_of_reach(),
             duplicates,
             force_helps,
         },
-        _ => {
-            let id = groups.into_keys().next().expect("members of one group are in sight");
-            return Ok(view.decision(id, case));
-        }
+        _ => return None,
     })
 }
 
