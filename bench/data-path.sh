@@ -5,7 +5,7 @@
 #   bench/data-path.sh [-t SECONDS=2] [-r ROUNDS=3] [-s MIB=512] [-c CASE,CASE...] [-d DIR] [-o FILE.svg] [-p]
 #
 #   -t   seconds of each subject in each case and round
-#   -s   the working set: every subject has so much, written once before and read back, and reads and writes nothing else
+#   -s   the working set of each subject: written once before and read back; nothing else is read or written
 #   -c   cases, KIND:BYTES:DEPTH or KIND:BYTES:DEPTH:JOBS; a KIND is randread, randwrite, read, write, sync or dsync.
 #        Those with jobs, and dsync, are for what a program opens as a file: the raw device, ext4, btrfs, FUSE
 #   -d   disks are files on the file system of DIR instead of tmpfs
@@ -16,9 +16,9 @@
 # figures are medians. fio does the same to all, with direct I/O: by io_uring to files and devices, as a client of its own to
 # NBD. The library is driven by plinth-io, which does the same to raw devices by turns. A log write (sync) is a write and then
 # fdatasync, for NBD a flush; or (dsync) a write to a file that was opened with O_DSYNC. A case of writes ends with a flush
-# that counts, for who keeps them in memory until then.
-# Where one I/O follows the other, NORMAL comes once more with attribute io_poll_time = 50us.
-# CPU is that of fio and of the server; threads of the kernel (loop, btrfs) are nobody's and not counted.
+# that counts, so that no subject ends with bytes that are still in memory.
+# Where one I/O follows the other, NORMAL is measured once more with attribute io_poll_time = 50us.
+# CPU is that of fio and of the server; threads of the kernel (loop, btrfs) are not counted.
 #
 # docs/performance.md says more. The tables go to standard output as Markdown, everything else to standard error.
 set -euo pipefail
@@ -49,7 +49,7 @@ exec 3>&1 1>&2
 
 need fusermount3 fuse3 "to mount Plinth" fio fio "the load" qemu-storage-daemon qemu-system-common "the peer" nbdkit nbdkit "the peer" \
     mkfs.btrfs btrfs-progs "the peer" mkfs.ext4 e2fsprogs "the peer" losetup mount "block devices over files"
-# Without it system calls are not counted, and everything else is measured.
+# Without perf system calls are not counted; everything else is measured.
 has perf || (need perf linux-perf "to count system calls") || note "going on without perf: system calls will not be counted"
 fio --enghelp | grep -qw nbd || fail "this fio has no client for NBD (ioengine nbd); Debian's has"
 build release
@@ -59,17 +59,17 @@ BIN=${PLINTH%/plinth}
 W=$(mktemp -d /tmp/plinth-bench.XXXXXX); chmod 755 "$W"
 images=$W/tmpfs
 loops=() mounts=()
-# What runs: servers by name, descriptors to and from those that are led by lines, and the load.
+# Running processes: servers by name, pipes to and from those that read commands from standard input, and the load.
 declare -A server=() to=() come=()
 load='' counter=''
-# Everything but what was measured goes.
+# Removes everything except the results.
 stop_all() {
     trap - EXIT INT TERM
     set +e
     cd /
     [ -n "$counter" ] && kill -INT "$counter"
     [ -n "$load" ] && kill "$load" && wait "$load"
-    # What is led by lines ends with them.
+    # Programs that read commands end when their input is closed.
     for descriptor in "${to[@]}" "${come[@]}"; do exec {descriptor}>&-; done
     for pid in "${server[@]}"; do kill "$pid"; done
     for pid in "${server[@]}"; do wait "$pid"; done
@@ -118,7 +118,7 @@ nbd() { reach[$1]="--ioengine=nbd --uri=$2"; }
 
 new_device raw; raw=$device; file raw "$raw"
 
-# Nothing is left to be initialised in the background.
+# No initialisation is left for the background.
 new_device ext4; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$device"; mount "$device" "$W/ext4"; mounts+=("$W/ext4")
 file ext4 "$W/ext4/file"
 
@@ -176,7 +176,7 @@ pid_of() {
     esac
 }
 
-# fio_does ARGUMENT...: one job; what it says is in out/fio, as one line of fields.
+# fio_does ARGUMENT...: one job; its result is in out/fio, as one line of fields.
 fio_does() {
     fio --name=load --output="$W/out/fio" --output-format=terse --terse-version=3 "$@" </dev/null 2>"$W/out/fio.err" 3>&- &
     load=$!
@@ -191,7 +191,7 @@ for subject in "${subjects[@]}"; do
     gently=(); [ $subject = qemu-fuse ] && gently=(--bs=64k --iodepth=1)
     fio_does ${reach[$subject]} "${fill[@]}" --do_verify=1 "${gently[@]}"
 done
-# The same files through the other door.
+# The same files through the other front end.
 for name in external normal; do
     nbd $name-nbd "$("$PLINTH" nbd "+${name^^}/file" --name file --socket "$W/$name.sock" | grep -o 'nbd+unix:.*')"
     subjects+=("$name-nbd")
@@ -199,7 +199,7 @@ for name in external normal; do
 done
 for door in fuse nbd; do reach[polling-$door]=${reach[normal-$door]}; done
 looks() { "$PLINTH" sql -c "ALTER DISKGROUP normal SET ATTRIBUTE 'io_poll_time' = '$1'" >/dev/null || fail "io_poll_time cannot be $1"; }
-# library NAME DEVICE...: one that is led by lines; it fills its own devices.
+# library NAME DEVICE...: plinth-io, which reads commands from standard input; it fills its own devices.
 library() {
     local name=$1 ready; shift
     mkfifo "$W/to.$name" "$W/from.$name"
@@ -220,7 +220,7 @@ line() { local IFS=$'\t'; echo "$*" >>"$lines"; }
 ticks() { [ -z "$1" ] && echo 0 || sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
 per_second=$(getconf CLK_TCK)
 
-# fio_case SUBJECT CASE SECONDS ROUND: the load of a case. Everybody gets the same places in the same round.
+# fio_case SUBJECT CASE SECONDS ROUND: the load of a case. All subjects get the same offsets in the same round.
 fio_case() {
     local kind block depth jobs arguments
     IFS=: read -r kind block depth jobs <<<"$2"
@@ -233,14 +233,14 @@ fio_case() {
         # fio's client of NBD has one flush, which it calls fsync.
         sync) arguments+=(--rw=write); [[ ${reach[$1]} == *=nbd* ]] && arguments+=(--fsync=1) || arguments+=(--fdatasync=1) ;;
     esac
-    # What is not whole sectors a raw device gets as whole sectors, as from a database.
+    # A raw device gets whole sectors only, as from a database.
     [ "$1" = raw ] && arguments+=(--bs=$(((block + sector - 1) / sector * sector)))
     fio_does ${reach[$1]} "${arguments[@]}"
 }
 sector=$(blockdev --getss "$raw")
 
-# Of fio's fields (terse, version 3): KiB and ms of reads, then of writes; percents of CPU, user's and system's. The rate and
-# the latency follow from how many there were: with N at a time each takes N times as long as the rate says.
+# From fio's fields (terse, version 3): KiB and ms of reads, then of writes; percent of CPU, user and system. Rate and latency
+# follow from the number of I/Os: with N in flight each takes N times as long as the rate says.
 figures() {
     awk -F ';' -v block="$1" -v depth="$2" -v jobs="${3:-1}" -v ticks="$4" -v hertz="$per_second" '{
         kib = $6 + $47; ms = $6 > 0 ? $9 : $50; count = kib * 1024 / block
@@ -259,7 +259,7 @@ measure() {
             name=${subject#library-}
             echo "$case" >&"${to[$name]}"
             whats=(raw-$name external); [ "$name" = two ] && whats=(raw-two normal)
-            # The same reads again: what comparing their checksums costs, and all of it where the program uses the bytes.
+            # The same reads again without comparing checksums; then all of them in a program that uses the bytes.
             [[ $name == two && $kind == randread ]] && {
                 echo "unchecked $case" >&"${to[$name]}"; echo "used $case" >&"${to[$name]}"
                 whats+=(unchecked raw-used normal-used unchecked-used)
@@ -289,7 +289,7 @@ for case in "${cases[@]}"; do
     [[ $case =~ :.*:.*: ]] && visited=(raw ext4 qemu-fuse external-fuse normal-fuse)
     [[ $case =~ ^[a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
     [[ $case == dsync:* ]] && visited=(raw ext4 btrfs qemu-fuse external-fuse normal-fuse)
-    # qemu's FUSE export (7.2) mixes up writes that are under way together: it may have them one at a time only.
+    # qemu's FUSE export (7.2) mixes up writes that are in flight together, so it gets them one at a time.
     [[ $case =~ ^(randwrite|write|d?sync):[0-9]*:1$ || $case =~ read ]] || { kept=(); for subject in "${visited[@]}"; do [ "$subject" = qemu-fuse ] || kept+=("$subject"); done; visited=("${kept[@]}"); }
     for round in $(seq "$rounds"); do
         for subject in "${visited[@]}"; do measure "$subject" "$case" "$round"; done
@@ -297,7 +297,7 @@ for case in "${cases[@]}"; do
     done
 done
 
-# Of the whole load, from before it begins until it has ended, threads that it starts included.
+# Counts the whole load, from before it begins until it has ended, including threads that it starts.
 count_from() { perf stat -x , -e raw_syscalls:sys_enter -p "$1" -o "$W/out/perf" >/dev/null 2>&1 & counter=$!; sleep 1; }
 # counted SUBJECT IOS
 counted() {

@@ -1,11 +1,11 @@
 #!/bin/bash
-# A great many files: how fast they are made while views are queried, how long queries and mounts take, what the engine
-# needs for them, and whether all of it comes back when they are gone.
+# A million files: how fast they are created while views are queried, how long queries and mounts take, how much memory the
+# engine needs, and whether all space is given back when they are removed.
 #
 #   bench/files.sh [-n FILES=1000000] [-s SMALL=100000] [-j CREATORS=8] [-q SESSIONS=4] [-r ROUNDS=3] [-f FILES_A_ROUND=20000]
 #
 # One NORMAL group on three loop devices over tmpfs. First files are made alone and with SESSIONS of psql that query the
-# views without a pause, in turns, ROUNDS of each; then the group is filled to SMALL files and to FILES, and asked
+# views without a pause, in turns, ROUNDS of each; then the group is filled to SMALL files and to FILES, and queried
 # through psql at both; then it is mounted again after a dismount and after its engine was killed; at last all but
 # 1 % of the files are removed. Query times are psql's \timing, medians of 5.
 #
@@ -89,7 +89,7 @@ for round in $(seq "$rounds"); do
         if [ $kind = asked ]; then
             askers=()
             for _ in $(seq "$sessions"); do
-                # One connection each, and the next question when the last is answered.
+                # One connection each; the next query starts when the last has ended.
                 yes "$COUNT; $SPACE; SELECT COUNT(*) FROM v\$asm_alias; \\! echo >>$W/asked" 2>/dev/null | psql -XqAt -o /dev/null 2>/dev/null 3>&- &
                 askers+=($!)
             done

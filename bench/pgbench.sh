@@ -7,7 +7,7 @@
 # twice. All devices are made alike, of the same size and with direct I/O to their file. First come the rounds of
 # select-only (pgbench -S), on databases just filled and vacuumed, so that it reads and does not tidy up what updates left
 # behind; then the rounds of TPC-B, pgbench's default script. Each round visits all systems, each begins with another one,
-# and while one is measured the PostgreSQLs of the others are stopped: what the machine does meanwhile strikes all alike.
+# and while one is measured the PostgreSQLs of the others are stopped: disturbances of the machine affect all alike.
 # The figures are medians over the rounds. PostgreSQL is as it ships (fsync on, full_page_writes on, wal_sync_method
 # fdatasync), with page checksums and without autovacuum, which would run at another moment on each system. `-b 32MB`
 # makes TPC-B harder on a file system: most transactions then evict a dirty page.

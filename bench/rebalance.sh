@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a rebalance costs: its speed on an idle group beside a plain copy, and what databases feel of it.
+# The cost of a rebalance: its speed on an idle group compared with a plain copy, and the latency of clients meanwhile.
 #
 #   bench/rebalance.sh [-f FILE=1500M] [-p POWER=64] [-l LATENCY=3ms] [-t SECONDS=20] [-d DEVICE=2G] [-r ROUNDS=7] [-b BASE=/var/tmp]
 #
@@ -11,7 +11,7 @@
 #      bytes from the same old devices to the same new ones, all four at once, with direct I/O in blocks of 1 MiB. There and
 #      back, ROUNDS times: the median of what is measured in turns.
 #   2. Two programs read and write 8 KiB at random places of the file, with direct I/O, each one request at a time: for a
-#      while alone; then while the group moves back with that power; then while it moves again, and LATENCY is promised.
+#      while alone; then while the group moves back with that power; then while it moves again with LATENCY as its target.
 #
 # The tables go to standard output as Markdown, everything else to standard error.
 set -euo pipefail
@@ -59,7 +59,8 @@ for number in {0..7}; do
     loops+=("$device")
     ln -s "$device" "$W/disks/$number"
 done
-# What nobody has touched yet costs a file system, and the host below it, more than a copy: that is not what is compared.
+# The first write to unused blocks costs a file system, and the host below it, more than a copy. That is not compared here, so all
+# blocks are written before.
 note "writing the disks"
 for number in {0..7}; do dd if=/dev/zero of="${loops[$number]}" bs=1M oflag=direct status=none 2>/dev/null || true; done
 export PLINTH_DIR=$W/run
@@ -92,7 +93,7 @@ held=$(number "SELECT sum(total_mb - free_mb) FROM v\$asm_disk WHERE group_numbe
 each=$((held / 4))
 
 # copy FROM TO: as many bytes as the group has, from the same devices to the same, all four at once. Sets `copied`, in seconds. The first
-# 8 MiB are left as they are: nobody shall take a copy for the disk.
+# 8 MiB are left as they are, so that a copy cannot be mistaken for the disk.
 copy() {
     local began copies=() from to job
     read -ra from <<<"$1"; read -ra to <<<"$2"
@@ -110,7 +111,7 @@ from="0 1 2 3" to="4 5 6 7"
 for round in $(seq "$rounds"); do
     copy "$from" "$to"
     move "$from" "$to"
-    # All that was on the old disks is on the new ones then, the catalog too, which a rebalance does not count among its own.
+    # Now everything from the old disks is on the new ones, including the catalog, which a rebalance does not count.
     plain+=("$(mib_per_second $((each * 4 * 1048576)) "$copied")")
     idle+=("$(mib_per_second $((each * 4 * 1048576)) "$took")")
     ratio+=("$(awk -v a="$copied" -v b="$took" 'BEGIN { printf "%.2f", a / b }')")
@@ -119,14 +120,14 @@ for round in $(seq "$rounds"); do
     from=${from//_/ } to=${to//_/ }
 done
 
-# load NAME SECONDS: the programs run for so long. `p99 NAME` is what the slowest hundredth took, in microseconds.
+# load NAME SECONDS: the programs run for SECONDS. `p99 NAME` is their 99th percentile in microseconds.
 load() {
     fio --name=load --filename="$W/plinth/file" --rw=randrw --bs=8k --direct=1 --ioengine=psync --numjobs=2 --time_based --runtime="$2" \
         --group_reporting --output-format=json --output="$W/$1.json" >/dev/null 2>&1 &
     load=$!
 }
 p99() {
-    # Of reads and of writes the slower one.
+    # The larger of the values for reads and for writes.
     awk '/"99.000000"/ { gsub(/[^0-9]/, "", $3); if ($3 + 0 > most) most = $3 + 0 } END { printf "%.0f", most / 1000 }' "$W/$1.json"
 }
 iops() { awk '/"iops" :/ { gsub(/,/, "", $3); sum += $3 } END { printf "%.0f", sum }' "$W/$1.json"; }

@@ -1,11 +1,11 @@
 #!/bin/bash
-# What a write costs in a place where nothing was written since the group was mounted, beside the same place once its region is open: the engine as
-# a library, NORMAL redundancy on two sparse loop devices.
+# The cost of the first write to a region after a mount, compared with a write to the same place once its region is open: the engine
+# as a library, NORMAL redundancy on two sparse loop devices.
 #
 #   bench/regions.sh [-s GIB=64] [-n DEPTH=32] [-r ROUNDS=3] [-d DIR]
 #
-#   -s   the file's size, and nearly that of each disk; of 4 MiB 64 KiB are written
-#   -n   writes of 8 KiB under way at a time
+#   -s   the file's size, and nearly that of each disk; 64 KiB of every 4 MiB are written
+#   -n   writes of 8 KiB in flight at a time
 #   -d   disks are sparse files on the file system of DIR instead of tmpfs
 #
 # bench/src/regions/main.rs says what is measured. The table goes to standard output as Markdown, everything else to standard error.

@@ -1,4 +1,4 @@
-# What ./quickstart, ./test and bench/ have in common. To be sourced by bash.
+# Functions that ./quickstart, ./test and bench/ share. To be sourced by bash.
 #
 #   say, note, fail     words for people
 #   become_root         goes on as root, or says what is missing
@@ -42,7 +42,7 @@ need() {
 }
 
 install_packages() {
-    # PostgreSQL's package would start a cluster of its own, which nobody asked for.
+    # PostgreSQL's package would start a cluster of its own, which is not wanted.
     if [ ! -e /etc/postgresql-common/createcluster.conf ] && [[ "$*" == *postgresql* ]]; then
         apt-get install -y -q --no-install-recommends postgresql-common || return
         sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
@@ -105,7 +105,7 @@ build() {
     command -v cargo >/dev/null || fail "Rust is missing. Install it from https://rustup.rs, then run this again."
     need cc gcc "for the C parts of SQLite and cryptography"
     local flag=(); [ "$1" = release ] && flag=(--release)
-    # Of this package alone: beside the others it would get what only tests want of the engine.
+    # This package alone: built with the others, it would get the engine's hooks for tests.
     cargo build --locked -p plinth-server --bin plinth "${flag[@]}" || fail "the build failed"
     PLINTH=$(cargo metadata --format-version 1 --no-deps --offline | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/$1/plinth
     [ -x "$PLINTH" ] || fail "$PLINTH was not built"
