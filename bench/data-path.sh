@@ -191,7 +191,7 @@ for subject in "${subjects[@]}"; do
     gently=(); [ $subject = qemu-fuse ] && gently=(--bs=64k --iodepth=1)
     fio_does ${reach[$subject]} "${fill[@]}" --do_verify=1 "${gently[@]}"
 done
-# The same files through the other front end.
+# The same files, exported over NBD.
 for name in external normal; do
     nbd $name-nbd "$("$PLINTH" nbd "+${name^^}/file" --name file --socket "$W/$name.sock" | grep -o 'nbd+unix:.*')"
     subjects+=("$name-nbd")
