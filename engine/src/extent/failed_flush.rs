@@ -21,7 +21,7 @@
 //! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
 //! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
 //!
-//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that fails on a disk that stays, it does the same at once:
+//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 5). Where that fails on a disk that stays, it does the same at once:
 //! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
 //!
 //! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. And of a flush that fails at a
@@ -29,7 +29,7 @@
 //!
 //!   - Files that had no pending pieces, because only bytes that were written before were overwritten, or because they only grew, get no error.
 //!   - The errors are kept in memory: those that no sync has returned when the engine is killed again are forgotten.
-//!   - If the mount is refused before step 6, because the only voter does not take its record, the next mount does not know of the failure.
+//!   - If the mount is refused before step 5, because the only voter does not take its record, the next mount does not know of the failure.
 //!
 //! What a write pays is some loads, and two stores when the era has changed or a sync has begun.
 

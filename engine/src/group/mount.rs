@@ -2,18 +2,20 @@
 //!
 //! Mount:
 //!
-//!   1. Look at every disk in sight; claim those whose header names the group (R1); look again.
+//!   1. Look at every discovered disk; claim those whose header names the group (R1); look again.
 //!   2. Decide (`mount_decision.rs`); refuse, or complete the membership that won.
 //!   3. Record a successor: mounted, disks that are absent or not current offline.
-//!   4. Repair header copies, one after the other.
-//!   5. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
-//!      step 8: which AUs are free is known when all extents have been read from it.
-//!   6. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`): if only the process died, the disks are flushed
-//!      and they are written; if power was lost, they hold nothing. Either is made durable before the new boot id is
-//!      recorded, or a second crash would judge them by the wrong one.
-//!   7. Every region of the activity log is stale for every disk that is not online, durably;
+//!   4. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
+//!      step 7: which AUs are free is known when all extents have been read from it.
+//!   5. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`). If only the
+//!      process died, the disks are flushed, and the pieces are written. If power was lost, they
+//!      hold nothing. Either is made durable before the new boot id is recorded, or a second crash
+//!      would judge them by the wrong one.
+//!   6. Every region of the activity log is stale for every disk that is not online, durably;
 //!      the extents in them are suspect.
-//!   8. Serve. Recovery and resync go on in the background.
+//!   7. Repair header copies, one after the other; then compare the engine's other metadata on the
+//!      disks (`Group::start`).
+//!   8. Serve. Recovery and resync continue in the background.
 //!
 //! A crash anywhere in it is an unclean stop like any other: the activity log and the
 //! boot id stay as they were until their consequences are durable.
@@ -480,7 +482,7 @@ async fn mount_disks(
             ),
         );
     }
-    // Step 6.
+    // Step 5.
     let mut kept_power =
         was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
     let mut uncertain = None;
@@ -689,7 +691,7 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
 /// How often what is overdue is waited for at a mount, before that is refused (a second each).
 const SILENCE_PATIENCE: u32 = 30;
 
-/// Step 6: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
+/// Step 5: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
 /// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
 async fn flush_what_was_left(
     world: &Arc<dyn World>,
@@ -788,7 +790,7 @@ async fn record_mount(
         .map(|_| ())
 }
 
-/// Step 7: what disks that are not online miss.
+/// Step 6: what disks that are not online miss.
 async fn note_stale(
     catalog: &Arc<Catalog>,
     membership: &Membership,
