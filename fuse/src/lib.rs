@@ -1,7 +1,7 @@
 //! The FUSE front end: a disk group as a directory that every program can use.
 //!
 //! ```text
-//!   programs --system calls--> kernel --/dev/fuse--> workers.rs, pump.rs --> small.rs, filesystem.rs --> Session
+//!   programs --system calls--> kernel --/dev/fuse--> workers.rs, multiplex.rs --> inline.rs, filesystem.rs --> Session
 //!                                 ^
 //!                                 +---- watcher.rs: "forget what you cached" <-- changes made by others
 //! ```
@@ -32,15 +32,15 @@
 
 mod filesystem;
 mod handshake;
-mod locked;
+mod inline;
 #[cfg(test)]
 mod memory;
+mod mlock;
 pub mod mount;
+mod multiplex;
 mod options;
-mod pump;
 mod references;
 mod request;
-mod small;
 #[cfg(test)]
 mod tests;
 mod watcher;

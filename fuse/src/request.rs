@@ -18,8 +18,8 @@
 use crate::{
     DATA_MAX,
     handshake::{Header, REQUEST_HEADER, u32_at},
-    locked::Locked,
-    small::{DATA_IN, Small, WRITE},
+    inline::{DATA_IN, Small, WRITE},
+    mlock::Locked,
 };
 use plinth_engine::sync::buffer::Buffer;
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! The threads of a mount, and what each of them does.
 //!
-//! One has the *turn*: it reads what the kernel asks, and carries small requests out itself, many at a time (`pump.rs`). What else
+//! One has the *turn*: it reads what the kernel asks, and carries small requests out itself, many at a time (`multiplex.rs`). What else
 //! comes it gives to one that waits, a *job*; or it carries that out itself, and gives the turn away if that has to wait.
 //!
 //! ```text
@@ -23,10 +23,9 @@
 use crate::{
     DATA_MAX, Runner, WORKERS_MAX,
     filesystem::{BeforeWait, Current, Files},
-    handshake,
-    pump::{self, UNDER_WAY_MAX},
+    handshake, inline,
+    multiplex::{self, UNDER_WAY_MAX},
     request::Memory,
-    small,
     watcher::Notifier,
 };
 use fuse_backend_rs::{
@@ -188,7 +187,7 @@ impl Shared {
     fn work(self: &Arc<Self>) {
         loop {
             let mut memory = match self.next_duty() {
-                Duty::Turn(memory) => pump::take_turn(self, memory),
+                Duty::Turn(memory) => multiplex::take_turn(self, memory),
                 Duty::Job(mut memory) => {
                     self.answer(&mut memory, None);
                     self.rest();
@@ -313,7 +312,7 @@ impl Shared {
             return;
         }
         let _current = Current::new(header, before_wait);
-        if [small::READ, small::WRITE].contains(&header.opcode) {
+        if [inline::READ, inline::WRITE].contains(&header.opcode) {
             // More than we take is told as the library tells it, and as there is too little memory.
             match memory.take(header, DATA_MAX) {
                 Some(data) => self.files.wait_for(data.run(&self.files)).send(&self.device),

@@ -11,7 +11,7 @@
 //! 3. [`Server::stop`] takes no more clients, cuts those that there are, and waits until what they asked for has ended.
 //!
 //! A server whose process is killed leaves its clients to the next one, where somebody keeps their sockets meanwhile ([`Keeper`]): what was
-//! asked and not answered is carried out, and answered once, on the same connection (`kept.rs`, `gate.rs`). That is so from the agreement
+//! asked and not answered is carried out, and answered once, on the same connection (`connection_memory.rs`, `range_lock.rs`). That is so from the agreement
 //! on, and without TLS, whose state dies with the process: those clients, and those who have not agreed yet, see the end of their
 //! connection. What any client was told is written is there, and what it flushed is durable.
 //!
@@ -26,16 +26,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod budget;
+mod connection_memory;
 #[cfg(test)]
-mod deaths;
+mod crash_points;
 pub mod export;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-mod gate;
-mod kept;
+mod multiplex;
 mod negotiate;
 mod protocol;
-mod pump;
+mod range_lock;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -44,10 +44,10 @@ mod transmit;
 pub use protocol::Refused;
 
 use budget::Budget;
+use connection_memory::{About, Kept, SlotNumber};
 use export::{Exports, NotOpened};
-use gate::{Gate, Inside};
-use kept::{About, Kept, SlotNumber};
 use negotiate::{Agreed, Entrance, negotiate};
+use range_lock::{Gate, Inside};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -666,7 +666,7 @@ impl Shared {
 pub struct Survivor {
     stream: Arc<Stream>,
     kept: Arc<Kept>,
-    found: kept::Found,
+    found: connection_memory::Found,
     inside: BTreeMap<SlotNumber, Inside>,
 }
 

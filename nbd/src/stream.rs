@@ -7,12 +7,12 @@
 //! Deadlines: a system call waits for [`TICK`] at most; then it is looked whether time is up. A client that drips single bytes meets the
 //! deadline as well.
 //!
-//! A connection without TLS may be kept for the next engine (`kept.rs`): then what is read ahead lies in the memory that outlives this one, and
+//! A connection without TLS may be kept for the next engine (`connection_memory.rs`): then what is read ahead lies in the memory that outlives this one, and
 //! every byte that is read or sent is noted there.
 //!
 //! Lock order: `wire`, then `tls`.
 
-use crate::kept::{BATCH_MAX, Into, Kept, Partial, RING_SIZE, Reply, SlotNumber};
+use crate::connection_memory::{BATCH_MAX, Into, Kept, Partial, RING_SIZE, Reply, SlotNumber};
 use plinth_engine::sync::transfer::Found;
 
 use rustix::{

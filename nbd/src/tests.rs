@@ -1,6 +1,6 @@
 //! Clients of all kinds against a server over memory.
 
-mod kept;
+mod connection_memory;
 
 use crate::{
     Address, Keeper, Limits, Patience, Server, TOO_MANY, TlsRefused, TlsSource,

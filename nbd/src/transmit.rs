@@ -2,7 +2,7 @@
 //!
 //! A connection has workers. One of them reads: it takes the next request with all that belongs to it, lets another read, carries the
 //! request out, sends the reply, and waits for its turn to read. So a request never changes threads. Small ones are taken by whoever has the turn
-//! without giving it away (`pump.rs`), so a client that sends nothing else is served by one thread, however many it sends at a time. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
+//! without giving it away (`multiplex.rs`), so a client that sends nothing else is served by one thread, however many it sends at a time. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
 //! together may have; those that are not needed any more leave.
 //!
 //! A refused request is answered and the connection goes on: what a write brought with it is read and forgotten. Only what is no request at all
@@ -23,15 +23,15 @@
 use crate::{
     Limits,
     budget::{Budget, Taken},
+    connection_memory::{self, Kept, SlotNumber},
     export::{Export, Failure},
-    gate::{Gate, Inside},
-    kept::{self, Kept, SlotNumber},
+    multiplex,
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{
         REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag,
         simple_reply, status_chunk,
     },
-    pump,
+    range_lock::{Gate, Inside},
     stream::{Answer, Incoming, Stream},
 };
 use plinth_engine::sync::{buffer::Buffer, transfer::Found};
@@ -152,7 +152,7 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
     Ok(if request.length == 0 && task != Task::Read { Task::Nothing } else { task })
 }
 
-/// Whether a request is carried out together with others (`pump.rs`). Flushes are: a log that is written record by record is served by one thread.
+/// Whether a request is carried out together with others (`multiplex.rs`). Flushes are: a log that is written record by record is served by one thread.
 fn is_for_pumps(request: &Request) -> bool {
     match request.kind {
         command::READ | command::WRITE => (1..=SMALL_MAX).contains(&request.length),
@@ -163,10 +163,11 @@ fn is_for_pumps(request: &Request) -> bool {
 
 /// What an engine before this one had let in and not noted as done: slots, and the bytes that are changed.
 pub(crate) fn to_be_done_again(
-    found: &kept::Found,
+    found: &connection_memory::Found,
 ) -> impl Iterator<Item = (SlotNumber, u64, u64)> + use<'_> {
     let changes = |kind| matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-    let open = |other: &&kept::Unanswered| other.done.is_none() && other.receiving.is_none();
+    let open =
+        |other: &&connection_memory::Unanswered| other.done.is_none() && other.receiving.is_none();
     let all = found.unanswered.iter().filter(open).filter(move |other| changes(other.request.kind));
     all.map(|other| (other.slot, other.request.offset, other.request.length.into()))
 }
@@ -270,7 +271,7 @@ impl Connection {
     /// and answered. Then it is served as any other.
     pub fn resume(
         stream: Arc<Stream>,
-        found: &kept::Found,
+        found: &connection_memory::Found,
         inside: BTreeMap<SlotNumber, Inside>,
         agreed: Agreed,
         limits: Arc<Limits>,
@@ -287,7 +288,7 @@ impl Connection {
     fn catch_up(
         self: &Arc<Self>,
         mut incoming: Incoming,
-        found: &kept::Found,
+        found: &connection_memory::Found,
         mut inside: BTreeMap<SlotNumber, Inside>,
     ) -> io::Result<Incoming> {
         let Some(kept) = self.stream.kept().cloned() else { return Ok(incoming) };
@@ -310,7 +311,8 @@ impl Connection {
             self.stream.answer_rest(&kept, partial, &bytes, Instant::now() + self.patience())?;
         }
         for unanswered in &found.unanswered {
-            let kept::Unanswered { slot, request, done, has_payload, receiving } = *unanswered;
+            let connection_memory::Unanswered { slot, request, done, has_payload, receiving } =
+                *unanswered;
             if found.partial.is_some_and(|partial| partial.slot == slot) {
                 continue;
             }
@@ -480,7 +482,7 @@ impl Connection {
             }
             let done = if may_pump && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead())
             {
-                let (turn, sent) = pump::run(self, incoming, self.watched.as_ref());
+                let (turn, sent) = multiplex::run(self, incoming, self.watched.as_ref());
                 kept = turn;
                 sent
             } else {

@@ -1,6 +1,6 @@
 //! Connections of NBD clients, by which they outlive engines.
 //!
-//! Of each its engine has two descriptors: the socket, and the memory in which it notes how far the client has come (`nbd/src/kept.rs`). The
+//! Of each its engine has two descriptors: the socket, and the memory in which it notes how far the client has come (`nbd/src/connection_memory.rs`). The
 //! instance has duplicates, so
 //!
 //! ```text

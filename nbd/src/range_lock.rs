@@ -1,6 +1,6 @@
 //! Which bytes of a file are being changed: a change of bytes that another one has not ended with waits for it.
 //!
-//! This is for connections that outlive their engine (`kept.rs`). A change that was carried out but not noted as done is carried out again by
+//! This is for connections that outlive their engine (`connection_memory.rs`). A change that was carried out but not noted as done is carried out again by
 //! the next engine. That must not undo a later one. So the later one begins when the earlier one has been noted, on all connections of the
 //! engine: whatever is carried out again was then followed by nothing that overlaps it. The next engine has all such changes inside before it
 //! serves anybody.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     Survivor,
-    deaths::{Grave, Plan, plan},
-    kept::{About, Kept},
+    connection_memory::{About, Kept},
+    crash_points::{Grave, Plan, plan},
     negotiate::Agreed,
     stream::{Incoming, Socket, Stream},
     transmit::Connection,

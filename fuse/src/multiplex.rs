@@ -17,8 +17,8 @@
 use crate::{
     Waiting,
     filesystem::BeforeWait,
+    inline::{SMALL_MAX, Small},
     request::Memory,
-    small::{SMALL_MAX, Small},
     workers::Shared,
 };
 use futures::stream::StreamExt;

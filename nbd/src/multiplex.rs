@@ -17,10 +17,10 @@
 
 use crate::{
     budget::Taken,
+    connection_memory::SlotNumber,
     export::{Ended, Feed, Small, UNDER_WAY_MAX, Waiting, Waits},
-    gate::Inside,
-    kept::SlotNumber,
     protocol::{REQUEST_HEADER, Request, command, data_chunk, flag, simple_reply},
+    range_lock::Inside,
     stream::{Answer, Incoming, More},
     transmit::Connection,
 };

@@ -1,4 +1,4 @@
-//! Requests that come by the thousand, as futures: the small ones wait side by side on one thread (`pump.rs`).
+//! Requests that come by the thousand, as futures: the small ones wait side by side on one thread (`multiplex.rs`).
 //!
 //! Reads and writes as disks get them, syncs, and what Linux asks between two writes of a file: its attributes, and whether it has
 //! `security.capability`. All of them may be carried out twice. What they mean is said in `filesystem.rs`; here is how they look.

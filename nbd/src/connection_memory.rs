@@ -10,7 +10,7 @@
 //! ```text
 //!   receive   fill the idle half (bytes so far, where the next ones go, msg_len 0) -> RECEIVING names it -> recvmmsg
 //!   take      copy the request into a free slot: TAKEN -> PARSED is behind it. A slot counts only if it begins before PARSED
-//!   carry out the group has done it -> the slot is DONE, with the result -> whoever waits for the same bytes may begin (gate.rs)
+//!   carry out the group has done it -> the slot is DONE, with the result -> whoever waits for the same bytes may begin (range_lock.rs)
 //!   answer    stage the reply, list it in the idle batch -> fill the idle half -> SENDING names it -> sendmmsg ... -> the slots are FREE
 //! ```
 //!
@@ -255,7 +255,7 @@ fn invalid(what: &'static str) -> io::Error {
 #[inline]
 fn step() {
     #[cfg(test)]
-    crate::deaths::step();
+    crate::crash_points::step();
 }
 
 impl Kept {
