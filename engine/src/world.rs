@@ -264,10 +264,21 @@ pub trait World: Send + Sync {
 /// In tests, if the thread has a lock: whoever wants it would wait with it.
 pub fn wait_for<T: Send>(world: &dyn World, task: impl Future<Output = T> + Send) -> T {
     assert!(lock::none_is_held(), "a lock is held while somebody waits for a disk");
+    run_for_value(|task| world.wait(task), task)
+}
+
+/// Runs a future for its value, by a runner that runs futures without one.
+///
+/// # Panics
+/// If the runner returns before the future has ended.
+pub fn run_for_value<T: Send>(
+    run: impl FnOnce(Pin<&mut (dyn Future<Output = ()> + Send)>),
+    task: impl Future<Output = T> + Send,
+) -> T {
     let mut value = None;
     {
         let mut task = std::pin::pin!(async { value = Some(task.await) });
-        world.wait(task.as_mut());
+        run(task.as_mut());
     }
-    value.expect("World::wait returns when the task has ended")
+    value.expect("a runner returns when the future has ended")
 }

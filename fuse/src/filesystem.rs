@@ -1,34 +1,39 @@
-//! What each request means: the kernel's words to the group's, and back.
+//! The meaning of each request: the kernel's requests as calls of the engine's [`Session`], and the
+//! results as answers.
 //!
-//! Who checks what:
+//! Which layer checks what:
 //!
-//! - Permissions, sticky bits, read-only mounts, `ETXTBSY`, `ELOOP`, path lengths and locks are the kernel's
-//!   (`default_permissions`); so is the clearing of the set-group-id bit in `chmod` by a stranger to the group.
-//! - Names, links, kinds of file, times, set-id bits after a write and space are the group's ([`Session`]).
-//! - Between the two, here: lengths of names, flags, namespaces of extended attributes, `.` and `..`.
+//! - The kernel: permissions, sticky bits, read-only mounts, `ETXTBSY`, `ELOOP`, path lengths and
+//!   locks (`default_permissions`). It also clears the set-group-id bit when a user outside of the
+//!   file's group calls `chmod`.
+//! - The engine ([`Session`]): names, links, kinds of file, times, set-id bits after a write,
+//!   space.
+//! - This file: lengths of names, flags, namespaces of extended attributes, `.` and `..`.
 //!
-//! Caching: entries (also of names that do not exist) and attributes are good until we say otherwise, because every
-//! change comes through the kernel or through a watcher's notification. Pages stay over close and open.
+//! Caching: the kernel may cache entries (negative ones too) and attributes until it is notified,
+//! because every change comes through the kernel or is notified by the watcher. Pages stay cached
+//! over close and open.
 //!
-//! Opening needs nothing from the group. Its answer says how data goes:
+//! OPEN asks nothing of the engine. Its answer says how the kernel moves data:
 //!
-//! - without `O_DIRECT`: through the page cache, written through. The kernel sends an FSYNC after a write that was
-//!   asked to be synchronous;
-//! - with `O_DIRECT`: straight to us, writes inside the file in parallel. The kernel sends no FSYNC after a
-//!   synchronous write, so the write itself is made durable before it is answered ([`DIRECT`] marks such a handle).
+//! - without `O_DIRECT`: through the page cache, as write-through. The kernel sends FSYNC after a
+//!   synchronous write;
+//! - with `O_DIRECT`: past the page cache; writes inside the file are parallel. The kernel sends no
+//!   FSYNC after a synchronous write, so the write itself is made durable before it is answered
+//!   ([`DIRECT`] marks such a handle).
 //!
-//! What may not be done twice is done on behalf of its request ([`Files::once`]): creating, linking, unlinking, renaming, and extended
-//! attributes that must be new or must be there. The engine then knows a request that is sent again. All else is simply done
-//! again; why that does no harm is said in the engine's `files/reply_cache.rs`.
+//! A request that must not be carried out twice is carried out on behalf of its number
+//! ([`GroupFileSystem::once`]): creating, linking, unlinking, renaming, and extended attributes
+//! that must not exist or must exist. The engine then recognises a request that is sent again. Any
+//! other request is simply carried out again; the engine's `files/reply_cache.rs` says why that does no
+//! harm.
 //!
-//! What ext4 has and this has not: access times that follow reads (they change by `utimensat` only), POSIX ACLs,
-//! `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and `syncfs`, which Linux does
-//! not pass on to a FUSE file system: it returns at once, so use `fsync`.
+//! Of ext4, these are missing: access times that follow reads (they change by `utimensat` only),
+//! POSIX ACLs, `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and
+//! `syncfs`, which Linux does not pass on to a FUSE file system: it returns at once, so use
+//! `fsync`.
 
-#[cfg(test)]
-use crate::memory::{Request, Session};
 use crate::{
-    Runner,
     handshake::Header,
     options::{direct_open, no_space},
     references::References,
@@ -40,20 +45,20 @@ use fuse_backend_rs::{
         OpenOptions, SetattrValid,
     },
 };
-#[cfg(not(test))]
-use plinth_engine::files::{reply_cache::Request, session::Session};
 use plinth_engine::{
     api::{
         Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek,
         SetTime, SetXattr,
     },
     error::FileError,
+    files::{reply_cache::Request, session::Session},
     sync::{
         buffer::Slice,
         transfer::{Found, Source},
     },
     world::Timestamp,
 };
+use plinth_frontend::{Runner, run};
 use std::{
     cell::RefCell,
     ffi::CStr,
@@ -64,13 +69,14 @@ use std::{
     time::Duration,
 };
 
-/// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.
+/// How long the kernel may cache entries and attributes. Notifications keep its cache right; this
+/// bounds the harm if one is lost.
 const VALID: Duration = Duration::from_secs(3600);
 
 /// The handle of a file opened with `O_DIRECT`. All others are 0.
 const DIRECT: u64 = 1;
 
-/// Directory offsets: 1 follows `.`, 2 follows `..`, then the group's cookies, moved by this much.
+/// Directory offsets: 1 follows `.`, 2 follows `..`; then come the engine's cookies, plus this.
 const COOKIE_BASE: u64 = 2;
 
 /// Bytes in `st_blksize` and the unit of `st_blocks`, as on ext4.
@@ -78,20 +84,21 @@ const BLOCK_SIZE: i64 = 4096;
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// What a thread does before it waits for the group.
+/// Is called before a thread waits for the engine.
 pub(crate) type BeforeWait = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// The request that this worker carries out, which the library does not pass on, and what the engine keeps of it until it is answered.
+    /// The request that this worker carries out, which the library does not pass on, and the
+    /// engine's record of it, which is kept until the request is answered.
     static CURRENT: RefCell<Option<(Header, Option<Request>)>> = const { RefCell::new(None) };
     static BEFORE_WAIT: RefCell<Option<BeforeWait>> = const { RefCell::new(None) };
 }
 
-/// Until this is dropped, the thread carries out this request. To be dropped when it was answered.
+/// While this exists, the thread carries out this request. To be dropped after the answer.
 pub(crate) struct Current;
 
 impl Current {
-    /// `before_wait` is called once if the request has to wait, when it first does.
+    /// `before_wait` is called once, before the request first waits, if it waits.
     pub fn new(header: Header, before_wait: Option<BeforeWait>) -> Self {
         CURRENT.set(Some((header, None)));
         BEFORE_WAIT.set(before_wait);
@@ -106,8 +113,8 @@ impl Drop for Current {
     }
 }
 
-/// The group as the kernel asks for it.
-pub(crate) struct Files {
+/// A group as the file system that the kernel's requests ask for.
+pub(crate) struct GroupFileSystem {
     session: Session,
     runner: Arc<dyn Runner>,
     references: References,
@@ -123,17 +130,18 @@ fn reply(error: &FileError) -> io::Error {
     errno(error.errno())
 }
 
-impl Files {
+impl GroupFileSystem {
     pub fn new(session: Session, runner: Arc<dyn Runner>) -> Self {
         Self { session, runner, references: References::default() }
     }
 
-    /// The bytes at a place, fewer only at the file's end.
+    /// Reads; fewer bytes only at the file's end.
     pub async fn find(&self, node: Node, offset: u64, length: usize) -> io::Result<Found> {
         pin!(self.session.find(node, offset, length)).await.map_err(|error| reply(&error))
     }
 
-    /// Writes bytes that disks can have as they are; `durably` as [`durable`] says.
+    /// Writes bytes without copying those that are whole blocks; `durably` as [`durable`] returns
+    /// it.
     pub async fn write_shared(
         &self,
         node: Node,
@@ -174,7 +182,7 @@ impl Files {
         Ok(answer)
     }
 
-    /// The value of an extended attribute; its length for who gives no room.
+    /// The value of an extended attribute; or its length, if the caller gives no room.
     pub async fn xattr(
         &self,
         node: Node,
@@ -189,21 +197,19 @@ impl Files {
         })
     }
 
-    /// The mount is gone: gives back what the kernel held.
+    /// The mount is gone: gives back the references that the kernel held.
     pub fn end(&self) {
         self.give_back(self.references.take_all().into_iter().collect());
-        let _ = self.run(async {
-            self.session.end().await;
-            Ok(())
-        });
+        run(&*self.runner, self.session.end());
     }
 
-    /// The kernel does not have a file that it was asked for.
+    /// The kernel has answered that it does not have this file.
     pub fn release_reference(&self, node: Node) {
         self.session.release_reference(node);
     }
 
-    /// Carries out the request unless that was done before: then `before` answers, given the file that was made or got a name.
+    /// Carries out the request, unless a predecessor has carried it out: then `before` makes the
+    /// answer, from the file that was made or that got a name.
     fn once<T>(
         &self,
         carry_out: impl FnOnce(&Session) -> io::Result<T>,
@@ -215,7 +221,7 @@ impl Files {
         let Some(request) = begun else { return carry_out(&self.session) };
         let done = request.done_before();
         let session = self.session.on_behalf_of(&request);
-        // Until it is answered.
+        // `Current` keeps it until the request is answered.
         CURRENT
             .with_borrow_mut(|current| _ = current.as_mut().map(|(_, kept)| kept.replace(request)));
         match done {
@@ -224,28 +230,27 @@ impl Files {
         }
     }
 
-    /// As [`Self::once`], for an answer that makes the kernel hold a file.
+    /// As [`Self::once`], for an answer with which the kernel gets a reference to a file.
     fn entry_once(
         &self,
         carry_out: impl FnOnce(&Session) -> io::Result<Attributes>,
     ) -> io::Result<Entry> {
-        // Of a file that is gone meanwhile the kernel hears that it is, and looks again.
+        // If the file is gone meanwhile, this is an error, and the kernel looks up the name again.
         let before =
             |node: Option<Node>| self.run(self.session.attributes(node.unwrap_or_default()));
         Ok(self.entry(&self.once(carry_out, before)?))
     }
 
-    /// As [`Self::once`], for an answer that says only that it was done.
+    /// As [`Self::once`], for an answer without content.
     fn done_once(&self, carry_out: impl FnOnce(&Session) -> io::Result<()>) -> io::Result<()> {
         self.once(carry_out, |_| Ok(()))
     }
 
     fn give_back(&self, references: Vec<(Node, u64)>) {
-        let _ = self.run(async {
+        run(&*self.runner, async {
             for (node, count) in references {
                 self.session.forget(node, count).await;
             }
-            Ok(())
         });
     }
 
@@ -253,24 +258,20 @@ impl Files {
         self.wait_for(task).map_err(|error| reply(&error))
     }
 
-    /// Runs a task to its end on this thread, whose request it is.
+    /// Runs a future of this thread's request to its end.
     pub fn wait_for<T: Send>(&self, task: impl Future<Output = T> + Send) -> T {
-        let mut value = None;
-        {
-            let mut task = pin!(async { value = Some(task.await) });
-            let mut task = pin!(poll_fn(|context| {
-                let polled = task.as_mut().poll(context);
-                if polled.is_pending() {
-                    BEFORE_WAIT.take().into_iter().for_each(|before| before());
-                }
-                polled
-            }));
-            self.runner.block_on(task.as_mut());
-        }
-        value.expect("a runner returns when the task has ended")
+        let mut task = pin!(task);
+        let task = poll_fn(|context| {
+            let polled = task.as_mut().poll(context);
+            if polled.is_pending() {
+                BEFORE_WAIT.take().into_iter().for_each(|before| before());
+            }
+            polled
+        });
+        run(&*self.runner, task)
     }
 
-    /// An answer that makes the kernel hold one more reference.
+    /// An answer with which the kernel gets one more reference.
     fn entry(&self, attributes: &Attributes) -> Entry {
         self.session.remember(attributes.node, 1);
         self.references.add(attributes.node);
@@ -292,8 +293,9 @@ impl Files {
         })
     }
 
-    /// Calls `add` with the entries after `offset`, `count` at a time, until it returns `false`. `.` and `..` come
-    /// with the others. Attributes come only if asked for (`plus`), and not for the dots and what was removed meanwhile.
+    /// Calls `add` with each entry after `offset`, `.` and `..` included, until it returns `false`.
+    /// Entries are read `count` at a time. With `plus` they have attributes, except `.`, `..` and
+    /// files that were removed meanwhile.
     fn list(
         &self,
         directory: Node,
@@ -343,12 +345,12 @@ impl Files {
     }
 }
 
-/// `DT_DIR` and its like are the upper bits of the mode.
+/// `DT_DIR` and the others are the upper bits of the mode.
 fn directory_type(kind: Kind) -> u32 {
     kind as u32 >> 12
 }
 
-/// A name of a directory entry, if the group can have it.
+/// A name of a directory entry, if the engine can have it.
 fn checked(name: &CStr) -> io::Result<&[u8]> {
     match name.to_bytes() {
         [] => Err(errno(libc::ENOENT)),
@@ -357,7 +359,7 @@ fn checked(name: &CStr) -> io::Result<&[u8]> {
     }
 }
 
-/// The name of an extended attribute, if it is in a namespace that we keep.
+/// The name of an extended attribute, if it is in a namespace that the engine stores.
 fn checked_xattr(name: &CStr) -> io::Result<&[u8]> {
     let name = name.to_bytes();
     for namespace in [b"user.".as_slice(), b"trusted.", b"security."] {
@@ -379,13 +381,13 @@ fn known(attributes: &Attributes) -> Entry {
     }
 }
 
-/// A name that does not exist, which the kernel may remember.
+/// The answer for a name that does not exist, which the kernel may cache.
 fn nothing() -> Entry {
     Entry { entry_timeout: VALID, ..Entry::default() }
 }
 
 fn stat_of(attributes: &Attributes) -> stat64 {
-    // The library's own conversion gives a zeroed one.
+    // The library's conversion makes a zeroed `stat64`.
     let mut stat = stat64::from(fuse_backend_rs::abi::fuse_abi::Attr::default());
     stat.st_ino = attributes.node;
     stat.st_mode = attributes.kind as u32 | (attributes.mode & 0o7777);
@@ -406,7 +408,8 @@ fn split(time: Timestamp) -> (i64, i64) {
     (time.div_euclid(NANOSECONDS), time.rem_euclid(NANOSECONDS))
 }
 
-/// Times beyond what 64 bits of nanoseconds hold (1677 to 2262) become the nearest that they do.
+/// A time outside of 1677 to 2262, which 64 bits of nanoseconds cannot hold, becomes the nearest
+/// one that they can.
 fn joined(seconds: i64, nanoseconds: i64) -> Timestamp {
     seconds.saturating_mul(NANOSECONDS).saturating_add(nanoseconds)
 }
@@ -463,7 +466,8 @@ fn rename_of(flags: u32) -> Option<RenameMode> {
     }
 }
 
-/// Whether a write with these open flags must be durable before it is answered, and if so whether its times need not be.
+/// Whether a write with these open flags must be durable before it is answered. `Some(true)`: its
+/// data; `Some(false)`: its data and times.
 pub(crate) fn durable(handle: u64, flags: u32) -> Option<bool> {
     let flags = flags.cast_signed();
     let ours = handle == DIRECT || flags & libc::O_DIRECT != 0;
@@ -478,7 +482,7 @@ fn open_answer(flags: u32) -> (Option<u64>, OpenOptions) {
     }
 }
 
-impl FileSystem for Files {
+impl FileSystem for GroupFileSystem {
     type Inode = Node;
     type Handle = u64;
 
@@ -615,8 +619,9 @@ impl FileSystem for Files {
         name: &CStr,
         arguments: CreateIn,
     ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
-        // The kernel takes what we return here for a file that the caller just made, and checks no permission on it.
-        // So if another session was quicker, the kernel must look again (ESTALE) and open what it finds.
+        // The kernel assumes that the file returned here is new, and checks no permission on it. If
+        // another session has made a file of this name, the kernel must look it up (ESTALE) and
+        // open it.
         let taken = if arguments.flags.cast_signed() & libc::O_EXCL != 0 {
             libc::EEXIST
         } else {
@@ -660,7 +665,7 @@ impl FileSystem for Files {
         length: u64,
     ) -> io::Result<()> {
         let mode = allocate_of(mode).ok_or_else(|| errno(libc::EOPNOTSUPP))?;
-        // Of writes the kernel says whether set-id bits have to go; here it leaves that to us.
+        // A write says whether set-id bits have to be cleared; FALLOCATE does not.
         self.run(self.session.allocate(node, offset, length, mode, caller.uid != 0))
     }
 
@@ -727,7 +732,8 @@ impl FileSystem for Files {
     fn listxattr(&self, context: &Context, node: Node, size: u32) -> io::Result<ListxattrReply> {
         let mut list = Vec::new();
         for name in self.run(self.session.xattrs(node))? {
-            // As on ext4, for the administrator's eyes only; the kernel does not tell us of capabilities.
+            // As on ext4, only root sees these names. A request does not have the caller's
+            // capabilities.
             if context.uid == 0 || !name.starts_with(b"trusted.") {
                 list.extend_from_slice(&name);
                 list.push(0);
@@ -744,7 +750,7 @@ impl FileSystem for Files {
         self.done_once(|session| self.run(session.remove_xattr(node, name)))
     }
 
-    /// The kernel opens directories itself once it has heard this.
+    /// After this answer the kernel opens directories itself.
     fn opendir(&self, _: &Context, _: Node, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
         Err(errno(libc::ENOSYS))
     }
@@ -773,7 +779,7 @@ impl FileSystem for Files {
         add_entry: &mut dyn FnMut(DirEntry<'_>, Entry) -> io::Result<usize>,
     ) -> io::Result<()> {
         self.list(node, offset, likely_entries(size, PLUS), true, &mut |entry, attributes| {
-            // Node 0 says that nothing is told about the file.
+            // Node 0: the entry has no attributes.
             if add_entry(entry, attributes.map_or_else(Entry::default, known))? == 0 {
                 return Ok(false);
             }
@@ -811,7 +817,7 @@ enum Fit {
     Count(u32),
 }
 
-/// A caller that gives no room asks for the length.
+/// A caller that gives no room wants the length.
 fn fit(length: usize, room: u32) -> io::Result<Fit> {
     let length = u32::try_from(length).map_err(|_| errno(libc::E2BIG))?;
     match room {
@@ -845,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_fallocate_modes_we_have_are_taken() {
+    fn unknown_fallocate_modes_are_refused() {
         let mode = |flags: i32| allocate_of(flags.cast_unsigned());
         assert_eq!(mode(0), Some(Allocate::Reserve { keep_size: false }));
         assert_eq!(mode(libc::FALLOC_FL_KEEP_SIZE), Some(Allocate::Reserve { keep_size: true }));
@@ -869,7 +875,7 @@ mod tests {
     }
 
     #[test]
-    fn a_synchronous_direct_write_is_made_durable_by_us_and_a_cached_one_by_the_kernel() {
+    fn a_direct_synchronous_write_is_made_durable_here_and_a_cached_one_by_the_kernel() {
         let flags = |flags: i32| flags.cast_unsigned();
         assert_eq!(durable(DIRECT, flags(libc::O_DSYNC)), Some(true));
         assert_eq!(durable(DIRECT, flags(libc::O_SYNC)), Some(false));
@@ -896,15 +902,37 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_without_room_learns_the_length() {
+    fn a_caller_without_room_gets_the_length() {
         assert!(matches!(fit(5, 0), Ok(Fit::Count(5))));
         assert!(matches!(fit(5, 5), Ok(Fit::Value)));
         assert_eq!(fit(5, 4).err().and_then(|error| error.raw_os_error()), Some(libc::ERANGE));
     }
 
+    fn root_attributes() -> Attributes {
+        Attributes {
+            node: plinth_engine::api::ROOT,
+            generation: 1,
+            kind: Kind::Directory,
+            mode: 0o755,
+            links: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            accessed: 1,
+            modified: 2,
+            changed: 3,
+            created: 4,
+            file_type: None,
+            mirrors: 0,
+            fine: false,
+        }
+    }
+
     #[test]
-    fn what_the_kernel_asks_to_change_is_what_changes() {
-        let mut stat = stat_of(&crate::memory::some_attributes());
+    fn setattr_changes_what_its_flags_name() {
+        let mut stat = stat_of(&root_attributes());
         (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec) = (0o104_755, 9, -2, 7);
         let changes = changes_of(
             &stat,

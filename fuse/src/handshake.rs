@@ -1,49 +1,53 @@
-//! What the kernel and this front end agree on at the first request, and the two headers of the protocol.
+//! INIT, the first request: which features the kernel and this front end use. Also the two headers
+//! of the protocol.
 //!
-//! The agreement is a constant. The kernel asks once in the life of a mount, and a successor that takes the mount
-//! over must behave as if it had been asked. The library would do this too, but does not know `DIRECT_IO_ALLOW_MMAP`.
+//! The features are constant. The kernel sends INIT once in the life of a mount, and a successor
+//! that takes the mount over must behave as if it had answered it. The library could answer INIT
+//! too, but does not know `DIRECT_IO_ALLOW_MMAP`.
 //!
-//! What is taken, and why:
+//! Used features:
 //!
 //! | flag | because |
 //! | --- | --- |
-//! | ASYNC_READ, ASYNC_DIO, PARALLEL_DIROPS | the group serves any number of requests at a time |
+//! | ASYNC_READ, ASYNC_DIO, PARALLEL_DIROPS | the engine serves any number of requests at a time |
 //! | BIG_WRITES, MAX_PAGES | up to 1 MiB in one request |
-//! | EXPLICIT_INVAL_DATA | pages stay cached until our notification; a program's own writes never drop them |
-//! | HANDLE_KILLPRIV_V2 | set-id bits go in the same step as the write that clears them, and the kernel need not ask for `security.capability` before each write |
+//! | EXPLICIT_INVAL_DATA | pages stay cached until this front end notifies; a program's writes do not drop them |
+//! | HANDLE_KILLPRIV_V2 | a write clears set-id bits itself, and the kernel need not read `security.capability` before it |
 //! | DO_READDIRPLUS, READDIRPLUS_AUTO | `ls -l` costs one request per buffer; plain `ls` does not pay for attributes |
-//! | CACHE_SYMLINKS | a symbolic link never changes |
+//! | CACHE_SYMLINKS | the target of a symbolic link never changes |
 //! | DIRECT_IO_ALLOW_MMAP | a file opened with `O_DIRECT` can be mapped, as on ext4 |
 //! | NO_OPENDIR_SUPPORT | directories are opened in the kernel and their pages cached |
-//! | INIT_EXT, HAS_RESEND | a successor asks for what was not answered |
+//! | INIT_EXT, HAS_RESEND | a successor has unanswered requests sent again |
 //!
-//! What is not taken:
+//! Features that are not used:
 //!
 //! | flag | because |
 //! | --- | --- |
-//! | WRITEBACK_CACHE | the kernel would accept bytes before we can say ENOSPC |
-//! | ATOMIC_O_TRUNC | without it, opening needs nothing from the group: the kernel truncates first |
-//! | NO_OPEN_SUPPORT | OPEN is answered, because only its answer allows parallel direct writes; it costs one short trip |
+//! | WRITEBACK_CACHE | the kernel would accept bytes before the engine can say ENOSPC |
+//! | ATOMIC_O_TRUNC | without it OPEN asks nothing of the engine: the kernel truncates first |
+//! | NO_OPEN_SUPPORT | only an answer to OPEN allows parallel direct writes; it costs one short request |
 //! | DONT_MASK | the kernel applies the umask |
 //! | AUTO_INVAL_DATA | the opposite of EXPLICIT_INVAL_DATA |
-//! | POSIX_LOCKS, FLOCK_LOCKS | locks stay in the kernel, which survives us |
-//! | POSIX_ACL, EXPORT_SUPPORT, SECURITY_CTX | left out |
+//! | POSIX_LOCKS, FLOCK_LOCKS | locks stay in the kernel, which outlives this process |
+//! | POSIX_ACL, EXPORT_SUPPORT, SECURITY_CTX | not supported |
 
 use crate::DATA_MAX;
 
-/// Opcodes that the worker must tell apart.
+/// Opcodes that a worker distinguishes.
 pub(crate) const INIT: u32 = 26;
 const FORGET: u32 = 2;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 
-/// The protocol we speak: 7.38 brought what we use. The kernel takes the lower of its own and ours.
+/// The version of the protocol: 7.38 has all features that are used. The kernel uses the lower of
+/// its own version and this one.
 const MAJOR: u32 = 7;
 const MINOR: u32 = 38;
-/// The oldest kernel that we serve speaks this: 7.31, Linux 5.4.
+/// The oldest version that is served: 7.31, of Linux 5.4.
 const MINOR_MIN: u32 = 31;
 
-/// Requests that the kernel may queue in the background (readahead, asynchronous direct I/O): as many as its type holds.
+/// Requests that the kernel may have in the background (read-ahead, asynchronous direct I/O): the
+/// most that the field holds.
 const BACKGROUND_MAX: u16 = u16::MAX;
 
 mod flag {
@@ -101,12 +105,12 @@ impl Header {
         Some(Self { opcode: u32_at(start, 4)?, unique: u64_at(start, 8)? })
     }
 
-    /// The request's number, the same however often it is sent.
+    /// The request's number, which stays the same when the request is sent again.
     pub fn number(&self) -> u64 {
         self.unique & !RESENT
     }
 
-    /// Whether the one that served before may have carried it out.
+    /// Whether the kernel sends it again: a predecessor may have carried it out.
     pub fn is_resent(&self) -> bool {
         self.unique & RESENT != 0
     }
@@ -115,12 +119,12 @@ impl Header {
         !matches!(self.opcode, FORGET | BATCH_FORGET | INTERRUPT)
     }
 
-    /// The answer that says only that it failed.
+    /// The answer to a request that failed; or, with 0, one without content.
     pub fn error(&self, errno: i32) -> [u8; ANSWER_HEADER] {
         self.answer(errno, 0)
     }
 
-    /// What goes before an answer of so many bytes.
+    /// The header of an answer with `length` bytes.
     pub fn success(&self, length: usize) -> [u8; ANSWER_HEADER] {
         self.answer(0, length)
     }
@@ -134,7 +138,8 @@ impl Header {
     }
 }
 
-/// The answer to INIT. What the kernel does not offer is not taken; a kernel too old gets EPROTO.
+/// The answer to INIT. Features that the kernel does not offer are not used; a kernel that is too
+/// old gets EPROTO.
 pub(crate) fn answer(request: &[u8], header: &Header) -> Vec<u8> {
     let body = &request[REQUEST_HEADER..];
     let word = |index: usize| u32_at(body, index * 4).unwrap_or(0);
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_offered_and_wanted_is_taken() {
+    fn only_features_that_are_offered_and_wanted_are_used() {
         let all = request(7, 45, u64::MAX);
         let header = Header::parse(&all, all.len()).unwrap();
         let reply = answer(&all, &header);
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_request_are_no_request() {
+    fn malformed_headers_are_not_parsed() {
         assert_eq!(Header::parse(&[], 0), None);
         assert_eq!(Header::parse(&[0; 39], 39), None);
         assert_eq!(Header::parse(&[0; 40], 40), None);

@@ -1,13 +1,16 @@
-//! Requests that come by the thousand, as futures: the small ones wait side by side on one thread (`multiplex.rs`).
+//! The frequent requests, as futures: small ones are in flight together on one thread
+//! (`multiplex.rs`).
 //!
-//! Reads and writes as disks get them, syncs, and what Linux asks between two writes of a file: its attributes, and whether it has
-//! `security.capability`. All of them may be carried out twice. What they mean is said in `filesystem.rs`; here is how they look.
+//! These are reads and writes, syncs, and two requests that Linux sends between writes of a file:
+//! its attributes, and its extended attribute `security.capability`. All of them may be carried out
+//! twice. `filesystem.rs` has their meaning; this file has their layout.
 //!
-//! Data is copied once, by the kernel, where it is whole blocks: what is written goes to the disks from the memory that the request was read into
-//! (`request.rs`), and what was read is answered from the memory that the disks filled.
+//! Whole blocks are copied once, by the kernel: written bytes go to the disks from the memory that
+//! the request was read into (`request.rs`), and read bytes are answered from the memory that the
+//! disks filled.
 
 use crate::{
-    filesystem::{Files, durable},
+    filesystem::{GroupFileSystem, durable},
     handshake::{ANSWER_HEADER, Header, REQUEST_HEADER, u32_at, u64_at},
 };
 use fuse_backend_rs::abi::fuse_abi::WRITE_KILL_PRIV;
@@ -24,16 +27,16 @@ pub(crate) const WRITE: u32 = 16;
 const FSYNC: u32 = 20;
 const GETXATTR: u32 = 22;
 
-/// Bytes of a small read or write, at most: what Linux reads ahead. Larger ones take a thread of their own.
-pub(crate) const SMALL_MAX: usize = 128 << 10;
-/// `struct fuse_read_in`, `struct fuse_write_in`.
+/// Bytes of a small read or write, at most: Linux's read-ahead. A larger one is carried out by a
+/// thread that has nothing else in flight.
+pub(crate) const INLINE_MAX: usize = 128 << 10;
+/// Bytes of `struct fuse_read_in` and of `struct fuse_write_in`.
 pub(crate) const DATA_IN: usize = 40;
 /// FSYNC: times need not be made durable.
 const DATA_ONLY: u32 = 1;
 
-/// What is asked for.
 #[derive(Debug)]
-enum What {
+enum Operation {
     Read { offset: u64, size: u32 },
     Write { handle: u64, offset: u64, bytes: Buffer, flags: u32, kill_set_id: bool },
     Sync { data_only: bool },
@@ -41,15 +44,15 @@ enum What {
     Xattr { name: Box<CStr>, room: u32 },
 }
 
-/// A request that can wait beside others, if it is small.
+/// A request that can be in flight beside others, if it is small.
 #[derive(Debug)]
-pub(crate) struct Small {
+pub(crate) struct InlineRequest {
     header: Header,
     node: Node,
-    what: What,
+    operation: Operation,
 }
 
-/// What is answered, behind the header.
+/// The answer behind its header.
 enum Body {
     Bytes(Vec<u8>),
     Words([u32; 2]),
@@ -63,9 +66,10 @@ pub(crate) struct Answer {
     body: Body,
 }
 
-impl Small {
-    /// From what of a request is not data. `data` bytes follow, which `take` gives if they are to be written; reads and writes of no more than
-    /// `most` are taken. `None`: it is none of these, or not in order.
+impl InlineRequest {
+    /// Parses a request. `request` has it without its data, `data` is the length of its data, and
+    /// `take` returns the data of a write. `None`: it is another kind of request, or malformed, or
+    /// it reads or writes more than `most` bytes.
     pub fn parse(
         request: &[u8],
         header: Header,
@@ -75,7 +79,7 @@ impl Small {
     ) -> Option<Self> {
         let node = u64_at(request, 16)?;
         let body = request.get(REQUEST_HEADER..)?;
-        let what = match header.opcode {
+        let operation = match header.opcode {
             READ | WRITE => {
                 let (handle, offset, size, way) =
                     (u64_at(body, 0)?, u64_at(body, 8)?, u32_at(body, 16)?, u32_at(body, 20)?);
@@ -84,10 +88,10 @@ impl Small {
                     return None;
                 }
                 if header.opcode == READ {
-                    What::Read { offset, size }
+                    Operation::Read { offset, size }
                 } else {
                     let bytes = if data == size as usize { take() } else { None };
-                    What::Write {
+                    Operation::Write {
                         handle,
                         offset,
                         bytes: bytes?,
@@ -96,36 +100,37 @@ impl Small {
                     }
                 }
             }
-            FSYNC => What::Sync { data_only: u32_at(body, 8)? & DATA_ONLY != 0 },
-            GETATTR => What::Attributes,
+            FSYNC => Operation::Sync { data_only: u32_at(body, 8)? & DATA_ONLY != 0 },
+            GETATTR => Operation::Attributes,
             GETXATTR => {
                 let name = CStr::from_bytes_until_nul(body.get(8..)?).ok()?;
-                What::Xattr { name: name.into(), room: u32_at(body, 0)? }
+                Operation::Xattr { name: name.into(), room: u32_at(body, 0)? }
             }
             _ => return None,
         };
-        Some(Self { header, node, what })
+        Some(Self { header, node, operation })
     }
 
-    /// What is to be written.
+    /// The bytes of a write.
     #[cfg(test)]
     pub fn data(&self) -> Option<&[u8]> {
-        match &self.what {
-            What::Write { bytes, .. } => Some(bytes),
+        match &self.operation {
+            Operation::Write { bytes, .. } => Some(bytes),
             _ => None,
         }
     }
 
-    /// Carries it out. What is awaited is pinned where it is made: awaited by value it would be copied twice.
-    pub async fn run(self, files: &Files) -> Answer {
-        let Self { header, node, what } = self;
-        let done = match what {
-            What::Read { offset, size } => {
+    /// Carries it out. Futures are pinned where they are made: a future that is awaited by value is
+    /// copied twice.
+    pub async fn run(self, files: &GroupFileSystem) -> Answer {
+        let Self { header, node, operation } = self;
+        let done = match operation {
+            Operation::Read { offset, size } => {
                 pin!(files.find(node, offset, size as usize)).await.map(Body::Found)
             }
-            // Nothing to be written changes nothing.
-            What::Write { bytes, .. } if bytes.is_empty() => Ok(Body::Words([0, 0])),
-            What::Write { handle, offset, bytes, flags, kill_set_id } => {
+            // An empty write changes nothing.
+            Operation::Write { bytes, .. } if bytes.is_empty() => Ok(Body::Words([0, 0])),
+            Operation::Write { handle, offset, bytes, flags, kill_set_id } => {
                 let size = bytes.len() as u32;
                 let written = files.write_shared(
                     node,
@@ -136,11 +141,11 @@ impl Small {
                 );
                 pin!(written).await.map(|()| Body::Words([size, 0]))
             }
-            What::Sync { data_only } => {
+            Operation::Sync { data_only } => {
                 pin!(files.sync(node, data_only)).await.map(|()| Body::Nothing)
             }
-            What::Attributes => files.attributes(node).await.map(Body::Bytes),
-            What::Xattr { name, room } => {
+            Operation::Attributes => files.attributes(node).await.map(Body::Bytes),
+            Operation::Xattr { name, room } => {
                 files.xattr(node, &name, room).await.map(|value| match value {
                     Ok(value) => Body::Bytes(value),
                     Err(length) => Body::Words([length, 0]),
@@ -165,7 +170,8 @@ impl Small {
 }
 
 impl Answer {
-    /// Sends it with one call. The request may be gone meanwhile; then nobody misses the answer.
+    /// Sends it with one call. If the request is gone meanwhile, the kernel refuses the answer, and
+    /// no program waits for it.
     pub fn send(&self, device: &OwnedFd) {
         let words;
         let header = IoSlice::new(&self.header);
@@ -207,33 +213,33 @@ mod tests {
         body
     }
 
-    fn is_small(opcode: u32, body: &[u8]) -> bool {
+    fn is_inline(opcode: u32, body: &[u8]) -> bool {
         let (bytes, header) = request(opcode, body);
         let data = bytes.get(REQUEST_HEADER + DATA_IN..).unwrap_or_default();
-        Small::parse(&bytes, header, SMALL_MAX, data.len(), || Some(Buffer::copy_of(data)))
+        InlineRequest::parse(&bytes, header, INLINE_MAX, data.len(), || Some(Buffer::copy_of(data)))
             .is_some()
     }
 
     #[test]
-    fn only_what_is_in_order_and_small_is_taken() {
-        assert!(is_small(READ, &data_in(8192, 0)));
+    fn only_small_and_well_formed_requests_are_inline() {
+        assert!(is_inline(READ, &data_in(8192, 0)));
         assert!(
-            is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX as u32 + 1, 0))
+            is_inline(READ, &data_in(0, 0)) && !is_inline(READ, &data_in(INLINE_MAX as u32 + 1, 0))
         );
-        assert!(!is_small(READ, &data_in(8192, 0)[..20]), "cut off");
-        assert!(is_small(WRITE, &data_in(512, 512)));
-        assert!(!is_small(WRITE, &data_in(512, 511)) && !is_small(WRITE, &data_in(512, 513)));
-        assert!(is_small(FSYNC, &[0; 16]) && !is_small(FSYNC, &[0; 8]));
-        assert!(is_small(GETATTR, &[0; 16]));
-        assert!(is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a\0"));
+        assert!(!is_inline(READ, &data_in(8192, 0)[..20]), "cut off");
+        assert!(is_inline(WRITE, &data_in(512, 512)));
+        assert!(!is_inline(WRITE, &data_in(512, 511)) && !is_inline(WRITE, &data_in(512, 513)));
+        assert!(is_inline(FSYNC, &[0; 16]) && !is_inline(FSYNC, &[0; 8]));
+        assert!(is_inline(GETATTR, &[0; 16]));
+        assert!(is_inline(GETXATTR, b"\0\0\0\0\0\0\0\0user.a\0"));
         assert!(
-            !is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a") && !is_small(GETXATTR, &[0; 7]),
-            "a name ends"
+            !is_inline(GETXATTR, b"\0\0\0\0\0\0\0\0user.a") && !is_inline(GETXATTR, &[0; 7]),
+            "the name has no end"
         );
         for opcode in
             (0..60).filter(|opcode| ![READ, WRITE, FSYNC, GETATTR, GETXATTR].contains(opcode))
         {
-            assert!(!is_small(opcode, &data_in(512, 512)));
+            assert!(!is_inline(opcode, &data_in(512, 512)));
         }
     }
 }

@@ -1,40 +1,45 @@
 //! The FUSE front end: a disk group as a directory that every program can use.
 //!
 //! ```text
-//!   programs --system calls--> kernel --/dev/fuse--> workers.rs, multiplex.rs --> inline.rs, filesystem.rs --> Session
-//!                                 ^
-//!                                 +---- watcher.rs: "forget what you cached" <-- changes made by others
+//!   program --system call--> kernel --/dev/fuse--> workers.rs,   --> inline.rs,    --> Session
+//!                              ^                   multiplex.rs      filesystem.rs
+//!                              +-- watcher.rs: invalidates the kernel's caches <-- other sessions
 //! ```
 //!
-//! 1. The caller mounts (`mount.rs`) and keeps a duplicate of the device: while one is open, the mount lives.
+//! 1. The caller mounts (`mount.rs`) and keeps a duplicate of the device: while one is open, the
+//!    mount lives.
 //! 2. [`FrontEnd::serve`] starts workers. One of them reads at a time (`workers.rs`).
-//! 3. `umount` makes the kernel answer ENODEV to that one. The last one to leave gives back all references.
+//! 3. After `umount` the kernel answers a read with ENODEV. The last worker that leaves gives all
+//!    references back to the engine.
 //!
-//! A killed front end leaves the mount waiting, not broken: another process that has the device takes it over
-//! ([`FrontEnd::take_over`]) from where this one stopped. It first asks the kernel to send again what was read and not answered, and
-//! to look again at every name it has cached, because what this one had still to say about changes is lost. A front end that
-//! hands over on purpose ([`FrontEnd::hand_over`]) answers what it has begun; what its workers read after that they drop, and
-//! the kernel sends it again. That is why nothing here is state that matters:
+//! If the process of a front end is killed, its mount waits. Another process that has the device
+//! takes the mount over ([`FrontEnd::take_over`]). It first asks the kernel to send again each
+//! request that was read and not answered, and to look up again each name that it has cached:
+//! invalidations that the killed process had not sent are lost. A front end that hands over on
+//! purpose ([`FrontEnd::hand_over`]) answers the requests that it has begun. It drops those that
+//! its workers read after that; the kernel sends them again. So this process has no state that a
+//! successor needs.
 //!
 //! Invariants:
 //!
-//!   1. A node id is a file's number in the group, and its generation is the file's. A handle carries nothing but
-//!      a constant that says how the kernel moves the data. Neither refers to memory of this process.
-//!   2. Every request that wants an answer gets one, also a malformed one: whoever waits for it cannot be killed.
-//!   3. The memory that requests are read into and answered from is there before, and locked. A page fault inside the kernel's copy, in a
-//!      process that is being killed, would end the request with EIO.
+//!   1. A node id is a file's number in the group, and its generation is the file's. A handle is a
+//!      constant that says how the kernel moves the data. Neither refers to memory of this process.
+//!   2. Every request that wants an answer gets one, even a malformed one: a program that waits for
+//!      an answer cannot be killed.
+//!   3. The memory that requests are read into and answered from is locked, and its pages exist. A
+//!      page fault inside the kernel's copy, in a process that is being killed, would end the
+//!      request with EIO.
 //!   4. A request never waits for a notification to the kernel (see watcher.rs).
-//!   5. A successor asks for what was not answered before it reads its first request; its predecessor's process is gone by then.
-//!   6. While requests wait (for disks, for space, for voters), there is always one that reads the next: writes that must wait do not
-//!      stop reads (`workers.rs`).
+//!   5. A successor asks for unanswered requests before it reads its first request; the process of
+//!      its predecessor has ended by then.
+//!   6. While requests wait (for disks, for space, for voters), a worker reads the next one: writes
+//!      that must wait do not stop reads (`workers.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod filesystem;
 mod handshake;
 mod inline;
-#[cfg(test)]
-mod memory;
 mod mlock;
 pub mod mount;
 mod multiplex;
@@ -46,36 +51,24 @@ mod tests;
 mod watcher;
 mod workers;
 
-use filesystem::Files;
+use filesystem::GroupFileSystem;
 use handshake::Header;
-#[cfg(test)]
-use memory::Session;
-use plinth_engine::api::Watcher;
-#[cfg(not(test))]
-use plinth_engine::files::session::Session;
+use plinth_engine::{api::Watcher, files::session::Session};
+use plinth_frontend::Runner;
 use request::Memory;
-use std::{future::Future, io, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 use watcher::Notifier;
 use workers::Shared;
 
-/// What a front end needs of its process.
-pub trait Runner: Send + Sync {
-    /// Runs a task to its end on the calling thread.
-    fn block_on(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>);
-
-    /// Waits, in a task that this thread runs, until there is something to read from the device, or for no reason. `None`: it cannot.
-    fn readable(&self, device: &Arc<OwnedFd>) -> Option<Waiting>;
-}
-
-pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Most workers at one time. Each has 4 MiB of locked memory, and what is under way there; more than this many requests that all wait is a group
-/// that has stopped.
+/// Workers at one time, at most. Each has 4 MiB of locked memory, beside its requests in flight. If
+/// more requests than this wait at the same time, the group has stopped.
 pub const WORKERS_MAX: usize = 128;
 
-/// The most data in one request, in bytes: what the kernel's default limit of 256 pages allows.
+/// Bytes of data in one request, at most: the kernel's default limit of 256 pages.
 pub(crate) const DATA_MAX: usize = 1 << 20;
-/// A mount that is being served. Dropping it changes nothing: the mount is served until it is unmounted.
+
+/// A mount that is served. Dropping this value changes nothing: the mount is served until it is
+/// unmounted.
 pub struct FrontEnd {
     shared: Arc<Shared>,
 }
@@ -85,7 +78,7 @@ const RESEND: i32 = 7;
 const INCREASE_EPOCH: i32 = 8;
 
 fn notify(device: &OwnedFd, code: i32) -> io::Result<()> {
-    // An answer to no request, with the code of the notification in place of the error.
+    // A notification is an answer to request 0, with its code in place of the error.
     rustix::io::write(device, &Header { opcode: 0, unique: 0 }.error(-code))?;
     Ok(())
 }
@@ -99,12 +92,12 @@ pub enum End {
 }
 
 impl FrontEnd {
-    /// Serves `device`, on which a mount was made, until it is unmounted. `session` makes the way into the group,
-    /// given who wants to hear of changes; `runner` runs what the group is asked for; `threads` workers are kept
-    /// ready.
+    /// Serves `device`, on which a mount was made, until it is unmounted. `session` makes the
+    /// session of the group, given the watcher that is to be notified of changes; `runner` runs the
+    /// engine's futures; `threads` workers are started.
     ///
     /// # Errors
-    /// If memory cannot be locked or no thread can be started. Nothing was read from the device then.
+    /// If memory cannot be locked, or no thread can be started. The device was not read then.
     pub fn serve(
         device: OwnedFd,
         session: impl FnOnce(Arc<dyn Watcher>) -> Session,
@@ -114,10 +107,11 @@ impl FrontEnd {
         Self::start(device, session, runner, threads, false)
     }
 
-    /// As [`Self::serve`], of a device that a process served that is gone.
+    /// As [`Self::serve`], for a device whose former process has ended.
     ///
     /// # Errors
-    /// As [`Self::serve`]; if the kernel is older than Linux 6.9, or the mount is gone. Another may try again then.
+    /// As [`Self::serve`]; if the kernel is older than Linux 6.9, or the mount is gone. Another
+    /// process may try again then.
     pub fn take_over(
         device: OwnedFd,
         session: impl FnOnce(Arc<dyn Watcher>) -> Session,
@@ -137,7 +131,7 @@ impl FrontEnd {
         let threads = threads.clamp(1, WORKERS_MAX);
         plinth_engine::sync::transfer::touch_zeros();
         let memories = (0..threads).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
-        // Who reads also waits for disks meanwhile. The engine before this one is gone.
+        // The worker that reads waits for disks at the same time. No other process reads by now.
         rustix::fs::fcntl_setfl(
             &device,
             rustix::fs::fcntl_getfl(&device)? | rustix::fs::OFlags::NONBLOCK,
@@ -146,18 +140,19 @@ impl FrontEnd {
         let notifier = Notifier::start(Arc::clone(&device))?;
         if takes_over {
             notify(&device, RESEND).inspect_err(|_| notifier.stop())?;
-            // A kernel that does not know it (before Linux 6.16) believes names for as long as it was told to.
+            // Before Linux 6.16 the kernel refuses this, and trusts cached names until they expire.
             let _ = notify(&device, INCREASE_EPOCH);
         }
-        let files = Arc::new(Files::new(session(notifier.watcher()), Arc::clone(&runner)));
-        let asked = Arc::downgrade(&files);
-        notifier.tell(Box::new(move |node| {
-            asked.upgrade().into_iter().for_each(|files| files.release_reference(node))
+        let files =
+            Arc::new(GroupFileSystem::new(session(notifier.watcher()), Arc::clone(&runner)));
+        let weak = Arc::downgrade(&files);
+        notifier.on_not_held(Box::new(move |node| {
+            weak.upgrade().into_iter().for_each(|files| files.release_reference(node))
         }));
         let shared = Arc::new(Shared::new(files, runner, device, notifier, memories));
         for _ in 0..threads {
             if let Err(error) = shared.add_worker() {
-                // One is enough to go on with: it adds others as it needs them.
+                // One worker is enough: it starts others when it needs them.
                 if !shared.has_workers() {
                     shared.notifier.stop();
                     return Err(error);
@@ -167,17 +162,18 @@ impl FrontEnd {
         Ok(Self { shared })
     }
 
-    /// Waits until the mount was unmounted, its last request answered and the way into the group closed; or until a mount that is
-    /// handed over has no worker any more.
+    /// Waits until the mount is unmounted, its last request answered and its session ended; or,
+    /// after a hand-over, until no worker is left.
     pub fn join(&self) -> End {
         self.shared.join();
         if self.shared.is_handed_over() { End::HandedOver } else { End::Unmounted }
     }
 
-    /// Begins no request any more, and waits until those that have begun are answered, but not longer than `patience`. Whether they
-    /// all are. This process has to end then, for another to take over: also if they are not.
+    /// Begins no more requests, and waits until those in flight are answered, but not longer than
+    /// `timeout`. Whether all are answered. In both cases this process has to end then: only after
+    /// that another one can take over.
     #[must_use]
-    pub fn hand_over(&self, patience: Duration) -> bool {
-        self.shared.hand_over(patience)
+    pub fn hand_over(&self, timeout: Duration) -> bool {
+        self.shared.hand_over(timeout)
     }
 }

@@ -1,10 +1,10 @@
-//! Mounting and unmounting, and what `mount -t fuse.plinth DATA /mnt` means.
+//! Mounting and unmounting, and the arguments of `mount -t fuse.plinth DATA /mnt`.
 //!
-//! Nothing here touches a path on a mount that may have nobody to answer: whether something is mounted is read in
-//! `/proc/self/mountinfo`, and who uses it in the names that `/proc/PID` shows.
+//! A mount may have no process that answers, so nothing here accesses a path on one. Mounts are
+//! read from `/proc/self/mountinfo`, and the processes that use them from the links in `/proc/PID`.
 //!
-//! The type of a mount is `fuse.plinth` and its source the name of the group, so that `findmnt`, `df` and a line in
-//! `/etc/fstab` agree.
+//! The type of a mount is `fuse.plinth` and its source is the name of the group, so that `findmnt`,
+//! `df` and a line in `/etc/fstab` agree.
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -87,20 +87,21 @@ fn join(users: &[User]) -> String {
     text.join(", ")
 }
 
-/// What the kernel is asked to keep to. By default what ext4 has: devices, set-id bits and programs work.
+/// Options of a mount. The defaults are ext4's: devices, set-id bits and programs work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MountOptions {
     pub read_only: bool,
     pub no_devices: bool,
     pub no_set_id: bool,
     pub no_programs: bool,
-    /// Every write is durable before it returns. Changes of names are not: use `fsync` on their directory.
+    /// Every write is durable before it returns. Changes of names are not: `fsync` the directory.
     pub synchronous: bool,
 }
 
 impl MountOptions {
-    /// Reads a list as `mount -o` takes it. `dirsync` is refused, because Linux keeps it from us. What a file system without access times does anyway, and what concerns
-    /// only the tools around `mount`, is accepted and has no effect.
+    /// Parses the list of `mount -o`. `dirsync` is refused, because Linux does not pass it on.
+    /// Options about access times, and options for the tools around `mount`, are accepted and have
+    /// no effect.
     ///
     /// # Errors
     /// If an option is unknown.
@@ -148,7 +149,7 @@ impl MountOptions {
             | "nomand"
             | "iversion"
             | "noiversion" => {}
-            // What the kernel shows of a mount, and `mount -o remount` gives back to us.
+            // The kernel shows these of a mount, and `mount -o remount` passes them.
             _ if option.starts_with("user_id=") || option.starts_with("group_id=") => {}
             _ if option.starts_with("x-")
                 || option.starts_with("X-")
@@ -169,9 +170,9 @@ impl MountOptions {
     }
 }
 
-/// Mounts the group `name` on `directory`, and returns the device to serve it by. The mount lives as long as the
-/// device, or a duplicate of it, is open; programs that use it wait until it is served. If it is never served, what
-/// is left when the device is closed is a dead mount: [`unmount`] removes it.
+/// Mounts the group `name` on `directory`, and returns the device that serves it. The mount lives
+/// while the device, or a duplicate of it, is open; programs that use it wait until it is served.
+/// When the last one is closed without an unmount, a dead mount is left: [`unmount`] removes it.
 ///
 /// # Errors
 /// If the directory cannot be a mount point, or the kernel refuses.
@@ -180,7 +181,7 @@ pub fn mount(name: &str, directory: &Path, options: MountOptions) -> Result<Owne
     check_free(&directory)?;
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| MountError::NoFuse(errno.into()))?;
-    // The group's own directory has mode 40000: what it may be beyond that comes with its attributes.
+    // The root directory's mode is 40000 here; its permissions come with its attributes.
     let data = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
         device.as_raw_fd()
@@ -191,16 +192,16 @@ pub fn mount(name: &str, directory: &Path, options: MountOptions) -> Result<Owne
     Ok(device)
 }
 
-/// How long a mount may be in use by nobody that can be seen.
+/// How long an unmount is tried again while a mount is busy and no process is seen to use it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The option that says that a directory is mounted already, and gets other options.
+/// The option with which a mounted directory gets other options.
 pub const REMOUNT: &str = "remount";
 
-/// Gives a mount of a disk group other options, while it is used.
+/// Gives a mount of a disk group other options, while it is in use.
 ///
 /// # Errors
-/// If it is no such mount, or files are open that are written and it should be read-only.
+/// If it is not a mount of a disk group, or would be read-only and has files open for writing.
 pub fn remount(directory: &Path, options: MountOptions) -> Result<()> {
     let directory = absolute(directory)?;
     match mounted_on(&directory)? {
@@ -215,10 +216,11 @@ pub fn remount(directory: &Path, options: MountOptions) -> Result<()> {
     ended?.map_err(|errno| MountError::Remount(directory, errno.into()))
 }
 
-/// Unmounts what [`mount`] made. `force`: also while it is used; its users keep what they have open.
+/// Unmounts a mount of a disk group. `force`: even while it is in use; programs keep the files that
+/// they have open.
 ///
 /// # Errors
-/// If nothing of ours is mounted there, or it is in use and `force` is not given.
+/// If no disk group is mounted there, or it is in use and `force` is not given.
 pub fn unmount(directory: &Path, force: bool) -> Result<()> {
     let directory = absolute(directory)?;
     match mounted_on(&directory)? {
@@ -234,7 +236,7 @@ pub fn unmount(directory: &Path, force: bool) -> Result<()> {
     ended?.map_err(|errno| MountError::Unmount(directory, errno.into()))
 }
 
-/// Does something with a mount that fails with `EBUSY` while it is in use.
+/// Calls `act`, which fails with `EBUSY` while the mount is in use.
 fn when_unused(
     directory: &Path,
     act: impl Fn() -> rustix::io::Result<()>,
@@ -246,7 +248,8 @@ fn when_unused(
             return Ok(ended);
         }
         let users = users_of(directory);
-        // Somebody who is just ending, or a child that has not started its program yet, is seen by nobody and gone in a moment.
+        // `/proc` does not show a process that is ending, or a child before its `exec`; it is gone
+        // in a moment.
         if !users.is_empty() || began.elapsed() > PATIENCE {
             return Err(MountError::Busy(directory.to_owned(), users));
         }
@@ -276,7 +279,7 @@ fn all_mounts() -> Result<Vec<Mounted>> {
     Ok(table.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
-/// The last mount made there: it hides those before.
+/// The last mount made there: it hides earlier ones.
 fn mounted_on(directory: &Path) -> Result<Option<Mounted>> {
     Ok(all_mounts()?.into_iter().rev().find(|mount| mount.directory == directory))
 }
@@ -314,7 +317,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The path as the kernel shows it, found without touching what may be mounted on its end.
+/// The path as the kernel shows it, found without an access to a mount at its end.
 fn absolute(directory: &Path) -> Result<PathBuf> {
     let plain: PathBuf = directory.components().collect();
     let fail = |error| MountError::Path(directory.to_path_buf(), error);
@@ -330,7 +333,8 @@ fn absolute(directory: &Path) -> Result<PathBuf> {
         }
         Err(error) => return Err(fail(error)),
     };
-    // A link in the last place is resolved too; a link is never a mount point, so looking at it is harmless.
+    // The last component may be a symbolic link, which is never a mount point: it is safe to
+    // resolve.
     match mounted_on(&path)? {
         None if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) => {
             fs::canonicalize(&path).map_err(fail)
@@ -358,7 +362,8 @@ fn check_free(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The processes with a directory, a file or a mapping under `directory`, as far as `/proc` shows.
+/// The processes with a directory, a file or a mapping under `directory`, as far as `/proc` shows
+/// them.
 fn users_of(directory: &Path) -> Vec<User> {
     let mut users: Vec<User> = fs::read_dir("/proc")
         .into_iter()
@@ -397,7 +402,7 @@ fn uses(process: &Path, directory: &Path) -> bool {
     })
 }
 
-/// What `mount` asks of its helper: a group, a directory, options.
+/// The arguments of a mount helper: a group, a directory, options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountRequest {
     pub group: String,
@@ -411,8 +416,8 @@ pub struct MountRequest {
 }
 
 /// Reads the arguments, without the program's name, with which `mount` calls `mount.fuse.plinth`:
-/// `GROUP DIRECTORY [-sfnv] [-N namespace] [-o options] [-t type]`. GROUP may be written `DATA`, `+DATA` or
-/// `plinth:DATA`, in any case.
+/// `GROUP DIRECTORY [-sfnv] [-N namespace] [-o options] [-t type]`. GROUP may be written `DATA`,
+/// `+DATA` or `plinth:DATA`, in any case.
 ///
 /// # Errors
 /// If they make no sense, or an option is unknown and `-s` is not given.
@@ -434,7 +439,7 @@ pub fn parse_mount_helper_args(
                     b's' => sloppy = true,
                     b'f' => fake = true,
                     b'v' => verbose = true,
-                    b'n' => {} // "do not write /etc/mtab", which nobody does any more
+                    b'n' => {} // "do not write /etc/mtab", which is history
                     b'r' => lists.push("ro".to_owned()),
                     b'w' => lists.push("rw".to_owned()),
                     b'o' | b't' | b'N' => {
@@ -497,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helper_understands_what_util_linux_passes() {
+    fn the_helper_parses_the_arguments_of_util_linux() {
         let plain = helper("DATA /mnt -o rw,dev,suid").unwrap();
         let expected = MountRequest {
             remount: false,
@@ -521,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helper_says_what_it_does_not_understand() {
+    fn the_helper_names_the_argument_that_it_refuses() {
         for (line, text) in [
             ("DATA", "1 arguments"),
             ("DATA /a /b", "3 arguments"),

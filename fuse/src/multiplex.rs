@@ -1,28 +1,29 @@
-//! The turn: what the kernel asks is read by one thread, which carries small requests out side by side.
+//! The reader role: one thread reads the kernel's requests, and has small ones in flight together.
 //!
 //! ```text
-//!   device --request--> small? --yes--> under way --ended--> answered
-//!                         | no                 ^
-//!                         |                    +-- one wait, for the device and the disks
-//!            something under way? --yes--> another worker's
+//!   device --request--> small? --yes--> in flight --done--> answered
+//!                         | no                ^
+//!                         |                   +-- one wait, for the device and the disks
+//!            others in flight? --yes--> given to another worker
 //!                         | no
-//!                    carried out here; the turn goes to another when it has to wait
+//!                    carried out here; the role is passed on if the request has to wait
 //! ```
 //!
-//! The turn goes to another too when as much is under way as one thread should have. Then what has begun is ended here.
+//! The role is also passed on when this thread has its share of requests in flight. Then this
+//! thread completes what it has begun.
 //!
-//! Where this thread cannot wait for the device and its disks at the same time (no `io_uring`), nothing is under way beside anything
-//! else: each request is carried out here, and the turn is another's when it has to wait.
+//! Where a thread cannot wait for the device and its disks at the same time (no `io_uring`), each
+//! request is carried out alone, and the role is passed on when the request has to wait.
 
 use crate::{
-    Waiting,
     filesystem::BeforeWait,
-    inline::{SMALL_MAX, Small},
+    inline::{INLINE_MAX, InlineRequest},
     request::Memory,
     workers::Shared,
 };
 use futures::stream::StreamExt;
 use futures_buffered::FuturesUnorderedBounded;
+use plinth_frontend::Waiting;
 use rustix::{
     event::{PollFd, PollFlags},
     io::Errno,
@@ -36,76 +37,79 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Small requests under way on one thread, at most.
-pub(crate) const UNDER_WAY_MAX: usize = 64;
+/// Small requests in flight on one thread, at most.
+pub(crate) const IN_FLIGHT_MAX: usize = plinth_frontend::IN_FLIGHT_MAX;
 
-/// Requests that are carried out at once wherever they come: nothing is asked of the group for them.
-const AT_ONCE: [u32; 6] = [14, 18, 25, 27, 29, 36]; // OPEN, RELEASE, FLUSH, OPENDIR, RELEASEDIR, INTERRUPT
+/// Requests that are carried out at once, even beside others: they ask nothing of the engine.
+// OPEN, RELEASE, FLUSH, OPENDIR, RELEASEDIR, INTERRUPT.
+const AT_ONCE: [u32; 6] = [14, 18, 25, 27, 29, 36];
 
-/// What came of looking for a request.
-enum Came {
+/// The result of a read from the device.
+enum ReadResult {
     Request,
     Nothing,
     /// The mount is gone.
     End,
 }
 
-struct Pump<'a> {
+struct Multiplexer<'a> {
     shared: &'a Arc<Shared>,
-    /// The next request is read into it; at home here except while one is given away.
+    /// The next request is read into it.
     memory: Memory,
-    has_turn: bool,
-    /// Counted as one that has something under way.
+    is_reader: bool,
+    /// Counted as a worker with requests in flight.
     is_busy: bool,
-    /// There was nothing more when it was last looked.
+    /// The device had nothing when it was last read.
     is_drained: bool,
     /// The wait for the device, once it has begun.
     watching: Option<Waiting>,
-    /// The device can be waited for beside disks.
+    /// This thread can wait for the device and its disks at the same time.
     can_watch: bool,
-    /// A request that nobody else could be given is in the memory.
-    holds: bool,
+    /// The memory has a request that no other worker could take; it is carried out here when
+    /// nothing else is in flight.
+    has_deferred: bool,
 }
 
-/// Has the turn until it is given away or the mount ends; returns when nothing is under way any more.
-pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
-    let mut pump = Pump {
+/// Reads requests until the reader role is passed on or the mount ends, and returns when nothing is
+/// in flight any more.
+pub(crate) fn read_requests(shared: &Arc<Shared>, memory: Memory) -> Memory {
+    let mut reader = Multiplexer {
         shared,
         memory,
-        has_turn: true,
+        is_reader: true,
         is_busy: false,
         is_drained: true,
         watching: None,
         can_watch: true,
-        holds: false,
+        has_deferred: false,
     };
     {
-        // Places that are used again: nothing is asked of the allocator for a request.
-        let mut under_way = FuturesUnorderedBounded::new(shared.share + 1);
+        // The set reuses its slots: no request allocates memory in it.
+        let mut in_flight = FuturesUnorderedBounded::new(shared.share + 1);
         let mut task = pin!(poll_fn(|context| {
             loop {
-                while pump.reads() {
-                    if under_way.len() > shared.share {
-                        pump.give_turn();
-                    } else if let Some(small) = pump.take_one(under_way.len()) {
-                        under_way.push(small.run(&shared.files));
+                while reader.can_read() {
+                    if in_flight.len() > shared.share {
+                        reader.pass_reader_role();
+                    } else if let Some(request) = reader.take_one(in_flight.len()) {
+                        in_flight.push(request.run(&shared.files));
                     }
                 }
-                while let Poll::Ready(Some(answer)) = under_way.poll_next_unpin(context) {
+                while let Poll::Ready(Some(answer)) = in_flight.poll_next_unpin(context) {
                     answer.send(&shared.device);
                 }
-                if under_way.is_empty() {
-                    if std::mem::take(&mut pump.holds) {
-                        pump.carry_out();
+                if in_flight.is_empty() {
+                    if std::mem::take(&mut reader.has_deferred) {
+                        reader.carry_out();
                     }
-                    pump.rest();
-                    if !pump.has_turn {
+                    reader.set_idle();
+                    if !reader.is_reader {
                         return Poll::Ready(());
                     }
                 }
-                if !pump.has_turn
-                    || pump.holds
-                    || pump.poll_device(context, under_way.is_empty()).is_pending()
+                if !reader.is_reader
+                    || reader.has_deferred
+                    || reader.poll_device(context, in_flight.is_empty()).is_pending()
                 {
                     return Poll::Pending;
                 }
@@ -113,109 +117,107 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
         }));
         shared.runner.block_on(task.as_mut());
     }
-    pump.memory
+    reader.memory
 }
 
-impl Pump<'_> {
-    /// Whether there may be a request to be read here.
-    fn reads(&self) -> bool {
-        self.has_turn && !self.is_drained && !self.holds
+impl Multiplexer<'_> {
+    /// Whether the device may have a request for this thread.
+    fn can_read(&self) -> bool {
+        self.is_reader && !self.is_drained && !self.has_deferred
     }
 
-    fn give_turn(&mut self) {
-        self.has_turn = false;
-        self.shared.give_turn();
+    fn pass_reader_role(&mut self) {
+        self.is_reader = false;
+        self.shared.pass_reader_role();
     }
 
-    fn rest(&mut self) {
+    fn set_idle(&mut self) {
         if std::mem::take(&mut self.is_busy) {
-            self.shared.rest();
+            self.shared.set_idle();
         }
     }
 
-    /// Reads a request. What is not small is dealt with; of what comes after the mount was handed over nothing is begun.
-    fn take_one(&mut self, under_way: usize) -> Option<Small> {
+    /// Reads a request. Returns it if it is small; any other request is carried out or given away
+    /// here. After a hand-over none is begun.
+    fn take_one(&mut self, in_flight: usize) -> Option<InlineRequest> {
         match self.read() {
-            Came::Request => {}
-            Came::Nothing => {
+            ReadResult::Request => {}
+            ReadResult::Nothing => {
                 self.is_drained = true;
                 return None;
             }
-            Came::End => {
-                self.has_turn = false;
+            ReadResult::End => {
+                self.is_reader = false;
                 self.shared.end();
                 return None;
             }
         }
-        let begins = if self.is_busy { !self.shared.is_handed_over() } else { self.shared.begin() };
+        let begins =
+            if self.is_busy { !self.shared.is_handed_over() } else { self.shared.set_busy() };
         if !begins {
-            self.has_turn = false;
+            self.is_reader = false;
             return None;
         }
         self.is_busy = true;
-        // What is no request wants no answer.
+        // Bytes that are no request want no answer.
         let header = self.memory.header()?;
         if self.can_watch
-            && let Some(small) = self.memory.take(header, SMALL_MAX)
+            && let Some(request) = self.memory.take(header, INLINE_MAX)
         {
-            // Whoever asks for one thing after another does not ask for the next one yet.
-            self.is_drained = under_way == 0;
-            return Some(small);
+            // A program that sends one request after another has not sent the next one yet.
+            self.is_drained = in_flight == 0;
+            return Some(request);
         }
         if AT_ONCE.contains(&header.opcode) {
             self.shared.answer(&mut self.memory, None);
-        } else if under_way == 0 {
+        } else if in_flight == 0 {
             self.is_drained = true;
             self.carry_out();
         } else {
-            self.give_job();
+            self.has_deferred = !self.shared.give_job(&mut self.memory);
         }
         None
     }
 
-    fn read(&mut self) -> Came {
+    fn read(&mut self) -> ReadResult {
         loop {
             match self.memory.read(&self.shared.device) {
-                Ok(1..) => return Came::Request,
-                Err(Errno::AGAIN) => return Came::Nothing,
-                // ENOENT: the request was taken back while it was being read.
+                Ok(1..) => return ReadResult::Request,
+                Err(Errno::AGAIN) => return ReadResult::Nothing,
+                // ENOENT: the request was interrupted while it was read.
                 Err(Errno::INTR | Errno::NOENT) => {}
-                // ENODEV: unmounted. Anything else: the kernel has given the connection up.
-                Ok(0) | Err(_) => return Came::End,
+                // ENODEV: unmounted. Any other error: the kernel has ended the connection.
+                Ok(0) | Err(_) => return ReadResult::End,
             }
         }
     }
 
-    /// Carries out a request here, where nothing else is under way.
+    /// Carries out a request here, while nothing else is in flight. The role is passed on before
+    /// the request waits.
     fn carry_out(&mut self) {
-        let given = Rc::new(Cell::new(false));
+        let passed = Rc::new(Cell::new(false));
         let before_wait: BeforeWait = {
-            let (given, shared) = (Rc::clone(&given), Arc::clone(self.shared));
+            let (passed, shared) = (Rc::clone(&passed), Arc::clone(self.shared));
             Box::new(move || {
-                given.set(true);
-                shared.give_turn();
+                passed.set(true);
+                shared.pass_reader_role();
             })
         };
-        self.shared.answer(&mut self.memory, self.has_turn.then_some(before_wait));
-        self.has_turn &= !given.get();
+        self.shared.answer(&mut self.memory, self.is_reader.then_some(before_wait));
+        self.is_reader &= !passed.get();
     }
 
-    /// Has another worker carry out a request, or keeps it until nothing else is under way.
-    fn give_job(&mut self) {
-        self.holds = !self.shared.give_job(&mut self.memory);
-    }
-
-    /// Waits until there is something to be read, if this thread can.
+    /// Waits until the device has something to read, if this thread can.
     fn poll_device(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
         let watching =
             self.watching.take().or_else(|| self.shared.runner.readable(&self.shared.device));
         let Some(mut watching) = watching else {
             if !is_idle {
-                self.give_turn();
+                self.pass_reader_role();
                 return Poll::Pending;
             }
             self.can_watch = false;
-            // Interrupted, or whatever else it says: reading finds out.
+            // If this fails, the next read of the device says why.
             let _ =
                 rustix::event::poll(&mut [PollFd::new(&*self.shared.device, PollFlags::IN)], None);
             self.is_drained = false;

@@ -1,6 +1,9 @@
-//! How many references the kernel holds to each file, so that they can be given back when the mount goes: the kernel
-//! does not tell then. After a take-over the count starts anew, and is too low: the kernel gives back more than it was given here.
-//! That surplus is nobody else's, so it is not passed on; who holds such a file the engine asks (its `files/orphans.rs`).
+//! How many references the kernel holds to each file. They are given back when the mount goes: the
+//! kernel sends no FORGET then.
+//!
+//! After a take-over the count starts at zero, which is too low: the kernel gives back more
+//! references than this front end gave it. The surplus was counted by the predecessor, so it is not
+//! passed to the engine. For such files the engine asks the kernel (its `files/orphans.rs`).
 
 use plinth_engine::api::Node;
 use std::{
@@ -16,7 +19,7 @@ impl References {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(node).or_default() += 1;
     }
 
-    /// The kernel gives back so many: how many of them were given here.
+    /// The kernel gives back `count` references. Returns how many of them this front end gave it.
     pub fn remove(&self, node: Node, count: u64) -> u64 {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(held) = nodes.get_mut(&node) else { return 0 };
@@ -38,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_go_up_and_down_and_never_below_nothing() {
+    fn no_more_references_are_removed_than_were_added() {
         let references = References::default();
         for node in [2, 2, 3] {
             references.add(node);

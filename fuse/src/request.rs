@@ -1,25 +1,26 @@
-//! Memory for one request and its answer, and how a request comes into it.
+//! Memory for one request and its answer, and how a request is read into it.
 //!
-//! The kernel copies a request to where we say, and what is written goes to the disks from there: it has to begin where direct I/O wants
-//! it. So requests are read in parts:
+//! The bytes of a write go to the disks from the memory that the kernel copied them to, so they
+//! have to be aligned for direct I/O. Therefore a request is read in parts:
 //!
 //! ```text
 //!   header of a write (80 bytes) --> request
-//!   what follows                 --> payload, a buffer that has room for what was written lately
-//!   what is left                 --> request, where it belongs
+//!   the bytes that follow        --> payload, an aligned buffer as large as recent writes
+//!   the rest                     --> request, at its place behind the payload's bytes
 //! ```
 //!
-//! What is written goes to the disks in that buffer, and the next request gets another. Of any other request, what came into the payload is
-//! copied to where it belongs: then the request is whole. Names are short.
+//! A write takes the payload buffer along, and the next request gets another one. For any other
+//! request the bytes in the payload are copied to their place in `request`: that is not much, since
+//! names are short.
 //!
-//! The payload has memory that is there before the kernel writes to it, as `Locked` has, and for the same reason. That it stays is the doing of
-//! the process, which locks all that it has where it may.
+//! The payload's pages exist before the kernel writes to them, as those of `LockedMemory` do, and
+//! for the same reason. They stay because the process locks all of its memory, where it may.
 
 use crate::{
     DATA_MAX,
     handshake::{Header, REQUEST_HEADER, u32_at},
-    inline::{DATA_IN, Small, WRITE},
-    mlock::Locked,
+    inline::{DATA_IN, InlineRequest, WRITE},
+    mlock::LockedMemory,
 };
 use plinth_engine::sync::buffer::Buffer;
 use rustix::io::Errno;
@@ -30,25 +31,27 @@ use std::{
 
 /// Room for the headers of a request or an answer.
 const HEADERS_MAX: usize = 4096;
-/// Before the bytes of a write.
+/// Bytes before the data of a write.
 const WRITE_HEADER: usize = REQUEST_HEADER + DATA_IN;
-/// What is written goes to the disks with all of the payload's memory, which nobody else has meanwhile. That may be so much in any case, or so many
-/// times what is written.
+/// A write holds the whole memory of its payload buffer until it is done. The buffer may have this
+/// many bytes in any case, or this many times the bytes of the write; otherwise they are copied.
 const WHOLE_MAX: usize = 16 << 10;
 const WHOLE_TIMES: usize = 4;
-/// So many writes running that would have had room in half of the payload make it half as large.
+/// After this many writes in a row that would fit half of the payload, the next payload is half as
+/// large.
 const SMALLER_AFTER: u32 = 64;
 
-/// How large the writes are that come.
+/// How large recent writes were.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sizes {
     /// Bytes that a payload should have.
     expected: usize,
+    /// Writes in a row that would fit half of that.
     smaller: u32,
 }
 
 impl Sizes {
-    /// Larger ones may come again at once; smaller ones have to come often.
+    /// One larger write makes the payload larger; only many smaller ones make it smaller.
     fn learn(&mut self, size: usize) {
         if size > self.expected {
             *self = Self { expected: size, smaller: 0 };
@@ -65,35 +68,35 @@ impl Sizes {
 
 /// See the module's description.
 pub(crate) struct Memory {
-    request: Locked,
-    answer: Locked,
+    request: LockedMemory,
+    answer: LockedMemory,
     payload: Option<Buffer>,
     sizes: Sizes,
-    /// Bytes of the request that is in it.
+    /// Bytes of the request.
     length: usize,
     /// Of them, bytes in the payload.
-    apart: usize,
+    in_payload: usize,
 }
 
 impl Memory {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            request: Locked::new(DATA_MAX + HEADERS_MAX)?,
-            answer: Locked::new(DATA_MAX + HEADERS_MAX)?,
+            request: LockedMemory::new(DATA_MAX + HEADERS_MAX)?,
+            answer: LockedMemory::new(DATA_MAX + HEADERS_MAX)?,
             payload: None,
             sizes: Sizes::default(),
             length: 0,
-            apart: 0,
+            in_payload: 0,
         })
     }
 
-    /// Reads the next request: its length.
+    /// Reads the next request. Returns its length.
     pub fn read(&mut self, device: &OwnedFd) -> Result<usize, Errno> {
         let expected = self.sizes.expected;
         if self.payload().len() != expected {
             self.payload = if expected > 0 { Buffer::try_present(expected) } else { None };
         }
-        (self.length, self.apart) = (0, 0);
+        (self.length, self.in_payload) = (0, 0);
         self.length = match &mut self.payload {
             None => rustix::io::read(device, &mut self.request[..])?,
             Some(payload) => {
@@ -104,7 +107,7 @@ impl Memory {
             }
         };
         let data = self.data();
-        self.apart = data.min(self.payload().len());
+        self.in_payload = data.min(self.payload().len());
         if u32_at(&self.request, 4) == Some(WRITE) {
             self.sizes.learn(data.min(DATA_MAX));
         } else {
@@ -113,16 +116,16 @@ impl Memory {
         Ok(self.length)
     }
 
-    /// Nothing is read into it for a while: others may have that memory.
-    pub fn rest(&mut self) {
-        (self.payload, self.apart) = (None, 0);
+    /// Frees the payload buffer: nothing is read into it for a while.
+    pub fn release_payload(&mut self) {
+        (self.payload, self.in_payload) = (None, 0);
     }
 
     fn payload(&self) -> &[u8] {
         self.payload.as_deref().unwrap_or_default()
     }
 
-    /// Bytes behind the header, were it a write.
+    /// Bytes behind the header of a write, if the request is one.
     fn data(&self) -> usize {
         self.length.saturating_sub(WRITE_HEADER)
     }
@@ -132,52 +135,58 @@ impl Memory {
         Header::parse(&self.request[..self.length.min(WRITE_HEADER)], self.length)
     }
 
-    /// The request, whole.
+    /// The request, in one piece.
     pub fn whole(&mut self) -> &mut [u8] {
         self.join();
         &mut self.request[..self.length]
     }
 
-    /// The request, whole, and memory for its answer.
+    /// The request, in one piece, and memory for its answer.
     pub fn with_answer(&mut self) -> (&mut [u8], &mut [u8]) {
         self.join();
         (&mut self.request[..self.length], &mut self.answer)
     }
 
     fn join(&mut self) {
-        let apart = std::mem::take(&mut self.apart);
+        let in_payload = std::mem::take(&mut self.in_payload);
         if let Some(payload) = &self.payload {
-            self.request[WRITE_HEADER..WRITE_HEADER + apart].copy_from_slice(&payload[..apart]);
+            self.request[WRITE_HEADER..WRITE_HEADER + in_payload]
+                .copy_from_slice(&payload[..in_payload]);
         }
     }
 
-    /// The request as one that carries data of no more than `most` bytes, or asks for what is asked for often: see [`Small::parse`]. What is written
-    /// is not in this memory any more then.
-    pub fn take(&mut self, header: Header, most: usize) -> Option<Small> {
+    /// The request as an inline request that reads or writes `most` bytes at most: see
+    /// [`InlineRequest::parse`]. The bytes of a write are moved out of this memory.
+    pub fn take(&mut self, header: Header, most: usize) -> Option<InlineRequest> {
         let data = self.data();
-        let Self { request, payload, length, apart, .. } = self;
-        let take = || take_data(payload, &request[WRITE_HEADER..WRITE_HEADER + data], apart);
+        let Self { request, payload, length, in_payload, .. } = self;
+        let take = || take_data(payload, &request[WRITE_HEADER..WRITE_HEADER + data], in_payload);
         let start = if header.opcode == WRITE { WRITE_HEADER.min(*length) } else { *length };
-        Small::parse(&request[..start], header, most, data, take)
+        InlineRequest::parse(&request[..start], header, most, data, take)
     }
 }
 
-/// The bytes of a write, the first `apart` of which are in the payload, the others where they belong.
-fn take_data(payload: &mut Option<Buffer>, request: &[u8], apart: &mut usize) -> Option<Buffer> {
+/// The bytes of a write. The first `in_payload` of them are in the payload, the others in
+/// `request`.
+fn take_data(
+    payload: &mut Option<Buffer>,
+    request: &[u8],
+    in_payload: &mut usize,
+) -> Option<Buffer> {
     let data = request.len();
-    let fits = |room: usize| *apart == data && room <= WHOLE_MAX.max(WHOLE_TIMES * data);
+    let fits = |room: usize| *in_payload == data && room <= WHOLE_MAX.max(WHOLE_TIMES * data);
     let mut bytes = match payload.take_if(|payload| fits(payload.len())) {
         Some(bytes) => bytes,
         None => {
             let mut bytes = Buffer::try_unfilled(data)?;
-            let (first, rest) = bytes.split_at_mut(*apart);
-            first.copy_from_slice(&payload.as_deref().unwrap_or_default()[..*apart]);
-            rest.copy_from_slice(&request[*apart..]);
+            let (first, rest) = bytes.split_at_mut(*in_payload);
+            first.copy_from_slice(&payload.as_deref().unwrap_or_default()[..*in_payload]);
+            rest.copy_from_slice(&request[*in_payload..]);
             bytes
         }
     };
     bytes.truncate(data);
-    *apart = 0;
+    *in_payload = 0;
     Some(bytes)
 }
 
@@ -186,7 +195,8 @@ mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
 
-    /// A request as the kernel would send it: that many bytes behind its header, none like its neighbour.
+    /// A request as the kernel would send it: with `data` bytes behind its header, each of which
+    /// differs from its neighbours.
     fn request(opcode: u32, data: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..WRITE_HEADER + data).map(|at| (at % 251) as u8).collect();
         let length = bytes.len() as u32;
@@ -197,8 +207,8 @@ mod tests {
         bytes
     }
 
-    fn come(memory: &mut Memory, bytes: &[u8]) {
-        // As with the device, each read takes one request.
+    fn receive(memory: &mut Memory, bytes: &[u8]) {
+        // A read takes one whole request, as a read of the device does.
         let (ours, theirs) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::SEQPACKET,
@@ -212,9 +222,10 @@ mod tests {
         assert_eq!(memory.read(&ours), Ok(bytes.len()));
     }
 
-    /// Whatever sizes follow one another, and whatever came before, each write has its bytes, and every other request is whole.
+    /// Each write has its bytes, and every other request is in one piece, whatever sizes follow one
+    /// another.
     #[test]
-    fn requests_of_all_sizes_come_whole() {
+    fn requests_of_all_sizes_are_read_whole() {
         let mut memory = Memory::new().unwrap();
         let sizes = [
             8192,
@@ -234,37 +245,37 @@ mod tests {
         ];
         for (at, size) in sizes.into_iter().cycle().take(100).enumerate() {
             let bytes = request(WRITE, size);
-            come(&mut memory, &bytes);
+            receive(&mut memory, &bytes);
             let header = memory.header().unwrap();
             if at % 3 == 2 {
                 assert_eq!(memory.whole(), bytes);
             } else {
-                let small = memory.take(header, DATA_MAX).unwrap();
-                assert_eq!(small.data(), Some(&bytes[WRITE_HEADER..]), "{size} bytes");
+                let inline = memory.take(header, DATA_MAX).unwrap();
+                assert_eq!(inline.data(), Some(&bytes[WRITE_HEADER..]), "{size} bytes");
             }
             // A name, longer than the header of a write.
             let bytes = request(1, at * 7);
-            come(&mut memory, &bytes);
+            receive(&mut memory, &bytes);
             assert_eq!(memory.whole(), bytes);
         }
     }
 
-    /// In the steady state what is written stays where the kernel has put it, whatever was written before.
+    /// Writes of one size stay where the kernel has put them, except the first after other sizes.
     #[test]
     fn writes_of_one_size_are_not_copied() {
         let mut memory = Memory::new().unwrap();
         let mut is_copied = |size| {
-            come(&mut memory, &request(WRITE, size));
+            receive(&mut memory, &request(WRITE, size));
             let place = memory.payload.as_ref().map(|payload| payload.as_ptr());
-            let small = memory.take(memory.header().unwrap(), DATA_MAX).unwrap();
-            let data = small.data().unwrap();
+            let inline = memory.take(memory.header().unwrap(), DATA_MAX).unwrap();
+            let data = inline.data().unwrap();
             assert_eq!(data.as_ptr().align_offset(4096), 0);
             Some(data.as_ptr()) != place
         };
         let first: Vec<bool> = (0..4).map(|_| is_copied(8192)).collect();
         assert_eq!(first, [true, false, false, false]);
         assert!(is_copied(32768) && !is_copied(8192) && !is_copied(32768));
-        // Much is not kept from others for little, but not for long either.
+        // A small write does not hold a large buffer, and soon the buffers are small again.
         assert!(is_copied(180 << 10) && !is_copied(180 << 10) && is_copied(8192));
         let copied = (0..1000).filter(|_| is_copied(8192)).last();
         assert!(copied.is_some_and(|last| last < 5 * SMALLER_AFTER), "{copied:?}");
@@ -286,17 +297,17 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_too_long_or_not_in_order_stays_whole() {
+    fn a_write_that_is_too_long_or_malformed_is_not_inline() {
         let mut memory = Memory::new().unwrap();
         for _ in 0..2 {
             let bytes = request(WRITE, 8192);
-            come(&mut memory, &bytes);
+            receive(&mut memory, &bytes);
             let header = memory.header().unwrap();
             assert!(memory.take(header, 8191).is_none());
             assert_eq!(memory.whole(), bytes);
             let mut short = bytes.clone();
             short[REQUEST_HEADER + 16] = 1;
-            come(&mut memory, &short);
+            receive(&mut memory, &short);
             assert!(
                 memory.take(memory.header().unwrap(), DATA_MAX).is_none(),
                 "it says another size than it has"

@@ -1,12 +1,21 @@
-//! The front end against the real kernel, on a group in memory. Needs root and `/dev/fuse`; says so and passes without.
+//! The front end between the real kernel and the real engine, whose disks are in memory. Needs root
+//! and `/dev/fuse`; without them the tests print a line and pass.
 
 use crate::{
-    End, FrontEnd, Runner, Waiting,
+    End, FrontEnd,
     handshake::{self, Header},
-    memory::Session,
     mount::{self, MountOptions},
 };
-use plinth_engine::api::{Caller, Invalidation, NewFile, ROOT, Watcher};
+use plinth_engine::{
+    admin::Value,
+    api::{Caller, ConnectionId, Invalidation, NewFile, ROOT, Watcher},
+    files::session::Session,
+    group::Group,
+    testing::{MemoryDisk, TestWorld, block_on, new_group},
+    world::World,
+};
+use plinth_format::Redundancy;
+use plinth_frontend::{Runner, Waiting};
 use rustix::event::{PollFd, PollFlags};
 use std::{
     cell::Cell,
@@ -21,24 +30,114 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// A mount that goes with its test.
+const MIB: u64 = 1 << 20;
+const MOUNT: ConnectionId = ConnectionId(42);
+
+/// Disk group DATA on one disk in memory, served by one engine after another.
+#[derive(Clone)]
+struct TestGroup {
+    world: Arc<TestWorld>,
+    disk: MemoryDisk,
+    group: Arc<Group>,
+    /// Rows of the catalog's table of files in a new group.
+    files_at_first: i64,
+}
+
+impl TestGroup {
+    fn new() -> Self {
+        Self::of_size(256 * MIB)
+    }
+
+    fn of_size(size: u64) -> Self {
+        let world = TestWorld::new();
+        let disk = MemoryDisk::new("/disk", size, 512, 4096);
+        world.attach(&disk);
+        let mut new = new_group(Redundancy::External, MIB, [("/disk", "")]);
+        // Longer than any test lets its disk hang.
+        new.attributes = vec![("disk_timeout".to_owned(), "3600".to_owned())];
+        let engine_world = Arc::clone(&world) as Arc<dyn World>;
+        block_on(Group::create(&engine_world, new)).unwrap();
+        let group = block_on(Group::mount(engine_world, "DATA", false)).unwrap();
+        let mut made = Self { world, disk, group, files_at_first: 0 };
+        made.files_at_first = made.number("SELECT count(*) FROM file");
+        made
+    }
+
+    /// The engine is killed, and another one takes the mount's session over.
+    fn restart(&mut self) {
+        self.disk.kill_users();
+        self.group.abandon();
+        let world = Arc::clone(&self.world) as Arc<dyn World>;
+        self.group = block_on(Group::resume(world, "DATA", false, &[MOUNT])).unwrap();
+    }
+
+    fn session(&self, watcher: Arc<dyn Watcher>) -> Session {
+        Session::of_mount(Arc::clone(&self.group), watcher, MOUNT)
+    }
+
+    fn column(&self, sql: &str) -> Vec<i64> {
+        let rows = block_on(self.group.query(sql)).unwrap().rows;
+        let number = |row: Vec<Value>| match row[..] {
+            [Value::Integer(number)] => number,
+            _ => panic!("{sql}: {row:?}"),
+        };
+        rows.into_iter().map(number).collect()
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        self.column(sql)[0]
+    }
+
+    /// Files that were made and are not freed, without names or with.
+    fn count(&self) -> i64 {
+        self.number("SELECT count(*) FROM file") - self.files_at_first
+    }
+
+    /// Requests of a class that the engine has completed.
+    fn requests(&self, class: &str) -> i64 {
+        self.number(&format!(
+            "SELECT coalesce(sum(wait_count), 0) FROM v$asm_file_histogram \
+             WHERE io_class LIKE '%{class}'"
+        ))
+    }
+
+    /// Lets writes to the data of a file hang until [`MemoryDisk::answer`]. The file has no slot of
+    /// a shared extent: it is larger than one.
+    fn hang_writes(&self, paths: &[PathBuf]) {
+        for path in paths {
+            let node = fs::metadata(path).unwrap().ino();
+            let units = self.column(&format!(
+                "SELECT au_kffxp FROM x$kffxp WHERE number_kffxp = {node} ORDER BY pxn_kffxp"
+            ));
+            assert!(!units.is_empty(), "{} has no extent", path.display());
+            self.disk.faults(|faults| {
+                let range = |unit: i64| unit as u64 * MIB..(unit as u64 + 1) * MIB;
+                faults.hang_writes.extend(units.into_iter().map(range));
+            });
+        }
+    }
+}
+
+/// A mount that is removed with its test.
 struct Mounted {
     directory: tempfile::TempDir,
     front_end: Option<FrontEnd>,
-    group: Session,
+    group: TestGroup,
+    /// The mount's own session: it is not notified of the changes that it makes.
+    session: Session,
     watcher: Arc<dyn Watcher>,
     device: OwnedFd,
 }
 
-/// Looks again and again; for the device as well, unless this is a process that cannot wait for it beside its disks.
-struct Looks {
-    at_devices: bool,
+/// Polls a future again and again. `watches_devices`: it can wait for the device beside disks.
+struct PollingRunner {
+    watches_devices: bool,
 }
 
-impl Runner for Looks {
+impl Runner for PollingRunner {
     fn block_on(&self, mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
         while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             std::thread::sleep(Duration::from_micros(50));
@@ -47,21 +146,32 @@ impl Runner for Looks {
 
     fn readable(&self, device: &Arc<OwnedFd>) -> Option<Waiting> {
         let device = Arc::clone(device);
-        let look = move || {
+        let is_readable = move || {
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             rustix::event::poll(&mut [PollFd::new(&*device, PollFlags::IN)], Some(&now))
                 .is_ok_and(|ready| ready > 0)
         };
-        self.at_devices.then(|| {
+        self.watches_devices.then(|| {
             let waiting =
-                std::future::poll_fn(move |_| if look() { Poll::Ready(()) } else { Poll::Pending });
+                std::future::poll_fn(
+                    move |_| {
+                        if is_readable() { Poll::Ready(()) } else { Poll::Pending }
+                    },
+                );
             Box::pin(waiting) as Waiting
         })
+    }
+
+    fn sleep(&self, time: Duration) -> Waiting {
+        let end = Instant::now() + time;
+        Box::pin(std::future::poll_fn(move |_| {
+            if Instant::now() >= end { Poll::Ready(()) } else { Poll::Pending }
+        }))
     }
 }
 
 thread_local! {
-    static AT_DEVICES: Cell<bool> = const { Cell::new(true) };
+    static WATCHES_DEVICES: Cell<bool> = const { Cell::new(true) };
 }
 
 fn can_mount() -> bool {
@@ -72,22 +182,6 @@ fn can_mount() -> bool {
     can
 }
 
-fn serve(directory: &Path) -> Option<(FrontEnd, Session, Arc<dyn Watcher>)> {
-    if !can_mount() {
-        return None;
-    }
-    let device = mount::mount("TEST", directory, MountOptions::default()).unwrap();
-    Some(serve_device(device))
-}
-
-fn serve_device(device: OwnedFd) -> (FrontEnd, Session, Arc<dyn Watcher>) {
-    start(FrontEnd::serve, device, Session::new())
-}
-
-fn take_over(device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
-    start(FrontEnd::take_over, device, group)
-}
-
 type Start = fn(
     OwnedFd,
     Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>,
@@ -95,18 +189,31 @@ type Start = fn(
     usize,
 ) -> std::io::Result<FrontEnd>;
 
-fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
+/// A front end of the group, its session, and the watcher that the engine notifies.
+fn start(
+    start: Start,
+    device: OwnedFd,
+    group: &TestGroup,
+) -> (FrontEnd, Session, Arc<dyn Watcher>) {
     let kept = Arc::new(Mutex::new(None));
-    let (keeper, ours) = (Arc::clone(&kept), group.clone());
-    let session = move |watcher| {
-        *keeper.lock().unwrap() = Some(watcher);
-        ours
+    let (keeper, group) = (Arc::clone(&kept), group.clone());
+    let session = move |watcher: Arc<dyn Watcher>| {
+        let session = group.session(Arc::clone(&watcher));
+        *keeper.lock().unwrap() = Some((session.clone(), watcher));
+        session
     };
-    let front_end =
-        start(device, Box::new(session), Arc::new(Looks { at_devices: AT_DEVICES.get() }), 2)
-            .unwrap();
-    let watcher = kept.lock().unwrap().take().unwrap();
-    (front_end, group, watcher)
+    let runner = Arc::new(PollingRunner { watches_devices: WATCHES_DEVICES.get() });
+    let front_end = start(device, Box::new(session), runner, 2).unwrap();
+    let (session, watcher) = kept.lock().unwrap().take().unwrap();
+    (front_end, session, watcher)
+}
+
+fn serve(device: OwnedFd, group: &TestGroup) -> (FrontEnd, Session, Arc<dyn Watcher>) {
+    start(FrontEnd::serve, device, group)
+}
+
+fn take_over(device: OwnedFd, group: &TestGroup) -> (FrontEnd, Session, Arc<dyn Watcher>) {
+    start(FrontEnd::take_over, device, group)
 }
 
 impl Mounted {
@@ -116,17 +223,45 @@ impl Mounted {
             return None;
         }
         let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
-        let (front_end, group, watcher) = serve_device(device.try_clone().unwrap());
-        Some(Self { directory, front_end: Some(front_end), group, watcher, device })
+        let group = TestGroup::new();
+        let (front_end, session, watcher) = serve(device.try_clone().unwrap(), &group);
+        Some(Self { directory, front_end: Some(front_end), group, session, watcher, device })
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
+    /// The front end hands over, its engine is killed, and others take their places.
+    fn hand_over(&mut self) {
+        let before = self.front_end.take().unwrap();
+        assert!(before.hand_over(Duration::from_secs(10)), "no request is in flight");
+        // A worker that waits for the device ends with the next request that it reads.
+        let paths: Vec<_> = (0..40).map(|i| self.path(&format!("missing {i}"))).collect();
+        std::thread::scope(|scope| {
+            for path in &paths {
+                scope.spawn(move || assert_eq!(errno(fs::metadata(path)), libc::ENOENT));
+            }
+            assert_eq!(before.join(), End::HandedOver);
+            self.succeed();
+        });
+    }
+
+    fn succeed(&mut self) {
+        self.group.restart();
+        let (front_end, session, watcher) =
+            take_over(self.device.try_clone().unwrap(), &self.group);
+        (self.front_end, self.session, self.watcher) = (Some(front_end), session, watcher);
+    }
+
     fn unmount(&mut self) {
         mount::unmount(self.directory.path(), false).unwrap();
         self.front_end.take().unwrap().join();
+    }
+
+    /// Whether the front end has ended its session.
+    fn has_ended(&self) -> bool {
+        self.session.begin(1 << 40, false).is_none()
     }
 }
 
@@ -164,7 +299,7 @@ fn files_are_made_written_read_renamed_and_removed() {
     }
     fs::remove_dir(mounted.path("d")).unwrap();
     mounted.unmount();
-    assert_eq!(mounted.group.count(), 1, "only the root is left");
+    assert_eq!(mounted.group.count(), 0, "no file is left");
 }
 
 #[test]
@@ -183,7 +318,7 @@ fn a_big_directory_is_listed_whole_while_it_shrinks() {
     assert_eq!(seen, 3000);
     assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 0);
     mounted.unmount();
-    assert_eq!(mounted.group.count(), 1);
+    assert_eq!(mounted.group.count(), 0);
 }
 
 #[test]
@@ -201,7 +336,7 @@ fn an_unlinked_file_lives_until_it_is_closed_or_the_mount_goes() {
     assert!(said.contains(&format!("(pid {})", std::process::id())), "{said}");
     drop(file);
     mounted.unmount();
-    assert_eq!(mounted.group.count(), 1);
+    assert_eq!(mounted.group.count(), 0);
 }
 
 #[test]
@@ -218,14 +353,14 @@ fn synchronous_writes_are_made_durable_once_cached_or_direct() {
         (libc::O_DIRECT | libc::O_SYNC, 1),
     ] {
         let file = OpenOptions::new().write(true).custom_flags(flags).open(&path).unwrap();
-        let before = mounted.group.state().syncs;
+        let before = mounted.group.requests("SYNC");
         file.write_all_at(&[2; 4096], 8192).unwrap();
-        assert_eq!(mounted.group.state().syncs - before, expected, "flags {flags:o}");
-        // As does one that turned synchronous, or left O_DIRECT, after it was opened.
+        assert_eq!(mounted.group.requests("SYNC") - before, expected, "flags {flags:o}");
+        // The same holds for a write after the flags of the open file were cleared.
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty()).unwrap();
-        let before = mounted.group.state().syncs;
+        let before = mounted.group.requests("SYNC");
         file.write_all_at(&[3; 4096], 8192).unwrap();
-        let now = mounted.group.state().syncs - before;
+        let now = mounted.group.requests("SYNC") - before;
         assert_eq!(now, expected, "flags {flags:o} without O_DIRECT");
     }
     mounted.unmount();
@@ -237,13 +372,12 @@ fn pages_stay_cached_over_open_and_close_until_others_write() {
     let path = mounted.path("a");
     fs::write(&path, vec![1; 100_000]).unwrap();
     assert_eq!(fs::read(&path).unwrap()[0], 1);
-    let before = mounted.group.state().reads;
+    let before = mounted.group.requests("READ");
     assert_eq!(fs::read(&path).unwrap()[0], 1);
-    assert_eq!(mounted.group.state().reads, before, "the second read came from the page cache");
+    assert_eq!(mounted.group.requests("READ"), before, "the second read came from the page cache");
 
     let node = fs::metadata(&path).unwrap().ino();
-    let group = mounted.group.clone();
-    now_or_never(async { group.write(node, 0, &[9; 200_000], false).await.unwrap() });
+    block_on(mounted.session.write(node, 0, &[9; 200_000], false)).unwrap();
     mounted.watcher.invalidate(&Invalidation::Node(node));
     wait_until(|| fs::metadata(&path).unwrap().len() == 200_000);
     assert_eq!(fs::read(&path).unwrap(), vec![9; 200_000]);
@@ -251,10 +385,8 @@ fn pages_stay_cached_over_open_and_close_until_others_write() {
     let other = mounted.path("other");
     assert_eq!(errno(fs::metadata(&other)), libc::ENOENT);
     let caller = Caller { uid: 0, gid: 0 };
-    now_or_never(async {
-        group.create(ROOT, b"other", NewFile::Regular, 0o600, caller).await.unwrap()
-    });
-    assert_eq!(errno(fs::metadata(&other)), libc::ENOENT, "that it is missing was cached");
+    block_on(mounted.session.create(ROOT, b"other", NewFile::Regular, 0o600, caller)).unwrap();
+    assert_eq!(errno(fs::metadata(&other)), libc::ENOENT, "the kernel has a negative entry");
     mounted.watcher.invalidate(&Invalidation::Entry { parent: ROOT, name: b"other".to_vec() });
     wait_until(|| fs::metadata(&other).is_ok());
     assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 2);
@@ -292,26 +424,24 @@ fn direct_and_sparse_files_work() {
     mounted.unmount();
 }
 
-/// What was written past the page cache is what the page cache then shows, and writers do not wait for one another.
+/// Direct writes do not wait for one another, and cached reads see what they have written.
 #[test]
 fn direct_writes_are_parallel_and_seen_by_cached_reads() {
     let Some(mut mounted) = Mounted::new() else { return };
     let path = mounted.path("a");
-    fs::write(&path, vec![1; 65536]).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), vec![1; 65536]);
+    fs::write(&path, vec![1; 131_072]).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), vec![1; 131_072]);
     let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
-    let gate = Arc::clone(&mounted.group.state().gate);
-    let before = mounted.group.state().writes;
-    let closed = gate.lock().unwrap();
+    mounted.group.hang_writes(std::slice::from_ref(&path));
     std::thread::scope(|scope| {
         for half in 0..2 {
             let direct = &direct;
-            scope.spawn(move || direct.write_all_at(&[2; 32768], half * 32768).unwrap());
+            scope.spawn(move || direct.write_all_at(&[2; 65536], half * 65536).unwrap());
         }
-        wait_until(|| mounted.group.state().writes == before + 2);
-        drop(closed);
+        wait_until(|| mounted.group.disk.hung() == 2);
+        mounted.group.disk.heal();
     });
-    assert_eq!(fs::read(&path).unwrap(), vec![2; 65536]);
+    assert_eq!(fs::read(&path).unwrap(), vec![2; 131_072]);
     drop(direct);
     mounted.unmount();
 }
@@ -347,19 +477,21 @@ fn special_files_modes_and_extended_attributes_are_kept() {
     mounted.unmount();
 }
 
-/// Twenty writes wait, with two workers to begin with. Reads and new files do not wait with them.
+/// Twenty writes wait for the disk, with two workers at first. Reads and new files do not wait for
+/// them.
 #[test]
 fn writes_that_must_wait_do_not_stop_reads() {
     let Some(mut mounted) = Mounted::new() else { return };
     fs::write(mounted.path("read"), "bytes").unwrap();
-    let files: Vec<_> =
-        (0..20).map(|i| File::create(mounted.path(&format!("write {i}"))).unwrap()).collect();
-    let gate = Arc::clone(&mounted.group.state().gate);
-    let closed = gate.lock().unwrap();
+    let paths: Vec<_> = (0..20).map(|i| mounted.path(&format!("write {i}"))).collect();
+    paths.iter().for_each(|path| fs::write(path, vec![1; 131_072]).unwrap());
+    mounted.group.hang_writes(&paths);
     std::thread::scope(|scope| {
-        for mut file in files {
+        for path in &paths {
+            let mut file = OpenOptions::new().write(true).open(path).unwrap();
             scope.spawn(move || file.write_all(b"late").unwrap());
         }
+        wait_until(|| mounted.group.disk.hung() == paths.len());
         let direct = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECT)
@@ -369,14 +501,16 @@ fn writes_that_must_wait_do_not_stop_reads() {
         direct.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"bytes");
         File::create(mounted.path("new")).unwrap();
-        drop(closed);
+        assert_eq!(mounted.group.disk.hung(), paths.len(), "the writes still wait");
+        mounted.group.disk.heal();
     });
-    assert_eq!(fs::read(mounted.path("write 19")).unwrap(), b"late");
+    assert_eq!(fs::read(&paths[19]).unwrap()[..5], *b"late\x01");
     mounted.unmount();
 }
 
-/// A server takes a request and dies with it. Its successor asks for it again, and the program that waits notices
-/// nothing. The request is the very first, so the successor also makes the agreement with the kernel.
+/// A server takes a request and dies with it. Its successor has the request sent again, and the
+/// program that waits notices nothing. The request is the very first, so the successor also answers
+/// INIT.
 #[test]
 fn a_successor_answers_what_its_predecessor_took() {
     if !can_mount() {
@@ -384,12 +518,13 @@ fn a_successor_answers_what_its_predecessor_took() {
     }
     let directory = tempfile::tempdir().unwrap();
     let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
+    let group = TestGroup::new();
     std::thread::scope(|scope| {
         let program = scope.spawn(|| fs::metadata(directory.path()).unwrap().ino());
         let mut taken = vec![0; 1 << 21];
         rustix::io::read(&device, &mut taken).unwrap();
         let held = device.try_clone().unwrap();
-        let (front_end, ..) = take_over(device, Session::new());
+        let (front_end, ..) = take_over(device, &group);
         assert_eq!(program.join().unwrap(), ROOT);
         mount::unmount(directory.path(), false).unwrap();
         front_end.join();
@@ -400,7 +535,7 @@ fn a_successor_answers_what_its_predecessor_took() {
 const GETATTR: u32 = 3;
 const CREATE: u32 = 35;
 
-/// `fuse_out_header` and `fuse_attr_out`: a directory that everybody may use, believed for an hour.
+/// `fuse_out_header` and `fuse_attr_out`: a directory with all permissions, cached for an hour.
 fn root_attributes(header: &Header) -> Vec<u8> {
     let mut answer = header.error(0).to_vec();
     answer.extend([3600_u64, 0, ROOT, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes));
@@ -410,16 +545,23 @@ fn root_attributes(header: &Header) -> Vec<u8> {
     answer
 }
 
-/// A server makes a file and dies before it answers. Its successor is sent the request again, and does not make the file again.
+struct IgnoringWatcher;
+
+impl Watcher for IgnoringWatcher {
+    fn invalidate(&self, _: &Invalidation) {}
+}
+
+/// A server makes a file and dies before it answers. The kernel sends the request again to its
+/// successor, which does not make the file again.
 #[test]
-fn what_was_done_and_not_answered_is_not_done_again() {
+fn a_successor_does_not_repeat_a_request_that_was_carried_out() {
     if !can_mount() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
     let mut bytes = vec![0; 1 << 21];
-    // The next request of a kind; all others are answered.
+    // The next request with this opcode; all others are answered.
     let mut taken = |opcode: u32| loop {
         let length = rustix::io::read(&device, &mut bytes).unwrap();
         let header = Header::parse(&bytes, length).unwrap();
@@ -439,30 +581,31 @@ fn what_was_done_and_not_answered_is_not_done_again() {
         let (init, request) = taken(handshake::INIT);
         rustix::io::write(&device, &handshake::answer(&request, &init)).unwrap();
         let (create, _) = taken(CREATE);
-        let group = Session::new();
-        let request = group.begin(create.number(), create.is_resent()).unwrap();
-        let predecessor = group.on_behalf_of(&request);
+        let mut group = TestGroup::new();
+        let predecessor = group.session(Arc::new(IgnoringWatcher));
+        let request = predecessor.begin(create.number(), create.is_resent()).unwrap();
         let caller = Caller { uid: 0, gid: 0 };
-        now_or_never(async {
-            predecessor.create(ROOT, b"a", NewFile::Regular, 0o600, caller).await.unwrap()
-        });
-        let (front_end, group, _) = take_over(device.try_clone().unwrap(), group);
-        program.join().unwrap().expect("it was made, once");
-        assert_eq!(group.count(), 2);
+        let made = predecessor.on_behalf_of(&request);
+        block_on(made.create(ROOT, b"a", NewFile::Regular, 0o600, caller)).unwrap();
+        group.restart();
+        let (front_end, ..) = take_over(device.try_clone().unwrap(), &group);
+        program.join().unwrap().expect("the file is made once");
+        assert_eq!(group.count(), 1);
         mount::unmount(directory.path(), false).unwrap();
         assert_eq!(front_end.join(), End::Unmounted);
     });
 }
 
-/// A front end that hands over begins nothing more. What its workers still read the kernel sends again, to the next one.
+/// A front end that hands over begins no more requests. The kernel sends those that its workers
+/// still read again, to the successor.
 #[test]
-fn what_comes_while_a_mount_is_handed_over_is_the_successors() {
+fn requests_during_a_hand_over_are_served_by_the_successor() {
     let Some(mut mounted) = Mounted::new() else { return };
     fs::write(mounted.path("a"), "bytes").unwrap();
     let before = mounted.front_end.take().unwrap();
-    assert!(before.hand_over(Duration::from_secs(10)), "nothing is under way");
+    assert!(before.hand_over(Duration::from_secs(10)), "no request is in flight");
     std::thread::scope(|scope| {
-        // More than there are workers: each gets one.
+        // More programs than workers: each worker reads a request.
         let programs: Vec<_> = (0..40)
             .map(|i| {
                 scope.spawn({
@@ -472,35 +615,41 @@ fn what_comes_while_a_mount_is_handed_over_is_the_successors() {
             })
             .collect();
         assert_eq!(before.join(), End::HandedOver);
-        assert_eq!((mounted.group.count(), mounted.group.state().ended), (2, false));
-        let (front_end, ..) = take_over(mounted.device.try_clone().unwrap(), mounted.group.clone());
-        mounted.front_end = Some(front_end);
+        assert_eq!((mounted.group.count(), mounted.has_ended()), (1, false));
+        mounted.succeed();
         programs.into_iter().for_each(|program| program.join().unwrap().unwrap());
     });
-    assert_eq!(mounted.group.count(), 42);
+    assert_eq!((mounted.group.count(), mounted.has_ended()), (41, false));
     mounted.unmount();
-    assert!(mounted.group.state().ended);
+    assert!(mounted.has_ended());
 }
 
-/// Whether the kernel has a file that has no name is not counted but asked.
+/// Files without names outlive engines while the kernel has them: a successor cannot count the
+/// kernel's references, and asks it.
 #[test]
 fn the_kernel_says_which_files_it_does_not_have() {
     let Some(mut mounted) = Mounted::new() else { return };
-    let path = mounted.path("a");
-    let file = File::create(&path).unwrap();
-    let node = file.metadata().unwrap().ino();
-    fs::remove_file(&path).unwrap();
-    let not_held = |node| mounted.group.state().not_held.contains(&node);
-    mounted.watcher.still_holds(node);
-    mounted.watcher.still_holds(node + 1000);
-    wait_until(|| not_held(node + 1000));
-    // They are asked in the order of their numbers.
-    assert!(!not_held(node));
-    drop(file);
-    wait_until(|| {
-        mounted.watcher.still_holds(node);
-        not_held(node)
+    let files = ["a", "b"].map(|name| {
+        let path = mounted.path(name);
+        fs::write(&path, name).unwrap();
+        let file = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        file
     });
+    mounted.hand_over();
+    let [a, b] = files;
+    let node = a.metadata().unwrap().ino();
+    // A question about a file that the kernel has frees nothing.
+    mounted.watcher.still_holds(node);
+    assert_eq!(mounted.group.count(), 2);
+    drop(b);
+    wait_until(|| mounted.group.count() == 1);
+    let mut bytes = [0];
+    a.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"a");
+    assert!(block_on(mounted.session.attributes(node)).is_ok());
+    drop(a);
+    wait_until(|| mounted.group.count() == 0);
     mounted.unmount();
 }
 
@@ -509,29 +658,20 @@ fn the_kernel_says_which_files_it_does_not_have() {
 #[ignore = "serves a directory until it is unmounted"]
 fn serve_a_directory() {
     let directory = PathBuf::from(std::env::var_os("PLINTH_FUSE_DIRECTORY").unwrap());
-    if let Some((front_end, ..)) = serve(&directory) {
+    if can_mount() {
+        let device = mount::mount("TEST", Path::new(&directory), MountOptions::default()).unwrap();
+        let (front_end, ..) = serve(device, &TestGroup::of_size(16384 * MIB));
         front_end.join();
     }
 }
 
-fn now_or_never<T>(task: impl Future<Output = T>) -> T {
-    let polled = std::pin::pin!(task).poll(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(value) = polled {
-        value
-    } else {
-        panic!("the group in memory waits for tests alone")
-    }
-}
-
-/// Notifications come from a thread of their own. Gives up after a time at which something is broken.
+/// Waits for a condition that another thread brings about. Panics after a minute.
 fn wait_until(done: impl Fn() -> bool) {
-    for _ in 0..60_000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the condition does not hold");
+        std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("it does not happen");
 }
 
 #[test]
@@ -550,13 +690,14 @@ fn a_file_that_grows_while_it_is_read_shows_its_end() {
     mounted.unmount();
 }
 
-/// A process without io_uring carries out one request after another on a thread, and has others when it must wait.
+/// A process without io_uring carries out one request at a time on a thread, and starts another
+/// thread when a request waits.
 #[test]
-fn who_cannot_wait_for_the_device_beside_disks_serves_as_well() {
-    AT_DEVICES.set(false);
+fn a_process_that_cannot_wait_for_the_device_beside_disks_serves_as_well() {
+    WATCHES_DEVICES.set(false);
     files_are_made_written_read_renamed_and_removed();
     synchronous_writes_are_made_durable_once_cached_or_direct();
     direct_writes_are_parallel_and_seen_by_cached_reads();
     writes_that_must_wait_do_not_stop_reads();
-    what_comes_while_a_mount_is_handed_over_is_the_successors();
+    requests_during_a_hand_over_are_served_by_the_successor();
 }

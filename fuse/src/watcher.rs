@@ -1,19 +1,24 @@
-//! Tells the kernel to forget what it cached, when the group was changed by another way than this mount.
+//! Notifies the kernel to drop what it has cached, when another session has changed the group.
 //!
-//! The danger is a deadlock. To drop an entry the kernel takes the lock of its directory, and to drop pages the lock
-//! of each page; both may be held by a program that waits for one of our answers. So:
+//! The danger is a deadlock. To drop an entry the kernel locks its directory, and to drop pages it
+//! locks each page. A program may hold either lock while it waits for an answer of this front end.
+//! So:
 //!
-//!   1. Whoever changes the group only puts a word in a set, and goes on ([`Watcher::invalidate`] never waits).
-//!   2. One thread of its own, which answers no request and holds nothing, tells the kernel, and waits if it must.
+//!   1. A thread that changes the group only puts a notice into a set, and goes on
+//!      ([`Watcher::invalidate`] never waits).
+//!   2. One thread, which answers no request and holds no lock, sends the notices to the kernel. It
+//!      may wait there.
 //!
-//! The same locks make it exact: an answer with the old state that is under way while the kernel is told ends
-//! first, and what it brought is dropped too.
+//! The same locks make invalidation exact: an answer with the old state that is in flight ends
+//! before the kernel drops, and so the state that it brought is dropped too.
 //!
-//! The same thread asks the kernel whether it has a file, where nobody can count ([`Watcher::still_holds`]): a notification that
-//! drops nothing but attributes is refused for a file that the kernel does not have.
+//! The same thread asks the kernel whether it has a file, where references cannot be counted
+//! ([`Watcher::still_holds`]): it sends a notification that drops only attributes, and the kernel
+//! refuses it with ENOENT if it does not have the file.
 //!
-//! A word that is already waiting is not put twice, so the set is bounded by what differs, not by how often it changed. What changes all the time
-//! is told once in a [`PAUSE`]: whoever writes through another door, as often as the disks can, wakes nobody in between.
+//! The set has each notice once, so its size is bounded by the number of different notices, not by
+//! the number of changes. After the set was empty the thread sleeps for a [`PAUSE`]: changes that
+//! come all the time are sent once in a pause, and do not wake the thread for each.
 
 use plinth_engine::api::{Invalidation, Node, Watcher};
 use rustix::io::Errno;
@@ -26,27 +31,28 @@ use std::{
     time::Duration,
 };
 
-/// How long the thread rests when it has told everything.
+/// How long the thread sleeps when the set is empty, before it waits for a notice.
 const PAUSE: Duration = Duration::from_millis(1);
 
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Word {
-    /// Is there such a file? First, so that no stream of others keeps it waiting.
+enum Notice {
+    /// Asks whether the kernel has the file. It sorts first, so that no stream of other notices
+    /// delays it.
     Held(Node),
     Node(Node),
     Entry(Node, Vec<u8>),
 }
 
-/// Who hears that the kernel does not have a file.
+/// Is called with a file that the kernel does not have.
 type NotHeld = Box<dyn Fn(Node) + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {
-    words: BTreeSet<Word>,
-    /// The thread has to be woken.
+    notices: BTreeSet<Notice>,
+    /// The thread waits on `changed`, and has to be woken.
     sleeps: bool,
     end: bool,
 }
@@ -58,7 +64,7 @@ struct Queue {
     not_held: OnceLock<NotHeld>,
 }
 
-/// The thread that tells the kernel.
+/// The thread that notifies the kernel.
 pub(crate) struct Notifier {
     queue: Arc<Queue>,
 }
@@ -68,10 +74,12 @@ impl Notifier {
         let queue = Arc::new(Queue::default());
         let ours = Arc::clone(&queue);
         thread::Builder::new().name("fuse-notify".into()).spawn(move || {
-            while let Some(word) = ours.next(|| thread::sleep(PAUSE)) {
-                match rustix::io::write(&*device, &message(&word)) {
-                    Err(Errno::NOENT) if matches!(word, Word::Held(_)) => ours.tell_not_held(&word),
-                    // ENOENT: the kernel does not have it cached.
+            while let Some(notice) = ours.next(|| thread::sleep(PAUSE)) {
+                match rustix::io::write(&*device, &message(&notice)) {
+                    Err(Errno::NOENT) if matches!(notice, Notice::Held(_)) => {
+                        ours.report_not_held(&notice)
+                    }
+                    // ENOENT: the kernel has not cached it.
                     Ok(_)
                     | Err(
                         Errno::NOENT | Errno::INTR | Errno::AGAIN | Errno::NOTDIR | Errno::NOTEMPTY,
@@ -89,12 +97,12 @@ impl Notifier {
         Arc::clone(&self.queue) as Arc<dyn Watcher>
     }
 
-    /// Whom to tell of files that the kernel does not have.
-    pub fn tell(&self, not_held: NotHeld) {
+    /// Sets the function that is called with files that the kernel does not have.
+    pub fn on_not_held(&self, not_held: NotHeld) {
         let _ = self.queue.not_held.set(not_held);
     }
 
-    /// The thread ends when it is idle, or when its present notification does.
+    /// Ends the thread, after the notification that it is sending.
     pub fn stop(&self) {
         self.queue.stop();
     }
@@ -105,10 +113,10 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next word. Rests when there is none, before it waits for one.
-    fn next(&self, rest: impl FnOnce()) -> Option<Word> {
+    /// Waits for the next notice, and calls `rest` first if there is none. `None`: the end.
+    fn next(&self, rest: impl FnOnce()) -> Option<Notice> {
         let mut waiting = self.lock();
-        if waiting.words.is_empty() && !waiting.end {
+        if waiting.notices.is_empty() && !waiting.end {
             drop(waiting);
             rest();
             waiting = self.lock();
@@ -117,8 +125,8 @@ impl Queue {
             if waiting.end {
                 return None;
             }
-            if let Some(word) = waiting.words.pop_first() {
-                return Some(word);
+            if let Some(notice) = waiting.notices.pop_first() {
+                return Some(notice);
             }
             waiting.sleeps = true;
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// There is something to tell.
+    /// Wakes the thread if it waits.
     fn wake(&self, waiting: MutexGuard<'_, Waiting>) {
         let sleeps = waiting.sleeps;
         drop(waiting);
@@ -135,8 +143,8 @@ impl Queue {
         }
     }
 
-    fn tell_not_held(&self, word: &Word) {
-        if let (Word::Held(node), Some(not_held)) = (word, self.not_held.get()) {
+    fn report_not_held(&self, notice: &Notice) {
+        if let (Notice::Held(node), Some(not_held)) = (notice, self.not_held.get()) {
             not_held(*node);
         }
     }
@@ -144,7 +152,7 @@ impl Queue {
     fn stop(&self) {
         let mut waiting = self.lock();
         waiting.end = true;
-        waiting.words.clear();
+        waiting.notices.clear();
         self.changed.notify_all();
     }
 }
@@ -157,12 +165,13 @@ impl Watcher for Queue {
         }
         match what {
             Invalidation::Node(node) => {
-                waiting.words.insert(Word::Node(*node));
+                waiting.notices.insert(Notice::Node(*node));
             }
             Invalidation::Entry { parent, name } => {
-                waiting.words.insert(Word::Entry(*parent, name.clone()));
-                // Also the cached listing and the attributes, which the kernel drops with an entry only if it has that.
-                waiting.words.insert(Word::Node(*parent));
+                waiting.notices.insert(Notice::Entry(*parent, name.clone()));
+                // The directory's cached listing and attributes too: the kernel drops them with an
+                // entry only if it has cached the entry.
+                waiting.notices.insert(Notice::Node(*parent));
             }
         }
         self.wake(waiting);
@@ -171,22 +180,22 @@ impl Watcher for Queue {
     fn still_holds(&self, node: Node) {
         let mut waiting = self.lock();
         if !waiting.end {
-            waiting.words.insert(Word::Held(node));
+            waiting.notices.insert(Notice::Held(node));
             self.wake(waiting);
         }
     }
 }
 
-/// `fuse_out_header`, whose error field holds the code of the notification, and what that takes.
-fn message(word: &Word) -> Vec<u8> {
-    let (code, body) = match word {
-        // Node, offset and length; 0 and 0 mean attributes and all pages.
-        Word::Node(node) => (INVAL_INODE, [node.to_ne_bytes(), [0; 8], [0; 8]].concat()),
-        // No page is behind a negative offset.
-        Word::Held(node) => {
+/// `struct fuse_out_header`, with the code of the notification as its error, and the body.
+fn message(notice: &Notice) -> Vec<u8> {
+    let (code, body) = match notice {
+        // Node, offset and length; 0 and 0 mean all pages, and the attributes.
+        Notice::Node(node) => (INVAL_INODE, [node.to_ne_bytes(), [0; 8], [0; 8]].concat()),
+        // A negative offset means no page.
+        Notice::Held(node) => {
             (INVAL_INODE, [node.to_ne_bytes(), (-1_i64).to_ne_bytes(), [0; 8]].concat())
         }
-        Word::Entry(parent, name) => {
+        Notice::Entry(parent, name) => {
             let mut body = parent.to_ne_bytes().to_vec();
             body.extend((name.len() as u32).to_ne_bytes());
             body.extend([0; 4]);
@@ -207,38 +216,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_already_waits_is_not_told_twice() {
+    fn a_notice_that_waits_is_not_sent_twice() {
         let queue = Queue::default();
         for _ in 0..1000 {
             queue.invalidate(&Invalidation::Node(5));
             queue.invalidate(&Invalidation::Entry { parent: 1, name: b"a".to_vec() });
         }
-        let words: Vec<_> = (0..3).map(|_| queue.next(|| ()).unwrap()).collect();
-        assert_eq!(words, [Word::Node(1), Word::Node(5), Word::Entry(1, b"a".to_vec())]);
+        let notices: Vec<_> = (0..3).map(|_| queue.next(|| ()).unwrap()).collect();
+        assert_eq!(notices, [Notice::Node(1), Notice::Node(5), Notice::Entry(1, b"a".to_vec())]);
         queue.stop();
         queue.invalidate(&Invalidation::Node(6));
         assert_eq!(queue.next(|| ()), None);
     }
 
     #[test]
-    fn a_question_is_not_kept_waiting() {
+    fn a_question_is_sent_before_invalidations() {
         let queue = Queue::default();
         queue.invalidate(&Invalidation::Node(5));
         queue.still_holds(7);
-        assert_eq!(queue.next(|| ()), Some(Word::Held(7)));
-        assert_eq!(queue.next(|| ()), Some(Word::Node(5)));
+        assert_eq!(queue.next(|| ()), Some(Notice::Held(7)));
+        assert_eq!(queue.next(|| ()), Some(Notice::Node(5)));
     }
 
     #[test]
-    fn messages_have_the_protocols_layout() {
-        let node = message(&Word::Node(9));
+    fn messages_have_the_layout_of_the_protocol() {
+        let node = message(&Notice::Node(9));
         assert_eq!(node.len(), 40);
         assert_eq!(node[0..4], 40_u32.to_ne_bytes());
         assert_eq!(node[4..8], INVAL_INODE.to_ne_bytes());
         assert_eq!(node[16..24], 9_u64.to_ne_bytes());
-        let held = message(&Word::Held(9));
+        let held = message(&Notice::Held(9));
         assert_eq!((held.len(), &held[24..32]), (40, &[255; 8][..]));
-        let entry = message(&Word::Entry(1, b"ab".to_vec()));
+        let entry = message(&Notice::Entry(1, b"ab".to_vec()));
         assert_eq!(entry.len(), 16 + 16 + 3);
         assert_eq!(entry[24..28], 2_u32.to_ne_bytes());
         assert_eq!(&entry[32..], b"ab\0");

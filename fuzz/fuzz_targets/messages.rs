@@ -1,4 +1,4 @@
-//! The other side of engine.NAME.sock and control.sock: requests and answers.
+//! Requests and answers on engine.NAME.sock and control.sock.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

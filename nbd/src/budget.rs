@@ -1,6 +1,7 @@
-//! A bound on the bytes that requests hold at one time: of one connection, and of all of them.
+//! A limit for the bytes that requests hold at one time: of one connection, and of all of them.
 //!
-//! Who wants more than there is waits, and with him whatever the same client sends next: that is how the client learns to wait.
+//! A thread that wants more bytes than are free waits, and reads no more requests of its client
+//! meanwhile. So the client has to wait too: back-pressure.
 
 use std::{
     sync::{
@@ -10,23 +11,24 @@ use std::{
     time::Duration,
 };
 
-/// How often who waits looks whether it is still worth it.
+/// How often a waiting thread checks whether it waits in vain.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Whoever need not wait takes no lock, and whoever gives back wakes nobody if nobody waits: each small request does both twice.
+/// A thread that need not wait takes no lock, and freeing bytes wakes no thread if none waits: a
+/// small request does each of these twice.
 #[derive(Debug)]
 pub(crate) struct Budget {
     max: usize,
     used: AtomicUsize,
-    /// So many wait. Who waits counts himself before he looks at `used` for the last time, who gives back looks here after he has: one of them sees
-    /// the other.
+    /// Threads that wait. A thread is counted here before it last checks `used`, and a thread that
+    /// frees bytes checks this after it has changed `used`: at least one of them sees the other.
     waiting: AtomicUsize,
-    /// Held from that last look until the wait has begun, and for waking.
-    gate: Mutex<()>,
+    /// Held from that last check until the wait has begun, and for waking.
+    sleep: Mutex<()>,
     freed: Condvar,
 }
 
-/// A part of a budget, given back when it is dropped.
+/// Bytes of a budget, freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     budget: Arc<Budget>,
@@ -36,23 +38,24 @@ pub(crate) struct Taken {
 impl Budget {
     pub fn new(max: usize) -> Arc<Self> {
         let (used, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { max, used, waiting, gate: Mutex::new(()), freed: Condvar::new() })
+        Arc::new(Self { max, used, waiting, sleep: Mutex::new(()), freed: Condvar::new() })
     }
 
-    /// Waits until `bytes` are free and takes them; `None` if it is in vain. More than there is at all can be had when nobody has any.
+    /// Waits until `bytes` are free, and takes them; `None` if `is_in_vain`. More than `max` can be
+    /// taken while none are taken.
     pub fn take(self: &Arc<Self>, bytes: usize, is_in_vain: impl Fn() -> bool) -> Option<Taken> {
         let fits = |used| used == 0 || self.fits(used, bytes);
         if let Some(taken) = self.take_if(bytes, fits) {
             return Some(taken);
         }
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, SeqCst);
         let taken = loop {
             match self.take_if(bytes, fits) {
                 None if !is_in_vain() => {}
                 ended => break ended,
             }
-            gate = self.freed.wait_timeout(gate, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            sleep = self.freed.wait_timeout(sleep, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         };
         self.waiting.fetch_sub(1, SeqCst);
         taken
@@ -70,7 +73,7 @@ impl Budget {
         Some(Taken { budget: Arc::clone(self), bytes })
     }
 
-    /// Whether so many are free.
+    /// Whether `bytes` are free.
     pub fn has(&self, bytes: usize) -> bool {
         self.fits(self.used.load(SeqCst), bytes)
     }
@@ -89,7 +92,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, SeqCst);
         if self.budget.waiting.load(SeqCst) > 0 {
-            drop(self.budget.gate.lock());
+            drop(self.budget.sleep.lock());
             self.budget.freed.notify_all();
         }
     }
@@ -101,7 +104,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_wants_more_than_is_left_waits() {
+    fn a_thread_waits_until_enough_bytes_are_free() {
         let budget = Budget::new(100);
         let first = budget.take(60, || true).expect("there is room");
         assert!(budget.take(60, || true).is_none());
@@ -112,14 +115,14 @@ mod tests {
         drop(first);
         assert!(waiting.join().expect("it ended"));
         assert_eq!(budget.used(), 0);
-        assert!(budget.take(1000, || true).is_some(), "who is alone is served");
+        assert!(budget.take(1000, || true).is_some(), "a request of any size is served alone");
         assert!(budget.take_at_once(101).is_none() && budget.take_at_once(usize::MAX).is_none());
         let _all = budget.take_at_once(100).expect("there is room");
         assert!(budget.take_at_once(1).is_none());
     }
 
     #[test]
-    fn many_share_a_budget_and_never_have_more_than_there_is() {
+    fn threads_that_share_a_budget_never_take_more_than_its_limit() {
         let budget = Budget::new(100);
         let held = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -128,13 +131,13 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..2000 {
                         let bytes = 1 + (number * 31 + round * 7) % 60;
-                        let patient = round % 3 > 0;
-                        let taken = if patient {
+                        let waits = round % 3 > 0;
+                        let taken = if waits {
                             budget.take(bytes, || false)
                         } else {
                             budget.take_at_once(bytes)
                         };
-                        assert!(taken.is_some() || !patient, "who waits is served in the end");
+                        assert!(taken.is_some() || !waits, "a waiting thread gets its bytes");
                         if let Some(taken) = taken {
                             assert!(held.fetch_add(bytes, SeqCst) + bytes <= 100);
                             held.fetch_sub(bytes, SeqCst);

@@ -1,35 +1,44 @@
 //! The memory of a connection that outlives its engine.
 //!
-//! Whoever supervises engines keeps two descriptors of each connection: its socket, and a memory file that is mapped here. When an engine is
-//! gone, killed at whatever instruction, the next one maps the same memory, and finds which bytes were taken from the socket, which requests
-//! they hold, which of those were carried out, and which bytes of which reply were sent. It goes on there.
+//! The instance keeps two descriptors of each connection: its socket, and a memory file that is
+//! mapped here. When an engine has ended, killed at any instruction, the next one maps the same
+//! memory. There it finds which bytes were read from the socket, which requests they hold, which of
+//! those were carried out, and which bytes of which reply were sent. It continues from there.
 //!
-//! What moves bytes and what notes it are one system call: `recvmmsg` and `sendmmsg` write how many bytes they moved into the memory itself
-//! (`msg_len`), before the kernel can end the thread. All else are single stores, each of which leads from one consistent state to another:
+//! One system call moves bytes and records how many: `recvmmsg` and `sendmmsg` write the number of
+//! moved bytes into this memory (`msg_len`) before the kernel can end the thread. Every other step
+//! is a single store that leads from one consistent state to the next:
 //!
 //! ```text
-//!   receive   fill the idle half (bytes so far, where the next ones go, msg_len 0) -> RECEIVING names it -> recvmmsg
-//!   take      copy the request into a free slot: TAKEN -> PARSED is behind it. A slot counts only if it begins before PARSED
-//!   carry out the group has done it -> the slot is DONE, with the result -> whoever waits for the same bytes may begin (range_lock.rs)
-//!   answer    stage the reply, list it in the idle batch -> fill the idle half -> SENDING names it -> sendmmsg ... -> the slots are FREE
+//!   receive   fill the idle half (bytes so far, target of the next ones, msg_len 0)
+//!             -> RECEIVING names it -> recvmmsg
+//!   take      copy the request into a free slot: TAKEN -> PARSED is behind it
+//!             (a slot counts only if it begins before PARSED)
+//!   carry out the engine has carried it out -> the slot is DONE, with the result
+//!             -> the next change of the same bytes may begin (range_lock.rs)
+//!   answer    stage the reply, list it in the idle batch -> fill the idle half
+//!             -> SENDING names it -> sendmmsg ... -> the slots are FREE
 //! ```
 //!
-//! At any instant: the bytes taken from the socket are BASE of the half that RECEIVING names, plus its `msg_len`; those given to it the same of
-//! SENDING. A reply of the batch is answered if all of it was given to the socket, whatever its slot says; partly given, its rest is sent first,
-//! a read's from the disks again.
+//! At any instant, the number of bytes read from the socket is BASE of the half that RECEIVING
+//! names, plus its `msg_len`; the number of bytes sent is the same of SENDING. A reply of the batch
+//! is answered if all of its bytes were sent, whatever its slot says. If only a part was sent, the
+//! rest is sent first; the bytes of a read are read from the disks again.
 //!
-//! The stores of one thread are seen in their order: they are releases, and the memory is that of the processor until the thread is gone. A
-//! half is filled only while it is idle, and has no meaning then.
+//! The stores of one thread are seen in their order: they are releases, and stay in the processor's
+//! memory until the thread has ended. A half is filled only while it is idle and has no meaning.
 //!
-//! The payload of a large write is received where it stays: its half has the slot as its target, and everything before it in the stream is
-//! parsed. Of a request that is refused nothing is kept but the header; PARSED moves through what is skipped.
+//! The payload of a large write is received into its final place: its half has the slot as its
+//! target, and everything before it in the stream is parsed. Of a refused request only the header
+//! is kept; PARSED moves through the bytes that are skipped.
 //!
-//! The layout is that of one version of the program and one kind of processor: another `VERSION` is not resumed, and the client cut.
+//! The layout belongs to one version of the program and one kind of processor. The memory of
+//! another `VERSION` is not resumed, and its client is disconnected.
 #![allow(unsafe_code)]
 
 use crate::{
     protocol::{REQUEST_HEADER, Request, command},
-    transmit::SMALL_MAX,
+    transmit::INLINE_MAX,
 };
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -50,30 +59,30 @@ use std::{
 };
 
 const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"PLNTHNBD");
-/// Of this layout, and of what the fields mean.
+/// The version of this layout, and of the meaning of its fields.
 const VERSION_VALUE: u32 = 1;
 
 // The head.
 const MAGIC: usize = 0; //           u64
 const VERSION: usize = 8; //         u32
-const ENDED: usize = 12; //          u32; 1: the connection is over, and nothing of it is carried out again
+const ENDED: usize = 12; //          u32; 1: the connection has ended, no request is carried out again
 const ID: usize = 16; //             u64
-const SIZE: usize = 24; //           u64; the export's, as the client was told
-const FILE: usize = 32; //           u64; which file it is: its node
-const GENERATION: usize = 40; //     u64; and which of those that had this number
+const SIZE: usize = 24; //           u64; the export's, as sent to the client
+const FILE: usize = 32; //           u64; the node of the file
+const GENERATION: usize = 40; //     u64; the generation of the node
 const TERMS: usize = 48; //          u32; bits: 1 structured replies, 2 base:allocation, 4 read-only
 const NAME_LENGTH: usize = 52; //    u32
 const PLACE_LENGTH: usize = 56; //   u32
-const PARSED: usize = 64; //         u64; bytes of the stream that are in slots, or skipped
-const RECEIVING: usize = 72; //      u32; the half that counts
+const PARSED: usize = 64; //         u64; position in the stream: before it all is in slots or skipped
+const RECEIVING: usize = 72; //      u32; the half that is valid
 const SENDING: usize = 76; //        u32; the same
 const RECEIVE: usize = 128; //       two halves
 const SEND: usize = 384; //          two halves
 const HALF: usize = 128;
 // A half.
 const BASE: usize = 0; //            u64; bytes before this call
-const ORIGIN: usize = 8; //          u64; receiving: the byte of the stream that is the first of the target
-const TARGET: usize = 16; //         u32; receiving: 0 the ring, else a slot and one. Sending: the batch
+const ORIGIN: usize = 8; //          u64; receiving: position in the stream of the target's first byte
+const TARGET: usize = 16; //         u32; receiving: 0 the ring, else a slot + 1. Sending: the batch
 const VECTOR: usize = 32; //         struct iovec
 const MESSAGE: usize = 48; //        struct mmsghdr
 
@@ -84,25 +93,25 @@ const TEXT_MAX: usize = 4096;
 const BATCH: usize = 12288; //       two of them
 const BATCH_SIZE: usize = 4096;
 // A batch.
-const BEGIN: usize = 0; //           u64; the byte of the replies at which it begins
+const BEGIN: usize = 0; //           u64; its position in the stream of replies
 const COUNT: usize = 8; //           u32
 const PART: usize = 64; //           its parts
 const PART_SIZE: usize = 32;
 // A part: a reply.
 const PART_START: usize = 0; //      u64; the request's START
 const PART_SLOT: usize = 8; //       u32
-const PART_STAGED: usize = 12; //    u32; where its first bytes are staged
-const PART_LENGTH: usize = 16; //    u32; how many those are
-const PART_DATA: usize = 20; //      u32; so many bytes of the file follow them
+const PART_STAGED: usize = 12; //    u32; where its header is staged
+const PART_LENGTH: usize = 16; //    u32; bytes of the header
+const PART_DATA: usize = 20; //      u32; bytes of the file that follow
 
 const SLOT: usize = BATCH + 2 * BATCH_SIZE;
 const SLOT_SIZE: usize = 64;
 // A slot: a request.
 const STATE: usize = 0; //           u32; FREE, TAKEN, DONE
-const ROOM: usize = 4; //            u32; where its payload is: 0 nowhere, SMALL_ROOM, or a large room and two
-const START: usize = 8; //           u64; the byte of the stream at which the request begins
+const ROOM: usize = 4; //            u32; place of its payload: 0 none, SMALL_ROOM, or a large room + 2
+const START: usize = 8; //           u64; its position in the stream
 const RESULT: usize = 16; //         u32; DONE: 0, or the error
-const HEADER: usize = 24; //         as it came
+const HEADER: usize = 24; //         as received
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -110,32 +119,32 @@ const DONE: u32 = 2;
 const SMALL_ROOM: u32 = 1;
 const FIRST_LARGE: u32 = 2;
 
-/// Replies in one batch: all that one thread has under way.
+/// Replies in one batch: as many as one thread has requests in flight.
 pub(crate) const BATCH_MAX: usize = 64;
-/// More than there can be requests: 16 workers with 64 each, and one for each of them that is large.
+/// More than the requests of a connection: 16 workers with 64 small ones and a large one each.
 const SLOTS: usize = 1088;
-/// Payloads of more than [`SMALL_MAX`]: one for each worker.
+/// Payloads of more than [`INLINE_MAX`]: one for each worker.
 const LARGES: usize = 17;
 const LARGE_SIZE: usize = 32 << 20;
-/// Small rooms whose memory is kept when they are free: a queue of small requests. 4 MiB at most.
+/// Small rooms whose memory is kept when they are free: a queue of small requests, 4 MiB at most.
 const SMALL_KEPT: u32 = 64;
 
-/// So much memory of a large room is kept: enough for what kernels and copying programs write, many at a time or one MiB after the other. 7 MiB at
-/// most.
+/// How much memory of a free large room is kept: enough for the writes of kernels and of programs
+/// that copy, many at a time or 1 MiB at a time. 7 MiB in all rooms, at most.
 const fn kept_of_large(room: u32) -> usize {
     if room < 4 { 1 << 20 } else { 256 << 10 }
 }
 
 const STAGE: usize = (SLOT + SLOTS * SLOT_SIZE).next_multiple_of(4096);
-/// A batch of the longest errors, or one answer about data and holes.
+/// A batch of the longest errors, or one reply to BLOCK_STATUS.
 const STAGE_SIZE: usize = 512 << 10;
 const RING: usize = STAGE + STAGE_SIZE;
-/// Bytes that are read ahead.
+/// Bytes that are read ahead, at most.
 pub(crate) const RING_SIZE: usize = 256 << 10;
 const SMALL: usize = RING + RING_SIZE;
-const SMALL_SIZE: usize = SMALL_MAX as usize;
+const SMALL_SIZE: usize = INLINE_MAX as usize;
 const LARGE: usize = SMALL + SLOTS * SMALL_SIZE;
-/// Most of it is never touched, and takes no memory.
+/// Most of it is never accessed, and takes no memory.
 const TOTAL: usize = LARGE + LARGES * LARGE_SIZE;
 
 const _: () = {
@@ -147,10 +156,10 @@ const _: () = {
     assert!(PART + BATCH_MAX * PART_SIZE <= BATCH_SIZE && HEADER + REQUEST_HEADER <= SLOT_SIZE);
 };
 
-/// What a connection is about.
+/// The terms of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct About {
-    /// Where its server listens.
+    /// The name of its server's address.
     pub place: String,
     pub export: String,
     pub identity: (u64, u64),
@@ -160,51 +169,53 @@ pub(crate) struct About {
     pub allocation: bool,
 }
 
-/// A request's place in the memory.
+/// The slot of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotNumber(u32);
 
-/// A reply that is sent.
+/// A reply to be sent.
 pub(crate) struct Reply<'a> {
     pub slot: Option<SlotNumber>,
-    /// All of it, but for the bytes of a read.
+    /// The reply without the bytes of a read.
     pub header: &'a [u8],
-    /// So many bytes follow.
+    /// Bytes of the read that follow.
     pub data: usize,
 }
 
-/// What is free.
+/// Free slots and rooms.
 struct Unused {
     slots: Vec<u32>,
     larges: Vec<u32>,
 }
 
 /// The memory.
-pub(crate) struct Kept {
+pub(crate) struct ConnectionMemory {
     memory: *mut u8,
     file: OwnedFd,
     unused: Mutex<Unused>,
-    /// Another engine goes on with it: nothing is noted, sent or ended here any more.
+    /// Another engine serves the connection on: this one records, sends and ends nothing any more.
     frozen: AtomicBool,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
-// SAFETY: the memory is a mapping that lives as long as the value. Fields are accessed by atomic operations; payloads, staged bytes and the ring
-// by one thread at a time: who has the turn to read, who holds the wire, or who has the slot.
-unsafe impl Send for Kept {}
+// SAFETY: the memory is a mapping that lives as long as the value. Fields are accessed by atomic
+// operations. The ring, staged bytes and payloads are accessed by one thread at a time: by the
+// thread with the reader role, the thread that has the stream's lock for sending, and the thread of
+// the slot.
+unsafe impl Send for ConnectionMemory {}
 // SAFETY: the same.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for ConnectionMemory {}
 
 /// Where received bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Into {
-    /// The ring, from this byte on, and no further than this.
+    /// The ring, from `at` to `end`; the ring's first byte is `origin` in the stream.
     Ring { origin: u64, at: usize, end: usize },
-    /// A payload.
+    /// A payload, behind its `received` bytes.
     Payload { slot: SlotNumber, received: usize },
 }
 
-/// A reply that was sent in part.
+/// A reply of which a part was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Partial {
     pub slot: SlotNumber,
@@ -223,27 +234,27 @@ impl Partial {
     }
 }
 
-/// A request that was not answered.
+/// A request without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unanswered {
     pub slot: SlotNumber,
     pub request: Request,
-    /// It was carried out, with this result.
+    /// The result, if it was carried out.
     pub done: Option<u32>,
     pub has_payload: bool,
-    /// So much of its payload was received or skipped, less than all.
+    /// Bytes of its payload that were received or skipped, if not all were.
     pub receiving: Option<usize>,
 }
 
-/// What is found of a connection when its engine is gone.
+/// The state of a connection whose engine has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub about: About,
-    /// What is in the ring and not parsed, and the byte of the stream that is the ring's first.
+    /// The range of the ring that is not parsed, and the stream position of the ring's first byte.
     pub ahead: Range<usize>,
     pub origin: u64,
     pub partial: Option<Partial>,
-    /// In the order in which they came.
+    /// In the order in which they were received.
     pub unanswered: Vec<Unanswered>,
 }
 
@@ -251,15 +262,15 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Where a death is tried: nothing, but in tests.
+/// A crash point for tests; otherwise it does nothing.
 #[inline]
 fn step() {
     #[cfg(test)]
     crate::crash_points::step();
 }
 
-impl Kept {
-    /// Memory for a new connection, of which `ahead` was read already.
+impl ConnectionMemory {
+    /// Memory for a new connection. `ahead`: bytes that were read ahead.
     pub fn new(id: u64, about: &About, ahead: &[u8]) -> io::Result<Self> {
         if [about.place.len(), about.export.len()].iter().any(|length| *length > TEXT_MAX)
             || ahead.len() > RING_SIZE
@@ -278,7 +289,7 @@ impl Kept {
         kept.u32(TERMS).store(bits[0] | bits[1] << 1 | bits[2] << 2, Ordering::Relaxed);
         kept.put_text(NAME, NAME_LENGTH, &about.export);
         kept.put_text(PLACE, PLACE_LENGTH, &about.place);
-        // What was read ahead stands at the beginning of the ring.
+        // Bytes that were read ahead are at the beginning of the ring.
         kept.copy_in(RING, ahead);
         kept.u64(RECEIVE + BASE).store(ahead.len() as u64, Ordering::Relaxed);
         kept.u64(MAGIC).store(MAGIC_VALUE, Ordering::Release);
@@ -286,7 +297,7 @@ impl Kept {
     }
 
     fn map(file: OwnedFd) -> io::Result<Self> {
-        // SAFETY: a new mapping, which is ours alone in this process until it is unmapped by `drop`.
+        // SAFETY: a new mapping, which no other code in this process has until `drop` unmaps it.
         let memory = unsafe {
             mmap(
                 ptr::null_mut(),
@@ -298,13 +309,13 @@ impl Kept {
             )
         }?;
         if getrlimit(Resource::Memlock).current.is_some() {
-            // A process that locks all its memory (the engine does) may have locked this as well, which is much more than it ever touches, and
-            // leaves others nothing of a limit.
-            // SAFETY: that mapping.
+            // A process that locks all of its memory (the engine does) has locked this mapping as
+            // well, which is much more than it accesses, and would use up the limit. SAFETY: that
+            // mapping.
             let _ = unsafe { munlock(memory, TOTAL) };
         }
-        // Where the kernel writes what it has moved must be there then: it cannot wait for a page when its thread is killed.
-        // SAFETY: the first page of that mapping.
+        // The page into which the kernel writes `msg_len` must exist: the kernel cannot wait for a
+        // page while the thread is killed. SAFETY: the first page of that mapping.
         let _ = unsafe { mlock(memory, 4096) };
         let unused = Unused {
             slots: (0..SLOTS as u32).rev().collect(),
@@ -315,11 +326,11 @@ impl Kept {
             file,
             unused: Mutex::new(unused),
             frozen: AtomicBool::new(false),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
         })
     }
 
-    /// Maps what an engine has left.
+    /// Maps the memory that an earlier engine has left.
     pub fn attach(file: OwnedFd) -> io::Result<(Self, Found)> {
         if fstat(&file)?.st_size.cast_unsigned() != TOTAL as u64 {
             return Err(invalid("not the memory of a connection, or that of another version"));
@@ -350,7 +361,7 @@ impl Kept {
 
     fn u32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
-        // SAFETY: within the mapping, aligned, and nobody accesses it in another way.
+        // SAFETY: within the mapping, aligned, and accessed by atomic operations only.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
@@ -361,14 +372,15 @@ impl Kept {
     }
 
     fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        // SAFETY: within the mapping; who calls is the only one that has this part of it.
+        // SAFETY: within the mapping; no other thread accesses this part of it meanwhile.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len())
         }
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        // SAFETY: within the mapping; who calls is the only one that has this part of it, and nothing is written there meanwhile.
+        // SAFETY: within the mapping; no other thread accesses this part of it meanwhile, and
+        // nothing is written to it.
         unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }
     }
 
@@ -383,7 +395,7 @@ impl Kept {
         String::from_utf8(bytes.to_vec()).map_err(|_| invalid("a name is none"))
     }
 
-    /// The id in a memory that somebody else may have.
+    /// The id in a memory that another thread may use.
     pub fn id_in(file: &OwnedFd) -> io::Result<u64> {
         let mut bytes = [0; 8];
         match pread(file, &mut bytes, ID as u64)? {
@@ -405,9 +417,11 @@ impl Kept {
         self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // Its life.
+    // End and hand-over.
 
-    /// It is over: nobody carries out what was not answered. Before the socket is cut: a client may ask for the same again elsewhere.
+    /// The connection ends: no engine carries out unanswered requests. To be called before the
+    /// socket is shut down, because the client may send the same requests on another connection
+    /// then.
     pub fn end(&self) {
         if !self.is_frozen() {
             self.u32(ENDED).store(1, Ordering::Release);
@@ -415,7 +429,7 @@ impl Kept {
         }
     }
 
-    /// Leaves it, as it is now, to another engine.
+    /// Leaves the connection in its present state to another engine.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::SeqCst);
     }
@@ -424,12 +438,12 @@ impl Kept {
         self.frozen.load(Ordering::SeqCst)
     }
 
-    /// Requests that were begun and have not ended.
-    pub fn under_way(&self) -> usize {
-        self.under_way.load(Ordering::SeqCst)
+    /// Requests that were taken and are not complete.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
     }
 
-    // Receiving: by who has the turn to read.
+    // Receiving: by the thread with the reader role.
 
     fn half(&self, first: usize, which: usize) -> (usize, usize) {
         let now = first + self.u32(which).load(Ordering::Acquire) as usize % 2 * HALF;
@@ -454,7 +468,8 @@ impl Kept {
         self.u64(half + BASE).store(base, Ordering::Release);
         let message: *mut libc::mmsghdr =
             self.at(half + MESSAGE, size_of::<libc::mmsghdr>()).cast();
-        // SAFETY: within the mapping and aligned; zeros are a valid value of the plain C structure; the half is idle.
+        // SAFETY: within the mapping and aligned; zeros are a valid value of the plain C structure;
+        // the half is idle.
         unsafe {
             message.write_bytes(0, 1);
             (*message).msg_hdr.msg_iov = vectors;
@@ -463,7 +478,8 @@ impl Kept {
         message
     }
 
-    /// Receives what is there, at least one byte, or as the flags say. 0: the other side has ended.
+    /// Receives the bytes that the socket has; waits for one, unless the flags forbid it. 0: the
+    /// client has closed its side.
     pub fn receive(&self, socket: BorrowedFd<'_>, into: Into, flags: u32) -> Result<usize, Errno> {
         let (now, other) = self.half(RECEIVE, RECEIVING);
         let base = self.moved(now);
@@ -492,7 +508,8 @@ impl Kept {
         let which = ((other - RECEIVE) / HALF) as u32;
         self.u32(RECEIVING).store(which, Ordering::Release);
         step();
-        // SAFETY: one message, whose vector names `room` bytes of the mapping that nobody else has.
+        // SAFETY: one message, whose vector names `room` bytes of the mapping that no other thread
+        // accesses.
         let done = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -507,25 +524,26 @@ impl Kept {
         if done < 0 { Err(error) } else { Ok((self.moved(other) - base) as usize) }
     }
 
-    /// What is in the ring.
+    /// Bytes of the ring.
     pub fn ring(&self, range: Range<usize>) -> &[u8] {
         let range = range.start.min(RING_SIZE)..range.end.min(RING_SIZE);
         self.bytes(RING + range.start, range.len())
     }
 
-    /// Moves what is in the ring to its beginning, if that does not touch where it is: should this engine die, it is found there.
+    /// Moves a range of the ring to its beginning, if the two do not overlap: a successor may still
+    /// need the bytes at their old place. Whether the range is at the beginning then, or empty.
     pub fn compact(&self, range: &Range<usize>) -> bool {
         if range.is_empty() || range.len() > range.start {
             return range.is_empty();
         }
         let (from, to) = (self.at(RING + range.start, range.len()), self.at(RING, range.len()));
-        // SAFETY: within the mapping, not overlapping, and the turn to read is the caller's.
+        // SAFETY: within the mapping, not overlapping, and the caller has the reader role.
         unsafe { ptr::copy_nonoverlapping(from, to, range.len()) };
         step();
         true
     }
 
-    /// Up to here the stream is in slots, or skipped.
+    /// Up to this position the stream is in slots, or skipped.
     pub fn parsed(&self, at: u64) {
         self.u64(PARSED).store(at, Ordering::Release);
         step();
@@ -545,7 +563,7 @@ impl Kept {
         self.bytes(Self::slot(slot) + HEADER, REQUEST_HEADER).first_chunk().and_then(Request::parse)
     }
 
-    /// Where a slot's payload is, and how long.
+    /// Place and length of a slot's payload.
     fn room(&self, slot: SlotNumber) -> Option<(usize, usize)> {
         let length = payload_of(&self.request(slot)?);
         let (at, size) = match self.u32(Self::slot(slot) + ROOM).load(Ordering::Acquire) {
@@ -562,8 +580,9 @@ impl Kept {
         (length <= size).then_some((at, length))
     }
 
-    /// Takes a request whose header is this and begins at `start`; with room for its payload, if that is to be kept and there is some: the second value
-    /// says so. It counts when it was [`Self::parsed`]. `None`: there are too many.
+    /// Takes a request that begins at position `start` into a slot; with room for its payload, if
+    /// `payload` is its length and there is room: the second value. The slot counts after
+    /// [`Self::parsed`]. `None`: there are too many requests.
     pub fn take(
         &self,
         header: &[u8; REQUEST_HEADER],
@@ -591,11 +610,11 @@ impl Kept {
         step();
         self.u32(at + STATE).store(TAKEN, Ordering::Release);
         step();
-        self.under_way.fetch_add(1, Ordering::SeqCst);
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
         Some((slot, room != 0))
     }
 
-    /// Puts bytes of a slot's payload where they stay.
+    /// Copies bytes of a payload into their slot.
     pub fn put_payload(&self, slot: SlotNumber, at: usize, bytes: &[u8]) {
         let Some((room, length)) = self.room(slot) else { return };
         assert!(at + bytes.len() <= length);
@@ -607,7 +626,7 @@ impl Kept {
         self.room(slot).map_or(&[], |(at, length)| self.bytes(at, length))
     }
 
-    /// The group has carried it out, with this result.
+    /// The engine has carried the request out, with this result.
     pub fn done(&self, slot: SlotNumber, result: u32) {
         let at = Self::slot(slot);
         step();
@@ -616,9 +635,9 @@ impl Kept {
         step();
     }
 
-    /// Whatever was to be done for a request was done, or is left to another engine.
+    /// A request is complete, or is left to another engine.
     pub fn has_ended(&self) {
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn free(&self, slot: SlotNumber) {
@@ -641,19 +660,19 @@ impl Kept {
         let mut unused = self.unused();
         if room >= FIRST_LARGE {
             unused.larges.push(room - FIRST_LARGE);
-            // The first ones are used most, and are those whose memory stays.
+            // The first rooms are used first: these keep their memory.
             unused.larges.sort_unstable_by(|one, other| other.cmp(one));
         }
         unused.slots.push(slot.0);
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     fn forget(&self, at: usize, length: usize) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = fallocate(&self.file, flags, at as u64, length.next_multiple_of(4096) as u64);
     }
 
-    // Sending: by who holds the wire.
+    // Sending: by the thread that has the stream's lock for sending.
 
     fn batch(number: u32) -> usize {
         BATCH + number as usize % 2 * BATCH_SIZE
@@ -668,7 +687,8 @@ impl Kept {
         self.u32(now + TARGET).load(Ordering::Acquire) % 2
     }
 
-    /// Stages replies, which are sent next: [`BATCH_MAX`] at most. All that was sent before has been sent whole. Returns the batch.
+    /// Stages the replies that are sent next: [`BATCH_MAX`] at most. All earlier ones were sent
+    /// whole. Returns the batch.
     pub fn stage(&self, replies: &[Reply<'_>]) -> u32 {
         assert!(replies.len() <= BATCH_MAX);
         let batch = 1 - self.sending_batch();
@@ -693,7 +713,7 @@ impl Kept {
         batch
     }
 
-    /// Sends some of a batch: how many bytes.
+    /// Sends a part of a batch. Returns how many bytes.
     pub fn send(
         &self,
         socket: BorrowedFd<'_>,
@@ -716,20 +736,20 @@ impl Kept {
         if done < 0 { Err(error) } else { Ok((self.moved(other) - base) as usize) }
     }
 
-    /// All of it was sent: its requests are answered.
+    /// All replies were sent: their requests are answered.
     pub fn answered(&self, replies: &[Reply<'_>]) {
         replies.iter().filter_map(|reply| reply.slot).for_each(|slot| self.free(slot));
     }
 
-    // What another engine finds.
+    // What a successor finds.
 
-    /// How many bytes of a partial reply are staged, of which those are left.
+    /// The staged bytes of a partial reply that were not sent.
     pub fn staged(&self, partial: &Partial) -> &[u8] {
         let bytes = self.bytes(STAGE + partial.staged, partial.length);
         bytes.get(partial.sent.min(bytes.len())..).unwrap_or_default()
     }
 
-    /// Lists the rest of a reply alone, so that it can be sent. Returns its batch.
+    /// Lists the rest of a partial reply in a batch of its own. Returns the batch.
     pub fn stage_rest(&self, partial: &Partial) -> u32 {
         let batch = 1 - partial.batch;
         let (now, _) = self.half(SEND, SENDING);
@@ -746,7 +766,7 @@ impl Kept {
         batch
     }
 
-    /// What was sent of the last batch: which requests are answered, and which one in part.
+    /// The last batch: which requests are answered, and of which the reply was sent in part.
     fn sent(&self) -> io::Result<(Vec<SlotNumber>, Option<Partial>)> {
         let (now, _) = self.half(SEND, SENDING);
         let (sent, batch) = (self.moved(now), self.sending_batch());
@@ -762,7 +782,7 @@ impl Kept {
             let is_it = (slot.0 as usize) < SLOTS
                 && self.slot_start(slot) == self.u64(part + PART_START).load(Ordering::Acquire);
             if end <= sent {
-                // Its slot may have another request by now.
+                // The slot may have another request by now.
                 answered.extend(Some(slot).filter(|_| is_it));
             } else if at < sent {
                 let staged = field(PART_STAGED) as usize;
@@ -798,7 +818,8 @@ impl Kept {
         let (parsed, origin) = if target == 0 {
             (published, self.u64(half + ORIGIN).load(Ordering::Acquire))
         } else {
-            // All of it is in the slot, and the ring is empty. The next bytes go there, and nothing else says then what was parsed.
+            // All received bytes are in the slot, and the ring is empty. The next bytes go to the
+            // ring, and then only PARSED says that these were parsed.
             self.u64(PARSED).store(received, Ordering::Release);
             (received, received)
         };
@@ -815,7 +836,7 @@ impl Kept {
             let slot = SlotNumber(number);
             let (at, start) = (Self::slot(slot), self.slot_start(slot));
             let state = self.u32(at + STATE).load(Ordering::Acquire);
-            // Not one that was about to be taken, whose bytes are in the ring yet.
+            // A slot that was being taken does not count: its request is still in the ring.
             let counts =
                 matches!(state, TAKEN | DONE) && start < published && !answered.contains(&slot);
             if !counts {
@@ -846,7 +867,7 @@ impl Kept {
         drop(unused);
         unanswered.sort_unstable_by_key(|(start, _)| *start);
         let unanswered: Vec<_> = unanswered.into_iter().map(|(_, request)| request).collect();
-        self.under_way.store(unanswered.len(), Ordering::SeqCst);
+        self.in_flight.store(unanswered.len(), Ordering::SeqCst);
         Ok(Found { about, ahead, origin, partial, unanswered })
     }
 }
@@ -860,9 +881,9 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-impl Drop for Kept {
+impl Drop for ConnectionMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, of which nobody has a part any more.
+        // SAFETY: the mapping of `map`, to which no reference is left.
         let _ = unsafe { munmap(self.memory.cast(), TOTAL) };
     }
 }

@@ -1,6 +1,8 @@
-//! Deaths, for tests: a thread that serves a client stops at one of the steps at which a kill could find it, and does nothing more.
+//! Crash points, for tests: a thread that serves a client stops at one of the steps at which a kill
+//! could find it, and does nothing more.
 //!
-//! What it had stays until its grave is opened: then it unwinds, so that a test with a thousand deaths has not their memory at the same time.
+//! A stopped thread keeps what it had until the test releases it: then it unwinds, so that a test
+//! with a thousand crashes does not hold all of their memory at the same time.
 
 use std::{
     cell::RefCell,
@@ -8,55 +10,55 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
-/// Where dead threads lie.
+/// Threads that have stopped, until they are released.
 #[derive(Default)]
-pub(crate) struct Grave {
-    is_open: Mutex<bool>,
-    opened: Condvar,
+pub(crate) struct CrashedThreads {
+    are_released: Mutex<bool>,
+    released: Condvar,
 }
 
-impl Grave {
-    pub(crate) fn open(&self) {
-        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.opened.notify_all();
+impl CrashedThreads {
+    pub(crate) fn release(&self) {
+        *self.are_released.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.released.notify_all();
     }
 
-    fn lie(&self) -> ! {
-        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_open {
-            is_open = self.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+    fn park(&self) -> ! {
+        let mut are_released = self.are_released.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*are_released {
+            are_released = self.released.wait(are_released).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(is_open);
-        resume_unwind(Box::new("dead"))
+        drop(are_released);
+        resume_unwind(Box::new("stopped"))
     }
 }
 
-/// When a thread dies.
+/// When a thread stops.
 pub(crate) struct Plan {
-    /// After so many steps, if ever.
+    /// After this many steps; `None`: never.
     pub(crate) steps: Option<u64>,
-    pub(crate) grave: Arc<Grave>,
-    /// Hears of the death.
-    pub(crate) died: Box<dyn FnOnce()>,
+    pub(crate) crashed: Arc<CrashedThreads>,
+    /// Is called when the thread stops.
+    pub(crate) stopped: Box<dyn FnOnce()>,
 }
 
 thread_local! {
     static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
-/// This thread dies so.
+/// Sets the plan of this thread.
 pub(crate) fn plan(plan: Plan) {
     PLAN.with_borrow_mut(|now| *now = Some(plan));
 }
 
 pub(crate) fn step() {
-    let dies = PLAN.with_borrow_mut(|plan| {
+    let stops = PLAN.with_borrow_mut(|plan| {
         let steps = plan.as_mut()?.steps.as_mut()?;
         *steps = steps.checked_sub(1)?;
         if *steps == 0 { plan.take() } else { None }
     });
-    if let Some(plan) = dies {
-        (plan.died)();
-        plan.grave.lie();
+    if let Some(plan) = stops {
+        (plan.stopped)();
+        plan.crashed.park();
     }
 }

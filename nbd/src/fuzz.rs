@@ -1,22 +1,25 @@
-//! Whatever a client may send, without sockets and threads: for the fuzzer in `fuzz/`, and for a test that tries what comes to mind.
+//! A server that is fed with any bytes, without sockets and threads: for the fuzzer in `fuzz/`, and
+//! for a test with random bytes.
 //!
-//! The server itself is the one that clients get, handshake and transmission; its bytes come from memory, and its export looks whether
-//! what it is asked for has been checked.
+//! It is the real server, handshake and transmission. Its bytes come from memory, and its export
+//! asserts that each request was checked.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::{
-    Limits, Patience,
-    export::{Export, Exports, Failure, NotOpened, Result},
-    negotiate::{Entrance, negotiate},
-    protocol::Refused,
+    Limits, Timeouts,
+    negotiate::{HandshakeOptions, negotiate},
     stream::{Incoming, Socket, Stream},
     transmit::Connection,
 };
-use plinth_engine::sync::{
-    buffer::{Buffer, Slice},
-    transfer::Found,
+use plinth_engine::{
+    error::FileError,
+    sync::{
+        buffer::{Buffer, Slice},
+        transfer::Found,
+    },
 };
+use plinth_frontend::{BlockDevice, Exports, NotOpened, block::Result};
 use std::{
     io::{self, IoSlice},
     sync::{
@@ -28,7 +31,7 @@ use std::{
 
 const SIZE: u64 = 64 << 10;
 
-/// A connection on which all has been sent that ever will be, and whose replies nobody wants.
+/// A connection whose client has sent everything already, and drops replies.
 #[derive(Debug)]
 pub struct Memory {
     left: Mutex<std::collections::VecDeque<u8>>,
@@ -81,16 +84,16 @@ impl Checked {
     fn look(offset: u64, length: u64) -> Result<()> {
         let end = offset.checked_add(length).expect("offset and length were checked");
         assert!(end <= SIZE && length > 0, "{length} bytes at {offset} of {SIZE}");
-        // Some fail, to be answered in another way.
+        // Some requests fail, and so have another reply.
         if offset % 7 == 3 {
-            Err(Failure::new(Refused::Io, "as if a disk had failed"))
+            Err(FileError::ExtentLost { file: 0, extent: 0, tried: 2 })
         } else {
             Ok(())
         }
     }
 }
 
-impl Export for Checked {
+impl BlockDevice for Checked {
     fn name(&self) -> String {
         if self.read_only { "ro" } else { "vol" }.to_owned()
     }
@@ -112,7 +115,7 @@ impl Export for Checked {
         found.push(Buffer::copy_of(&vec![1; length]).share());
         Ok(found)
     }
-    fn takes_several(&self) -> bool {
+    fn can_multiplex(&self) -> bool {
         self.several
     }
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
@@ -135,16 +138,16 @@ impl Export for Checked {
     }
 }
 
-/// The exports `vol` and `ro`; `several`: small requests are taken many at a time.
-struct Shelf {
+/// The exports `vol` and `ro`; `several`: small requests are multiplexed.
+struct TestExports {
     several: bool,
 }
 
-impl Exports for Shelf {
+impl Exports for TestExports {
     fn list(&self) -> Vec<String> {
         vec!["ro".to_owned(), "vol".to_owned()]
     }
-    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn BlockDevice>, NotOpened> {
         match name {
             "vol" | "ro" => {
                 Ok(Arc::new(Checked { read_only: name == "ro", several: self.several }))
@@ -155,30 +158,32 @@ impl Exports for Shelf {
     }
 }
 
-/// Serves a client that sends these bytes and leaves, in both ways in which requests are taken. Returns whether it came to an agreement.
+/// Serves a client that sends these bytes and leaves, without multiplexed requests and with them.
+/// Returns whether the handshake was completed.
 ///
 /// # Panics
-/// If the server makes a mistake.
+/// If the server has a fault.
 #[must_use]
 pub fn serve(input: &[u8]) -> bool {
     let agreed = [false, true].map(|several| serve_in(input, several));
-    assert_eq!(agreed[0], agreed[1], "how requests are taken changes what was agreed before");
+    assert_eq!(agreed[0], agreed[1], "the handshake depends on how requests are carried out later");
     agreed[0]
 }
 
 fn serve_in(input: &[u8], several: bool) -> bool {
     let patience = Duration::from_secs(600);
     // Without workers beyond the first, so that there are no threads.
-    let limits = Limits::of(1, 0, 64 << 20, Patience { handshake: patience, request: patience });
+    let limits = Limits::of(1, 0, 64 << 20, Timeouts { handshake: patience, request: patience });
     let stream = Stream::new(Socket::Memory(Memory::new(input))).unwrap();
     let mut incoming = Incoming::new(&stream);
-    let door = Entrance { tls: None, refused: &|_| (), closed: None, patience };
-    let agreed = negotiate(&mut incoming, &stream, &Shelf { several }, &door).ok().flatten();
+    let options = HandshakeOptions { tls: None, refused: &|_| (), closed: None, timeout: patience };
+    let agreed =
+        negotiate(&mut incoming, &stream, &TestExports { several }, &options).ok().flatten();
     let has_agreed = agreed.is_some();
     if let Some(agreed) = agreed {
         Connection::serve(stream, incoming, agreed, Arc::clone(&limits), Box::new(()));
     }
-    assert_eq!(limits.bytes.used(), 0, "bytes are held for a client that has left");
+    assert_eq!(limits.bytes.used(), 0, "a client that has left holds bytes of the budget");
     has_agreed
 }
 
@@ -187,13 +192,13 @@ mod tests {
     use super::*;
     use crate::tests::anything;
 
-    /// Many more than can be tried over sockets.
+    /// Many more inputs than a test over sockets can try.
     #[test]
-    fn whatever_comes_is_served_or_refused() {
+    fn any_bytes_are_served_or_refused() {
         let is_long = std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1");
         let count = if is_long { 2_000_000 } else { 20_000 };
         let agreed = (1..count).filter(|seed| serve(&anything(*seed, SIZE))).count();
-        // Most get as far as requests: otherwise this would try the handshake alone.
+        // Many get as far as requests: otherwise this would test the handshake alone.
         assert!(agreed > count as usize / 4, "{agreed} of {count}");
     }
 }

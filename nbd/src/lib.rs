@@ -1,27 +1,37 @@
-//! The NBD front end: files of a disk group as block devices, for qemu, the kernel's nbd, and every other client.
+//! The NBD front end: files of a disk group as block devices, for qemu, the kernel's nbd, and every
+//! other client.
 //!
 //! ```text
-//!   client --unix socket, TCP, TLS--> lib.rs: accept --> negotiate.rs: which export --> transmit.rs: requests
-//!                                     stream.rs: bytes      protocol.rs: words                |
-//!                                                           budget.rs: memory            export.rs --> Session
+//!   client --unix socket, TCP, TLS--> lib.rs ----------> negotiate.rs ------> transmit.rs
+//!                                     accepts            chooses the export   serves requests
+//!                                                                                 |
+//!                                     stream.rs: bytes                    plinth-frontend: BlockDevice
+//!                                     protocol.rs: encoding                       |
+//!                                     budget.rs: memory limits                 Session
 //! ```
 //!
-//! 1. [`Address::bind`] takes the address, [`Server::start`] serves it: a thread accepts, and each client has threads of its own.
-//! 2. A client agrees with us on an export, and from then on sends requests.
-//! 3. [`Server::stop`] takes no more clients, cuts those that there are, and waits until what they asked for has ended.
+//! 1. [`Address::bind`] takes the address, and [`Server::start`] serves it: a thread accepts, and
+//!    each client has threads of its own.
+//! 2. Client and server agree on an export. From then on the client sends requests.
+//! 3. [`Server::stop`] accepts no more clients, disconnects the present ones, and waits until their
+//!    requests are complete.
 //!
-//! A server whose process is killed leaves its clients to the next one, where somebody keeps their sockets meanwhile ([`Keeper`]): what was
-//! asked and not answered is carried out, and answered once, on the same connection (`connection_memory.rs`, `range_lock.rs`). That is so from the agreement
-//! on, and without TLS, whose state dies with the process: those clients, and those who have not agreed yet, see the end of their
-//! connection. What any client was told is written is there, and what it flushed is durable.
+//! If the process of a server is killed, the next one serves its clients on, if another process
+//! keeps their sockets meanwhile ([`Keeper`]): unanswered requests are carried out, and answered
+//! once, on the same connection (`connection_memory.rs`, `range_lock.rs`). That does not hold
+//! during the handshake, and not for connections with TLS, whose state dies with the process: these
+//! clients are disconnected. A write that was acknowledged to any client is in the group, and a
+//! flush that was acknowledged is durable.
 //!
-//! A client is told that several connections may be used as one: nothing is kept here between it and the group, and a flush makes durable
-//! whatever was acknowledged of the file, to whomever.
+//! A server declares that a client may use several connections as one (`MULTI_CONN`): it caches
+//! nothing between client and group, and a flush makes every write of the file durable that was
+//! acknowledged on any connection.
 //!
 //! Invariants:
 //!
-//!   1. Whatever a client sends, it gets an error, or is cut; nobody else notices, but for what it takes of the [`Limits`].
-//!   2. Nothing outlives a client but the thread of a request that the disks have not answered.
+//!   1. A client that sends something wrong gets an error, or is disconnected. Other clients notice
+//!      nothing, except what it takes of the [`Limits`].
+//!   2. When a client has disconnected, only threads are left whose requests wait for disks.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -29,7 +39,7 @@ mod budget;
 mod connection_memory;
 #[cfg(test)]
 mod crash_points;
-pub mod export;
+mod failure;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod multiplex;
@@ -44,10 +54,10 @@ mod transmit;
 pub use protocol::Refused;
 
 use budget::Budget;
-use connection_memory::{About, Kept, SlotNumber};
-use export::{Exports, NotOpened};
-use negotiate::{Agreed, Entrance, negotiate};
-use range_lock::{Gate, Inside};
+use connection_memory::{About, ConnectionMemory, SlotNumber};
+use negotiate::{Agreed, HandshakeOptions, negotiate};
+use plinth_frontend::{Exports, NotOpened};
+use range_lock::{RangeGuard, RangeLock};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -77,26 +87,29 @@ use transmit::Connection;
 /// The configuration of TLS for the next client: certificates are renewed under a running server.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
-/// Hears of a client with which TLS did not come about: from where it came, and why.
+/// Is called for a client whose TLS handshake failed: with its address, and the reason.
 pub type TlsRefused = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// Keeps, outside of this process, what of a connection outlives it.
+/// Keeps the parts of a connection that outlive this process, in another process.
 pub trait Keeper: Send + Sync {
-    /// From here on this connection can be resumed: by its memory and its socket. Returns when it is so.
+    /// Keeps a connection's memory and socket, by which it can be resumed. Returns when both are
+    /// kept.
     fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>);
 
-    /// It has ended.
+    /// The connection has ended.
     fn forget(&self, id: u64);
 }
 
-/// How long a stop waits for what clients asked for.
-const PARTING: Duration = Duration::from_secs(10);
-/// How long a process that leaves its clients to another one waits for what it has begun: the other one does again what has not ended then.
-const FREEZING: Duration = Duration::from_secs(2);
-/// How long who comes in waits for the place of somebody who was cut for it, before another is cut.
-const MAKING_ROOM: Duration = Duration::from_millis(500);
-/// How many are cut for one who comes in: more than one is slow to leave when the machine is busy.
-const CUTS: usize = 10;
+/// How long a stop waits for the requests of clients.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a process that leaves its clients to another one waits for requests in flight. The
+/// other process carries out again those that are not complete then.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a new client waits until the one that was disconnected for it has left, before another
+/// one is disconnected.
+const EVICTION_WAIT: Duration = Duration::from_millis(500);
+/// Clients that are disconnected for a new one, at most: on a busy host they are slow to leave.
+const EVICTIONS_MAX: usize = 10;
 const TOO_MANY: &str = "too many clients; others have to leave first";
 
 /// Where a server listens.
@@ -115,11 +128,11 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address that was taken.
+/// An address in use.
 #[derive(Debug)]
 pub struct Listener {
     door: Listening,
-    /// A socket's file, which goes with the listener.
+    /// A socket's file, which is removed with the listener.
     path: Option<PathBuf>,
 }
 
@@ -130,10 +143,11 @@ enum Listening {
 }
 
 impl Address {
-    /// Takes the address. A socket's file that nobody listens on any more is replaced; the new one is for its owner alone.
+    /// Takes the address. A socket's file without a listener is replaced. Only the owner may use
+    /// the new one.
     ///
     /// # Errors
-    /// If somebody listens there, or what is there is no socket.
+    /// If another process listens there, or a file that is no socket is there.
     pub fn bind(&self) -> io::Result<Listener> {
         match self {
             Self::Tcp(address) => {
@@ -202,125 +216,126 @@ impl Drop for Listener {
     }
 }
 
-/// So many, and no more, at one time.
+/// A semaphore that is never waited for.
 #[derive(Debug)]
-struct Places {
+struct Permits {
     max: usize,
     taken: AtomicUsize,
 }
 
-/// One of them; free again when it is dropped.
+/// One permit; free again when it is dropped.
 #[derive(Debug)]
-struct Place(Arc<Places>);
+struct Permit(Arc<Permits>);
 
-impl Places {
+impl Permits {
     fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, taken: AtomicUsize::new(0) })
     }
 
-    fn enter(self: &Arc<Self>) -> Option<Place> {
+    fn take(self: &Arc<Self>) -> Option<Permit> {
         if self.taken.fetch_add(1, Ordering::SeqCst) < self.max {
-            return Some(Place(Arc::clone(self)));
+            return Some(Permit(Arc::clone(self)));
         }
         self.taken.fetch_sub(1, Ordering::SeqCst);
         None
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Clients that have not agreed to anything yet: so many, and no more, at one time. When one more comes, whoever has been there longest is
-/// cut: who knows what it wants has long agreed to it, however many others do nothing but stand in the door.
+/// Clients in the handshake, `max` at one time. For one more the oldest is disconnected: a client
+/// that means well has long completed its handshake, however many others only hold connections.
 #[derive(Debug)]
-struct Strangers {
+struct Handshakes {
     max: usize,
-    there: Mutex<Door>,
+    connecting: Mutex<Connecting>,
     left: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Door {
+struct Connecting {
     next: u64,
-    /// In the order in which they came; who was cut has no connection, and leaves as soon as its thread hears of it.
-    strangers: BTreeMap<u64, Weak<Stream>>,
+    /// In the order in which they came. A disconnected one has no stream here, and leaves when its
+    /// thread notices.
+    handshakes: BTreeMap<u64, Weak<Stream>>,
 }
 
-/// One of them, until it is dropped.
+/// A client in the handshake, until this is dropped.
 #[derive(Debug)]
-struct Stranger {
-    strangers: Arc<Strangers>,
+struct HandshakePermit {
+    handshakes: Arc<Handshakes>,
     number: u64,
 }
 
-impl Strangers {
+impl Handshakes {
     fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max, there: Mutex::default(), left: Condvar::new() })
+        Arc::new(Self { max, connecting: Mutex::default(), left: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Door> {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Connecting> {
+        self.connecting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: of those who were cut none leaves, because they wait for a disk.
-    fn enter(self: &Arc<Self>, stream: &Arc<Stream>) -> Option<Stranger> {
-        let mut there = self.lock();
-        for _ in 0..CUTS {
-            if there.strangers.len() < self.max {
+    /// Adds a client. `None`: no other client leaves in time; their threads wait for a disk.
+    fn begin(self: &Arc<Self>, stream: &Arc<Stream>) -> Option<HandshakePermit> {
+        let mut connecting = self.lock();
+        for _ in 0..EVICTIONS_MAX {
+            if connecting.handshakes.len() < self.max {
                 break;
             }
-            let longest = there
-                .strangers
+            let longest = connecting
+                .handshakes
                 .values_mut()
-                .find_map(|stranger| std::mem::take(stranger).upgrade());
+                .find_map(|handshake| std::mem::take(handshake).upgrade());
             longest.inspect(|stream| stream.cut());
-            let is_full = |there: &mut Door| there.strangers.len() >= self.max;
-            let waited = self.left.wait_timeout_while(there, MAKING_ROOM, is_full);
-            there = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let is_full = |connecting: &mut Connecting| connecting.handshakes.len() >= self.max;
+            let waited = self.left.wait_timeout_while(connecting, EVICTION_WAIT, is_full);
+            connecting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        if there.strangers.len() >= self.max {
+        if connecting.handshakes.len() >= self.max {
             return None;
         }
-        let number = there.next;
-        there.next += 1;
-        there.strangers.insert(number, Arc::downgrade(stream));
-        Some(Stranger { strangers: Arc::clone(self), number })
+        let number = connecting.next;
+        connecting.next += 1;
+        connecting.handshakes.insert(number, Arc::downgrade(stream));
+        Some(HandshakePermit { handshakes: Arc::clone(self), number })
     }
 }
 
-impl Drop for Stranger {
+impl Drop for HandshakePermit {
     fn drop(&mut self) {
-        self.strangers.lock().strangers.remove(&self.number);
-        self.strangers.left.notify_all();
+        self.handshakes.lock().handshakes.remove(&self.number);
+        self.handshakes.left.notify_all();
     }
 }
 
-/// How long a client may take.
+/// How long a client may take before it is disconnected.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
-    /// Until it has agreed to something.
+struct Timeouts {
+    /// For the handshake.
     handshake: Duration,
     /// For the rest of a request, or a reply.
     request: Duration,
 }
 
-/// What all servers of a process together may take.
+/// Limits for all servers of a process together.
 #[derive(Debug)]
 pub struct Limits {
     /// Clients.
-    clients: Arc<Places>,
-    /// Clients that have not agreed to anything yet, those that are one too many included.
-    strangers: Arc<Strangers>,
+    clients: Arc<Permits>,
+    /// Clients in the handshake, including those for which there is no permit in `clients`.
+    handshakes: Arc<Handshakes>,
     /// Workers beyond the first of each client.
-    workers: Arc<Places>,
-    /// Bytes of requests, but for what each client has of its own.
+    workers: Arc<Permits>,
+    /// Bytes of requests, beside the reserve of each client.
     bytes: Arc<Budget>,
-    patience: Patience,
-    /// Of the files that clients have.
-    gates: Mutex<BTreeMap<u64, Weak<Gate>>>,
+    timeouts: Timeouts,
+    /// Of the files that clients use, by node.
+    range_locks: Mutex<BTreeMap<u64, Weak<RangeLock>>>,
 }
 
 impl Limits {
@@ -330,38 +345,41 @@ impl Limits {
             256,
             192,
             256 << 20,
-            Patience { handshake: negotiate::HANDSHAKE, request: transmit::PATIENCE },
+            Timeouts {
+                handshake: negotiate::HANDSHAKE_TIMEOUT,
+                request: transmit::REQUEST_TIMEOUT,
+            },
         )
     }
 
-    fn of(clients: usize, workers: usize, bytes: usize, patience: Patience) -> Arc<Self> {
+    fn of(clients: usize, workers: usize, bytes: usize, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
-            clients: Places::new(clients),
-            strangers: Strangers::new(64),
-            workers: Places::new(workers),
+            clients: Permits::new(clients),
+            handshakes: Handshakes::new(64),
+            workers: Permits::new(workers),
             bytes: Budget::new(bytes),
-            patience,
-            gates: Mutex::default(),
+            timeouts,
+            range_locks: Mutex::default(),
         })
     }
 
-    /// The gate of a file: one for all that have it.
-    fn gate(&self, file: u64) -> Arc<Gate> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.retain(|_, gate| gate.strong_count() > 0);
-        let there = gates.get(&file).and_then(Weak::upgrade);
+    /// The lock of a file's ranges: one for all connections.
+    fn range_lock(&self, file: u64) -> Arc<RangeLock> {
+        let mut range_locks = self.range_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        range_locks.retain(|_, range_lock| range_lock.strong_count() > 0);
+        let there = range_locks.get(&file).and_then(Weak::upgrade);
         there.unwrap_or_else(|| {
-            let new = Arc::new(Gate::default());
-            gates.insert(file, Arc::downgrade(&new));
+            let new = Arc::new(RangeLock::default());
+            range_locks.insert(file, Arc::downgrade(&new));
             new
         })
     }
 }
 
-/// A client, for who wants to cut it.
+/// A client, for disconnecting it.
 struct Client {
     stream: Arc<Stream>,
-    /// The export that it has.
+    /// The export that it uses, after the handshake.
     export: Option<String>,
 }
 
@@ -369,27 +387,27 @@ struct Shared {
     exports: Arc<dyn Exports>,
     limits: Arc<Limits>,
     tls: Option<(TlsSource, TlsRefused)>,
-    /// Who keeps connections, and what this place is called there.
+    /// The keeper of connections, and the name of this address there.
     keeper: Option<(Arc<dyn Keeper>, String)>,
     /// The number of the next client.
     next: AtomicU64,
     clients: Mutex<BTreeMap<u64, Client>>,
-    /// One has left.
+    /// A client has left.
     left: Condvar,
     stopping: AtomicBool,
-    /// Wakes who accepts.
-    bell: OwnedFd,
+    /// Wakes the thread that accepts.
+    wakeup: OwnedFd,
 }
 
-/// A server at one address. It goes on until it is stopped.
+/// A server at one address. It runs until it is stopped.
 pub struct Server {
     shared: Arc<Shared>,
     accepting: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl Server {
-    /// Serves what `exports` has; with `tls`, to nobody without, and who is refused there is told of. Connections without TLS are told to the
-    /// keeper, with the name of this place.
+    /// Serves `exports`. With `tls` every client must use TLS, and failed TLS handshakes are
+    /// reported. Connections without TLS are given to the keeper, with the name of this address.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -409,7 +427,7 @@ impl Server {
             clients: Mutex::default(),
             left: Condvar::new(),
             stopping: AtomicBool::new(false),
-            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
+            wakeup: eventfd(0, EventfdFlags::CLOEXEC)?,
         });
         let accepting = Arc::clone(&shared);
         let thread = thread::Builder::new()
@@ -418,7 +436,7 @@ impl Server {
         Ok(Self { shared, accepting: Mutex::new(Some(thread)) })
     }
 
-    /// How many clients have this export.
+    /// How many clients use this export.
     #[must_use]
     pub fn clients_of(&self, export: &str) -> usize {
         self.shared
@@ -428,7 +446,7 @@ impl Server {
             .count()
     }
 
-    /// Cuts the clients that have this export.
+    /// Disconnects the clients that use this export.
     pub fn cut(&self, export: &str) {
         for client in
             self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export))
@@ -437,16 +455,17 @@ impl Server {
         }
     }
 
-    /// Goes on with a client of a server before this one.
+    /// Serves a client of an earlier server on.
     ///
     /// # Errors
-    /// If its export is not to be had any more: then the client is cut.
+    /// If its export cannot be opened any more: then the client is disconnected.
     pub fn resume(&self, survivor: Survivor) -> io::Result<()> {
         self.shared.resume(survivor)
     }
 
-    /// Accepts nobody any more, leaves the clients that are kept to another process as they are, and cuts the others. Returns when what was
-    /// begun for them has ended, or that takes too long. This process has to end then: it serves them no more.
+    /// Accepts no more clients, leaves the kept connections to another process, and disconnects the
+    /// others. Returns when requests in flight are complete, or after a time limit. This process
+    /// has to end then: it does not serve the kept connections any more.
     pub fn freeze(&self) {
         self.stop_accepting();
         let kept: Vec<Arc<Stream>> = {
@@ -458,18 +477,18 @@ impl Server {
         };
         kept.iter().filter_map(|stream| stream.kept()).for_each(|kept| kept.freeze());
         let began = Instant::now();
-        let is_busy = |stream: &Arc<Stream>| stream.kept().is_some_and(|kept| kept.under_way() > 0);
-        while kept.iter().any(is_busy) && began.elapsed() < FREEZING {
+        let is_busy = |stream: &Arc<Stream>| stream.kept().is_some_and(|kept| kept.in_flight() > 0);
+        while kept.iter().any(is_busy) && began.elapsed() < FREEZE_TIMEOUT {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Ends it: see step 3 above.
+    /// Stops the server: see step 3 above.
     pub fn stop(&self) {
         self.stop_accepting();
         let began = Instant::now();
         let mut clients = self.shared.lock();
-        while !clients.is_empty() && began.elapsed() < PARTING {
+        while !clients.is_empty() && began.elapsed() < STOP_TIMEOUT {
             clients.values().for_each(|client| client.stream.cut());
             let wait = Duration::from_millis(100);
             clients = self
@@ -483,8 +502,8 @@ impl Server {
 
     fn stop_accepting(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // It can fail only when the counter is full, and then the bell rings already.
-        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        // It fails only when the counter is full, and then the thread is woken already.
+        let _ = rustix::io::write(&self.shared.wakeup, &1u64.to_ne_bytes());
         let thread = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -492,15 +511,15 @@ impl Server {
     }
 }
 
-/// A client's entry, which goes with it.
-struct Entered {
+/// A client's entry in the list of clients, removed when this is dropped.
+struct ClientEntry {
     shared: Arc<Shared>,
     number: u64,
     stream: Arc<Stream>,
-    _place: Option<Place>,
+    _permit: Option<Permit>,
 }
 
-impl Drop for Entered {
+impl Drop for ClientEntry {
     fn drop(&mut self) {
         if self.stream.is_frozen() {
             return;
@@ -522,7 +541,7 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Listener) {
         while !self.stopping.load(Ordering::SeqCst) {
             let mut events =
-                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.wakeup, PollFlags::IN)];
             if poll(&mut events, None).is_err() {
                 continue;
             }
@@ -535,31 +554,31 @@ impl Shared {
         }
     }
 
-    /// Starts to talk to a client. Who is one too many among clients hears why.
+    /// Starts the handshake with a client. If there are too many clients, the handshake says so.
     fn admit(self: &Arc<Self>, socket: Socket) {
         let from = socket.peer();
         let Ok(stream) = Stream::new(socket) else { return };
-        let Some(stranger) = self.limits.strangers.enter(&stream) else { return };
-        let place = self.limits.clients.enter();
-        let is_admitted = place.is_some();
-        let entered = self.enter(&stream, None, place);
-        // Without a thread the places are given back, and the client sees the end.
+        let Some(handshake) = self.limits.handshakes.begin(&stream) else { return };
+        let permit = self.limits.clients.take();
+        let is_admitted = permit.is_some();
+        let entered = self.enter(&stream, None, permit);
+        // If no thread starts, the permits are freed and the client is disconnected.
         let _ = thread::Builder::new().name("nbd".into()).spawn(move || {
             let shared = Arc::clone(&entered.shared);
             let mut incoming = Incoming::new(&stream);
             let tls = shared.tls.as_ref().map(|(source, _)| source());
-            let patience = shared.limits.patience.handshake;
+            let timeout = shared.limits.timeouts.handshake;
             let refused =
                 |why: &str| shared.tls.iter().for_each(|(_, refused)| refused(&from, why));
-            let door = Entrance {
+            let options = HandshakeOptions {
                 tls,
                 refused: &refused,
                 closed: (!is_admitted).then_some(TOO_MANY),
-                patience,
+                timeout,
             };
-            match negotiate(&mut incoming, &stream, &*shared.exports, &door) {
+            match negotiate(&mut incoming, &stream, &*shared.exports, &options) {
                 Ok(Some(agreed)) => {
-                    drop(stranger);
+                    drop(handshake);
                     shared.serve(stream, incoming, agreed, entered);
                 }
                 refused => {
@@ -569,7 +588,7 @@ impl Shared {
                         stream.cut()
                     }
                     drop(entered);
-                    drop(stranger);
+                    drop(handshake);
                 }
             }
         });
@@ -579,14 +598,25 @@ impl Shared {
         self: &Arc<Self>,
         stream: &Arc<Stream>,
         export: Option<String>,
-        place: Option<Place>,
-    ) -> Entered {
+        permit: Option<Permit>,
+    ) -> ClientEntry {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.lock().insert(number, Client { stream: Arc::clone(stream), export });
-        Entered { shared: Arc::clone(self), number, stream: Arc::clone(stream), _place: place }
+        ClientEntry {
+            shared: Arc::clone(self),
+            number,
+            stream: Arc::clone(stream),
+            _permit: permit,
+        }
     }
 
-    fn serve(&self, stream: Arc<Stream>, mut incoming: Incoming, agreed: Agreed, entered: Entered) {
+    fn serve(
+        &self,
+        stream: Arc<Stream>,
+        mut incoming: Incoming,
+        agreed: Agreed,
+        entered: ClientEntry,
+    ) {
         if let Some(client) = self.lock().get_mut(&entered.number) {
             client.export = Some(agreed.export_name.clone());
         }
@@ -594,7 +624,7 @@ impl Shared {
         Connection::serve(stream, incoming, agreed, Arc::clone(&self.limits), Box::new(entered));
     }
 
-    /// Has the connection outlive this process, if that can be.
+    /// Makes the connection outlive this process, if it can.
     fn keep(&self, stream: &Arc<Stream>, incoming: &mut Incoming, agreed: &Agreed) {
         let (Some((keeper, place)), Some(socket)) = (&self.keeper, stream.descriptor()) else {
             return;
@@ -614,8 +644,8 @@ impl Shared {
         };
         let made = getrandom(&mut id[..], GetRandomFlags::empty())
             .map_err(io::Error::from)
-            .and_then(|_| Kept::new(u64::from_ne_bytes(id), &about, incoming.ahead()));
-        // Without memory the client is served all the same.
+            .and_then(|_| ConnectionMemory::new(u64::from_ne_bytes(id), &about, incoming.ahead()));
+        // If there is no memory, the client is served, and its connection ends with this process.
         let Ok(kept) = made else { return };
         let kept = Arc::new(kept);
         incoming.keep();
@@ -643,60 +673,60 @@ impl Shared {
             structured: about.structured,
             allocation: about.allocation,
         };
-        let Survivor { stream, kept, found, inside } = survivor;
-        // One that was let in has a place, however many came since.
-        let place = self.limits.clients.enter();
-        let entered = self.enter(&stream, Some(agreed.export_name.clone()), place);
+        let Survivor { stream, kept, found, guards } = survivor;
+        // A client that was accepted before is served even without a permit.
+        let permit = self.limits.clients.take();
+        let entered = self.enter(&stream, Some(agreed.export_name.clone()), permit);
         if let Some((keeper, _)) = &self.keeper
             && let Some(socket) = stream.descriptor()
         {
             keeper.keep(kept.id(), kept.file(), socket);
         }
         let limits = Arc::clone(&self.limits);
-        // Without a thread the place is given back, and the connection cut.
+        // If no thread starts, the permit is freed and the client is disconnected.
         let started = thread::Builder::new().name("nbd".into()).spawn(move || {
-            Connection::resume(stream, &found, inside, agreed, limits, Box::new(entered))
+            Connection::resume(stream, &found, guards, agreed, limits, Box::new(entered))
         });
         started.map(drop)
     }
 }
 
-/// A client whose process has ended. What it had asked to be changed, and has not been answered, is let in before anybody else's changes of the
-/// same bytes, from here on.
+/// A connection whose server process has ended. From here on it locks the ranges of its unanswered
+/// changes, so that they come before other changes of the same bytes.
 pub struct Survivor {
     stream: Arc<Stream>,
-    kept: Arc<Kept>,
+    kept: Arc<ConnectionMemory>,
     found: connection_memory::Found,
-    inside: BTreeMap<SlotNumber, Inside>,
+    guards: BTreeMap<SlotNumber, RangeGuard>,
 }
 
 impl Survivor {
-    /// Of the memory and the socket that a [`Keeper`] was given.
+    /// From the memory and the socket that a [`Keeper`] was given.
     ///
     /// # Errors
-    /// If the memory is none, or the connection has ended.
+    /// If it is not the memory of a connection, or the connection has ended.
     pub fn new(limits: &Limits, memory: OwnedFd, socket: OwnedFd) -> io::Result<Self> {
         let socket = match sockopt::socket_domain(&socket)? {
             AddressFamily::UNIX => Socket::Unix(socket.into()),
             _ => Socket::Tcp(socket.into()),
         };
         let stream = Stream::new(socket)?;
-        let (kept, found) = Kept::attach(memory).inspect_err(|_| stream.cut())?;
+        let (kept, found) = ConnectionMemory::attach(memory).inspect_err(|_| stream.cut())?;
         let kept = Arc::new(kept);
         stream.keep(Arc::clone(&kept));
-        let gate = limits.gate(found.about.identity.0);
-        let inside = transmit::to_be_done_again(&found)
-            .map(|(slot, offset, length)| (slot, gate.enter_again(offset, length)))
+        let range_lock = limits.range_lock(found.about.identity.0);
+        let guards = transmit::to_be_done_again(&found)
+            .map(|(slot, offset, length)| (slot, range_lock.lock_again(offset, length)))
             .collect();
-        Ok(Self { stream, kept, found, inside })
+        Ok(Self { stream, kept, found, guards })
     }
 
-    /// The id of a connection whose memory this is; it may be served.
+    /// The id of the connection whose memory this is. The connection may be in use.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not the memory of a connection.
     pub fn id_of(memory: &OwnedFd) -> io::Result<u64> {
-        Kept::id_in(memory)
+        ConnectionMemory::id_in(memory)
     }
 
     #[must_use]
@@ -704,7 +734,7 @@ impl Survivor {
         self.kept.id()
     }
 
-    /// What its server's place was called.
+    /// The name of its server's address.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.found.about.place
@@ -715,7 +745,7 @@ impl Survivor {
         &self.found.about.export
     }
 
-    /// Ends it: nobody goes on with it.
+    /// Disconnects the client.
     pub fn cut(self) {
         self.stream.cut();
     }

@@ -1,30 +1,35 @@
-//! Small requests of one connection, many under way on one thread.
+//! Small requests of one connection, many of them in flight on one thread.
 //!
 //! ```text
-//!   socket --what is there--> read ahead --> taken --> under way --> ended --> replies, all that ended together with one call
-//!      ^                                                                          |
-//!      +--------- nothing more is there: wait for the socket and the disks <------+
+//!   socket --> read ahead --> taken --> in flight --> complete --> replies: one call for all that are
+//!      ^                                                              |     complete together
+//!      +------ nothing more to read: wait for the socket and the disks+
 //! ```
 //!
-//! Whoever has the turn to read keeps it while small requests come, and takes them as they come, whatever is under way: no other thread is woken
-//! for them. The turn goes to another worker when
+//! The worker with the reader role keeps it while small requests come, and takes them as they come,
+//! however many are in flight: no other thread is woken for them. It passes the role to another
+//! worker when
 //!
-//! - something comes that is no small request in good order, or a write of bytes that are being changed: it reads that, while this thread ends what it has begun;
-//! - as much is under way as one thread should have: the other one is a second ring, perhaps on another processor;
+//! - the next request is not small or not valid, or writes to a range that is being changed: the
+//!   other worker receives it, while this thread completes what it has begun;
+//! - this thread has its share of requests in flight: the other worker is a second ring, perhaps on
+//!   another processor;
 //! - replies cannot be sent without waiting: the client must be able to go on sending.
 //!
-//! If nothing is under way, the turn stays on this thread and the request that is not small is read there.
+//! If nothing is in flight, the role stays on this thread, and the worker receives the request
+//! itself.
 
 use crate::{
     budget::Taken,
     connection_memory::SlotNumber,
-    export::{Ended, Feed, Small, UNDER_WAY_MAX, Waiting, Waits},
+    failure::Failure,
     protocol::{REQUEST_HEADER, Request, command, data_chunk, flag, simple_reply},
-    range_lock::Inside,
+    range_lock::RangeGuard,
     stream::{Answer, Incoming, More},
     transmit::Connection,
 };
 use plinth_engine::sync::{buffer::Buffer, transfer::Found};
+use plinth_frontend::{Completed, IN_FLIGHT_MAX, InlineRequest, RequestSource, Runner, Waiting};
 use smallvec::SmallVec;
 use std::{
     io,
@@ -34,79 +39,81 @@ use std::{
     time::Instant,
 };
 
-/// A request that is under way.
-struct Asked {
+/// A request in flight.
+struct InFlight {
     request: Request,
-    /// Where it is noted.
+    /// Where the connection's memory records it.
     slot: Option<SlotNumber>,
-    /// The bytes that it changes are no other's meanwhile.
-    inside: Option<Inside>,
+    /// The lock of the range that it changes.
+    guard: Option<RangeGuard>,
     _taken: Option<(Taken, Taken)>,
 }
 
-/// What is next in what was read ahead.
+/// The next request in the bytes that were read ahead.
 enum Next {
-    Small(usize, Small),
-    /// It has not come whole.
+    /// With its tag: its index in the list of requests in flight.
+    Inline(usize, InlineRequest),
+    /// Its end was not received yet.
     Incomplete,
-    /// It has to wait until others have ended.
+    /// It has to wait until others are complete.
     NoRoom,
-    /// It is none of ours.
+    /// It is not carried out here.
     Other,
 }
 
-struct Pump<'a> {
+struct Multiplexer<'a> {
     connection: &'a Arc<Connection>,
-    /// The turn to read, if this thread has it.
+    /// The reader role, while this thread has it.
     incoming: Option<Box<Incoming>>,
-    waits: Option<Arc<dyn Waits>>,
+    runner: Option<Arc<dyn Runner>>,
     socket: Option<Arc<OwnedFd>>,
-    /// There was nothing more when it was last looked.
+    /// The socket had nothing when it was last read.
     is_drained: bool,
     watching: Option<Waiting>,
-    /// When the first part of the request that is on its way was seen.
+    /// When the beginning of an incomplete request was received.
     begun: Option<Instant>,
-    /// Until it is cut.
-    patience: Option<Waiting>,
+    /// The wait for its timeout.
+    timeout: Option<Waiting>,
     stops: bool,
-    asked: Vec<Option<Asked>>,
+    /// Requests in flight, by tag, and the tags that are free.
+    in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,
     sent: io::Result<()>,
 }
 
-/// Takes small requests as they come and answers them, until something else comes, and says whether all could be answered. Begins with the turn to read;
-/// gives it back if nobody else has it in the end.
+/// Takes small requests as they come and answers them, until another kind comes. Begins with the
+/// reader role, and returns it unless it was passed on; also whether all replies could be sent.
 pub(crate) fn run(
     connection: &Arc<Connection>,
     incoming: Box<Incoming>,
     socket: Option<&Arc<OwnedFd>>,
 ) -> (Option<Box<Incoming>>, io::Result<()>) {
-    let mut pump = Pump {
+    let mut multiplexer = Multiplexer {
         connection,
         incoming: Some(incoming),
-        waits: connection.export.waits(),
+        runner: connection.export.runner(),
         socket: socket.cloned(),
         is_drained: false,
         watching: None,
         begun: None,
-        patience: None,
+        timeout: None,
         stops: false,
-        asked: Vec::new(),
+        in_flight: Vec::new(),
         free: Vec::new(),
         sent: Ok(()),
     };
-    connection.export.together(&mut pump);
-    (pump.incoming.take(), pump.sent)
+    connection.export.multiplex(&mut multiplexer);
+    (multiplexer.incoming.take(), multiplexer.sent)
 }
 
-impl Pump<'_> {
-    /// What is next, taken if it is ours.
+impl Multiplexer<'_> {
+    /// Takes the next request, if it is to be carried out here.
     fn next(&mut self) -> Next {
         let Some(incoming) = &mut self.incoming else { return Next::Other };
         let ahead = incoming.ahead();
         let Some(header) = ahead.first_chunk::<REQUEST_HEADER>() else { return Next::Incomplete };
         let Some(request) =
-            Request::parse(header).filter(|request| self.connection.is_ours(request))
+            Request::parse(header).filter(|request| self.connection.is_valid_inline(request))
         else {
             return Next::Other;
         };
@@ -118,13 +125,13 @@ impl Pump<'_> {
             Some(&[][..])
         };
         let Some(payload) = payload else { return Next::Incomplete };
-        let inside = if is_write {
-            self.connection.gate.try_enter(request.offset, length as u64)
+        let guard = if is_write {
+            self.connection.range_lock.try_lock(request.offset, length as u64)
         } else {
             None
         };
-        if is_write && inside.is_none() {
-            // Who takes it waits for the other one.
+        if is_write && guard.is_none() {
+            // The worker that receives it waits for the lock.
             return Next::Other;
         }
         let taken = match self.connection.take_at_once(length) {
@@ -133,17 +140,17 @@ impl Pump<'_> {
         };
         let offset = request.offset;
         let small = match request.kind {
-            command::READ => Small::Read { offset, length },
+            command::READ => InlineRequest::Read { offset, length },
             command::WRITE => {
                 let Some(mut buffer) = Buffer::try_unfilled(length) else { return Next::Other };
                 buffer.copy_from_slice(payload);
-                Small::Write {
+                InlineRequest::Write {
                     offset,
                     bytes: buffer.share(),
                     durably: request.flags & flag::FUA != 0,
                 }
             }
-            _ => Small::Flush,
+            _ => InlineRequest::Flush,
         };
         let mut slot = None;
         if let Some(kept) = self.connection.stream.kept() {
@@ -156,34 +163,38 @@ impl Pump<'_> {
             slot = Some(number);
         }
         incoming.used(REQUEST_HEADER + payload.len());
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.asked.push(None);
-            self.asked.len() - 1
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
         });
-        if let Some(asked) = self.asked.get_mut(place) {
-            *asked = Some(Asked { request, slot, inside, _taken: taken });
+        if let Some(request_in_flight) = self.in_flight.get_mut(tag) {
+            *request_in_flight = Some(InFlight { request, slot, guard, _taken: taken });
         }
-        Next::Small(place, small)
+        Next::Inline(tag, small)
     }
 
-    /// Takes no more, and leaves the turn to another if there is still something to do here.
-    fn stop(&mut self, under_way: usize) -> Poll<Option<(usize, Small)>> {
+    /// Takes no more requests, and passes the reader role on if requests are in flight here.
+    fn stop(&mut self, in_flight: usize) -> Poll<Option<(usize, InlineRequest)>> {
         self.stops = true;
-        if under_way > 0 {
-            self.incoming.take().into_iter().for_each(|turn| self.connection.give_turn(turn));
+        if in_flight > 0 {
+            self.incoming
+                .take()
+                .into_iter()
+                .for_each(|role| self.connection.pass_reader_role(role));
         }
         Poll::Ready(None)
     }
 
-    /// Waits until there is more to read; `false`: it cannot be waited for here.
-    fn poll_more(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<bool> {
+    /// Waits until there is more to read. `false`: this thread cannot wait for it, or nothing
+    /// comes.
+    fn poll_more(&mut self, context: &mut Context<'_>, in_flight: usize) -> Poll<bool> {
         let Some(incoming) = &mut self.incoming else { return Poll::Ready(false) };
         if !incoming.ahead().is_empty() {
             self.begun.get_or_insert_with(Instant::now);
         }
-        if under_way == 0 {
-            // There is nothing but the client to wait for, and the plain call is the shortest.
-            let deadline = self.begun.map(|begun| begun + self.connection.patience());
+        if in_flight == 0 {
+            // Nothing but the client to wait for: a blocking read is the shortest way.
+            let deadline = self.begun.map(|begun| begun + self.connection.request_timeout());
             return Poll::Ready(match incoming.wait_for_more(deadline) {
                 Ok(more) => more,
                 Err(error) => {
@@ -192,12 +203,12 @@ impl Pump<'_> {
                 }
             });
         }
-        let (Some(waits), Some(socket)) = (&self.waits, &self.socket) else {
+        let (Some(runner), Some(socket)) = (&self.runner, &self.socket) else {
             return Poll::Ready(false);
         };
         let watching = match &mut self.watching {
             Some(watching) => watching,
-            none => match waits.readable(socket) {
+            none => match runner.readable(socket) {
                 Some(watching) => none.insert(watching),
                 None => return Poll::Ready(false),
             },
@@ -207,11 +218,11 @@ impl Pump<'_> {
             return Poll::Ready(true);
         }
         if let Some(begun) = self.begun {
-            let patience = self.connection.patience();
-            let patience = self
-                .patience
-                .get_or_insert_with(|| waits.sleep(patience.saturating_sub(begun.elapsed())));
-            if patience.as_mut().poll(context).is_ready() {
+            let limit = self.connection.request_timeout();
+            let timeout = self
+                .timeout
+                .get_or_insert_with(|| runner.sleep(limit.saturating_sub(begun.elapsed())));
+            if timeout.as_mut().poll(context).is_ready() {
                 self.sent = Err(io::ErrorKind::TimedOut.into());
                 self.connection.cut();
                 return Poll::Ready(false);
@@ -221,29 +232,29 @@ impl Pump<'_> {
     }
 }
 
-impl Feed for Pump<'_> {
+impl RequestSource for Multiplexer<'_> {
     fn poll_next(
         &mut self,
         context: &mut Context<'_>,
-        under_way: usize,
-    ) -> Poll<Option<(usize, Small)>> {
+        in_flight: usize,
+    ) -> Poll<Option<(usize, InlineRequest)>> {
         if self.stops || self.incoming.is_none() {
             return Poll::Ready(None);
         }
         if self.connection.stream.is_frozen() {
-            return self.stop(under_way);
+            return self.stop(in_flight);
         }
-        if under_way >= UNDER_WAY_MAX || self.sent.is_err() {
-            return self.stop(under_way);
+        if in_flight >= IN_FLIGHT_MAX || self.sent.is_err() {
+            return self.stop(in_flight);
         }
         loop {
             match self.next() {
-                Next::Small(place, small) => {
-                    (self.begun, self.patience) = (None, None);
-                    return Poll::Ready(Some((place, small)));
+                Next::Inline(tag, small) => {
+                    (self.begun, self.timeout) = (None, None);
+                    return Poll::Ready(Some((tag, small)));
                 }
-                Next::NoRoom if under_way > 0 => return Poll::Pending,
-                Next::NoRoom | Next::Other => return self.stop(under_way),
+                Next::NoRoom if in_flight > 0 => return Poll::Pending,
+                Next::NoRoom | Next::Other => return self.stop(in_flight),
                 Next::Incomplete => {}
             }
             let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
@@ -254,31 +265,32 @@ impl Feed for Pump<'_> {
                         continue;
                     }
                     Ok(More::Later) => self.is_drained = true,
-                    // Whoever reads next hears of it.
-                    Ok(More::Ended) | Err(_) => return self.stop(under_way),
+                    // The next read finds the same.
+                    Ok(More::Completed) | Err(_) => return self.stop(in_flight),
                 }
             }
-            match self.poll_more(context, under_way) {
-                Poll::Ready(true) if under_way == 0 => {}
+            match self.poll_more(context, in_flight) {
+                Poll::Ready(true) if in_flight == 0 => {}
                 Poll::Ready(true) => self.is_drained = false,
-                Poll::Ready(false) => return self.stop(under_way),
+                Poll::Ready(false) => return self.stop(in_flight),
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    fn ended(&mut self, ended: &mut Vec<Ended>) {
+    fn completed(&mut self, completed: &mut Vec<Completed>) {
         let connection = self.connection;
-        let mut done = Vec::with_capacity(ended.len());
-        for (place, result) in ended.drain(..) {
-            let Some(mut asked) = self.asked.get_mut(place).and_then(Option::take) else {
+        let mut done = Vec::with_capacity(completed.len());
+        for (tag, result) in completed.drain(..) {
+            let Some(mut request) = self.in_flight.get_mut(tag).and_then(Option::take) else {
                 continue;
             };
-            self.free.push(place);
-            if !connection.note_end(asked.slot, asked.inside.take(), result.as_ref().err()) {
+            self.free.push(tag);
+            let result = result.map_err(Failure::from);
+            if !connection.note_end(request.slot, request.guard.take(), result.as_ref().err()) {
                 continue;
             }
-            let Request { kind, cookie, offset, .. } = asked.request;
+            let Request { kind, cookie, offset, .. } = request.request;
             let (header, found) = match result {
                 Ok(found) if kind == command::READ && connection.is_structured() => {
                     (data_chunk(cookie, offset, found.len()), found)
@@ -286,20 +298,24 @@ impl Feed for Pump<'_> {
                 Ok(found) => (simple_reply(cookie, 0), found),
                 Err(failure) => (connection.refusal(cookie, &failure), Found::default()),
             };
-            // What was taken from the budgets is held until the reply is sent.
-            done.push((header, found, asked));
+            // The request holds its bytes of the budgets until the reply is sent.
+            done.push((header, found, request));
         }
         if self.sent.is_err() {
             return;
         }
         let answers: SmallVec<[Answer<'_>; 8]> = done
             .iter()
-            .map(|(header, found, asked)| Answer { slot: asked.slot, header, found })
+            .map(|(header, found, request)| Answer { slot: request.slot, header, found })
             .collect();
         let incoming = &mut self.incoming;
-        let has_to_wait =
-            || incoming.take().into_iter().for_each(|incoming| connection.give_turn(incoming));
-        self.sent =
-            connection.stream.answer(&answers, Instant::now() + connection.patience(), has_to_wait);
+        let before_wait = || {
+            incoming.take().into_iter().for_each(|incoming| connection.pass_reader_role(incoming))
+        };
+        self.sent = connection.stream.answer(
+            &answers,
+            Instant::now() + connection.request_timeout(),
+            before_wait,
+        );
     }
 }

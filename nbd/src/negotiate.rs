@@ -1,24 +1,26 @@
-//! From a connection to an agreement: which export, and how replies look.
+//! The handshake: which export the client uses, and the format of replies.
 //!
 //! ```text
 //!   greeting --> client's flags --> options, one at a time --GO, EXPORT_NAME--> transmission
-//!                                     |  ^                \--ABORT, anything that is no option--> the end
-//!                                     STARTTLS: all that was agreed before is void
+//!                                     |  ^                \--ABORT, or bytes that are no option--> end
+//!                                     STARTTLS: drops all earlier agreements
 //! ```
 //!
-//! Where there is TLS it is the only way: before it, a client is told of nothing else, not even the names of exports. Each option is answered,
-//! also one that is refused; the text says why. Who is one client too many gets that said, to whatever he asks.
+//! If the server has a certificate, it requires TLS: before STARTTLS it refuses every other option,
+//! and does not send the names of exports. Each option is answered, even a refused one; the text
+//! says why. If there are too many clients, every option is refused with that reason.
 //!
-//! Bounded: the time of it all, the number of options, the length of an option that is read; a longer one is skipped, up to [`SKIPPED_MAX`].
+//! Limits: the duration of the handshake, the number of options, the length of an option. A longer
+//! option is skipped, up to [`SKIPPED_MAX`].
 
 use crate::{
-    export::{Export, Exports, NotOpened},
     protocol::{
         ALLOCATION, ALLOCATION_ID, FIXED_NEWSTYLE, GREETING, NO_ZEROES, OPTION_HEADER, STRING_MAX,
         answer, can, info, option, option_reply, parse_contexts, parse_go, parse_option,
     },
     stream::{Incoming, Stream},
 };
+use plinth_frontend::{BlockDevice, Exports, NotOpened};
 use rustls::ServerConfig;
 use std::{
     io,
@@ -26,15 +28,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long it may take until a client has agreed to something.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(20);
-/// Options of one client: a list of hundreds of exports and a look at each is fine.
+/// How long the handshake may take.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Options of one client, at most: it can list hundreds of exports and query each.
 const OPTIONS_MAX: usize = 2048;
-/// The longest option that is read.
+/// The length of an option that is read, at most.
 const OPTION_MAX: u32 = 32 << 10;
-/// The longest option that is skipped.
+/// The length of an option that is skipped, at most.
 const SKIPPED_MAX: u32 = 1 << 20;
-/// Queries for contexts in one option.
+/// Queries for contexts in one option, at most.
 const QUERIES_MAX: usize = 64;
 
 /// Smallest, preferred and largest request, in bytes.
@@ -42,28 +44,28 @@ pub(crate) const BLOCK_MIN: u32 = 1;
 const BLOCK_PREFERRED: u32 = 4096;
 pub(crate) const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// What a listener demands.
-pub(crate) struct Entrance<'a> {
-    /// Only with TLS.
+/// The conditions of a handshake.
+pub(crate) struct HandshakeOptions<'a> {
+    /// TLS is required.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Hears why TLS did not come about.
+    /// Is called with the reason when TLS fails.
     pub refused: &'a (dyn Fn(&str) + Sync),
-    /// Nobody comes in, for this reason.
+    /// No client is accepted, for this reason.
     pub closed: Option<&'a str>,
-    /// For all of the handshake.
-    pub patience: Duration,
+    /// For the whole handshake.
+    pub timeout: Duration,
 }
 
-/// What both sides have agreed on.
+/// The result of a handshake.
 pub(crate) struct Agreed {
-    pub export: Arc<dyn Export>,
-    /// Its own name, also where the client said none.
+    pub export: Arc<dyn BlockDevice>,
+    /// The name of the export, even if the client sent an empty name.
     pub export_name: String,
-    /// Bytes, as the client was told.
+    /// Bytes, as sent to the client.
     pub size: u64,
-    /// Replies to reads, and errors, are structured.
+    /// Replies to reads, and errors, are structured replies.
     pub structured: bool,
-    /// `base:allocation` may be asked for.
+    /// BLOCK_STATUS for `base:allocation` is allowed.
     pub allocation: bool,
 }
 
@@ -71,23 +73,23 @@ pub(crate) struct Agreed {
 struct Handshake<'a> {
     stream: &'a Stream,
     exports: &'a dyn Exports,
-    door: &'a Entrance<'a>,
+    options: &'a HandshakeOptions<'a>,
     deadline: Instant,
     structured: bool,
     /// The export for which `base:allocation` was agreed on.
     allocation: Option<String>,
 }
 
-/// What comes after an option.
+/// What follows an option.
 enum Next {
     Option,
     Transmission(Agreed),
     End,
 }
 
-/// What an export can.
-pub(crate) fn transmission_flags(export: &dyn Export, structured: bool) -> u16 {
-    // A flush makes durable what any connection was told is written: several may be used as one.
+/// The transmission flags of an export.
+pub(crate) fn transmission_flags(export: &dyn BlockDevice, structured: bool) -> u16 {
+    // A flush makes the acknowledged writes of all connections durable: hence MULTI_CONN.
     let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::MULTI_CONN | can::CACHE;
     flags |= if export.is_read_only() {
         can::READ_ONLY
@@ -97,14 +99,14 @@ pub(crate) fn transmission_flags(export: &dyn Export, structured: bool) -> u16 {
     flags | if structured { can::DF } else { 0 }
 }
 
-/// Leads a client to an agreement. `None`: it has left, or was shown the door.
+/// Carries out the handshake with a client. `None`: the client has left, or is to be disconnected.
 pub(crate) fn negotiate(
     incoming: &mut Incoming,
     stream: &Stream,
     exports: &dyn Exports,
-    door: &Entrance<'_>,
+    options: &HandshakeOptions<'_>,
 ) -> io::Result<Option<Agreed>> {
-    let deadline = Instant::now() + door.patience;
+    let deadline = Instant::now() + options.timeout;
     stream.send(&[&GREETING], deadline)?;
     let mut flags = [0; 4];
     if incoming.read_exact(&mut flags, Some(deadline))?.is_none() {
@@ -112,11 +114,11 @@ pub(crate) fn negotiate(
     }
     let flags = u32::from_be_bytes(flags);
     if flags & !(FIXED_NEWSTYLE | NO_ZEROES) != 0 {
-        // It means something that we do not know: nothing that follows can be understood.
+        // An unknown flag changes the meaning of everything that follows.
         return Ok(None);
     }
     let mut handshake =
-        Handshake { stream, exports, door, deadline, structured: false, allocation: None };
+        Handshake { stream, exports, options, deadline, structured: false, allocation: None };
     let mut options = 0;
     loop {
         let mut header = [0; OPTION_HEADER];
@@ -166,7 +168,7 @@ impl Handshake<'_> {
         self.stream.send(&[&option_reply(option, kind, data)], self.deadline)
     }
 
-    /// Answers an option with a word and a text.
+    /// Answers an option with a kind of reply and a text.
     fn say(&self, option: u32, kind: u32, text: &str) -> io::Result<Next> {
         let text = text.get(..text.floor_char_boundary(STRING_MAX)).unwrap_or_default();
         self.reply(option, kind, &[text.as_bytes()])?;
@@ -174,11 +176,11 @@ impl Handshake<'_> {
     }
 
     fn must_encrypt(&self) -> bool {
-        self.door.tls.is_some() && !self.stream.is_encrypted()
+        self.options.tls.is_some() && !self.stream.is_encrypted()
     }
 
     fn start_tls(&mut self, incoming: &mut Incoming, data: &[u8]) -> io::Result<Next> {
-        let Some(config) = &self.door.tls else {
+        let Some(config) = &self.options.tls else {
             return self.say(
                 option::STARTTLS,
                 answer::POLICY,
@@ -196,10 +198,10 @@ impl Handshake<'_> {
         incoming.encrypt(Arc::clone(config), self.deadline).inspect_err(|error| {
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
-                    (self.door.refused)("it ended the connection while TLS began")
+                    (self.options.refused)("it ended the connection while TLS began")
                 }
-                io::ErrorKind::TimedOut => (self.door.refused)("TLS did not come about in time"),
-                _ => (self.door.refused)(&error.to_string()),
+                io::ErrorKind::TimedOut => (self.options.refused)("TLS did not come about in time"),
+                _ => (self.options.refused)(&error.to_string()),
             }
         })?;
         self.structured = false;
@@ -207,10 +209,11 @@ impl Handshake<'_> {
         Ok(Next::Option)
     }
 
-    /// The old way in, which has no word for a refusal.
+    /// EXPORT_NAME, an older option, which cannot be refused but by ending the connection.
     fn export_name(&self, data: &[u8], with_zeroes: bool) -> io::Result<Next> {
         let name = std::str::from_utf8(data).ok().filter(|name| name.len() <= STRING_MAX);
-        let Some(name) = name.filter(|_| !self.must_encrypt() && self.door.closed.is_none()) else {
+        let Some(name) = name.filter(|_| !self.must_encrypt() && self.options.closed.is_none())
+        else {
             return Ok(Next::End);
         };
         let Ok(export) = self.exports.open(name) else { return Ok(Next::End) };
@@ -223,8 +226,8 @@ impl Handshake<'_> {
         Ok(Next::Transmission(agreed))
     }
 
-    fn agreed(&self, name: &str, export: Arc<dyn Export>) -> Agreed {
-        // Contexts go with the export that they were agreed on for.
+    fn agreed(&self, name: &str, export: Arc<dyn BlockDevice>) -> Agreed {
+        // A context was negotiated for one export.
         let allocation = self.allocation.as_deref() == Some(name);
         Agreed {
             export_name: export.name(),
@@ -247,7 +250,7 @@ impl Handshake<'_> {
                 "this server wants TLS: STARTTLS comes first",
             );
         }
-        if let Some(reason) = self.door.closed {
+        if let Some(reason) = self.options.closed {
             return self.say(option, answer::POLICY, reason);
         }
         match option {
@@ -280,8 +283,8 @@ impl Handshake<'_> {
         self.say(option::LIST, answer::ACK, "")
     }
 
-    /// Opens an export; if that is refused, says so.
-    fn open(&self, option: u32, name: &str) -> io::Result<Option<Arc<dyn Export>>> {
+    /// Opens an export; if that fails, answers the option.
+    fn open(&self, option: u32, name: &str) -> io::Result<Option<Arc<dyn BlockDevice>>> {
         match self.exports.open(name) {
             Ok(export) => Ok(Some(export)),
             Err(NotOpened::Unknown) => {
@@ -330,7 +333,7 @@ impl Handshake<'_> {
     fn contexts(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
-            // Whatever comes of it: what was agreed before is void.
+            // The option replaces earlier contexts, even if it fails.
             self.allocation = None;
         }
         if !self.structured {

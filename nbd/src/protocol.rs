@@ -1,10 +1,12 @@
-//! The words of the NBD protocol, as bytes: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
+//! The encoding of the NBD protocol:
+//! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
 //!
-//! Everything is big-endian. Here is nothing but constants, parsing and encoding: no I/O, no state. What is parsed came from a stranger: it
-//! gives `None` or a value, whatever the bytes.
+//! Everything is big-endian. This file has constants, parsing and encoding: no I/O, no state.
+//! Parsed bytes come from clients that are not trusted: any bytes give a value or `None`.
 //!
 //! ```text
-//!   option     magic 8, option 4, length 4, data             reply  magic 8, option 4, kind 4, length 4, data
+//!   option     magic 8, option 4, length 4, data
+//!   its reply  magic 8, option 4, kind 4, length 4, data
 //!   request    magic 4, flags 2, kind 2, cookie 8, offset 8, length 4; a write's data follows
 //!   reply      simple:      magic 4, error 4, cookie 8; a read's data follows
 //!              structured:  magic 4, flags 2, kind 2, cookie 8, length 4, data
@@ -12,10 +14,10 @@
 
 use smallvec::SmallVec;
 
-/// Longest name of an export, longest query, longest text: what the protocol allows, in bytes.
+/// Bytes of a name, a query or a text, at most: the limit of the protocol.
 pub(crate) const STRING_MAX: usize = 4096;
 
-/// What a server says first: `NBDMAGIC`, `IHAVEOPT`, and what it can.
+/// The first bytes from a server: `NBDMAGIC`, `IHAVEOPT`, and its flags.
 pub(crate) const GREETING: [u8; 18] = *b"NBDMAGICIHAVEOPT\0\x03";
 const OPTION_MAGIC: [u8; 8] = *b"IHAVEOPT";
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -53,7 +55,7 @@ pub(crate) mod answer {
     pub(crate) const TOO_BIG: u32 = ERROR | 9;
 }
 
-/// What a client can be told of an export.
+/// Kinds of information about an export.
 pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
@@ -61,7 +63,7 @@ pub(crate) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can, told when it is opened.
+/// Transmission flags.
 pub(crate) mod can {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -108,13 +110,13 @@ const CHUNK_DATA: u16 = 1;
 const CHUNK_STATUS: u16 = 5;
 const CHUNK_ERROR: u16 = 1 << 15 | 1;
 
-/// The only metadata context there is, and the number it goes by.
+/// The only metadata context, and its id.
 pub(crate) const ALLOCATION: &str = "base:allocation";
 pub(crate) const ALLOCATION_ID: u32 = 1;
 /// `base:allocation` of a range without data: a hole that reads as zeros.
 const HOLE_AND_ZERO: u32 = 3;
 
-/// Why a request is not carried out; the values are those of the protocol.
+/// Errors of the protocol, with their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Refused {
@@ -129,7 +131,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// What a number says; `None`: nothing was refused.
+    /// The error of a number; `None` for 0.
     pub(crate) fn of(number: u32) -> Option<Self> {
         use Refused::{
             Invalid, Io, NoMemory, NoSpace, NotPermitted, NotSupported, Overflow, ShuttingDown,
@@ -168,7 +170,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A length, and so many bytes of text.
+    /// A length, and a text of this length.
     fn text(&mut self) -> Option<&'a str> {
         let length = usize::try_from(self.u32()?).ok().filter(|length| *length <= STRING_MAX)?;
         std::str::from_utf8(self.bytes(length)?).ok()
@@ -179,7 +181,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What is before an option's data: the option, and how many bytes of data follow. `None`: this is no option.
+/// The header of an option: the option, and the length of its data. `None`: it is no option.
 pub(crate) const OPTION_HEADER: usize = 16;
 
 pub(crate) fn parse_option(bytes: &[u8; OPTION_HEADER]) -> Option<(u32, u32)> {
@@ -188,7 +190,7 @@ pub(crate) fn parse_option(bytes: &[u8; OPTION_HEADER]) -> Option<(u32, u32)> {
     Some((fields.u32()?, fields.u32()?))
 }
 
-/// The data of INFO and GO: an export's name, and what the client wants to know.
+/// The data of INFO and GO: an export's name, and the kinds of information that are requested.
 pub(crate) fn parse_go(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let mut fields = Fields(data);
     let name = fields.text()?;
@@ -198,7 +200,7 @@ pub(crate) fn parse_go(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     Some((name, wanted))
 }
 
-/// The data of `LIST_META_CONTEXT` and `SET_META_CONTEXT`: an export's name, and which contexts.
+/// The data of `LIST_META_CONTEXT` and `SET_META_CONTEXT`: an export's name, and queries.
 pub(crate) fn parse_contexts(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let mut fields = Fields(data);
     let name = fields.text()?;
@@ -223,12 +225,12 @@ pub(crate) fn option_reply(option: u32, kind: u32, data: &[&[u8]]) -> Vec<u8> {
     reply
 }
 
-/// A request, as it came.
+/// A request, as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub flags: u16,
     pub kind: u16,
-    /// The client's own name for it, returned with the reply.
+    /// The client's tag, which the reply returns.
     pub cookie: u64,
     pub offset: u64,
     pub length: u32,
@@ -237,7 +239,7 @@ pub(crate) struct Request {
 pub(crate) const REQUEST_HEADER: usize = 28;
 
 impl Request {
-    /// `None`: this is no request, and where the next one begins cannot be known.
+    /// `None`: it is no request, and the beginning of the next one is unknown.
     pub fn parse(bytes: &[u8; REQUEST_HEADER]) -> Option<Self> {
         let mut fields = Fields(bytes);
         (fields.u32()? == REQUEST_MAGIC).then_some(())?;
@@ -263,10 +265,10 @@ impl Request {
     }
 }
 
-/// What a reply begins with, or all of it. What goes before the bytes of a read needs no memory of its own.
+/// A reply, or its beginning. The header of a read fits without an allocation.
 pub(crate) type Reply = SmallVec<[u8; 32]>;
 
-/// A simple reply; 0: it was carried out.
+/// A simple reply; error 0: the request was carried out.
 pub(crate) fn simple_reply(cookie: u64, error: u32) -> Reply {
     let mut reply = Reply::new();
     reply.extend_from_slice(&SIMPLE_MAGIC.to_be_bytes());
@@ -275,7 +277,7 @@ pub(crate) fn simple_reply(cookie: u64, error: u32) -> Reply {
     reply
 }
 
-/// The only chunk of a structured reply: all but the last `follow` bytes of its data.
+/// The only chunk of a structured reply, without the last `follow` bytes of its data.
 fn chunk(cookie: u64, kind: u16, data: &[u8], follow: usize) -> Reply {
     let length = u32::try_from(data.len() + follow).unwrap_or(u32::MAX);
     let mut reply = Reply::new();
@@ -288,7 +290,7 @@ fn chunk(cookie: u64, kind: u16, data: &[u8], follow: usize) -> Reply {
     reply
 }
 
-/// What goes before the bytes that were read at `offset`.
+/// The header of a reply to a read at `offset`.
 pub(crate) fn data_chunk(cookie: u64, offset: u64, length: usize) -> Reply {
     // A chunk of data has at least one byte.
     if length == 0 {
@@ -305,7 +307,7 @@ pub(crate) fn error_chunk(cookie: u64, error: Refused, text: &str) -> Reply {
     chunk(cookie, CHUNK_ERROR, &data, 0)
 }
 
-/// Where there is data and where none: lengths, one after the other.
+/// A reply to BLOCK_STATUS: lengths, and whether each range has data.
 pub(crate) fn status_chunk(cookie: u64, ranges: impl Iterator<Item = (u32, bool)>) -> Reply {
     let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
     for (length, has_data) in ranges {
@@ -320,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_first_is_what_the_protocol_says() {
+    fn the_greeting_is_that_of_the_protocol() {
         assert_eq!(&GREETING[..16], b"NBDMAGICIHAVEOPT");
         assert_eq!(
             u32::from(u16::from_be_bytes([GREETING[16], GREETING[17]])),

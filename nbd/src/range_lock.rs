@@ -1,83 +1,86 @@
-//! Which bytes of a file are being changed: a change of bytes that another one has not ended with waits for it.
+//! Locks of byte ranges of a file: a change waits for an earlier change of the same bytes.
 //!
-//! This is for connections that outlive their engine (`connection_memory.rs`). A change that was carried out but not noted as done is carried out again by
-//! the next engine. That must not undo a later one. So the later one begins when the earlier one has been noted, on all connections of the
-//! engine: whatever is carried out again was then followed by nothing that overlaps it. The next engine has all such changes inside before it
-//! serves anybody.
+//! This is for connections that outlive their engine (`connection_memory.rs`). The next engine
+//! carries out again each change that was carried out but not recorded as done. That must not undo
+//! a later change. So a later change begins only when the earlier one is recorded, on all
+//! connections of the engine: then a change that is carried out again was followed by no change
+//! that overlaps it. The next engine locks the ranges of all such changes before it serves a
+//! client.
 //!
-//! Clients hardly ever have two changes of the same bytes under way, and nobody waits then: it costs a look at the others.
+//! Clients hardly ever have two changes of the same bytes in flight. Then no thread waits, and a
+//! lock costs a scan of the other ranges.
 
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// That of one file.
+/// The locked ranges of one file.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// Where they begin, and where they end.
-    inside: Mutex<Vec<(u64, u64)>>,
-    left: Condvar,
+pub(crate) struct RangeLock {
+    /// Start and end of each.
+    locked: Mutex<Vec<(u64, u64)>>,
+    unlocked: Condvar,
     waiting: AtomicUsize,
 }
 
-/// A change that is inside, until this is dropped.
+/// A locked range, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Inside {
-    gate: Arc<Gate>,
+pub(crate) struct RangeGuard {
+    lock: Arc<RangeLock>,
     range: (u64, u64),
 }
 
-fn overlaps(inside: &[(u64, u64)], (start, end): (u64, u64)) -> bool {
-    inside.iter().any(|(other, other_end)| start < *other_end && *other < end)
+fn overlaps(locked: &[(u64, u64)], (start, end): (u64, u64)) -> bool {
+    locked.iter().any(|(other, other_end)| start < *other_end && *other < end)
 }
 
-impl Gate {
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+impl RangeLock {
+    fn ranges(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// If nobody is in the way.
-    pub fn try_enter(self: &Arc<Self>, offset: u64, length: u64) -> Option<Inside> {
+    /// Locks a range, if no locked range overlaps it.
+    pub fn try_lock(self: &Arc<Self>, offset: u64, length: u64) -> Option<RangeGuard> {
         let range = (offset, offset.saturating_add(length));
-        let mut inside = self.lock();
-        if overlaps(&inside, range) {
+        let mut locked = self.ranges();
+        if overlaps(&locked, range) {
             return None;
         }
-        inside.push(range);
-        Some(Inside { gate: Arc::clone(self), range })
+        locked.push(range);
+        Some(RangeGuard { lock: Arc::clone(self), range })
     }
 
-    /// Waits until nobody is in the way.
-    pub fn enter(self: &Arc<Self>, offset: u64, length: u64) -> Inside {
+    /// Waits until no locked range overlaps it, and locks a range.
+    pub fn lock(self: &Arc<Self>, offset: u64, length: u64) -> RangeGuard {
         let range = (offset, offset.saturating_add(length));
-        let mut inside = self.lock();
+        let mut locked = self.ranges();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        while overlaps(&inside, range) {
-            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        while overlaps(&locked, range) {
+            locked = self.unlocked.wait(locked).unwrap_or_else(PoisonError::into_inner);
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        inside.push(range);
-        Inside { gate: Arc::clone(self), range }
+        locked.push(range);
+        RangeGuard { lock: Arc::clone(self), range }
     }
 
-    /// Whoever is in the way: it was inside when an engine before this one died.
-    pub fn enter_again(self: &Arc<Self>, offset: u64, length: u64) -> Inside {
+    /// Locks a range, even if others overlap it: it was locked when an earlier engine died.
+    pub fn lock_again(self: &Arc<Self>, offset: u64, length: u64) -> RangeGuard {
         let range = (offset, offset.saturating_add(length));
-        self.lock().push(range);
-        Inside { gate: Arc::clone(self), range }
+        self.ranges().push(range);
+        RangeGuard { lock: Arc::clone(self), range }
     }
 }
 
-impl Drop for Inside {
+impl Drop for RangeGuard {
     fn drop(&mut self) {
-        let mut inside = self.gate.lock();
-        if let Some(at) = inside.iter().position(|range| *range == self.range) {
-            inside.swap_remove(at);
+        let mut locked = self.lock.ranges();
+        if let Some(at) = locked.iter().position(|range| *range == self.range) {
+            locked.swap_remove(at);
         }
-        // Who waits has counted itself while it had the lock.
-        if self.gate.waiting.load(Ordering::SeqCst) > 0 {
-            self.gate.left.notify_all();
+        // A waiting thread has counted itself under the mutex.
+        if self.lock.waiting.load(Ordering::SeqCst) > 0 {
+            self.lock.unlocked.notify_all();
         }
     }
 }
@@ -88,28 +91,28 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_change_waits_for_those_that_it_overlaps() {
-        let gate = Arc::new(Gate::default());
-        let first = gate.try_enter(0, 10).expect("nobody is there");
-        let second = gate.try_enter(10, 10).expect("they only touch");
+    fn a_change_waits_for_changes_that_it_overlaps() {
+        let lock = Arc::new(RangeLock::default());
+        let first = lock.try_lock(0, 10).expect("no range is locked");
+        let second = lock.try_lock(10, 10).expect("the ranges only touch");
         assert!(
-            gate.try_enter(9, 1).is_none()
-                && gate.try_enter(5, 10).is_none()
-                && gate.try_enter(0, 100).is_none()
+            lock.try_lock(9, 1).is_none()
+                && lock.try_lock(5, 10).is_none()
+                && lock.try_lock(0, 100).is_none()
         );
-        let again = gate.enter_again(5, 10);
+        let again = lock.lock_again(5, 10);
         let waiting = {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || drop(gate.enter(8, 4)))
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || drop(lock.lock(8, 4)))
         };
-        while gate.waiting.load(Ordering::SeqCst) == 0 {
+        while lock.waiting.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
         drop(first);
         drop(second);
-        assert!(gate.try_enter(7, 1).is_none(), "one of three is left");
+        assert!(lock.try_lock(7, 1).is_none(), "one of three is still locked");
         drop(again);
-        waiting.join().expect("it came in");
-        assert!(gate.try_enter(0, u64::MAX).is_some());
+        waiting.join().expect("it gets the lock");
+        assert!(lock.try_lock(0, u64::MAX).is_some());
     }
 }

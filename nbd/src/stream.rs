@@ -1,18 +1,22 @@
-//! The bytes of a connection: a unix socket or TCP, with TLS on it or not; read by one thread while others write.
+//! The bytes of a connection: a unix socket or TCP, with TLS or without; read by one thread while
+//! others write.
 //!
-//! [`Stream`] is what the threads of a connection share; [`Incoming`] is its reading side, which one of them has at a time. TLS is driven
-//! here: the session is locked for as long as bytes are turned into others, never while a socket is waited for, so that a client that
-//! reads slowly does not keep its own requests from being read.
+//! The threads of a connection share its [`Stream`]; [`Incoming`] is the reading side, which one
+//! thread has at a time. TLS is driven here: the TLS session is locked while bytes are encrypted or
+//! decrypted, and never while a thread waits for the socket. So a client that reads slowly does not
+//! stop its own requests from being read.
 //!
-//! Deadlines: a system call waits for [`TICK`] at most; then it is looked whether time is up. A client that drips single bytes meets the
-//! deadline as well.
+//! Deadlines: a system call waits for [`POLL_INTERVAL`] at most, and then the deadline is checked.
+//! So it also ends a connection on which single bytes arrive slowly.
 //!
-//! A connection without TLS may be kept for the next engine (`connection_memory.rs`): then what is read ahead lies in the memory that outlives this one, and
-//! every byte that is read or sent is noted there.
+//! A connection without TLS may be kept for the next engine (`connection_memory.rs`). Then bytes
+//! are read ahead into that memory, and every byte that is read or sent is recorded there.
 //!
 //! Lock order: `wire`, then `tls`.
 
-use crate::connection_memory::{BATCH_MAX, Into, Kept, Partial, RING_SIZE, Reply, SlotNumber};
+use crate::connection_memory::{
+    BATCH_MAX, ConnectionMemory, Into, Partial, RING_SIZE, Reply, SlotNumber,
+};
 use plinth_engine::sync::transfer::Found;
 
 use rustix::{
@@ -36,17 +40,18 @@ use std::{
 };
 
 /// The longest wait of one system call.
-const TICK: Duration = Duration::from_secs(5);
-/// How long a TCP connection may say nothing before the other side is asked whether it is there.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a TCP connection may be silent before the kernel probes the client.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Bytes that are read ahead by who waits for them: many small requests for one system call.
+/// Bytes of one blocking read ahead, at most: many small requests for one system call.
 const AHEAD: usize = 64 << 10;
-/// Bytes that are read ahead by who takes what is there: as many small writes.
+/// Bytes of a read ahead that does not block, at most: many small writes.
 const AHEAD_MAX: usize = 256 << 10;
-/// Bytes of replies that a client on a unix socket has not taken yet, before its next reply has to wait: those of all small requests that one thread has
-/// under way. The kernel counts twice that, for what it needs itself. TCP finds its own measure.
+/// Bytes of replies that a client on a unix socket has not received yet, before its next reply has
+/// to wait: those of all small requests that one thread has in flight. The kernel counts twice
+/// that, for its own needs. TCP adjusts its buffer itself.
 const SEND_BUFFER: usize = 512 << 10;
-/// Parts that are sent by one system call at most.
+/// Parts that one system call sends, at most.
 const PARTS_MAX: usize = 1024;
 /// Bytes that are encrypted at a time.
 const RECORDS: usize = 64 << 10;
@@ -61,7 +66,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Where the other side is.
+    /// The address of the client, for people.
     pub fn peer(&self) -> String {
         match self {
             Self::Tcp(socket) => socket
@@ -73,24 +78,25 @@ impl Socket {
         }
     }
 
-    /// Sets it up as the others expect it.
+    /// Sets the options of the socket.
     fn prepare(&self) -> io::Result<()> {
         match self {
             Self::Unix(socket) => {
                 socket.set_nonblocking(false)?;
-                // More than the limit of the system is the administrator's to allow; then it is that limit.
+                // Only a privileged process may exceed the limit of the system; others get the
+                // limit.
                 sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER)
                     .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER))?;
-                socket.set_read_timeout(Some(TICK))?;
-                socket.set_write_timeout(Some(TICK))
+                socket.set_read_timeout(Some(POLL_INTERVAL))?;
+                socket.set_write_timeout(Some(POLL_INTERVAL))
             }
             Self::Tcp(socket) => {
                 socket.set_nonblocking(false)?;
                 socket.set_nodelay(true)?;
                 sockopt::set_socket_keepalive(socket, true)?;
                 sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?;
-                socket.set_read_timeout(Some(TICK))?;
-                socket.set_write_timeout(Some(TICK))
+                socket.set_read_timeout(Some(POLL_INTERVAL))?;
+                socket.set_write_timeout(Some(POLL_INTERVAL))
             }
             #[cfg(any(test, feature = "fuzz"))]
             Self::Memory(memory) => memory.prepare(),
@@ -115,7 +121,7 @@ impl Socket {
         }
     }
 
-    /// The socket, to be waited for; `None` where that cannot be.
+    /// The descriptor; `None` if there is none.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Unix(socket) => Some(socket.as_fd()),
@@ -125,12 +131,12 @@ impl Socket {
         }
     }
 
-    /// Reads what is there, at least one byte; 0: the other side has ended.
+    /// Waits for bytes and reads them; 0: the client has closed its side.
     fn read_before(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
             in_time(deadline)?;
             match self.read(into) {
-                Err(error) if is_a_tick(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 other => return other,
             }
         }
@@ -143,7 +149,7 @@ impl Socket {
             match self.write(parts) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => IoSlice::advance_slices(&mut parts, written),
-                Err(error) if is_a_tick(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -151,7 +157,7 @@ impl Socket {
     }
 }
 
-fn is_a_tick(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
@@ -168,15 +174,17 @@ fn in_time(deadline: Option<Instant>) -> io::Result<()> {
 /// A connection.
 pub(crate) struct Stream {
     socket: Socket,
-    /// Held by who sends: what it sends is not mixed with what others send. Its bytes are those of TLS on their way.
+    /// Locked while a thread sends, so that replies are not mixed. The bytes are encrypted and not
+    /// sent yet.
     wire: Mutex<Vec<u8>>,
     tls: OnceLock<Mutex<ServerConnection>>,
-    kept: OnceLock<Arc<Kept>>,
-    /// A reply was sent in part, and no other can follow.
+    kept: OnceLock<Arc<ConnectionMemory>>,
+    /// A reply was sent in part: no other can follow.
     is_broken: AtomicBool,
 }
 
-/// A reply: what it begins with, or all of it, and what was read. Its slot, where the connection is kept.
+/// A reply: its beginning, or all of it, and the bytes of a read. Its slot, if the connection is
+/// kept.
 pub(crate) struct Answer<'a> {
     pub slot: Option<SlotNumber>,
     pub header: &'a [u8],
@@ -200,32 +208,32 @@ impl Stream {
         }))
     }
 
-    /// The memory in which it is noted what is received and sent, if there is one.
-    pub fn kept(&self) -> Option<&Arc<Kept>> {
+    /// The memory that records received and sent bytes, if the connection is kept.
+    pub fn kept(&self) -> Option<&Arc<ConnectionMemory>> {
         self.kept.get()
     }
 
-    /// From here on all is noted there.
-    pub fn keep(&self, kept: Arc<Kept>) {
+    /// From here on the connection is kept in this memory.
+    pub fn keep(&self, kept: Arc<ConnectionMemory>) {
         let _ = self.kept.set(kept);
     }
 
-    /// Whether another engine goes on with it.
+    /// Whether the connection is left to another engine.
     pub fn is_frozen(&self) -> bool {
         self.kept().is_some_and(|kept| kept.is_frozen())
     }
 
-    /// The socket; `None` where there is none.
+    /// The descriptor of the socket; `None` if there is none.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.socket.descriptor()
     }
 
-    /// Sends replies. If it has to wait for that, it tells so first.
+    /// Sends replies. `before_wait` is called before the thread waits, if it has to.
     pub fn answer(
         &self,
         answers: &[Answer<'_>],
         deadline: Instant,
-        has_to_wait: impl FnOnce(),
+        before_wait: impl FnOnce(),
     ) -> io::Result<()> {
         let Some(kept) = self.kept() else {
             // A header and one run of bytes each, as a rule.
@@ -234,14 +242,14 @@ impl Stream {
                 parts.push(IoSlice::new(answer.header));
                 parts.extend(answer.found.slices().map(IoSlice::new));
             }
-            return self.send_or(&mut parts, deadline, has_to_wait);
+            return self.send_or(&mut parts, deadline, before_wait);
         };
-        let mut has_to_wait = Some(has_to_wait);
+        let mut before_wait = Some(before_wait);
         let wire = match self.wire.try_lock() {
             Ok(wire) => wire,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                has_to_wait.take().into_iter().for_each(|tell| tell());
+                before_wait.take().into_iter().for_each(|call| call());
                 locked(&self.wire)
             }
         };
@@ -263,8 +271,8 @@ impl Stream {
                 parts.extend(answer.found.slices().map(IoSlice::new));
             }
             let batch = if self.is_broken() { 0 } else { kept.stage(&replies) };
-            let tell = || has_to_wait.take().into_iter().for_each(|tell| tell());
-            if self.send_batch(kept, batch, &mut parts, deadline, tell)? {
+            let call = || before_wait.take().into_iter().for_each(|call| call());
+            if self.send_batch(kept, batch, &mut parts, deadline, call)? {
                 kept.answered(&replies);
             }
         }
@@ -272,10 +280,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends what is left of a reply that an engine before this one sent in part: what is staged of it, and then bytes that were read again.
+    /// Sends the rest of a reply that an earlier engine sent in part: of its staged bytes, and then
+    /// of the bytes that were read again.
     pub fn answer_rest(
         &self,
-        kept: &Kept,
+        kept: &ConnectionMemory,
         partial: &Partial,
         found: &Found,
         deadline: Instant,
@@ -286,7 +295,7 @@ impl Stream {
         let mut parts: Vec<IoSlice<'_>> =
             std::iter::once(staged).chain(found.slices()).map(IoSlice::new).collect();
         let mut parts = &mut parts[..];
-        // Of what is staged only the rest is there; what was read again is there whole.
+        // `staged` is only the rest; the bytes that were read again are complete.
         IoSlice::advance_slices(&mut parts, partial.sent_of_data());
         let reply = Reply { slot: Some(partial.slot), header: &[], data: 0 };
         if self.send_batch(kept, batch, parts, deadline, || ())? {
@@ -296,8 +305,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Receives what is there, at least one byte; 0: the other side has ended. Only of a connection that is kept.
-    fn receive(&self, kept: &Kept, into: Into, deadline: Option<Instant>) -> io::Result<usize> {
+    /// Waits for bytes and receives them; 0: the client has closed its side. For a kept connection.
+    fn receive(
+        &self,
+        kept: &ConnectionMemory,
+        into: Into,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
         let descriptor = self.socket.descriptor().ok_or(io::ErrorKind::NotConnected)?;
         loop {
             in_time(deadline)?;
@@ -315,20 +329,21 @@ impl Stream {
         self.is_broken.load(Ordering::SeqCst)
     }
 
-    /// Sends all of a batch; the caller holds the wire. `false`: it is left to another engine.
+    /// Sends a whole batch; the caller has locked `wire`. `false`: the rest is left to another
+    /// engine.
     fn send_batch(
         &self,
-        kept: &Kept,
+        kept: &ConnectionMemory,
         batch: u32,
         mut parts: &mut [IoSlice<'_>],
         deadline: Instant,
-        has_to_wait: impl FnOnce(),
+        before_wait: impl FnOnce(),
     ) -> io::Result<bool> {
         let descriptor = self.socket.descriptor().ok_or(io::ErrorKind::NotConnected)?;
         if self.is_broken() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let mut has_to_wait = Some(has_to_wait);
+        let mut before_wait = Some(before_wait);
         let mut flags = (SendFlags::DONTWAIT | SendFlags::NOSIGNAL).bits();
         IoSlice::advance_slices(&mut parts, 0);
         let mut send = || {
@@ -339,14 +354,14 @@ impl Stream {
                 if kept.is_frozen() {
                     return Ok(false);
                 }
-                // Also for who takes a little at a time.
+                // A client that takes a few bytes at a time meets the deadline too.
                 in_time(Some(deadline))?;
                 match kept.send(descriptor, batch, now, flags) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => {
-                        has_to_wait.take().into_iter().for_each(|tell| tell());
+                        before_wait.take().into_iter().for_each(|call| call());
                         flags = SendFlags::NOSIGNAL.bits();
                     }
                     Err(error) => return Err(error.into()),
@@ -361,20 +376,21 @@ impl Stream {
         sent
     }
 
-    /// A duplicate of the socket, to be waited for until there is something to read.
+    /// A duplicate of the descriptor, for waiting until there is something to read.
     pub fn watched(&self) -> Option<Arc<OwnedFd>> {
         self.socket.descriptor()?.try_clone_to_owned().ok().map(Arc::new)
     }
 
-    /// Sends all of the parts, one behind the other, and nothing of others between them. If it has to wait for that, it tells so first.
+    /// Sends all parts in order, without bytes of other threads between them. `before_wait` is
+    /// called before the thread waits, if it has to.
     pub fn send_or(
         &self,
         parts: &mut [IoSlice<'_>],
         deadline: Instant,
-        has_to_wait: impl FnOnce(),
+        before_wait: impl FnOnce(),
     ) -> io::Result<()> {
         let (Some(descriptor), false) = (self.socket.descriptor(), self.is_encrypted()) else {
-            has_to_wait();
+            before_wait();
             return self.send(&parts.iter().map(|part| &**part).collect::<Vec<_>>(), deadline);
         };
         let mut parts = parts;
@@ -401,11 +417,11 @@ impl Stream {
                 if parts.is_empty() {
                     return Ok(());
                 }
-                has_to_wait();
+                before_wait();
                 wire
             }
             Err(TryLockError::WouldBlock) => {
-                has_to_wait();
+                before_wait();
                 locked(&self.wire)
             }
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -419,7 +435,7 @@ impl Stream {
         self.tls.get().is_some()
     }
 
-    /// Sends all of the parts, one behind the other, and nothing of others between them.
+    /// Sends all parts in order, without bytes of other threads between them.
     pub fn send(&self, parts: &[&[u8]], deadline: Instant) -> io::Result<()> {
         let mut wire = locked(&self.wire);
         let Some(tls) = self.tls.get() else {
@@ -448,28 +464,29 @@ impl Stream {
         sent
     }
 
-    /// Sends what TLS has to say of its own accord.
+    /// Sends the records of TLS itself.
     fn flush_tls(&self, tls: &Mutex<ServerConnection>, deadline: Instant) -> io::Result<()> {
         let mut wire = locked(&self.wire);
         records(&mut locked(tls), &mut wire)?;
         self.flush(&mut wire, deadline)
     }
 
-    /// Says that nothing more comes.
+    /// Ends the connection in good order.
     pub fn close(&self) {
         if let Some(tls) = self.tls.get() {
             locked(tls).send_close_notify();
-            let _ = self.flush_tls(tls, Instant::now() + TICK);
+            let _ = self.flush_tls(tls, Instant::now() + POLL_INTERVAL);
         }
         self.cut();
     }
 
-    /// Ends the connection, whoever reads or writes. One that another engine goes on with is left as it is.
+    /// Disconnects the client, even while threads read or write. A connection that is left to
+    /// another engine stays as it is.
     pub fn cut(&self) {
         if self.is_frozen() {
             return;
         }
-        // First: what was not answered is never carried out again.
+        // First, so that no engine carries out unanswered requests.
         self.kept().into_iter().for_each(|kept| kept.end());
         let _ = match &self.socket {
             Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
@@ -480,7 +497,7 @@ impl Stream {
     }
 }
 
-/// Takes the records that are ready.
+/// Appends the records that TLS has ready.
 fn records(session: &mut ServerConnection, into: &mut Vec<u8>) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(into)?;
@@ -488,30 +505,31 @@ fn records(session: &mut ServerConnection, into: &mut Vec<u8>) -> io::Result<()>
     Ok(())
 }
 
-/// What came of reading without waiting.
+/// The result of a read that does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum More {
-    /// `all`: there was no more.
+    /// `all`: the socket had no more.
     Read { all: bool },
-    /// There is nothing yet.
+    /// The socket has nothing yet.
     Later,
-    /// Nothing comes any more.
-    Ended,
+    /// The client has closed its side.
+    Completed,
 }
 
 /// The reading side of a connection.
 pub(crate) struct Incoming {
     stream: Arc<Stream>,
-    /// What was read ahead from the socket: of it, `ahead` is still to be used. Of a connection that is kept, it lies in its ring.
+    /// Bytes that were read ahead, of which the range `ahead` is not used yet. Empty for a kept
+    /// connection, whose bytes are in its ring.
     buffer: Box<[u8]>,
     ahead: std::ops::Range<usize>,
-    /// The byte of the stream that is the first of the ring.
+    /// The position in the stream of the ring's first byte.
     origin: u64,
 }
 
 impl Incoming {
     pub fn new(stream: &Arc<Stream>) -> Self {
-        // Memory that is not used stays a promise.
+        // Pages of the buffer that are never used take no memory.
         Self {
             stream: Arc::clone(stream),
             buffer: vec![0; AHEAD_MAX].into_boxed_slice(),
@@ -520,27 +538,29 @@ impl Incoming {
         }
     }
 
-    /// What an engine before this one left: of the ring that begins at `origin`, `ahead` is still to be used.
+    /// The reading side that an earlier engine left: of the ring that begins at position `origin`,
+    /// the range `ahead` is not used yet.
     pub fn resumed(stream: &Arc<Stream>, origin: u64, ahead: std::ops::Range<usize>) -> Self {
         Self { stream: Arc::clone(stream), buffer: Box::default(), ahead, origin }
     }
 
-    /// What was read ahead lies at the beginning of the ring from here on.
+    /// From here on the connection is kept: the bytes that were read ahead are at the ring's
+    /// beginning.
     pub fn keep(&mut self) {
         self.buffer = Box::default();
         self.ahead = 0..self.ahead.len();
         self.origin = 0;
     }
 
-    /// Of a connection that is kept: the byte of the stream that is used next.
+    /// For a kept connection: the position in the stream of the next byte to be used.
     pub fn position(&self) -> u64 {
         self.origin + self.ahead.start as u64
     }
 
-    /// Receives the rest of a payload where it stays, after `received` bytes of it. Nothing is ahead.
+    /// Receives the rest of a payload into its slot, behind `received` bytes. No bytes are ahead.
     pub fn receive_payload(
         &mut self,
-        kept: &Kept,
+        kept: &ConnectionMemory,
         slot: SlotNumber,
         mut received: usize,
         deadline: Option<Instant>,
@@ -559,7 +579,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Fills `into`. `None`: the other side has ended before the first byte.
+    /// Fills `into`. `None`: the client has closed its side before the first byte.
     pub fn read_exact(
         &mut self,
         into: &mut [u8],
@@ -576,7 +596,8 @@ impl Incoming {
         Ok(Some(()))
     }
 
-    /// Waits until something was read ahead, or nothing more comes. With TLS it does not wait.
+    /// Waits until bytes were read ahead, or the client has closed its side. With TLS it does not
+    /// wait.
     pub fn wait(&mut self) -> io::Result<()> {
         if self.stream.kept().is_some() {
             if self.ahead.is_empty() {
@@ -588,7 +609,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// What was read ahead, and is not used yet. With TLS that is known to nobody but TLS.
+    /// Bytes that were read ahead and are not used yet. With TLS none: only the TLS session has
+    /// them.
     pub fn ahead(&self) -> &[u8] {
         if let Some(kept) = self.stream.kept() {
             return kept.ring(self.ahead.clone());
@@ -598,8 +620,8 @@ impl Incoming {
         there.unwrap_or_default()
     }
 
-    /// Room in the ring, behind what is there; with an empty one, no more than `most`.
-    fn room_in_ring(&mut self, kept: &Kept, most: usize) -> Into {
+    /// Room in the ring behind its bytes; if it is empty, `most` at most.
+    fn room_in_ring(&mut self, kept: &ConnectionMemory, most: usize) -> Into {
         let length = self.ahead.len();
         if kept.compact(&self.ahead) {
             self.origin += self.ahead.start as u64;
@@ -612,7 +634,7 @@ impl Incoming {
         }
     }
 
-    /// Reads and forgets.
+    /// Reads bytes and drops them.
     pub fn skip(&mut self, mut length: u64, deadline: Option<Instant>) -> io::Result<()> {
         let mut waste = [0; 16 << 10];
         while length > 0 {
@@ -648,7 +670,7 @@ impl Incoming {
         }
     }
 
-    /// Reads ahead; 0: the other side has ended.
+    /// Reads ahead; 0: the client has closed its side.
     fn fill(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
         let read = self
             .stream
@@ -658,7 +680,7 @@ impl Incoming {
         Ok(read)
     }
 
-    /// Room behind what was read ahead.
+    /// Room behind the bytes that were read ahead.
     fn room(&mut self) -> &mut [u8] {
         let length = self.ahead.len();
         if self.ahead.start > 0 {
@@ -668,7 +690,7 @@ impl Incoming {
         self.buffer.get_mut(length..).unwrap_or_default()
     }
 
-    /// Waits until more is read ahead; `false`: nothing more comes.
+    /// Waits until more bytes are read ahead; `false`: the client has closed its side.
     pub fn wait_for_more(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let stream = Arc::clone(&self.stream);
         if let Some(kept) = stream.kept() {
@@ -682,7 +704,7 @@ impl Incoming {
         Ok(read > 0)
     }
 
-    /// Reads more ahead, if it is there.
+    /// Reads more bytes ahead, without blocking.
     pub fn fill_at_once(&mut self) -> io::Result<More> {
         let stream = Arc::clone(&self.stream);
         let Some(descriptor) = stream.socket.descriptor() else { return Ok(More::Later) };
@@ -691,7 +713,7 @@ impl Incoming {
             let space = RING_SIZE - self.ahead.end;
             loop {
                 return match kept.receive(descriptor, room, RecvFlags::DONTWAIT.bits()) {
-                    Ok(0) if space > 0 => Ok(More::Ended),
+                    Ok(0) if space > 0 => Ok(More::Completed),
                     Ok(read) => {
                         self.ahead.end += read;
                         Ok(More::Read { all: read < space })
@@ -706,7 +728,7 @@ impl Incoming {
         let space = room.len();
         loop {
             return match rustix::net::recv(descriptor, &mut *room, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) if space > 0 => Ok(More::Ended),
+                Ok((_, 0)) if space > 0 => Ok(More::Completed),
                 Ok((_, read)) => {
                     self.ahead.end += read;
                     Ok(More::Read { all: read < space })
@@ -718,7 +740,7 @@ impl Incoming {
         }
     }
 
-    /// What was looked at with [`Self::ahead`] is used.
+    /// Marks bytes of [`Self::ahead`] as used.
     pub fn used(&mut self, length: usize) {
         self.ahead.start = (self.ahead.start + length).min(self.ahead.end);
     }
@@ -733,7 +755,7 @@ impl Incoming {
         count
     }
 
-    /// Gives TLS something to work on; `false`: the other side has ended.
+    /// Reads bytes for the TLS session; `false`: the client has closed its side.
     fn feed(
         &mut self,
         tls: &Mutex<ServerConnection>,
@@ -742,7 +764,7 @@ impl Incoming {
         if self.ahead.is_empty() && self.fill(deadline)? == 0 {
             return Ok(false);
         }
-        let (result, speaks) = {
+        let (result, has_records) = {
             let mut session = locked(tls);
             let mut there = self.buffer.get(self.ahead.clone()).unwrap_or_default();
             let taken = session.read_tls(&mut there)?;
@@ -750,14 +772,15 @@ impl Incoming {
             let result = session.process_new_packets();
             (result, session.wants_write())
         };
-        if speaks {
-            // Also the alert that says why it goes no further.
+        if has_records {
+            // If TLS has failed, this sends the alert with the reason.
             self.stream.flush_tls(tls, deadline.unwrap_or_else(|| Instant::now() + KEEP_ALIVE))?;
         }
         result.map(|_| true).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// From here on with TLS. Refused if something was sent already: what came without TLS is never taken for part of what comes with it.
+    /// Starts TLS. An error if bytes were read ahead: bytes that were sent in clear must not be
+    /// taken for bytes that were sent with TLS.
     pub fn encrypt(&mut self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<()> {
         if !self.ahead.is_empty() || self.stream.is_encrypted() {
             return Err(io::ErrorKind::InvalidData.into());

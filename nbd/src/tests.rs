@@ -3,14 +3,19 @@
 mod connection_memory;
 
 use crate::{
-    Address, Keeper, Limits, Patience, Server, TOO_MANY, TlsRefused, TlsSource,
-    export::{Ended, Export, Exports, Failure, Feed, NotOpened, Result, Small},
+    Address, Keeper, Limits, Server, TOO_MANY, Timeouts, TlsRefused, TlsSource,
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
-    transmit::SMALL_MAX,
+    transmit::INLINE_MAX,
 };
-use plinth_engine::sync::{
-    buffer::{Buffer, Slice},
-    transfer::Found,
+use plinth_engine::{
+    error::FileError,
+    sync::{
+        buffer::{Buffer, Slice},
+        transfer::Found,
+    },
+};
+use plinth_frontend::{
+    BlockDevice, Completed, Exports, InlineRequest, NotOpened, RequestSource, block::Result,
 };
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
@@ -34,7 +39,7 @@ use std::{
 
 const SIZE: u64 = 4 << 20;
 const PIECE: u64 = 64 << 10;
-/// A read from here on waits until somebody opens the gate.
+/// Reads from here on wait until the gate is opened.
 const GATED: u64 = SIZE - PIECE;
 
 /// An export in memory.
@@ -43,9 +48,9 @@ struct Memory {
     read_only: bool,
     flushes: AtomicUsize,
     gate: (Mutex<bool>, Condvar),
-    /// Whether requests are carried out together, and how many were the last time.
+    /// Whether requests are multiplexed, and the most that were in flight together.
     several: (AtomicBool, AtomicUsize),
-    /// What was changed, in this order: where, how much, and the first byte.
+    /// The changes in their order: offset, length, and the first byte.
     log: Mutex<Vec<(u64, u64, u8)>>,
 }
 
@@ -67,7 +72,7 @@ impl Memory {
     }
 }
 
-impl Export for Memory {
+impl BlockDevice for Memory {
     fn name(&self) -> String {
         if self.read_only { "ro" } else { "vol" }.to_owned()
     }
@@ -98,41 +103,41 @@ impl Export for Memory {
     }
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
         if &bytes[..] == b"full" {
-            return Err(Failure::new(Refused::NoSpace, "no space left in the disk group"));
+            return Err(FileError::NoSpace);
         }
         self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         self.log.lock().unwrap().push((offset, bytes.len() as u64, bytes[0]));
         Ok(())
     }
-    fn takes_several(&self) -> bool {
+    fn can_multiplex(&self) -> bool {
         self.several.0.load(Ordering::SeqCst)
     }
-    fn together(&self, feed: &mut dyn Feed) {
+    fn multiplex(&self, source: &mut dyn RequestSource) {
         let mut context = Context::from_waker(Waker::noop());
         loop {
             let mut all = Vec::new();
-            while let Poll::Ready(Some(next)) = feed.poll_next(&mut context, all.len()) {
+            while let Poll::Ready(Some(next)) = source.poll_next(&mut context, all.len()) {
                 all.push(next);
             }
             if all.is_empty() {
                 return;
             }
             self.several.1.fetch_max(all.len(), Ordering::SeqCst);
-            let one = |(place, request)| {
+            let one = |(tag, request)| {
                 let done = match request {
-                    Small::Read { offset, length } => self.read(offset, length),
-                    Small::Write { offset, bytes, durably } => self
+                    InlineRequest::Read { offset, length } => self.read(offset, length),
+                    InlineRequest::Write { offset, bytes, durably } => self
                         .write(offset, bytes)
                         .and_then(|()| if durably { self.flush() } else { Ok(()) })
                         .map(|()| Found::default()),
-                    Small::Flush => self.flush().map(|()| Found::default()),
+                    InlineRequest::Flush => self.flush().map(|()| Found::default()),
                 };
-                (place, done)
+                (tag, done)
             };
-            let mut done: Vec<Ended> = all.into_iter().map(one).collect();
-            // The last ends first, and alone.
-            feed.ended(&mut done.pop().into_iter().collect());
-            feed.ended(&mut done);
+            let mut done: Vec<Completed> = all.into_iter().map(one).collect();
+            // The last request is complete first, and alone.
+            source.completed(&mut done.pop().into_iter().collect());
+            source.completed(&mut done);
         }
     }
     fn flush(&self) -> Result<()> {
@@ -163,18 +168,18 @@ impl Export for Memory {
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// For so many clients and bytes, each of which takes no longer than `patience`.
+/// Limits with `patience` as every timeout.
 fn limits(clients: usize, bytes: usize, patience: Duration) -> Arc<Limits> {
-    Limits::of(clients, 192, bytes, Patience { handshake: patience, request: patience })
+    Limits::of(clients, 192, bytes, Timeouts { handshake: patience, request: patience })
 }
 
-struct Shelf(BTreeMap<String, Arc<Memory>>);
+struct TestExports(BTreeMap<String, Arc<Memory>>);
 
-impl Exports for Shelf {
+impl Exports for TestExports {
     fn list(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
-    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn BlockDevice>, NotOpened> {
         match self.0.get(name) {
             Some(export) => Ok(export.clone()),
             None if name == "broken" => {
@@ -185,11 +190,11 @@ impl Exports for Shelf {
     }
 }
 
-/// What outlives the servers of a test.
+/// The connections that outlive the servers of a test.
 #[derive(Default)]
-struct Shelter(Mutex<BTreeMap<u64, (OwnedFd, OwnedFd)>>);
+struct TestKeeper(Mutex<BTreeMap<u64, (OwnedFd, OwnedFd)>>);
 
-impl Keeper for Shelter {
+impl Keeper for TestKeeper {
     fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) {
         let both = (memory.try_clone_to_owned().unwrap(), socket.try_clone_to_owned().unwrap());
         self.0.lock().unwrap().insert(id, both);
@@ -199,7 +204,7 @@ impl Keeper for Shelter {
     }
 }
 
-impl Shelter {
+impl TestKeeper {
     fn take(&self) -> Vec<(OwnedFd, OwnedFd)> {
         std::mem::take(&mut *self.0.lock().unwrap()).into_values().collect()
     }
@@ -208,11 +213,11 @@ impl Shelter {
 /// A server with the exports `vol` and `ro`, whose connections are kept.
 struct World {
     server: Server,
-    keeper: Arc<Shelter>,
+    keeper: Arc<TestKeeper>,
     limits: Arc<Limits>,
     vol: Arc<Memory>,
     socket: PathBuf,
-    /// With whom TLS did not come about.
+    /// Failed TLS handshakes.
     refusals: Arc<Mutex<Vec<String>>>,
     _home: tempfile::TempDir,
 }
@@ -230,14 +235,14 @@ impl World {
         });
         let tls = tls.map(|source| (source, refused));
         let home = tempfile::tempdir().unwrap();
-        let keeper = Arc::<Shelter>::default();
+        let keeper = Arc::<TestKeeper>::default();
         let socket = home.path().join("nbd.sock");
         let vol = Memory::new(false);
         let exports = [("vol".to_owned(), Arc::clone(&vol)), ("ro".to_owned(), Memory::new(true))];
         let listener = Address::Unix(socket.clone()).bind().unwrap();
         let server = Server::start(
             listener,
-            Arc::new(Shelf(exports.into())),
+            Arc::new(TestExports(exports.into())),
             &limits,
             tls,
             Some((keeper.clone(), "here".to_owned())),
@@ -263,7 +268,7 @@ impl World {
         client
     }
 
-    /// Waits until nobody is there any more, and nothing is held.
+    /// Waits until no client is connected, and no permit or budget is in use.
     fn is_empty_again(&self) {
         let began = Instant::now();
         let limits = &self.limits;
@@ -272,7 +277,7 @@ impl World {
                 .map(|places| places.taken.load(Ordering::SeqCst));
             (
                 self.server.shared.lock().len(),
-                limits.strangers.lock().strangers.len(),
+                limits.handshakes.lock().handshakes.len(),
                 limits.bytes.used(),
                 places,
             )
@@ -280,7 +285,7 @@ impl World {
         while taken() != (0, 0, 0, [0; 2]) {
             assert!(
                 began.elapsed() < Duration::from_secs(60),
-                "somebody is still there: {:?}",
+                "a client is still there: {:?}",
                 taken()
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -331,7 +336,7 @@ impl<S: Read + Write> Client<S> {
         (kind, self.bytes(length).unwrap())
     }
 
-    /// What an option is answered with in the end.
+    /// The last reply to an option.
     fn ask(&mut self, option: u32, data: &[u8]) -> (u32, Vec<u8>) {
         self.option(option, data);
         loop {
@@ -424,7 +429,7 @@ fn a_client_reads_what_it_wrote() {
 }
 
 #[test]
-fn what_is_told_of_an_export_is_right() {
+fn information_about_exports_is_right() {
     let world = World::new();
     let mut client = world.connect();
     client.greet();
@@ -461,7 +466,7 @@ fn what_is_told_of_an_export_is_right() {
     assert_eq!(told[&info::EXPORT], [&SIZE.to_be_bytes()[..], &flags.to_be_bytes()].concat());
     assert_eq!(told[&info::NAME], b"ro");
     assert_eq!(told[&info::BLOCK_SIZE], [0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
-    // What was agreed on for one export is not for another.
+    // A context that was negotiated for one export is not valid for another.
     client.go("ro").unwrap();
     client.request(command::BLOCK_STATUS, 0, 1, 0, 512);
     assert_eq!(client.reply().1, Refused::Invalid as u32);
@@ -471,7 +476,7 @@ fn what_is_told_of_an_export_is_right() {
 }
 
 #[test]
-fn the_old_way_in_works() {
+fn export_name_works() {
     let world = World::new();
     for (flags, zeroes) in [(3u32, 0), (1, 124), (0, 124)] {
         let mut client = world.connect();
@@ -491,7 +496,7 @@ fn the_old_way_in_works() {
 }
 
 #[test]
-fn options_that_are_refused_are_answered_and_the_next_is_taken() {
+fn an_option_after_refused_ones_is_served() {
     let world = World::new();
     let mut client = world.connect();
     client.greet();
@@ -520,7 +525,7 @@ fn options_that_are_refused_are_answered_and_the_next_is_taken() {
     client.greet();
     assert_eq!(client.ask(option::ABORT, b"").0, answer::ACK);
     assert!(client.bytes(1).is_err());
-    // Unbounded ones are not skipped.
+    // An option of any length is not skipped.
     let mut client = world.connect();
     client.greet();
     client.send(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff");
@@ -529,7 +534,7 @@ fn options_that_are_refused_are_answered_and_the_next_is_taken() {
 }
 
 #[test]
-fn requests_that_are_refused_leave_the_connection_as_it_was() {
+fn a_connection_goes_on_after_refused_requests() {
     let world = World::new();
     let mut client = world.client("vol", false);
     assert_eq!(client.write(SIZE - 2, b"long", 0), Refused::NoSpace as u32);
@@ -582,7 +587,7 @@ fn structured_replies_say_where_and_why() {
     assert_eq!(client.reply().3, [&1u32.to_be_bytes()[..], &3u32.to_be_bytes(), &data].concat());
 }
 
-/// A request that waits keeps no other from being answered; all of them are answered in the end.
+/// Requests that wait do not stop others from being answered; all are answered in the end.
 #[test]
 fn requests_overtake_each_other() {
     let world = World::new();
@@ -595,7 +600,7 @@ fn requests_overtake_each_other() {
         client.send(b"x");
         assert_eq!(client.simple(), (cookie, 0));
     }
-    // The client says that it leaves: what is under way is answered all the same.
+    // The client disconnects: requests in flight are answered all the same.
     client.request(command::DISCONNECT, 0, 0, 0, 0);
     std::thread::sleep(Duration::from_millis(50));
     world.vol.open_gate();
@@ -611,9 +616,10 @@ fn requests_overtake_each_other() {
     world.is_empty_again();
 }
 
-/// What comes in one packet is carried out together, refused requests and large ones excepted, and each gets its own answer.
+/// Small requests of one packet are in flight together, and each request gets its own reply,
+/// refused and large ones included.
 #[test]
-fn requests_that_come_together() {
+fn small_requests_are_in_flight_together() {
     let world = World::new();
     world.vol.several.0.store(true, Ordering::SeqCst);
     let mut client = world.client("vol", false);
@@ -623,7 +629,7 @@ fn requests_that_come_together() {
     for cookie in 0..40_u64 {
         packet.extend(match cookie % 8 {
             5 => request(command::READ, cookie, SIZE, 1),
-            6 => request(command::READ, cookie, 0, SMALL_MAX + 1),
+            6 => request(command::READ, cookie, 0, INLINE_MAX + 1),
             7 => request(command::FLUSH, cookie, 0, 0),
             _ => request(command::READ, cookie, cookie * 10, 10),
         });
@@ -639,21 +645,21 @@ fn requests_that_come_together() {
         let refused = if is_read { kind == 5 } else { cookie == 109 };
         assert_eq!(error != 0, refused, "{cookie}: {error}");
         if is_read && !refused && kind != 7 {
-            let length = if kind == 6 { SMALL_MAX as usize + 1 } else { 10 };
+            let length = if kind == 6 { INLINE_MAX as usize + 1 } else { 10 };
             assert_eq!(client.bytes(length).unwrap().len(), length);
         }
     }
     for cookie in (0..40_u32).filter(|cookie| *cookie != 9) {
         assert_eq!(client.read(PIECE + u64::from(cookie) * 4, 4), cookie.to_be_bytes());
     }
-    assert!(world.vol.several.1.load(Ordering::SeqCst) > 1, "none were carried out together");
+    assert!(world.vol.several.1.load(Ordering::SeqCst) > 1, "no requests were in flight together");
     drop(client);
     world.is_empty_again();
 }
 
-/// Several connections send as much as they can, and none mixes up what is whose.
+/// Several connections send as much as they can, and each reads the bytes that it wrote.
 #[test]
-fn many_connections_at_once() {
+fn connections_are_served_at_the_same_time() {
     let world = World::new();
     std::thread::scope(|scope| {
         for number in 0..8u8 {
@@ -685,7 +691,7 @@ fn many_connections_at_once() {
 }
 
 #[test]
-fn one_client_too_many_hears_why() {
+fn one_client_too_many_gets_the_reason() {
     let world = World::of(limits(2, 256 << 20, LONG), None);
     let held = [world.client("vol", false), world.client("ro", false)];
     let mut client = world.connect();
@@ -698,7 +704,8 @@ fn one_client_too_many_hears_why() {
     world.client("vol", false);
 }
 
-/// A thousand clients that say nothing: no more are kept than the limit, and whoever comes behind them comes in all the same.
+/// A thousand clients send nothing: no more than the limit stay connected, and new clients are
+/// served.
 #[test]
 fn a_thousand_silent_clients_are_not_kept() {
     let world = World::new();
@@ -718,22 +725,23 @@ fn a_thousand_silent_clients_are_not_kept() {
     world.client("vol", false);
 }
 
-/// What a client does wrong, if it does not leave before it is cut.
-type Mischief = fn(&World) -> Client<UnixStream>;
+/// Makes a client that stalls; it stays until it is disconnected.
+type Misbehaviour = fn(&World) -> Client<UnixStream>;
 
-/// Clients that stand still wherever one can stand still are cut, those that drip single bytes as well; what they held is free again.
+/// Clients that stall at any point are disconnected, even if they send single bytes; the permits
+/// and bytes that they held are free again.
 #[test]
-fn who_stands_still_is_cut() {
+fn a_client_that_stalls_is_disconnected() {
     for several in [false, true] {
-        stand_still(several);
+        disconnect_stalling_clients(several);
     }
 }
 
-/// `several`: where small requests are taken many at a time.
-fn stand_still(several: bool) {
+/// `several`: small requests are multiplexed.
+fn disconnect_stalling_clients(several: bool) {
     let world = World::of(limits(100, 256 << 20, Duration::from_millis(300)), None);
     world.vol.several.0.store(several, Ordering::SeqCst);
-    let mischief: [(&str, Mischief); 8] = [
+    let misbehaviour: [(&str, Misbehaviour); 8] = [
         ("silent from the beginning", |world| world.connect()),
         ("in an option", |world| {
             let mut client = world.connect();
@@ -763,7 +771,7 @@ fn stand_still(several: bool) {
         }),
         ("in the bytes of a small write", |world| {
             let mut client = world.client("vol", false);
-            client.request(command::WRITE, 0, 1, 0, SMALL_MAX);
+            client.request(command::WRITE, 0, 1, 0, INLINE_MAX);
             client.send(&[1; 5000]);
             client
         }),
@@ -787,12 +795,12 @@ fn stand_still(several: bool) {
         }),
     ];
     std::thread::scope(|scope| {
-        for (what, begin) in mischief {
+        for (what, begin) in misbehaviour {
             let world = &world;
             scope.spawn(move || {
                 let mut client = begin(world);
                 let began = Instant::now();
-                // It may go on to send, a byte now and then: that is no progress.
+                // A byte now and then is no progress.
                 while client.stream.write_all(b"\0").is_ok()
                     && what != "takes no answers to options"
                     && what != "takes no replies"
@@ -800,24 +808,20 @@ fn stand_still(several: bool) {
                     assert!(began.elapsed() < Duration::from_secs(60), "{what}: still served");
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                // Whatever was on its way comes, and then the end.
+                // Replies in the socket are received, and then the end.
                 let _ = io::copy(&mut client.stream, &mut io::sink());
                 assert!(began.elapsed() < Duration::from_secs(60), "{what}: still served");
             });
         }
     });
     world.is_empty_again();
-    assert_eq!(
-        world.client("vol", false).read(0, 4),
-        [0; 4],
-        "nothing of a write that was not ended"
-    );
+    assert_eq!(world.client("vol", false).read(0, 4), [0; 4], "no byte of an incomplete write");
 }
 
-/// A client ends after each byte of a request, alone or behind others: it is gone at once, with all threads it had. What came whole before is
-/// carried out; of the rest nothing is.
+/// A client disconnects after each byte of a request, alone or behind others: all of its threads
+/// end at once. Earlier requests are carried out, and no part of the incomplete one.
 #[test]
-fn who_ends_in_the_middle_of_a_request_is_gone() {
+fn a_client_that_ends_inside_a_request_leaves_nothing_behind() {
     for several in [false, true] {
         let world = World::new();
         world.vol.several.0.store(several, Ordering::SeqCst);
@@ -837,21 +841,22 @@ fn who_ends_in_the_middle_of_a_request_is_gone() {
             let mut client = world.client("vol", false);
             client.send(&[&before[..], end].concat());
             if number % 3 == 0 {
-                // It still listens, and hears the end.
+                // It still reads, and finds the end.
                 client.stream.shutdown(std::net::Shutdown::Write).unwrap();
                 let _ = io::copy(&mut client.stream, &mut io::sink()).unwrap();
             }
         }
         world.is_empty_again();
         let mut client = world.client("vol", false);
-        assert_eq!(client.read(0, 64), [5; 64], "a request that came whole is carried out");
-        assert_eq!(client.read(4096, 64), [0; 64], "nothing of one that did not");
+        assert_eq!(client.read(0, 64), [5; 64], "a complete request is carried out");
+        assert_eq!(client.read(4096, 64), [0; 64], "an incomplete one is not");
     }
 }
 
-/// Others hold all the bytes there are, in writes that they do not end and reads that they do not take: requests as disks get them are served.
+/// Clients hold the whole common budget, in writes that they do not end and reads that they do not
+/// receive. Ordinary requests of another client are served.
 #[test]
-fn who_holds_everybodys_bytes_holds_nobody_up() {
+fn clients_that_hold_the_common_budget_do_not_stop_others() {
     let world = World::of(limits(100, 8 << 20, LONG), None);
     let held: Vec<_> = (0..12)
         .map(|number| {
@@ -867,7 +872,7 @@ fn who_holds_everybodys_bytes_holds_nobody_up() {
         .collect();
     let began = Instant::now();
     while world.limits.bytes.used() < 8 << 20 {
-        assert!(began.elapsed() < LONG, "nobody holds anything");
+        assert!(began.elapsed() < LONG, "the budget is not in use");
         std::thread::sleep(Duration::from_millis(5));
     }
     let mut client = world.client("vol", false);
@@ -880,9 +885,10 @@ fn who_holds_everybodys_bytes_holds_nobody_up() {
     world.is_empty_again();
 }
 
-/// What is right in its place, and comes in another: options after the agreement, requests before it, an agreement twice.
+/// Valid bytes in the wrong phase: options after the handshake, requests before its end, a second
+/// handshake.
 #[test]
-fn what_comes_out_of_order_is_refused_or_the_end() {
+fn options_and_requests_in_the_wrong_phase_are_refused() {
     let world = World::new();
     let read = Request { flags: 0, kind: command::READ, cookie: 7, offset: 0, length: 1 }.bytes();
     let go =
@@ -909,7 +915,7 @@ fn what_comes_out_of_order_is_refused_or_the_end() {
         let _ = client.stream.write_all(&[0; 64]);
         assert!(client.bytes(1).is_err(), "option {option} instead of a request");
     }
-    // Contexts are void when structured replies come behind them, or the export is another one.
+    // A context is dropped if STRUCTURED_REPLY follows it, or the export is another one.
     let mut client = world.connect();
     client.greet();
     assert_eq!(client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0, answer::INVALID);
@@ -925,7 +931,7 @@ fn what_comes_out_of_order_is_refused_or_the_end() {
     world.is_empty_again();
 }
 
-/// What clients begin and do not end is bounded, and gone with them.
+/// The bytes of incomplete writes are bounded, and freed with their clients.
 #[test]
 fn unfinished_writes_hold_no_more_than_the_budget() {
     let world = World::of(limits(100, 8 << 20, LONG), None);
@@ -942,7 +948,7 @@ fn unfinished_writes_hold_no_more_than_the_budget() {
     drop(clients);
     world.is_empty_again();
     let mut client = world.client("vol", false);
-    assert_eq!(client.read(0, 1), [0], "nothing of a write that was not ended");
+    assert_eq!(client.read(0, 1), [0], "no byte of an incomplete write");
 }
 
 /// Bytes that follow from a seed.
@@ -965,7 +971,8 @@ impl Noise {
     }
 }
 
-/// What a client might send that means no good: pure noise, options and requests with fields of noise, what is cut in the middle.
+/// The bytes of a hostile client: random bytes, options and requests with random fields, and
+/// truncated ones.
 pub(crate) fn anything(seed: u64, size: u64) -> Vec<u8> {
     let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut sent = Vec::new();
@@ -1013,10 +1020,10 @@ pub(crate) fn anything(seed: u64, size: u64) -> Vec<u8> {
     sent
 }
 
-/// Clients that send anything: pure noise, options and requests with fields of noise, and what is cut in the middle. The server is there
-/// afterwards, and holds nothing.
+/// Clients send random bytes, options and requests with random fields, and truncated ones.
+/// Afterwards the server still serves, and holds no permits or bytes.
 #[test]
-fn noise_is_survived() {
+fn a_server_survives_random_bytes() {
     let world = World::new();
     world.vol.open_gate();
     for seed in 1..400u64 {
@@ -1027,7 +1034,7 @@ fn noise_is_survived() {
             let mut waste = Vec::new();
             let _ = reader.read_to_end(&mut waste);
         });
-        // It may well cut us in the middle.
+        // The server may disconnect before the end.
         let _ = (&stream).write_all(&sent);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         reading.join().unwrap();
@@ -1037,7 +1044,7 @@ fn noise_is_survived() {
     client.read(0, 4096);
 }
 
-/// A certificate, for the server; and what its clients trust.
+/// The certificate of a server, and the trust of its clients.
 fn tls() -> (TlsSource, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -1060,7 +1067,7 @@ fn tls() -> (TlsSource, Arc<ClientConfig>) {
 }
 
 #[test]
-fn with_tls_nothing_is_told_without_it() {
+fn a_server_with_a_certificate_requires_tls() {
     let (server, trust) = tls();
     let world = World::of(Limits::new(), Some(server));
     let mut client = world.connect();
@@ -1099,7 +1106,7 @@ fn with_tls_nothing_is_told_without_it() {
     client.greet();
     client.option(option::EXPORT_NAME, b"vol");
     assert!(client.bytes(1).is_err());
-    // What was said before TLS is not taken for a part of what is said with it.
+    // Bytes that were sent before TLS are not taken for bytes that were sent with it.
     let mut client = world.connect();
     client.greet();
     client.send(b"IHAVEOPT\0\0\0\x05\0\0\0\0IHAVEOPT\0\0\0\x03\0\0\0\0");
@@ -1108,9 +1115,10 @@ fn with_tls_nothing_is_told_without_it() {
     world.is_empty_again();
 }
 
-/// Whoever does not get through TLS leaves a word that says why: it does not trust us, speaks something else, or went away.
+/// Each failed TLS handshake is reported with its reason: the client does not trust the server,
+/// sends something else, or disconnects.
 #[test]
-fn why_tls_did_not_come_about_is_told() {
+fn failed_tls_handshakes_are_reported() {
     let (server, _) = tls();
     let (_, trusts_another) = tls();
     let world = World::of(Limits::new(), Some(server));
@@ -1148,7 +1156,7 @@ fn why_tls_did_not_come_about_is_told() {
 }
 
 #[test]
-fn an_address_is_taken_once_and_again_when_its_owner_is_dead() {
+fn an_address_is_free_again_when_its_owner_has_ended() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("socket");
     let address = Address::Unix(path.clone());
@@ -1156,7 +1164,7 @@ fn an_address_is_taken_once_and_again_when_its_owner_is_dead() {
     assert_eq!(address.bind().unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(first);
     assert!(!path.exists());
-    // As a process leaves it that was killed.
+    // A killed process leaves the file behind.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(address.bind().unwrap());

@@ -1,68 +1,78 @@
-//! After the agreement: requests, many at a time, answered in any order.
+//! Transmission, the phase after the handshake: many requests at a time, answered in any order.
 //!
-//! A connection has workers. One of them reads: it takes the next request with all that belongs to it, lets another read, carries the
-//! request out, sends the reply, and waits for its turn to read. So a request never changes threads. Small ones are taken by whoever has the turn
-//! without giving it away (`multiplex.rs`), so a client that sends nothing else is served by one thread, however many it sends at a time. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
-//! together may have; those that are not needed any more leave.
+//! The workers of a connection share its socket (`plinth_frontend::workers`). The one with the
+//! reader role receives the next request, passes the role on, carries the request out and sends the
+//! reply: so a request stays on one thread. Small requests are carried out by the reader, which
+//! keeps the role (`multiplex.rs`): a client that sends nothing else is served by one thread,
+//! however many requests it has in flight. If no worker waits for the role, one more is started, up
+//! to [`WORKERS_MAX`], and up to a limit for all connections together; idle workers leave.
 //!
-//! A refused request is answered and the connection goes on: what a write brought with it is read and forgotten. Only what is no request at all
-//! ends it, because then nobody knows where the next one begins. `DISCONNECT`, or the client's end, ends the reading; what is under way is
-//! finished and answered before the connection is closed.
+//! A refused request is answered and the connection goes on: the bytes of a refused write are read
+//! and dropped. Only bytes that are no request end the connection, because the beginning of the
+//! next request is unknown then. After `DISCONNECT`, or when the client closes its side, nothing
+//! more is read; requests in flight are completed and answered before the connection is closed.
 //!
 //! Invariants:
 //!
-//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's; of the latter
-//!      those are not taken that fit in [`OWN_MAX`], which each connection has of its own. They lie where the disks read and write them:
-//!      nothing is copied in between. What a worker keeps of that memory between two requests is what any thread keeps (`buffer.rs`).
-//!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
-//!      stands still holds its part of everybody's budget no longer than that.
-//!   3. A request is carried out only if `check` has seen it: what it names lies within the export.
-//!   4. Each time round, a worker takes a request or ends the connection. A pump that gives the turn back has met what it does not take, the
-//!      end of the stream in the middle of a request included: that is received here next, and never offered to a pump again.
+//!   1. A request holds bytes only after it has taken them from the connection's budget, and from
+//!      the connection's reserve of [`RESERVE_MAX`] or the budget for all connections. The bytes
+//!      lie where the disks read and write them: they are not copied in between. Memory that a
+//!      worker keeps between two requests is the pool of its thread (`buffer.rs`).
+//!   2. A client that has begun to send a request has to end it, and has to take its reply, within
+//!      [`REQUEST_TIMEOUT`], or it is disconnected: a client that stalls holds its part of the
+//!      common budget no longer than that.
+//!   3. A request is carried out only if `check` has passed it: its range lies within the export.
+//!   4. In each round a worker takes a request or ends the connection. A multiplexer that returns
+//!      with the reader role has met something that it does not take, which may be the end of the
+//!      stream in the middle of a request: it is received here next, and not passed to a
+//!      multiplexer again.
 
 use crate::{
     Limits,
     budget::{Budget, Taken},
-    connection_memory::{self, Kept, SlotNumber},
-    export::{Export, Failure},
+    connection_memory::{self, ConnectionMemory, SlotNumber},
+    failure::Failure,
     multiplex,
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{
         REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag,
         simple_reply, status_chunk,
     },
-    range_lock::{Gate, Inside},
+    range_lock::{RangeGuard, RangeLock},
     stream::{Answer, Incoming, Stream},
 };
 use plinth_engine::sync::{buffer::Buffer, transfer::Found};
+use plinth_frontend::{BlockDevice, Duty, Workers};
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-/// Most workers of one connection: what a queue of requests that wait for disks needs.
+/// Workers of one connection, at most: enough for a queue of requests that wait for disks.
 const WORKERS_MAX: usize = 16;
-/// Idle workers that are kept.
-const IDLE_MAX: usize = 4;
+/// Workers that wait for the reader role, at most.
+const WAITING_MAX: usize = 3;
 /// Bytes of one connection's requests, at most: two of the largest.
 const CONNECTION_MAX: usize = 64 << 20;
-/// Bytes of one connection's requests that are not taken from everybody's: requests as disks get them are served whatever others hold.
-const OWN_MAX: usize = 1 << 20;
-/// Bytes of a small request.
-pub(crate) const SMALL_MAX: u32 = 64 << 10;
-/// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Ranges in one answer about data and holes.
+/// Bytes of one connection's requests that are not taken from the budget for all connections: a
+/// connection's ordinary requests are served however many bytes others hold.
+const RESERVE_MAX: usize = 1 << 20;
+/// Bytes of a small request, at most.
+pub(crate) const INLINE_MAX: u32 = 64 << 10;
+/// How long the rest of a request, or a reply, may take: 280 KiB/s for the largest.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Ranges in one reply to `BLOCK_STATUS`, at most.
 const RANGES_MAX: usize = 1024;
 
-/// What a request asks for, once it is found to be in order.
+/// The task of a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     Read,
@@ -76,11 +86,11 @@ enum Task {
     Status {
         most: usize,
     },
-    /// Nothing has to be done for it.
+    /// It is empty.
     Nothing,
 }
 
-/// What a request is measured against.
+/// The terms that requests are checked against.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     size: u64,
@@ -89,18 +99,18 @@ struct Terms {
     allocation: bool,
 }
 
-/// A request whose header is here.
-struct Begun {
+/// A request whose header was received.
+struct ReceivedHeader {
     request: Request,
-    /// What is to be done, or why not.
+    /// Its task, or why it is refused.
     task: Result<Task, Failure>,
-    /// Bytes that it is about.
+    /// The length of its range, in bytes.
     length: usize,
-    /// The share of the limits that it has, if it needs memory.
+    /// The bytes of both budgets that it holds, if it needs memory.
     taken: Option<(Taken, Taken)>,
 }
 
-/// What a request asks for, or why it is not carried out.
+/// Checks a request. Its task, or why it is refused.
 fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
     let refuse = |error, text: &str| Err(Failure::new(error, text));
     let known = match request.kind {
@@ -148,20 +158,22 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
         let error = if has(flag::DF) { Refused::Overflow } else { Refused::Invalid };
         return refuse(error, "a request has 32 MiB at most");
     }
-    // Empty reads have an answer of their own.
+    // The reply to an empty read is that to a read.
     Ok(if request.length == 0 && task != Task::Read { Task::Nothing } else { task })
 }
 
-/// Whether a request is carried out together with others (`multiplex.rs`). Flushes are: a log that is written record by record is served by one thread.
-fn is_for_pumps(request: &Request) -> bool {
+/// Whether a request is carried out beside others on the reader's thread (`multiplex.rs`). Flushes
+/// are, so that a log that is written record by record is served by one thread.
+fn is_inline(request: &Request) -> bool {
     match request.kind {
-        command::READ | command::WRITE => (1..=SMALL_MAX).contains(&request.length),
+        command::READ | command::WRITE => (1..=INLINE_MAX).contains(&request.length),
         command::FLUSH => true,
         _ => false,
     }
 }
 
-/// What an engine before this one had let in and not noted as done: slots, and the bytes that are changed.
+/// The changes that an earlier engine had begun and not recorded as done: slots, offsets and
+/// lengths.
 pub(crate) fn to_be_done_again(
     found: &connection_memory::Found,
 ) -> impl Iterator<Item = (SlotNumber, u64, u64)> + use<'_> {
@@ -172,71 +184,58 @@ pub(crate) fn to_be_done_again(
     all.map(|other| (other.slot, other.request.offset, other.request.length.into()))
 }
 
-/// A request on its way, with what it needs.
+/// A received request.
 struct Job {
     request: Request,
-    /// Where it is noted.
+    /// Where the connection's memory records it.
     slot: Option<SlotNumber>,
-    /// It was inside already when an engine before this one died.
-    inside: Option<Inside>,
+    /// The lock of its range, which it already had when an earlier engine died.
+    guard: Option<RangeGuard>,
     task: Result<Task, Failure>,
-    /// What is to be written.
+    /// The bytes of a write.
     payload: Option<Buffer>,
     _taken: Option<(Taken, Taken)>,
-}
-
-#[derive(Default)]
-struct Workers {
-    all: usize,
-    /// Those that read or wait to read.
-    idle: usize,
 }
 
 /// A connection in transmission.
 pub(crate) struct Connection {
     pub(crate) stream: Arc<Stream>,
-    /// The turn to read, unless a worker has it.
-    incoming: Mutex<Option<Box<Incoming>>>,
-    turned: Condvar,
-    /// The socket, for pumps that wait for it and the disks.
+    /// The socket, for a multiplexer that waits for it and for disks.
     watched: Option<Arc<OwnedFd>>,
-    pub(crate) export: Arc<dyn Export>,
-    /// That of the export's file.
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) export: Arc<dyn BlockDevice>,
+    /// The range locks of the export's file.
+    pub(crate) range_lock: Arc<RangeLock>,
     terms: Terms,
     limits: Arc<Limits>,
     budget: Arc<Budget>,
-    /// What it need not take from everybody's.
-    own: Arc<Budget>,
-    workers: Mutex<Workers>,
+    /// Bytes that are not taken from the budget for all connections.
+    reserve: Arc<Budget>,
+    /// The reader role is the reading side of the socket.
+    workers: Workers<Box<Incoming>, Infallible, ()>,
     /// Nothing more is read.
     ended: AtomicBool,
-    /// What holds the connection's place, until the last worker has left.
-    _place: Box<dyn Send + Sync>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The client's entry and permit, until the last worker has left.
+    _entry: Box<dyn Send + Sync>,
 }
 
 impl Connection {
-    /// Serves a client until it leaves, on this thread and others. Returns when nothing more is read; others may still be finishing what
-    /// they read, and hold `place` until they are done.
+    /// Serves a client until it leaves, on this thread and on others. Returns when nothing more is
+    /// read; others may still complete requests, and hold `entry` until then.
     pub fn serve(
         stream: Arc<Stream>,
         incoming: Incoming,
         agreed: Agreed,
         limits: Arc<Limits>,
-        place: Box<dyn Send + Sync>,
+        entry: Box<dyn Send + Sync>,
     ) {
-        Self::new(stream, agreed, limits, place).work_with(incoming);
+        Self::new(stream, agreed, limits, entry).work_with(incoming);
     }
 
     fn new(
         stream: Arc<Stream>,
         agreed: Agreed,
         limits: Arc<Limits>,
-        place: Box<dyn Send + Sync>,
+        entry: Box<dyn Send + Sync>,
     ) -> Arc<Self> {
         let export = agreed.export;
         let terms = Terms {
@@ -248,38 +247,36 @@ impl Connection {
         Arc::new(Self {
             watched: stream.watched(),
             stream,
-            incoming: Mutex::new(None),
-            turned: Condvar::new(),
-            gate: limits.gate(export.identity().0),
+            range_lock: limits.range_lock(export.identity().0),
             export,
             terms,
             limits,
             budget: Budget::new(CONNECTION_MAX),
-            own: Budget::new(OWN_MAX),
-            workers: Mutex::new(Workers { all: 1, idle: 1 }),
+            reserve: Budget::new(RESERVE_MAX),
+            workers: Workers::new(None, (), 1, WORKERS_MAX, WAITING_MAX),
             ended: AtomicBool::new(false),
-            _place: place,
+            _entry: entry,
         })
     }
 
+    /// Works on this thread, which has the reader role first.
     fn work_with(self: &Arc<Self>, incoming: Incoming) {
-        *locked(&self.incoming) = Some(Box::new(incoming));
-        self.work();
+        self.work(Some(Box::new(incoming)));
     }
 
-    /// Goes on with a client of an engine that is gone: what was sent in part is ended, what was not answered is carried out, unless it was,
-    /// and answered. Then it is served as any other.
+    /// Serves a client of an earlier engine on. First the rest of a partly sent reply is sent; then
+    /// each unanswered request is carried out, if it was not, and answered.
     pub fn resume(
         stream: Arc<Stream>,
         found: &connection_memory::Found,
-        inside: BTreeMap<SlotNumber, Inside>,
+        guards: BTreeMap<SlotNumber, RangeGuard>,
         agreed: Agreed,
         limits: Arc<Limits>,
-        place: Box<dyn Send + Sync>,
+        entry: Box<dyn Send + Sync>,
     ) {
         let incoming = Incoming::resumed(&stream, found.origin, found.ahead.clone());
-        let connection = Self::new(stream, agreed, limits, place);
-        match connection.catch_up(incoming, found, inside) {
+        let connection = Self::new(stream, agreed, limits, entry);
+        match connection.catch_up(incoming, found, guards) {
             Ok(incoming) => connection.work_with(incoming),
             Err(_) => connection.cut(),
         }
@@ -289,13 +286,13 @@ impl Connection {
         self: &Arc<Self>,
         mut incoming: Incoming,
         found: &connection_memory::Found,
-        mut inside: BTreeMap<SlotNumber, Inside>,
+        mut guards: BTreeMap<SlotNumber, RangeGuard>,
     ) -> io::Result<Incoming> {
         let Some(kept) = self.stream.kept().cloned() else { return Ok(incoming) };
         if let Some(partial) = &found.partial {
             let request = found.unanswered.iter().find(|other| other.slot == partial.slot);
             let request = request.ok_or(io::ErrorKind::InvalidData)?.request;
-            // If it cannot be read any more, or is shorter, what the client has cannot be completed.
+            // If the bytes cannot be read any more, or are fewer, the reply cannot be completed.
             let bytes = match partial.data {
                 0 => Found::default(),
                 length => self
@@ -307,59 +304,69 @@ impl Connection {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             kept.has_ended();
-            drop(inside.remove(&partial.slot));
-            self.stream.answer_rest(&kept, partial, &bytes, Instant::now() + self.patience())?;
+            drop(guards.remove(&partial.slot));
+            let deadline = Instant::now() + self.request_timeout();
+            self.stream.answer_rest(&kept, partial, &bytes, deadline)?;
         }
         for unanswered in &found.unanswered {
-            let connection_memory::Unanswered { slot, request, done, has_payload, receiving } =
-                *unanswered;
-            if found.partial.is_some_and(|partial| partial.slot == slot) {
-                continue;
+            if found.partial.is_none_or(|partial| partial.slot != unanswered.slot) {
+                let guard = guards.remove(&unanswered.slot);
+                self.answer_again(&mut incoming, &kept, unanswered, guard)?;
             }
-            if let Some(result) = done {
-                kept.has_ended();
-                let reply = match Refused::of(result) {
-                    None => simple_reply(request.cookie, 0),
-                    Some(error) => self.refusal(request.cookie, &Failure::new(error, "it failed")),
-                };
-                let answer = Answer { slot: Some(slot), header: &reply, found: &Found::default() };
-                self.stream.answer(&[answer], Instant::now() + self.patience(), || ())?;
-                continue;
-            }
-            let mut task = check(&request, self.terms);
-            let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
-            let mut payload = None;
-            if request.kind == command::WRITE && length > 0 {
-                if has_payload && task == Ok(Task::Write) {
-                    if let Some(received) = receiving {
-                        self.receive_rest(&mut incoming, &kept, slot, received)?;
-                    }
-                    payload = Buffer::try_unfilled(length);
-                    payload
-                        .iter_mut()
-                        .for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
-                } else if let Some(skipped) = receiving {
-                    self.skip(&mut incoming, length.saturating_sub(skipped))?;
-                }
-                if payload.is_none() && task.is_ok() {
-                    task = Err(Failure::new(Refused::NoMemory, "no memory"));
-                }
-            }
-            let inside = inside.remove(&slot);
-            self.carry_out(Job { request, slot: Some(slot), inside, task, payload, _taken: None })?;
         }
         Ok(incoming)
     }
 
-    /// Receives what is missing of a payload, of which `received` bytes are in its place, or all that was received is ahead.
+    /// Answers a request that an earlier engine has not answered; first carries it out, unless it
+    /// is recorded as done.
+    fn answer_again(
+        &self,
+        incoming: &mut Incoming,
+        kept: &ConnectionMemory,
+        unanswered: &connection_memory::Unanswered,
+        guard: Option<RangeGuard>,
+    ) -> io::Result<()> {
+        let connection_memory::Unanswered { slot, request, done, has_payload, receiving } =
+            *unanswered;
+        if let Some(result) = done {
+            kept.has_ended();
+            let reply = match Refused::of(result) {
+                None => simple_reply(request.cookie, 0),
+                Some(error) => self.refusal(request.cookie, &Failure::new(error, "it failed")),
+            };
+            let answer = Answer { slot: Some(slot), header: &reply, found: &Found::default() };
+            return self.stream.answer(&[answer], Instant::now() + self.request_timeout(), || ());
+        }
+        let mut task = check(&request, self.terms);
+        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut payload = None;
+        if request.kind == command::WRITE && length > 0 {
+            if has_payload && task == Ok(Task::Write) {
+                if let Some(received) = receiving {
+                    self.receive_rest(incoming, kept, slot, received)?;
+                }
+                payload = Buffer::try_unfilled(length);
+                payload.iter_mut().for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
+            } else if let Some(skipped) = receiving {
+                self.skip(incoming, length.saturating_sub(skipped))?;
+            }
+            if payload.is_none() && task.is_ok() {
+                task = Err(Failure::new(Refused::NoMemory, "no memory"));
+            }
+        }
+        self.carry_out(Job { request, slot: Some(slot), guard, task, payload, _taken: None })
+    }
+
+    /// Receives the rest of a payload, of which `received` bytes are in their slot. Bytes that were
+    /// read ahead come first.
     fn receive_rest(
         &self,
         incoming: &mut Incoming,
-        kept: &Kept,
+        kept: &ConnectionMemory,
         slot: SlotNumber,
         received: usize,
     ) -> io::Result<()> {
-        let deadline = Some(Instant::now() + self.patience());
+        let deadline = Some(Instant::now() + self.request_timeout());
         let length = kept.payload(slot).len();
         let there = incoming.ahead().len().min(length - received);
         kept.put_payload(slot, received, incoming.ahead().get(..there).unwrap_or_default());
@@ -371,9 +378,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads and forgets, and notes how far.
+    /// Reads bytes and drops them, and records the position.
     fn skip(&self, incoming: &mut Incoming, mut length: usize) -> io::Result<()> {
-        let deadline = Some(Instant::now() + self.patience());
+        let deadline = Some(Instant::now() + self.request_timeout());
         loop {
             let there = incoming.ahead().len().min(length);
             incoming.used(there);
@@ -390,8 +397,9 @@ impl Connection {
         }
     }
 
-    /// What a header asks for, with the memory that it takes. `None`: the client leaves, or nobody waits any more.
-    fn begin(&self, header: &[u8; REQUEST_HEADER]) -> io::Result<Option<Begun>> {
+    /// Checks a header, and takes the bytes that its request needs. `None`: the client leaves, or
+    /// the connection has ended.
+    fn begin(&self, header: &[u8; REQUEST_HEADER]) -> io::Result<Option<ReceivedHeader>> {
         let request = Request::parse(header).ok_or(io::ErrorKind::InvalidData)?;
         if request.kind == command::DISCONNECT {
             return Ok(None);
@@ -405,11 +413,15 @@ impl Connection {
                 return Ok(None);
             }
         }
-        Ok(Some(Begun { request, task, length, taken }))
+        Ok(Some(ReceivedHeader { request, task, length, taken }))
     }
 
-    /// The next request of a connection that is kept: see [`Self::receive`].
-    fn receive_kept(&self, incoming: &mut Incoming, kept: &Kept) -> io::Result<Option<Job>> {
+    /// [`Self::receive`], for a connection that is kept.
+    fn receive_kept(
+        &self,
+        incoming: &mut Incoming,
+        kept: &ConnectionMemory,
+    ) -> io::Result<Option<Job>> {
         let mut deadline = None;
         let header = loop {
             if let Some(header) = incoming.ahead().first_chunk::<REQUEST_HEADER>() {
@@ -417,13 +429,13 @@ impl Connection {
             }
             let is_begun = !incoming.ahead().is_empty();
             if is_begun {
-                deadline.get_or_insert_with(|| Instant::now() + self.patience());
+                deadline.get_or_insert_with(|| Instant::now() + self.request_timeout());
             }
             if !incoming.wait_for_more(deadline)? {
                 return if is_begun { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
             }
         };
-        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else {
+        let Some(ReceivedHeader { request, mut task, length, taken }) = self.begin(&header)? else {
             return Ok(None);
         };
         let is_write = request.kind == command::WRITE && length > 0;
@@ -446,49 +458,62 @@ impl Connection {
                 task = Err(Failure::new(Refused::NoMemory, "no memory"));
             }
         }
-        Ok(Some(Job { request, slot: Some(slot), inside: None, task, payload, _taken: taken }))
+        Ok(Some(Job { request, slot: Some(slot), guard: None, task, payload, _taken: taken }))
     }
 
-    /// A request has been carried out, or could not be. `false`: another engine goes on with the connection, does it again, and answers.
+    /// Records that a request is complete, or has failed. `false`: another engine serves the
+    /// connection on; it carries the request out again, and answers it.
     pub(crate) fn note_end(
         &self,
         slot: Option<SlotNumber>,
-        inside: Option<Inside>,
+        guard: Option<RangeGuard>,
         failure: Option<&Failure>,
     ) -> bool {
         let Some(kept) = self.stream.kept() else { return true };
         kept.has_ended();
         if kept.is_frozen() {
-            // Nobody changes these bytes here any more.
-            std::mem::forget(inside);
+            // The range stays locked: no thread of this process changes it any more.
+            std::mem::forget(guard);
             return false;
         }
-        if let (Some(slot), Some(_)) = (slot, &inside) {
+        if let (Some(slot), Some(_)) = (slot, &guard) {
             kept.done(slot, failure.map_or(0, |failure| failure.error as u32));
         }
-        drop(inside);
+        drop(guard);
         true
     }
 
-    fn work(self: &Arc<Self>) {
-        // The turn to read, where a pump has given it back.
-        let mut kept = None;
-        loop {
-            // What comes next then is nothing that a pump takes: invariant 4.
-            let may_pump = kept.is_none() && self.export.takes_several();
-            let Some(mut incoming) = kept.take().or_else(|| self.turn()) else { break };
+    /// A worker's life; `reader`: it has the reader role first.
+    fn work(self: &Arc<Self>, reader: Option<Box<Incoming>>) {
+        // The reader role, where this worker has it: at first, or from a multiplexer.
+        let (mut reader, mut was_multiplexed) = (reader, false);
+        while !self.has_ended() {
+            let mut incoming = match reader.take() {
+                Some(incoming) => incoming,
+                None => match self.workers.next(|()| Some(())) {
+                    Duty::Read((incoming, ())) => incoming,
+                    Duty::Job(never) => match never {},
+                    Duty::Leave => break,
+                },
+            };
             if self.has_ended() {
                 break;
             }
-            let done = if may_pump && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead())
+            // After a multiplexer comes something that none takes: invariant 4.
+            let may_multiplex =
+                !std::mem::take(&mut was_multiplexed) && self.export.can_multiplex();
+            let done = if may_multiplex
+                && incoming.wait().is_ok()
+                && self.has_inline_request(incoming.ahead())
             {
-                let (turn, sent) = multiplex::run(self, incoming, self.watched.as_ref());
-                kept = turn;
+                let (role, sent) = multiplex::run(self, incoming, self.watched.as_ref());
+                was_multiplexed = role.is_some();
+                reader = role;
                 sent
             } else {
                 match self.receive(&mut incoming) {
                     Ok(Some(job)) => {
-                        self.give_turn(incoming);
+                        self.pass_reader_role(incoming);
                         self.carry_out(job)
                     }
                     Ok(None) => {
@@ -502,49 +527,27 @@ impl Connection {
                 }
             };
             if done.is_err() {
-                // Nobody takes replies any more: whoever reads or writes hears of it.
+                // The client takes no replies: disconnect, so that other workers notice too.
                 self.cut();
             }
-            if kept.is_some() {
-                continue;
-            }
-            let mut workers = locked(&self.workers);
-            if workers.idle >= IDLE_MAX {
-                workers.all -= 1;
-                return;
-            }
-            workers.idle += 1;
         }
-        let is_last = {
-            let mut workers = locked(&self.workers);
-            workers.idle -= 1;
-            workers.all -= 1;
-            workers.all == 0
-        };
-        if is_last {
+        if self.workers.leave(&mut self.workers.lock()) {
             self.stream.close();
         }
     }
 
-    /// Waits for the turn to read. `None`: nothing more is read.
-    fn turn(&self) -> Option<Box<Incoming>> {
-        let mut incoming = locked(&self.incoming);
-        loop {
-            if self.has_ended() {
-                return None;
-            }
-            if let Some(turn) = incoming.take() {
-                return Some(turn);
-            }
-            incoming = self.turned.wait(incoming).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Lets another read on; this worker has something to carry out.
-    pub(crate) fn give_turn(self: &Arc<Self>, turn: Box<Incoming>) {
-        *locked(&self.incoming) = Some(turn);
-        self.turned.notify_one();
-        self.took_one();
+    /// Passes the reader role on: this worker has a request to carry out.
+    pub(crate) fn pass_reader_role(self: &Arc<Self>, reader: Box<Incoming>) {
+        self.workers.pass(reader, |()| {
+            let Some(permit) = self.limits.workers.take() else { return false };
+            let connection = Arc::clone(self);
+            // If no thread starts, the present workers go on.
+            let started = thread::Builder::new().name("nbd".into()).spawn(move || {
+                connection.work(None);
+                drop(permit);
+            });
+            started.is_ok()
+        });
     }
 
     fn has_ended(&self) -> bool {
@@ -553,74 +556,54 @@ impl Connection {
 
     /// Nothing more is read.
     fn end(&self) {
-        let incoming = locked(&self.incoming);
+        let mut state = self.workers.lock();
         self.ended.store(true, Ordering::SeqCst);
-        drop(incoming);
-        self.turned.notify_all();
+        self.workers.stop(&mut state);
     }
 
-    /// Ends the connection, whoever reads or writes.
+    /// Disconnects the client.
     pub(crate) fn cut(&self) {
         self.end();
         self.stream.cut();
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.limits.patience.request
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.limits.timeouts.request
     }
 
     pub(crate) fn is_structured(&self) -> bool {
         self.terms.structured
     }
 
-    /// Whether it is a request, in good order, that is carried out together with others.
-    pub(crate) fn is_ours(&self, request: &Request) -> bool {
-        is_for_pumps(request) && check(request, self.terms).is_ok()
+    /// Whether a request is valid and is carried out beside others.
+    pub(crate) fn is_valid_inline(&self, request: &Request) -> bool {
+        is_inline(request) && check(request, self.terms).is_ok()
     }
 
-    /// Whether these bytes begin with one, and there is room for it.
-    fn is_for_pump(&self, ahead: &[u8]) -> bool {
+    /// Whether these bytes begin with such a request, and the budgets have room for it.
+    fn has_inline_request(&self, ahead: &[u8]) -> bool {
         let request = ahead.first_chunk::<REQUEST_HEADER>().and_then(Request::parse);
         request.is_some_and(|request| {
             let length = usize::try_from(request.length).unwrap_or(usize::MAX);
-            self.is_ours(&request) && self.budget.has(length) && self.own.has(length)
+            self.is_valid_inline(&request) && self.budget.has(length) && self.reserve.has(length)
         })
     }
 
     /// Takes bytes from the connection's budgets, if they are free.
     pub(crate) fn take_at_once(&self, bytes: usize) -> Option<(Taken, Taken)> {
-        Some((self.budget.take_at_once(bytes)?, self.own.take_at_once(bytes)?))
+        Some((self.budget.take_at_once(bytes)?, self.reserve.take_at_once(bytes)?))
     }
 
-    /// Somebody has to read on.
-    fn took_one(self: &Arc<Self>) {
-        let mut workers = locked(&self.workers);
-        workers.idle -= 1;
-        if workers.idle > 0 || workers.all >= WORKERS_MAX || self.ended.load(Ordering::SeqCst) {
-            return;
-        }
-        let Some(place) = self.limits.workers.enter() else { return };
-        let connection = Arc::clone(self);
-        // Without a thread, those there are must do.
-        let started = thread::Builder::new().name("nbd".into()).spawn(move || {
-            connection.work();
-            drop(place);
-        });
-        if started.is_ok() {
-            workers.all += 1;
-            workers.idle += 1;
-        }
-    }
-
-    /// Takes bytes from both budgets.
+    /// Takes bytes from both budgets, and waits until they are free. `None`: the connection has
+    /// ended.
     fn take(&self, bytes: usize) -> Option<(Taken, Taken)> {
         let is_in_vain = || self.ended.load(Ordering::SeqCst);
         let taken = self.budget.take(bytes, is_in_vain)?;
         loop {
-            if let Some(own) = self.own.take_at_once(bytes) {
+            if let Some(own) = self.reserve.take_at_once(bytes) {
                 return Some((taken, own));
             }
-            let is_free = || self.own.take_at_once(bytes).is_some();
+            let is_free = || self.reserve.take_at_once(bytes).is_some();
             if let Some(of_all) = self.limits.bytes.take(bytes, || is_in_vain() || is_free()) {
                 return Some((taken, of_all));
             }
@@ -630,7 +613,7 @@ impl Connection {
         }
     }
 
-    /// The next request, with a write's bytes. `None`: the client leaves in good order.
+    /// Receives the next request, with the bytes of a write. `None`: the client leaves.
     fn receive(&self, incoming: &mut Incoming) -> io::Result<Option<Job>> {
         if let Some(kept) = self.stream.kept() {
             return self.receive_kept(incoming, kept);
@@ -640,9 +623,9 @@ impl Connection {
         if incoming.read_exact(first, None)?.is_none() {
             return Ok(None);
         }
-        let deadline = Some(Instant::now() + self.limits.patience.request);
+        let deadline = Some(Instant::now() + self.limits.timeouts.request);
         incoming.read_exact(rest, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else {
+        let Some(ReceivedHeader { request, mut task, length, taken }) = self.begin(&header)? else {
             return Ok(None);
         };
         let mut payload = None;
@@ -652,8 +635,8 @@ impl Connection {
             }
             match &mut payload {
                 Some(payload) => {
-                    // What waited for room was not the client's delay.
-                    let deadline = Some(Instant::now() + self.limits.patience.request);
+                    // The wait for the budgets does not count as the client's delay.
+                    let deadline = Some(Instant::now() + self.limits.timeouts.request);
                     incoming.read_exact(payload, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
                 }
                 None => {
@@ -664,7 +647,7 @@ impl Connection {
                 }
             }
         }
-        Ok(Some(Job { request, slot: None, inside: None, task, payload, _taken: taken }))
+        Ok(Some(Job { request, slot: None, guard: None, task, payload, _taken: taken }))
     }
 
     pub(crate) fn refusal(&self, cookie: u64, failure: &Failure) -> Reply {
@@ -677,11 +660,11 @@ impl Connection {
 
     /// Carries a request out and answers it.
     fn carry_out(&self, job: Job) -> io::Result<()> {
-        let Job { request, slot, inside, task, payload, _taken } = job;
+        let Job { request, slot, guard, task, payload, _taken } = job;
         let Request { flags, cookie, offset, length, kind } = request;
         let mut found = Found::default();
         let changes = matches!(task, Ok(Task::Write | Task::Trim | Task::Zero { .. }));
-        let inside = inside.or_else(|| changes.then(|| self.gate.enter(offset, length.into())));
+        let guard = guard.or_else(|| changes.then(|| self.range_lock.lock(offset, length.into())));
         let done = task.and_then(|task| {
             match task {
                 Task::Read if length == 0 => {}
@@ -697,9 +680,9 @@ impl Connection {
                 Task::Trim => self.export.trim(offset, length.into())?,
                 Task::Zero { may_punch } => self.export.zero(offset, length.into(), may_punch)?,
                 Task::Status { most } => {
-                    return self.export.status(offset, length.into(), most).map(Some);
+                    return Ok(Some(self.export.status(offset, length.into(), most)?));
                 }
-                // Nothing is kept between the disks and the client.
+                // There is no cache between the disks and the client.
                 Task::Cache | Task::Nothing => {}
             }
             if changes && flags & flag::FUA != 0 {
@@ -707,7 +690,7 @@ impl Connection {
             }
             Ok(None)
         });
-        if !self.note_end(slot, inside, done.as_ref().err()) {
+        if !self.note_end(slot, guard, done.as_ref().err()) {
             return Ok(());
         }
         let header = match done {
@@ -727,7 +710,7 @@ impl Connection {
             }
         };
         let answer = Answer { slot, header: &header, found: &found };
-        self.stream.answer(&[answer], Instant::now() + self.limits.patience.request, || ())
+        self.stream.answer(&[answer], Instant::now() + self.limits.timeouts.request, || ())
     }
 }
 
@@ -747,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_refused_in_the_protocols_words() {
+    fn a_range_outside_of_the_export_is_refused_with_the_protocols_error() {
         for (kind, error) in [
             (command::READ, Refused::Invalid),
             (command::WRITE, Refused::NoSpace),
@@ -770,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_belong_to_their_requests() {
+    fn a_flag_of_another_request_is_refused() {
         for kind in
             [command::READ, command::WRITE, command::TRIM, command::FLUSH, command::CACHE, 99]
         {
@@ -796,7 +779,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_not_allowed_is_refused() {
+    fn requests_that_are_too_long_or_not_allowed_are_refused() {
         let wide = Terms { size: 1 << 40, ..TERMS };
         assert_eq!(refusal(request(command::READ, 0, 0, PAYLOAD_MAX + 1), wide), Refused::Invalid);
         assert_eq!(

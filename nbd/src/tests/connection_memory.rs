@@ -1,10 +1,10 @@
-//! Servers that die at each step at which a kill can find them, under a client that notices nothing.
+//! Servers crash at each step at which a kill can find them; their client notices nothing.
 
 use super::*;
 use crate::{
     Survivor,
-    connection_memory::{About, Kept},
-    crash_points::{Grave, Plan, plan},
+    connection_memory::{About, ConnectionMemory},
+    crash_points::{CrashedThreads, Plan, plan},
     negotiate::Agreed,
     stream::{Incoming, Socket, Stream},
     transmit::Connection,
@@ -29,11 +29,11 @@ struct Story {
     several: bool,
 }
 
-/// What has become of a server.
+/// The end of a server.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Died,
-    Ended,
+    Completed,
 }
 
 fn socket(fd: &OwnedFd, over: Over) -> Socket {
@@ -45,25 +45,30 @@ fn socket(fd: &OwnedFd, over: Over) -> Socket {
 }
 
 /// One connection, and servers one after the other.
-struct Lives {
+struct Servers {
     story: Story,
     vol: Arc<Memory>,
     server: OwnedFd,
     memory: OwnedFd,
-    grave: Arc<Grave>,
+    crashed: Arc<CrashedThreads>,
     events: Sender<Event>,
 }
 
-impl Lives {
-    /// Has a server serve the connection, the first or the next one, until it dies after so many steps.
+impl Servers {
+    /// Starts a server for the connection, the first or a later one, which crashes after `steps`
+    /// steps.
     fn start(&self, is_first: bool, steps: Option<u64>) -> thread::JoinHandle<()> {
-        let (story, vol, grave) = (self.story, Arc::clone(&self.vol), Arc::clone(&self.grave));
+        let (story, vol, crashed) = (self.story, Arc::clone(&self.vol), Arc::clone(&self.crashed));
         let (server, memory) = (self.server.try_clone().unwrap(), self.memory.try_clone().unwrap());
         let (died, ended) = (self.events.clone(), self.events.clone());
         thread::spawn(move || {
-            // One thread does it all, so that its death is the server's.
-            let limits = Limits::of(10, 0, 64 << 20, Patience { handshake: LONG, request: LONG });
-            plan(Plan { steps, grave, died: Box::new(move || died.send(Event::Died).unwrap()) });
+            // The server has one thread, so that its crash is that of the server.
+            let limits = Limits::of(10, 0, 64 << 20, Timeouts { handshake: LONG, request: LONG });
+            plan(Plan {
+                steps,
+                crashed,
+                stopped: Box::new(move || died.send(Event::Died).unwrap()),
+            });
             let agreed = Agreed {
                 export: vol,
                 export_name: "vol".to_owned(),
@@ -73,23 +78,24 @@ impl Lives {
             };
             if is_first {
                 let stream = Stream::new(socket(&server, story.over)).unwrap();
-                let (kept, _) = Kept::attach(memory).unwrap();
+                let (kept, _) = ConnectionMemory::attach(memory).unwrap();
                 stream.keep(Arc::new(kept));
                 let mut incoming = Incoming::new(&stream);
                 incoming.keep();
                 Connection::serve(stream, incoming, agreed, limits, Box::new(()));
-            } else if let Ok(Survivor { stream, found, inside, .. }) =
+            } else if let Ok(Survivor { stream, found, guards, .. }) =
                 Survivor::new(&limits, memory, server)
             {
                 assert_eq!((found.about.size, found.about.export.as_str()), (SIZE, "vol"));
-                Connection::resume(stream, &found, inside, agreed, limits, Box::new(()));
+                Connection::resume(stream, &found, guards, agreed, limits, Box::new(()));
             }
-            let _ = ended.send(Event::Ended);
+            let _ = ended.send(Event::Completed);
         })
     }
 }
 
-/// Serves a client that does what `client` does. The servers die after so many steps each, the last one does not. Returns how many died.
+/// Serves `client`. Server after server crashes, each after its number of steps in `deaths`; the
+/// last one does not. Returns how many have crashed.
 fn serve(story: Story, deaths: &[u64], client: impl FnOnce(Connected, &Memory) + Send) -> usize {
     let (connected, server): (Connected, OwnedFd) = match story.over {
         Over::Unix => {
@@ -116,28 +122,34 @@ fn serve(story: Story, deaths: &[u64], client: impl FnOnce(Connected, &Memory) +
         structured: story.structured,
         allocation: story.structured,
     };
-    let kept = Kept::new(7, &about, b"").unwrap();
+    let kept = ConnectionMemory::new(7, &about, b"").unwrap();
     let memory = kept.file().try_clone_to_owned().unwrap();
     drop(kept);
-    let grave = Arc::<Grave>::default();
+    let crashed = Arc::<CrashedThreads>::default();
     let (events, heard) = channel();
-    let lives =
-        Lives { story, vol: Arc::clone(&vol), server, memory, grave: Arc::clone(&grave), events };
-    let mut threads = vec![lives.start(true, deaths.first().copied())];
+    let servers = Servers {
+        story,
+        vol: Arc::clone(&vol),
+        server,
+        memory,
+        crashed: Arc::clone(&crashed),
+        events,
+    };
+    let mut threads = vec![servers.start(true, deaths.first().copied())];
     let mut died = 0;
     thread::scope(|scope| {
         let client = scope.spawn(|| client(connected, &vol));
         while heard.recv().unwrap() == Event::Died {
             died += 1;
-            threads.push(lives.start(false, deaths.get(died).copied()));
+            threads.push(servers.start(false, deaths.get(died).copied()));
         }
         client
             .join()
             .unwrap_or_else(|_| panic!("the client of {story:?} with deaths after {deaths:?}"));
     });
-    grave.open();
+    crashed.release();
     threads.into_iter().for_each(|thread| drop(thread.join()));
-    // Nothing is done again behind something that was done later to the same bytes.
+    // No change is carried out again after a later change of the same bytes.
     let log = vol.log.lock().unwrap();
     for (first, one) in log.iter().enumerate() {
         let again = log.iter().rposition(|other| other == one).unwrap();
@@ -178,18 +190,18 @@ impl Write for Connected {
     }
 }
 
-/// A client that knows what the export should hold.
-struct Knowing {
+/// A client that knows the bytes that the export should have.
+struct CheckingClient {
     client: Client<Connected>,
     structured: bool,
     bytes: Vec<u8>,
     next: u64,
-    /// Reads that were asked for: what they cannot but find, if anything is certain.
+    /// Requests in flight; of a read, the range, if its bytes are known.
     asked: BTreeMap<u64, Option<(u64, u32)>>,
 }
 
-impl Knowing {
-    /// The bytes of a request, whose reply is waited for.
+impl CheckingClient {
+    /// The bytes of a request, whose reply is expected.
     fn ask(&mut self, kind: u16, offset: u64, length: u32, is_certain: bool) -> Vec<u8> {
         self.next += 1;
         let range = (kind == command::READ).then_some((offset, length));
@@ -205,7 +217,7 @@ impl Knowing {
         [self.ask(command::WRITE, offset, bytes.len() as u32, true), bytes.to_vec()].concat()
     }
 
-    /// All replies; the errors that there were.
+    /// Receives all replies, and returns their errors.
     fn replies(&mut self) -> Vec<u32> {
         let mut errors = Vec::new();
         while !self.asked.is_empty() {
@@ -239,9 +251,9 @@ impl Knowing {
     }
 }
 
-/// Whatever a client may do, in a way that finds what is lost, doubled or moved.
+/// Sends requests of all kinds, so that a lost, repeated or misplaced one is found.
 fn works(connected: Connected, structured: bool, vol: &Memory) {
-    let mut it = Knowing {
+    let mut it = CheckingClient {
         client: Client { stream: connected },
         structured,
         bytes: vec![0; SIZE as usize],
@@ -263,7 +275,7 @@ fn works(connected: Connected, structured: bool, vol: &Memory) {
     it.set(4096, &one);
     it.set(7000, &other);
     it.set(20_000, &third);
-    // Either may be the later one; from here on that stays so.
+    // Either may be the later one; from here on that does not change.
     let both = vol.bytes.lock().unwrap()[7000..10_096].to_vec();
     assert!(both.iter().all(|byte| *byte == both[0] && (1..=2).contains(byte)));
     it.set(7000, &both);
@@ -284,7 +296,7 @@ fn works(connected: Connected, structured: bool, vol: &Memory) {
     assert_eq!(it.replies(), []);
     it.set(150_000, &large);
     it.set(3, b"small");
-    // What is sent in more than one go.
+    // A reply that needs several system calls.
     let reads = [
         it.ask(command::READ, 0, 1_500_000, true),
         it.ask(command::READ, 1, 9, true),
@@ -292,7 +304,7 @@ fn works(connected: Connected, structured: bool, vol: &Memory) {
     ];
     it.client.send(&reads.concat());
     assert_eq!(it.replies(), []);
-    // What is refused, also with a payload, and what fails.
+    // A refused write with its payload, and a write that fails.
     let refused = it.write(SIZE - 10, &vec![9; 70_000]);
     let (first, rest) = refused.split_at(40);
     it.client.send(first);
@@ -317,7 +329,7 @@ fn works(connected: Connected, structured: bool, vol: &Memory) {
         it.client.send(&status);
         assert_eq!(it.replies(), []);
     }
-    // One that comes byte by byte, as far as that matters.
+    // A write in pieces that end at each boundary.
     let write = it.write(60_000, &[8; 300]);
     for piece in [&write[..1], &write[1..27], &write[27..28], &write[28..30], &write[30..]] {
         it.client.send(piece);
@@ -330,8 +342,8 @@ fn works(connected: Connected, structured: bool, vol: &Memory) {
     assert!(it.client.bytes(1).is_err(), "the end, and nothing before it");
 }
 
-impl Knowing {
-    /// The replies to what was asked before this, and then its own.
+impl CheckingClient {
+    /// Receives the replies to earlier requests, and then sends this one and receives its reply.
     fn replies_of_others(&mut self, request: &[u8]) -> Vec<u32> {
         let (cookie, range) = self.asked.pop_last().unwrap();
         let mut errors = self.replies();
@@ -350,9 +362,9 @@ fn stories() -> impl Iterator<Item = Story> {
     })
 }
 
-/// A server dies once, at each step there is.
+/// One server crashes, at each step.
 #[test]
-fn a_client_does_not_notice_at_which_step_a_server_dies() {
+fn a_client_does_not_notice_a_crash_at_any_step() {
     for story in stories() {
         let mut steps = 1;
         while serve(story, &[steps], |connected, vol| works(connected, story.structured, vol)) > 0 {
@@ -363,9 +375,9 @@ fn a_client_does_not_notice_at_which_step_a_server_dies() {
     }
 }
 
-/// Servers die one after the other, soon after they went on and late.
+/// Servers crash one after the other, early and late.
 #[test]
-fn a_client_does_not_notice_servers_that_die_one_after_the_other() {
+fn a_client_does_not_notice_a_series_of_crashes() {
     let mut seed = 1_u64;
     let mut next = |most: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -383,21 +395,21 @@ fn a_client_does_not_notice_servers_that_die_one_after_the_other() {
     println!("{died} deaths");
 }
 
-/// What was read before the server was asked to leave it to another one stays as it is: nothing is answered twice, or not at all.
+/// A server leaves its connections to another one: each request is answered once.
 #[test]
 fn a_server_that_freezes_leaves_its_clients_to_the_next() {
     for round in 0..20 {
         let world = World::new();
         let keeper = Arc::clone(&world.keeper);
         let mut client = world.client("vol", false);
-        // Under way when it freezes: it waits at the gate, or is not received yet.
+        // In flight when the server freezes: the read waits at the gate, or is not received yet.
         client.request(command::READ, 0, 1, GATED, 100);
         client.request(command::WRITE, 0, 2, 5, 4);
         client.send(b"abcd");
         if round % 2 == 0 {
             client.simple();
         }
-        // Who is not kept yet is cut.
+        // A connection that is not kept yet would be disconnected.
         while keeper.0.lock().unwrap().is_empty() {
             thread::yield_now();
         }
@@ -410,7 +422,7 @@ fn a_server_that_freezes_leaves_its_clients_to_the_next() {
         };
         world.server.freeze();
         waits.join().unwrap();
-        // This process goes on, and the thread that waits for the client has to be gone before another one does.
+        // In this test the process goes on, so the thread that reads the socket has to end first.
         client.request(command::WRITE, 0, 3, 100, 5);
         client.send(b"again");
         while world.limits.clients.taken.load(Ordering::SeqCst) > 0 {
@@ -440,13 +452,14 @@ fn a_server_that_freezes_leaves_its_clients_to_the_next() {
         client.request(command::DISCONNECT, 0, 5, 0, 0);
         assert!(client.bytes(1).is_err(), "the end");
         next.is_empty_again();
-        assert_eq!(next.keeper.take().len(), 0, "what has ended is kept no longer");
+        assert_eq!(next.keeper.take().len(), 0, "a connection that has ended is not kept");
     }
 }
 
-/// What another version left, or nobody, is not gone on with; what a connection that has ended had not answered is done by nobody.
+/// The memory of another version, and other files, are refused. Unanswered requests of a connection
+/// that has ended are not carried out.
 #[test]
-fn what_is_no_memory_of_a_connection_is_refused() {
+fn a_file_that_is_no_memory_of_a_connection_is_refused() {
     let limits = Limits::new();
     let survivor = |memory: OwnedFd| {
         let (client, server) = UnixStream::pair().unwrap();
@@ -465,11 +478,11 @@ fn what_is_no_memory_of_a_connection_is_refused() {
         structured: false,
         allocation: false,
     };
-    let kept = Kept::new(7, &about, b"ahead").unwrap();
+    let kept = ConnectionMemory::new(7, &about, b"ahead").unwrap();
     let memory = || kept.file().as_fd().try_clone_to_owned().unwrap();
     assert_eq!(survivor(memory()).1, None);
     kept.end();
     let (mut client, refused) = survivor(memory());
     assert!(refused.unwrap().contains("ended"));
-    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the client hears of it");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the client is disconnected");
 }

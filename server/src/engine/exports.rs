@@ -24,11 +24,8 @@ use plinth_engine::{
     files::session::Session,
     group::Group,
 };
-use plinth_fuse::Runner;
-use plinth_nbd::{
-    Address, Keeper, Limits, Server, Survivor, TlsRefused, TlsSource,
-    export::{Files, Offer},
-};
+use plinth_frontend::{Offer, OfferedFiles};
+use plinth_nbd::{Address, Keeper, Limits, Server, Survivor, TlsRefused, TlsSource};
 use rustix::fd::{AsFd, OwnedFd};
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
@@ -144,7 +141,7 @@ impl Export {
 struct Place {
     at: At,
     server: Server,
-    files: Arc<Files>,
+    files: Arc<OfferedFiles>,
 }
 
 /// All exports of an engine.
@@ -267,11 +264,9 @@ impl Exporting {
             chown(path, None, Some(*members))?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         }
-        let this_thread = Arc::clone(&self.this_thread);
-        let files = Arc::new(Files::new(
+        let files = Arc::new(OfferedFiles::new(
             Session::new(group, None),
-            Arc::new(move |task| this_thread.block_on(task)),
-            Some(Arc::clone(&self.this_thread) as _),
+            Arc::clone(&self.this_thread) as _,
         ));
         let keeper = (Arc::clone(&self.keeping) as _, at.to_string());
         let server = Server::start(listener, files.clone(), &self.limits, tls, Some(keeper))?;
