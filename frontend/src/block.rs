@@ -1,4 +1,4 @@
-//! A file as a block device: what protocols for block devices (NBD; vhost-user, ublk) ask of it.
+//! A file as a block device, for protocols of block devices (NBD; vhost-user, ublk).
 //!
 //! A protocol calls the methods of [`BlockDevice`], each of which blocks the calling thread. Where
 //! [`BlockDevice::can_multiplex`] says so, one thread can have many small requests in flight:
@@ -108,7 +108,7 @@ pub trait BlockDevice: Send + Sync {
         }
     }
 
-    /// The runner by which a source can wait while [`Self::multiplex`] runs. `None`: it cannot wait.
+    /// The runner by which a source can wait in [`Self::multiplex`]. `None`: it cannot wait.
     fn runner(&self) -> Option<Arc<dyn Runner>> {
         None
     }

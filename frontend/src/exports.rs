@@ -1,4 +1,4 @@
-//! Block devices by name: what a server offers to its clients.
+//! Block devices by name, as a server offers them to its clients.
 //!
 //! An operator gives names to files of a group ([`OfferedFiles`]). A name stands for the file that
 //! is at its path when a client opens it. From then on the client has that file until it

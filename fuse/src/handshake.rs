@@ -11,9 +11,9 @@
 //! | --- | --- |
 //! | ASYNC_READ, ASYNC_DIO, PARALLEL_DIROPS | the engine serves any number of requests at a time |
 //! | BIG_WRITES, MAX_PAGES | up to 1 MiB in one request |
-//! | EXPLICIT_INVAL_DATA | pages stay cached until this front end notifies; a program's writes do not drop them |
-//! | HANDLE_KILLPRIV_V2 | a write clears set-id bits itself, and the kernel need not read `security.capability` before it |
-//! | DO_READDIRPLUS, READDIRPLUS_AUTO | `ls -l` costs one request per buffer; plain `ls` does not pay for attributes |
+//! | EXPLICIT_INVAL_DATA | only notifications drop cached pages, not a program's writes |
+//! | HANDLE_KILLPRIV_V2 | a write clears set-id bits; `security.capability` is read less |
+//! | DO_READDIRPLUS, READDIRPLUS_AUTO | one request per buffer for `ls -l`, none for attributes in `ls` |
 //! | CACHE_SYMLINKS | the target of a symbolic link never changes |
 //! | DIRECT_IO_ALLOW_MMAP | a file opened with `O_DIRECT` can be mapped, as on ext4 |
 //! | NO_OPENDIR_SUPPORT | directories are opened in the kernel and their pages cached |
@@ -25,7 +25,7 @@
 //! | --- | --- |
 //! | WRITEBACK_CACHE | the kernel would accept bytes before the engine can say ENOSPC |
 //! | ATOMIC_O_TRUNC | without it OPEN asks nothing of the engine: the kernel truncates first |
-//! | NO_OPEN_SUPPORT | only an answer to OPEN allows parallel direct writes; it costs one short request |
+//! | NO_OPEN_SUPPORT | only an answer to OPEN allows parallel direct writes |
 //! | DONT_MASK | the kernel applies the umask |
 //! | AUTO_INVAL_DATA | the opposite of EXPLICIT_INVAL_DATA |
 //! | POSIX_LOCKS, FLOCK_LOCKS | locks stay in the kernel, which outlives this process |

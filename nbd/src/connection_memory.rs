@@ -65,7 +65,7 @@ const VERSION_VALUE: u32 = 1;
 // The head.
 const MAGIC: usize = 0; //           u64
 const VERSION: usize = 8; //         u32
-const ENDED: usize = 12; //          u32; 1: the connection has ended, no request is carried out again
+const ENDED: usize = 12; //          u32; 1: the connection has ended; nothing is carried out again
 const ID: usize = 16; //             u64
 const SIZE: usize = 24; //           u64; the export's, as sent to the client
 const FILE: usize = 32; //           u64; the node of the file
@@ -73,7 +73,7 @@ const GENERATION: usize = 40; //     u64; the generation of the node
 const TERMS: usize = 48; //          u32; bits: 1 structured replies, 2 base:allocation, 4 read-only
 const NAME_LENGTH: usize = 52; //    u32
 const PLACE_LENGTH: usize = 56; //   u32
-const PARSED: usize = 64; //         u64; position in the stream: before it all is in slots or skipped
+const PARSED: usize = 64; //         u64; stream position; before it all is in slots or skipped
 const RECEIVING: usize = 72; //      u32; the half that is valid
 const SENDING: usize = 76; //        u32; the same
 const RECEIVE: usize = 128; //       two halves
@@ -81,7 +81,7 @@ const SEND: usize = 384; //          two halves
 const HALF: usize = 128;
 // A half.
 const BASE: usize = 0; //            u64; bytes before this call
-const ORIGIN: usize = 8; //          u64; receiving: position in the stream of the target's first byte
+const ORIGIN: usize = 8; //          u64; receiving: stream position of the target's first byte
 const TARGET: usize = 16; //         u32; receiving: 0 the ring, else a slot + 1. Sending: the batch
 const VECTOR: usize = 32; //         struct iovec
 const MESSAGE: usize = 48; //        struct mmsghdr
@@ -108,7 +108,7 @@ const SLOT: usize = BATCH + 2 * BATCH_SIZE;
 const SLOT_SIZE: usize = 64;
 // A slot: a request.
 const STATE: usize = 0; //           u32; FREE, TAKEN, DONE
-const ROOM: usize = 4; //            u32; place of its payload: 0 none, SMALL_ROOM, or a large room + 2
+const ROOM: usize = 4; //            u32; its payload: 0 nowhere, SMALL_ROOM, or a large room + 2
 const START: usize = 8; //           u64; its position in the stream
 const RESULT: usize = 16; //         u32; DONE: 0, or the error
 const HEADER: usize = 24; //         as received
@@ -741,7 +741,7 @@ impl ConnectionMemory {
         replies.iter().filter_map(|reply| reply.slot).for_each(|slot| self.free(slot));
     }
 
-    // What a successor finds.
+    // The state that a successor finds.
 
     /// The staged bytes of a partial reply that were not sent.
     pub fn staged(&self, partial: &Partial) -> &[u8] {

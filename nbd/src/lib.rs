@@ -2,12 +2,12 @@
 //! other client.
 //!
 //! ```text
-//!   client --unix socket, TCP, TLS--> lib.rs ----------> negotiate.rs ------> transmit.rs
-//!                                     accepts            chooses the export   serves requests
-//!                                                                                 |
-//!                                     stream.rs: bytes                    plinth-frontend: BlockDevice
-//!                                     protocol.rs: encoding                       |
-//!                                     budget.rs: memory limits                 Session
+//!   client --unix socket, TCP, TLS--> lib.rs -----> negotiate.rs ------> transmit.rs
+//!                                     accepts       chooses the export   serves requests
+//!                                                                             |
+//!                                     stream.rs: bytes                   BlockDevice (plinth-frontend)
+//!                                     protocol.rs: encoding                   |
+//!                                     budget.rs: memory limits             Session
 //! ```
 //!
 //! 1. [`Address::bind`] takes the address, and [`Server::start`] serves it: a thread accepts, and

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   greeting --> client's flags --> options, one at a time --GO, EXPORT_NAME--> transmission
-//!                                     |  ^                \--ABORT, or bytes that are no option--> end
+//!                                     |  ^                \--ABORT, or malformed bytes--> end
 //!                                     STARTTLS: drops all earlier agreements
 //! ```
 //!
@@ -80,7 +80,7 @@ struct Handshake<'a> {
     allocation: Option<String>,
 }
 
-/// What follows an option.
+/// The phase after an option.
 enum Next {
     Option,
     Transmission(Agreed),
