@@ -43,7 +43,6 @@ use crate::{
         arrival::{self, MOUNT_WAIT},
         mount_decision::Decision,
     },
-    movement::rebalance,
     planted::{self, Bug},
     words::counted,
     world::World,
@@ -60,7 +59,7 @@ use std::{
 
 pub use crate::{
     files::session::Session,
-    movement::rebalance::{POWER_DEFAULT, POWER_MAX},
+    movement::orders::{POWER_DEFAULT, POWER_MAX},
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -294,15 +293,9 @@ impl Group {
         if purpose == Purpose::Serve {
             // The engine before this one may have ended before it had built one.
             self.tend_catalog_mirrors();
-            let leaves = self
-                .voters
-                .current()
-                .disks
-                .iter()
-                .any(|disk| disk.leaving || disk.target.is_some());
-            let leaves = leaves || self.is_converting() || !self.goals().await?.is_empty();
-            let default = (rebalance::POWER_DEFAULT, Phases::default());
-            if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
+            let has_goal = self.has_goal().await?;
+            let default = (POWER_DEFAULT, Phases::default());
+            if let Some((power, phases)) = rebalance.or(has_goal.then_some(default)) {
                 self.resume_rebalance(power, phases);
             }
         }

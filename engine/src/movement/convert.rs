@@ -51,7 +51,7 @@ impl Movement {
         if before.wanted == to {
             // One that stopped goes on.
             return if self.is_converting() && !planted::has(Bug::ConversionIgnored) {
-                self.rebalance(order).await
+                self.pursue_goals(order).await
             } else {
                 Ok(())
             };
@@ -78,7 +78,7 @@ impl Movement {
             self.name, before.wanted
         );
         self.tell(Severity::Note, None, text);
-        self.rebalance(order).await
+        self.pursue_goals(order).await
     }
 
     /// What [`Self::convert`] would copy. Nothing is changed.

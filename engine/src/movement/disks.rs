@@ -195,7 +195,7 @@ impl Movement {
             self.tell(Severity::Note, Some(member.number), text);
         }
         self.rebuild_catalog().await;
-        self.rebalance(order).await
+        self.pursue_goals(order).await
     }
 
     /// What a statement would move. Nothing is changed.
@@ -259,7 +259,7 @@ impl Movement {
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
         self.sweep_disks(staying);
         self.rebuild_catalog().await;
-        self.rebalance_as_before().await
+        self.pursue_goals_as_before().await
     }
 
     /// Finds, checks and claims the disks of an ADD. Nothing is written to them.
@@ -446,7 +446,7 @@ impl Movement {
     }
 
     /// Step 3 of DROP, for every disk that leaves. False: something is still there.
-    pub(crate) async fn let_go_of_leaving(&self) -> std::result::Result<bool, FileError> {
+    pub(crate) async fn dismiss_leaving(&self) -> std::result::Result<bool, FileError> {
         let leaving: Vec<DiskNumber> = self
             .voters
             .current()
@@ -462,12 +462,12 @@ impl Movement {
         self.reclaim(true).await?;
         let mut all = true;
         for number in leaving {
-            all &= self.let_go(number).await?;
+            all &= self.dismiss_disk(number).await?;
         }
         Ok(all)
     }
 
-    async fn let_go(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
+    async fn dismiss_disk(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let Some(member) = self.members.get(&number).cloned() else { return Ok(true) };
         let units = on_disks::units(&self.voters.current())
             .iter()

@@ -4,9 +4,13 @@ pub(crate) mod absent;
 pub(crate) mod convert;
 pub(crate) mod disks;
 pub(crate) mod explain;
+pub(crate) mod goals;
 pub(crate) mod mover;
+pub(crate) mod orders;
+mod passes;
+mod plan;
 pub(crate) mod progress;
-pub(crate) mod rebalance;
+mod rebalance;
 pub(crate) mod rename;
 pub(crate) mod repair_time;
 pub(crate) mod replace;
@@ -16,7 +20,7 @@ pub(crate) mod resync;
 use crate::{
     catalog::attributes::DropAfter,
     files::file_system::FileSystem,
-    movement::{absent::Absences, progress::Progress, rebalance::Rebalance},
+    movement::{absent::Absences, orders::Rebalance, progress::Progress},
     sync::lock::{AsyncMutex, Mutex},
 };
 use plinth_format::DiskNumber;
@@ -66,11 +70,11 @@ impl Movement {
         Arc::new(Self {
             file_system,
             onlining: AsyncMutex::new(()),
-            resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
+            resync_power: AtomicU32::new(orders::POWER_DEFAULT),
             exchanging: AsyncMutex::new(()),
             resyncs: Mutex::default(),
             absences: Absences::default(),
-            rebalance: Arc::default(),
+            rebalance: Arc::new(Rebalance::new(Self::start_rebalance)),
             setting: AsyncMutex::new(()),
             drop_after: Mutex::new(drop_after),
         })

@@ -250,9 +250,9 @@ impl Movement {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
         let goes_on = || arrival.is_good() && !extent.is_tombstone();
-        let gate = self.rebalance.gate();
+        let copy_permits = self.rebalance.copy_permits();
         let Copied { bytes, lost, unread } =
-            self.copy_marked(extent, to, target, gate.as_deref(), goes_on).await?;
+            self.copy_marked(extent, to, target, copy_permits.as_deref(), goes_on).await?;
         let moves_all = planted::has(Bug::UnreadableMovedByChoice) && is_choice;
         if lost && is_choice && !moves_all {
             return Ok(None);

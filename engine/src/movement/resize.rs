@@ -22,7 +22,7 @@ use crate::{
     error::FileError,
     event::Severity,
     membership::voters::{Refusal, find},
-    movement::{Movement, explain},
+    movement::{Movement, explain, goals::Finished},
     planted::{self, Bug},
     reached::{self, Mark},
     space::balance::{Plan, TooSmall},
@@ -40,16 +40,6 @@ mod stages;
 
 /// A disk, and how it is to be cut.
 type Targets = BTreeMap<DiskNumber, (Arc<Member>, Layout)>;
-
-/// How it is with the disks that are being resized.
-pub(crate) enum Resized {
-    /// There are none.
-    Nothing,
-    /// One has its new size, or was lost.
-    Done,
-    /// Something is in the way.
-    Waits,
-}
 
 /// Whether the resize of a disk can go on.
 fn is_resizing(disk: &MemberDisk) -> bool {
@@ -74,7 +64,7 @@ impl Movement {
         let only_grow = self.only_grow(&targets);
         let checked = self.check_targets(&targets);
         if checked.is_ok() || only_grow {
-            self.forget_goals(named.keys()).await.map_err(|error| {
+            self.forget_final_sizes(named.keys()).await.map_err(|error| {
                 let text = format!(
                     "the sizes that disks of disk group {} come to cannot be changed: {error}",
                     self.name
@@ -89,7 +79,7 @@ impl Movement {
                     members.iter().any(|member| self.resizing().contains(&member.number))
                 })
             });
-            return if goes_on { self.rebalance(order).await } else { Ok(()) };
+            return if goes_on { self.pursue_goals(order).await } else { Ok(()) };
         }
         match checked {
             Err(_) if only_grow => self.grow_in_stages(&targets).await?,
@@ -99,7 +89,7 @@ impl Movement {
             }
         }
         self.rebuild_catalog().await;
-        self.rebalance(order).await
+        self.pursue_goals(order).await
     }
 
     /// Step 1: the sizes that disks will have, on record.
@@ -165,9 +155,9 @@ impl Movement {
         let group = Arc::clone(self);
         let resize = async move {
             // Those that come to another size in stages are cut otherwise in between.
-            let goals = group.goals().await.unwrap_or_default();
+            let final_sizes = group.final_sizes().await.unwrap_or_default();
             let is_on_its_way =
-                |name: &String| goals.values().any(|(member, _)| *member.name() == **name);
+                |name: &String| final_sizes.values().any(|(member, _)| *member.name() == **name);
             let stays = |which: &Selection| matches!(which, Selection::Disks(names) if names.iter().any(is_on_its_way));
             let resizes: Vec<Resize> =
                 resizes.into_iter().filter(|one| !stays(&one.which)).collect();
@@ -325,10 +315,10 @@ impl Movement {
     }
 
     /// Step 3, for every disk that is being resized.
-    pub(crate) async fn finish_resizes(&self) -> std::result::Result<Resized, FileError> {
+    pub(crate) async fn finish_resizes(&self) -> std::result::Result<Finished, FileError> {
         let resizing = self.resizing();
         if resizing.is_empty() {
-            return Ok(Resized::Nothing);
+            return Ok(Finished::Done);
         }
         self.rebuild_catalog().await;
         self.reclaim(true).await?;
@@ -341,9 +331,10 @@ impl Movement {
             }
         }
         match trouble {
-            _ if any => Ok(Resized::Done),
+            // One has its new size, or was lost.
+            _ if any => Ok(Finished::Changed),
             Some(error) => Err(error),
-            None => Ok(Resized::Waits),
+            None => Ok(Finished::Waits),
         }
     }
 

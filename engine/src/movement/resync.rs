@@ -31,7 +31,7 @@ use crate::{
         mount_decision::{self, DiskVerdict},
         voters::{Refusal, find},
     },
-    movement::{Movement, progress::Progress, rebalance::POWER_MAX},
+    movement::{Movement, orders::POWER_MAX, progress::Progress},
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::Mutex,
@@ -288,7 +288,7 @@ impl Movement {
         if entry.is_some_and(|entry| {
             entry.target.is_some()
                 || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
-        }) && let Err(error) = self.rebalance_as_before().await
+        }) && let Err(error) = self.pursue_goals_as_before().await
         {
             let text = format!(
                 "disk {} is back, but the rebalance does not go on: {error}",

@@ -1059,10 +1059,10 @@ fn a_disk_stays_while_what_was_freed_there_is_read() {
     block_on(group.exchange(lab.wanted(&[], &["DATA_0002"], false), Some(0))).expect("it leaves");
     block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
     lab.wait_for("its end", || extents.iter().all(|extent| extent.is_tombstone()));
-    assert!(!block_on(group.let_go_of_leaving()).expect("it is recorded"), "somebody reads there");
+    assert!(!block_on(group.dismiss_leaving()).expect("it is recorded"), "somebody reads there");
     assert_eq!(lab.status(2), Status::Member);
     drop(reader);
-    lab.wait_for("its end", || block_on(group.let_go_of_leaving()).expect("it is recorded"));
+    lab.wait_for("its end", || block_on(group.dismiss_leaving()).expect("it is recorded"));
     assert_eq!(lab.status(2), Status::Former);
     block_on(group.rebalance(None)).expect("it goes on");
     lab.rebalanced();

@@ -57,11 +57,11 @@ impl Lab {
 
     /// Lets a move to a disk go on until all is copied. Nothing else of it is done as long as the permit is held.
     fn copy_all<F: Future>(&self, disk: usize, mut moving: Pin<&mut F>) -> OwnedSemaphorePermit {
-        self.group().rebalance.open_gate(1);
-        let gate = self.group().rebalance.gate().expect("it is open");
+        self.group().rebalance.set_copy_permits(1);
+        let permits = self.group().rebalance.copy_permits().expect("it is open");
         self.hang_where_nobody_is(disk);
         self.go_on_until("the copy", moving.as_mut(), || self.disks[disk].hung() > 0);
-        let mut permit = pin!(gate.acquire_owned());
+        let mut permit = pin!(permits.acquire_owned());
         assert!(permit.as_mut().now_or_never().is_none(), "who copies has it");
         self.disks[disk].answer();
         loop {

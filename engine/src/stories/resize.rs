@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     admin::{AdminError, Order, Phases, Resize},
     extent::Mirror,
-    movement::resize::Resized,
+    movement::goals::Finished,
 };
 use plinth_format::{
     Layout,
@@ -641,7 +641,7 @@ fn what_wipes_an_old_header_lands_in_nobodys_place() {
     );
     assert_eq!(member.layout(), before);
     lab.disks[1].heal();
-    assert!(matches!(block_on(finish), Ok(Resized::Done)));
+    assert!(matches!(block_on(finish), Ok(Finished::Changed)));
     assert_eq!(member.layout(), after);
     assert!(old.iter().all(|place| lab.disks[1].peek(*place, 4096) == [0; 4096]));
     block_on(group.rebalance(Some(4))).expect("it goes on");

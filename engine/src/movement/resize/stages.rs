@@ -3,14 +3,14 @@
 //! Larger disks have their middle header copies, and more of their checksums, where data is now. That has to move first, and where all disks are
 //! full there is nowhere to go. So:
 //!
-//!   1. The sizes that they are to have in the end, their *goals*, are kept in the catalog.
+//!   1. The sizes that they are to have in the end, their *final sizes*, are kept in the catalog.
 //!   2. A disk gets what it can have of that without taking an AU with data: mostly two AUs at its end.
 //!   3. All get the largest part of what is left for which there is room (`resize.rs`); when they have that, this begins again.
 //!
 //! Files may take the room that a resize had found before what is in the way has moved: then the disks keep their sizes, and grow in stages after all.
 //!
 //! One free AU makes room for hundreds, these for tens of thousands: the checksums of an AU take 4 KiB or a thousandth of it. A crash leaves the
-//! goals, and the rebalance that goes on does the rest. Another size that is asked for lets a disk's goal go first.
+//! final sizes, and the rebalance that goes on does the rest. Another size that is asked for lets a disk's final size go first.
 
 use super::{Result, Targets};
 use crate::{
@@ -46,29 +46,29 @@ impl Movement {
     /// Disks are to grow, and there is no room for what is in the way. As far as they can, they have more when this returns.
     ///
     /// # Errors
-    /// Why their goals cannot be kept, or a disk's header not be written.
-    pub(super) async fn grow_in_stages(&self, goals: &Targets) -> Result<()> {
-        let kept: Vec<_> = goals
+    /// Why their final sizes cannot be kept, or a disk's header not be written.
+    pub(super) async fn grow_in_stages(&self, final_sizes: &Targets) -> Result<()> {
+        let kept: Vec<_> = final_sizes
             .iter()
-            .map(|(number, (member, goal))| (*number, member.id(), Some(goal.size())))
+            .map(|(number, (member, final_size))| (*number, member.id(), Some(final_size.size())))
             .collect();
-        self.note_goals(kept).await.map_err(|error| {
+        self.note_final_sizes(kept).await.map_err(|error| {
             AdminError::new(
                 Code::Io,
                 format!("disks of disk group {} cannot be resized: {error}", self.name),
             )
         })?;
-        self.next_stage(goals).await.map(|_| ())
+        self.next_stage(final_sizes).await.map(|_| ())
     }
 
-    /// The next stage of disks that have goals, if no other resize is under way. False: there are none.
+    /// The next stage of disks that have final sizes, if no other resize is under way. False: there are none.
     pub(crate) async fn begin_stage(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
-        let goals = self.goals().await?;
-        let (reached, goals): (Targets, Targets) = goals
+        let final_sizes = self.final_sizes().await?;
+        let (reached, final_sizes): (Targets, Targets) = final_sizes
             .into_iter()
-            .partition(|(_, (member, goal))| member.layout().size() >= goal.size());
-        self.forget_goals(reached.keys()).await?;
+            .partition(|(_, (member, final_size))| member.layout().size() >= final_size.size());
+        self.forget_final_sizes(reached.keys()).await?;
         let membership = self.voters.current();
         let can_grow = |number: &DiskNumber| {
             let disk = membership.disk(*number);
@@ -76,18 +76,19 @@ impl Movement {
                 disk.state == DiskState::Online && !disk.leaving && disk.target.is_none()
             })
         };
-        let goals: Targets = goals.into_iter().filter(|(number, _)| can_grow(number)).collect();
-        let Some((member, goal)) = goals.values().next() else { return Ok(false) };
+        let final_sizes: Targets =
+            final_sizes.into_iter().filter(|(number, _)| can_grow(number)).collect();
+        let Some((member, final_size)) = final_sizes.values().next() else { return Ok(false) };
         let refused = |why: String| FileError::Refused {
             disk: member.name().to_string(),
-            reason: format!("its new size, {} bytes", goal.size()),
+            reason: format!("its new size, {} bytes", final_size.size()),
             why,
         };
-        match self.next_stage(&goals).await {
+        match self.next_stage(&final_sizes).await {
             Ok(true) => Ok(true),
             Ok(false) => {
                 let missing =
-                    self.plan_of(&goals).map_or_else(|TooSmall { missing }| missing, |_| 0);
+                    self.plan_of(&final_sizes).map_or_else(|TooSmall { missing }| missing, |_| 0);
                 Err(refused(format!(
                     "{missing} AUs too few for what is in the way: add disks, or remove files"
                 )))
@@ -96,7 +97,7 @@ impl Movement {
         }
     }
 
-    /// There is no room any more for what is in the way of disks that are on their way to larger sizes: these are their goals from now on, and the
+    /// There is no room any more for what is in the way of disks that are on their way to larger sizes: these are their final sizes from now on, and the
     /// next stage begins. False: no disk is on its way to a larger size.
     pub(crate) async fn turn_to_stages(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
@@ -106,32 +107,36 @@ impl Movement {
             .into_iter()
             .filter_map(|number| {
                 let disk = membership.disk(number)?;
-                let goal =
+                let final_size =
                     Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size)
                         .ok()?;
-                Some((number, (Arc::clone(self.members.get(&number)?), goal)))
+                Some((number, (Arc::clone(self.members.get(&number)?), final_size)))
             })
             .collect();
         if growing.is_empty() {
             return Ok(false);
         }
-        let mut goals = self.goals().await?;
+        let mut final_sizes = self.final_sizes().await?;
         // One that goes further than this stage stays.
         let new: Vec<_> = growing
             .iter()
             .filter(|(number, (_, layout))| {
-                goals.get(number).is_none_or(|(_, goal)| goal.size() < layout.size())
+                final_sizes
+                    .get(number)
+                    .is_none_or(|(_, final_size)| final_size.size() < layout.size())
             })
             .map(|(number, (member, layout))| (*number, (Arc::clone(member), *layout)))
             .collect();
-        self.note_goals(
+        self.note_final_sizes(
             new.iter()
-                .map(|(number, (member, goal))| (*number, member.id(), Some(goal.size())))
+                .map(|(number, (member, final_size))| {
+                    (*number, member.id(), Some(final_size.size()))
+                })
                 .collect(),
         )
         .await?;
-        goals.extend(new);
-        goals.retain(|number, _| growing.contains_key(number));
+        final_sizes.extend(new);
+        final_sizes.retain(|number, _| growing.contains_key(number));
         let as_now = growing
             .into_iter()
             .map(|(number, (member, _))| (number, (Arc::clone(&member), member.layout())))
@@ -142,14 +147,14 @@ impl Movement {
             why: error.to_string(),
         };
         self.set_targets(&as_now).await.map_err(refused)?;
-        self.next_stage(&goals).await.map_err(refused)?;
+        self.next_stage(&final_sizes).await.map_err(refused)?;
         Ok(true)
     }
 
     /// Steps 2 and 3. False: there is no room for any part of the way.
-    async fn next_stage(&self, goals: &Targets) -> Result<bool> {
-        self.grow_without_moving(goals).await?;
-        let targets = self.largest_stage(goals);
+    async fn next_stage(&self, final_sizes: &Targets) -> Result<bool> {
+        self.grow_without_moving(final_sizes).await?;
+        let targets = self.largest_stage(final_sizes);
         let grows = !targets.is_empty();
         if grows {
             self.set_targets(&targets).await?;
@@ -157,20 +162,21 @@ impl Movement {
         Ok(grows)
     }
 
-    /// The largest part of the way to their goals for which there is room.
-    fn largest_stage(&self, goals: &Targets) -> Targets {
-        let gain = |(member, goal): &(Arc<Member>, Layout)| {
-            goal.au_count().saturating_sub(member.layout().au_count())
+    /// The largest part of the way to their final sizes for which there is room.
+    fn largest_stage(&self, final_sizes: &Targets) -> Targets {
+        let gain = |(member, final_size): &(Arc<Member>, Layout)| {
+            final_size.au_count().saturating_sub(member.layout().au_count())
         };
-        let parts = u64::from(goals.values().map(gain).max().unwrap_or(0).max(1));
+        let parts = u64::from(final_sizes.values().map(gain).max().unwrap_or(0).max(1));
         let stage = |part: u64| -> Targets {
-            let of = |(number, (member, goal)): (&DiskNumber, &(Arc<Member>, Layout))| {
+            let of = |(number, (member, final_size)): (&DiskNumber, &(Arc<Member>, Layout))| {
                 let now = member.layout();
-                let more = u128::from(goal.size().saturating_sub(now.size())) * u128::from(part)
+                let more = u128::from(final_size.size().saturating_sub(now.size()))
+                    * u128::from(part)
                     / u128::from(parts);
                 let size = now.size() + u64::try_from(more).expect("no more than the whole");
                 let layout = if part == parts {
-                    Some(*goal)
+                    Some(*final_size)
                 } else {
                     Layout::of_whole_units(size, self.au_size).ok()
                 };
@@ -182,7 +188,7 @@ impl Movement {
                     ),
                 )
             };
-            goals.iter().map(of).collect()
+            final_sizes.iter().map(of).collect()
         };
         let has_room = |part: u64| self.plan_of(&stage(part)).is_ok();
         // The whole way may take less than a part of it: twice the size has its middle where nothing is yet.
@@ -223,18 +229,18 @@ impl Movement {
     }
 
     /// Disks that grow in stages, and the sizes that they come to.
-    pub(crate) async fn goals(&self) -> std::result::Result<Targets, FileError> {
+    pub(crate) async fn final_sizes(&self) -> std::result::Result<Targets, FileError> {
         let kept = self.catalog.read(load_goals).await?;
-        let goal = |(number, size, id): (DiskNumber, u64, String)| {
+        let final_size = |(number, size, id): (DiskNumber, u64, String)| {
             let member =
                 self.members.get(&number).filter(|member| member.id().to_string() == id)?;
             Some((number, (Arc::clone(member), Layout::new(size, self.au_size).ok()?)))
         };
-        Ok(kept.into_iter().filter_map(goal).collect())
+        Ok(kept.into_iter().filter_map(final_size).collect())
     }
 
     /// Disks stay as large as they are, or come to another size than was said.
-    pub(super) async fn forget_goals(
+    pub(super) async fn forget_final_sizes(
         &self,
         disks: impl Iterator<Item = &DiskNumber>,
     ) -> std::result::Result<(), FileError> {
@@ -246,17 +252,17 @@ impl Movement {
         let gone: Vec<_> = gone
             .filter_map(|number| Some((number, self.members.get(&number)?.id(), None)))
             .collect();
-        if gone.is_empty() { Ok(()) } else { self.note_goals(gone).await }
+        if gone.is_empty() { Ok(()) } else { self.note_final_sizes(gone).await }
     }
 
-    async fn note_goals(
+    async fn note_final_sizes(
         &self,
-        goals: Vec<(DiskNumber, DiskId, Option<u64>)>,
+        final_sizes: Vec<(DiskNumber, DiskId, Option<u64>)>,
     ) -> std::result::Result<(), FileError> {
         let store = move |connection: &rusqlite::Connection| {
-            goals
-                .iter()
-                .try_for_each(|(number, id, goal)| store_goal(connection, *number, *id, *goal))
+            final_sizes.iter().try_for_each(|(number, id, final_size)| {
+                store_goal(connection, *number, *id, *final_size)
+            })
         };
         // It adds room where there is none.
         self.catalog.release(true, store).await.map(|_| ())
