@@ -744,7 +744,7 @@ impl Data {
             );
             let mut again = false;
             for (member, settled) in futures::future::join_all(writes).await {
-                if !settled.is_ok() && !self.give_up_or_wait(member, &settled).await? {
+                if !settled.is_ok() && !self.expel_or_wait(member, &settled).await? {
                     again = true;
                 }
             }

@@ -1,7 +1,7 @@
-//! One extent, all its mirrors read and compared with its checksums: what CHECK and SCRUB do with each, and what a mirror that
-//! moves is looked at with first.
+//! Checks one extent: reads all its mirrors and compares them with its checksums. CHECK and SCRUB do this with each extent, and
+//! it is done before a mirror is taken away.
 //!
-//! Its blocks are held while they are compared, so that no write is under way in them.
+//! The blocks are held while they are compared, so that no write is in flight in them.
 
 use crate::{
     admin::{Problem, Report},
@@ -11,11 +11,12 @@ use crate::{
         Extent, Mirror,
         blocks::{
             BLOCKS_PER_PIECE, Known, Patience,
-            cases::{Case, Reason},
+            cases::{Case, Evidence, Reason},
         },
         data::Data,
         disputes::Image,
     },
+    sync::buffer::Buffer,
 };
 use plinth_format::{
     BLOCK_SIZE,
@@ -41,12 +42,34 @@ impl Wrong {
     }
 }
 
+/// What comparing blocks found.
+#[derive(Default)]
+struct Differences {
+    wrong: Vec<Wrong>,
+    /// A stored checksum differs in a region that is being written: it may be wrong, or about to be replaced.
+    is_unsettled: bool,
+}
+
+/// What mirrors and their zones show of blocks.
+#[derive(Default)]
+struct Shown<'a> {
+    mirrors: Vec<(Mirror, &'a Arc<Member>)>,
+    buffers: Vec<Buffer>,
+    zones: Vec<Option<Box<[u32]>>>,
+    /// Some mirror could not be read.
+    is_partial: bool,
+}
+
+fn owner_of(extent: &Extent) -> String {
+    format!("extent {} of file {}", extent.number, extent.file)
+}
+
 fn place_of(mirror: Mirror, member: &Member) -> String {
     format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au)
 }
 
 impl Data {
-    /// Reads all mirrors of an extent, and says what is wrong; with `repair` it mends what it can.
+    /// Reads all mirrors of an extent, and reports what is wrong; with `repair` it mends what it can.
     pub(crate) async fn check_data(
         &self,
         extent: &Arc<Extent>,
@@ -62,10 +85,11 @@ impl Data {
                 break;
             };
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
-            let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
+            let Differences { wrong, is_unsettled } =
+                self.compare_blocks(extent, blocks.clone(), report).await?;
             drop(held);
-            if !wrong.is_empty() || unsettled {
-                let can_be_mended = unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
+            if !wrong.is_empty() || is_unsettled {
+                let can_be_mended = is_unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
                 let repaired =
                     repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
                 let problem = |wrong: Wrong| Problem {
@@ -79,22 +103,85 @@ impl Data {
         Ok(())
     }
 
-    /// What is wrong with blocks on some mirror; and whether a stored checksum differs in a region that is being written, so that it may be
-    /// wrong or about to be. The caller holds them.
+    /// Compares blocks on all mirrors. The caller holds them.
     async fn compare_blocks(
         &self,
         extent: &Extent,
         blocks: Range<usize>,
         report: &mut Report,
-    ) -> Result<(Vec<Wrong>, bool)> {
+    ) -> Result<Differences> {
+        let mut found = Differences::default();
         if extent.is_tombstone() {
-            return Ok((Vec::new(), false));
+            return Ok(found);
         }
-        let owner = format!("extent {} of file {}", extent.number, extent.file);
-        let (mut wrong, mut unsettled, mut is_partial) = (Vec::new(), false, false);
-        let (mut candidates, mut buffers, mut zones) = (Vec::new(), Vec::new(), Vec::new());
-        // What zones have counts where nothing newer is in memory, before they are read and after.
-        let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
+        // Zones count where nothing newer is in memory, before they are read and after.
+        let is_quiet = || !self.activity.has(extent.id) && !extent.is_dirty();
+        let was_quiet = is_quiet();
+        let shown = self.read_mirrors(extent, &blocks, report, &mut found).await?;
+        let is_quiet = was_quiet && is_quiet();
+        let images: Vec<Image<'_>> = shown
+            .buffers
+            .iter()
+            .map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect())
+            .collect();
+        let known = Known::of(extent, &blocks);
+        if !known.is_loaded() {
+            return Ok(found);
+        }
+        found.is_unsettled |= shown.mirrors.iter().any(|(mirror, member)| {
+            member.is_mend_uncertain(
+                Self::offset(member, *mirror, blocks.start),
+                (blocks.len() * BLOCK_SIZE) as u64,
+            )
+        });
+        let (mut bad_zones, mut disputed) = (vec![0; shown.mirrors.len()], Vec::new());
+        for index in 0..blocks.len() {
+            let bytes = images.iter().map(|image| image[index]).collect();
+            let evidence = known.evidence(index, Reason::Repair, bytes, &shown.zones);
+            found.is_unsettled |= known.sum(index) == UNKNOWN;
+            let block = blocks.start + index;
+            match self.judge_block(extent, block, &evidence, &shown.mirrors, &mut found) {
+                (Case::Rivals, _) => disputed.push(index),
+                (Case::ByMemory | Case::ByZone | Case::BadChecksum, Some(right)) => {
+                    let sum = of_block(right);
+                    let zones = evidence.stored.iter().zip(&shown.zones);
+                    for (bad, (stored, zone)) in bad_zones.iter_mut().zip(zones) {
+                        *bad += usize::from(zone.is_some() && *stored != sum);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let zones = shown.mirrors.iter().zip(bad_zones).filter(|(_, count)| *count > 0);
+        for ((mirror, member), count) in zones {
+            if is_quiet {
+                let text = format!(
+                    "{}: its checksum block is wrong for {count} blocks",
+                    place_of(*mirror, member)
+                );
+                found.wrong.push(Wrong::of(format!("{text}; {}", owner_of(extent))));
+            } else {
+                found.is_unsettled = true;
+            }
+        }
+        if shown.is_partial && disputed.is_empty() {
+            // A dispute with a mirror that cannot be read stays one.
+            return Ok(found);
+        }
+        let disputes = self.note_disputes(extent, blocks, &disputed, &shown.mirrors, &images);
+        found.wrong.extend(disputes.into_iter().map(|text| Wrong { text, can_be_mended: false }));
+        Ok(found)
+    }
+
+    /// Reads blocks and zones of all mirrors on ONLINE disks. Mirrors that cannot be read are wrong.
+    async fn read_mirrors(
+        &self,
+        extent: &Extent,
+        blocks: &Range<usize>,
+        report: &mut Report,
+        found: &mut Differences,
+    ) -> Result<Shown<'_>> {
+        let mut shown = Shown::default();
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let offset = Self::offset(member, mirror, blocks.start);
             match member
@@ -105,103 +192,62 @@ impl Data {
             {
                 Settled::Ok(Some(buffer)) => {
                     report.bytes_read += buffer.len() as u64;
-                    zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
-                    buffers.push(buffer);
-                    candidates.push((mirror, member));
+                    shown.zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
+                    shown.buffers.push(buffer);
+                    shown.mirrors.push((mirror, member));
                 }
                 bad => {
-                    is_partial = true;
-                    wrong.push(Wrong::of(format!(
-                        "{}: {}; {owner}",
+                    shown.is_partial = true;
+                    found.wrong.push(Wrong::of(format!(
+                        "{}: {}; {}",
                         place_of(mirror, member),
-                        bad.reason()
+                        bad.reason(),
+                        owner_of(extent)
                     )));
                 }
             }
         }
-        is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
-        let images: Vec<Image<'_>> = buffers
-            .iter()
-            .map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect())
-            .collect();
-        let known = Known::of(extent, &blocks);
-        if !known.is_loaded() {
-            return Ok((wrong, unsettled));
-        }
-        unsettled |= candidates.iter().any(|(mirror, member)| {
-            member.is_mend_uncertain(
-                Self::offset(member, *mirror, blocks.start),
-                (blocks.len() * BLOCK_SIZE) as u64,
-            )
-        });
-        let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
-        for index in 0..blocks.len() {
-            let shown = images.iter().map(|image| image[index]).collect();
-            let evidence = known.evidence(index, Reason::Repair, shown, &zones);
-            let (case, right) = evidence.judge();
-            unsettled |= known.sum(index) == UNKNOWN;
-            let mut differing = |what: &str, right: Option<&[u8]>| {
-                let others =
-                    candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
-                for ((mirror, member), _) in others {
-                    let at = Self::offset(member, *mirror, blocks.start + index);
-                    wrong.push(Wrong::of(format!(
-                        "{}, offset {at}: 4 KiB {what}; {owner}",
-                        place_of(*mirror, member)
-                    )));
-                }
-            };
-            match case {
-                Case::Rivals => {
-                    disputed.push(index);
-                    if let Some(right) = right {
-                        extent.prefer_sum(blocks.start + index, of_block(right));
-                    }
-                    continue;
-                }
-                Case::Lost => differing("do not match their checksum", None),
-                // A write of them failed: as the mirrors before have them.
-                Case::Lowest | Case::Unchecked if !self.activity.has(extent.id) => {
-                    differing("differ from another mirror's, and have no checksum", right);
-                }
-                Case::ByMemory | Case::ByZone => differing("do not match their checksum", right),
-                Case::BadChecksum
-                | Case::Lowest
-                | Case::Unchecked
-                | Case::Equal
-                | Case::Unreadable => {}
+        Ok(shown)
+    }
+
+    /// Judges one block by the table of mirrors, and notes the mirrors that have it wrong.
+    fn judge_block<'a>(
+        &self,
+        extent: &Extent,
+        block: usize,
+        evidence: &Evidence<'a>,
+        mirrors: &[(Mirror, &Arc<Member>)],
+        found: &mut Differences,
+    ) -> (Case, Option<&'a [u8]>) {
+        let (case, right) = evidence.judge();
+        let mut differing = |what: &str, right: Option<&[u8]>| {
+            let others =
+                mirrors.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
+            for ((mirror, member), _) in others {
+                let at = Self::offset(member, *mirror, block);
+                found.wrong.push(Wrong::of(format!(
+                    "{}, offset {at}: 4 KiB {what}; {}",
+                    place_of(*mirror, member),
+                    owner_of(extent)
+                )));
             }
-            if let (Some(right), Case::ByMemory | Case::ByZone | Case::BadChecksum) = (right, case)
-            {
-                let sum = of_block(right);
-                let checked = zones.iter().map(Option::is_some);
-                for ((bad, stored), checked) in
-                    bad_zones.iter_mut().zip(&evidence.stored).zip(checked)
-                {
-                    *bad += usize::from(checked && *stored != sum);
+        };
+        match case {
+            Case::Rivals => {
+                if let Some(right) = right {
+                    extent.prefer_sum(block, of_block(right));
                 }
             }
-        }
-        for ((mirror, member), count) in
-            candidates.iter().zip(bad_zones).filter(|(_, count)| *count > 0)
-        {
-            if is_settled {
-                let text = format!(
-                    "{}: its checksum block is wrong for {count} blocks",
-                    place_of(*mirror, member)
-                );
-                wrong.push(Wrong::of(format!("{text}; {owner}")));
-            } else {
-                unsettled = true;
+            Case::Lost => differing("do not match their checksum", None),
+            // A write of the block failed: the first mirror's bytes are taken.
+            Case::Lowest | Case::Unchecked if !self.activity.has(extent.id) => {
+                differing("differ from another mirror's, and have no checksum", right);
+            }
+            Case::ByMemory | Case::ByZone => differing("do not match their checksum", right),
+            Case::BadChecksum | Case::Lowest | Case::Unchecked | Case::Equal | Case::Unreadable => {
             }
         }
-        if is_partial && disputed.is_empty() {
-            // What was in dispute with what cannot be seen stays so.
-            return Ok((wrong, unsettled));
-        }
-        let disputes = self.note_disputes(extent, blocks, &disputed, &candidates, &images);
-        wrong.extend(disputes.into_iter().map(|text| Wrong { text, can_be_mended: false }));
-        Ok((wrong, unsettled))
+        (case, right)
     }
 
     async fn repair_blocks(&self, extent: &Extent, blocks: Range<usize>) -> Result<bool> {

@@ -130,9 +130,9 @@ impl Data {
         let ask = || {
             member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies)
         };
-        let mut found = self.settle_with(member, ask(), Patience::UntilLetGo).await?;
+        let mut found = self.settle_with(member, ask(), Patience::UntilExpelled).await?;
         if matches!(found, Settled::Failed(_)) {
-            found = self.settle_with(member, ask().again(), Patience::UntilLetGo).await?;
+            found = self.settle_with(member, ask().again(), Patience::UntilExpelled).await?;
         }
         let bytes = match found {
             Settled::Ok(Some(bytes)) if of_block(&bytes) == known => bytes.share(),
@@ -210,13 +210,13 @@ impl Data {
         // A disk that must stay in service is waited for: a later write of these blocks must not land before this copy.
         let end = match disk_io.settle_or_go_on().await {
             None if !planted::has(Bug::OverdueCopyLeft) => {
-                self.end_or_give_up(member, &mut disk_io).await?
+                self.end_or_expel(member, &mut disk_io).await?
             }
             end => Some(end.unwrap_or(Settled::Overdue)),
         };
         match end {
             Some(settled) if settled.is_ok() => {}
-            Some(settled) => return self.give_up(member, &settled).await.map(|()| 0),
+            Some(settled) => return self.expel(member, &settled).await.map(|()| 0),
             None => return Ok(0),
         }
         // The disk's checksum block is written when the region closes.

@@ -1,15 +1,40 @@
-//! A disk stops being used: what the data path does when I/O on a disk fails or is not answered.
+//! A disk stops being used: what the data path does when I/O on a disk fails or is overdue.
+//!
+//! The states of a member, and the functions that make the transitions:
 //!
 //! ```text
-//!   an I/O failed, or is overdue       give_up, expel_in_background     the voters record the disk OFFLINE
-//!   it may not go offline (R5)         give_up_or_wait                  it stays: wait, or return the error
-//!   a flush failed                     flush_disks, flush_or_give_up    offline, or its writes are in doubt
+//!             expel: its I/O failed or is overdue
+//!             take_offline: by a statement
+//!   ONLINE ------------------------------------------> OFFLINE, what it misses is not on record
+//!     ^                                                   |
+//!     | promote_disk                                      | went_offline: it is on record (R4)
+//!     |                                                   v
+//!   SYNCING <----------------------------------------- OFFLINE, what it misses is on record
+//!             start_resync
+//!
+//!   SYNCING -- expel, take_offline --> OFFLINE, as above
+//!
+//!   any state -- record_exchange (DROP) --> leaving -- undrop --> as before
+//!                                           leaving -- dismiss_disk --> no member
+//! ```
+//!
+//! The words: a disk is *expelled* for an error and *taken offline* by a statement; a disk that leaves is *dismissed* from the membership when it
+//! is empty, and *retired* when its header says FORMER; its device is *released* when the engine closes it. Stale marks that can never be
+//! durable are *abandoned*: the catalog has stopped, and the group with it. The catalog's mirrors on a disk are *struck* from the
+//! membership's list when it goes offline.
+//!
+//! Here is the data path's part:
+//!
+//! ```text
+//!   an I/O failed, or is overdue       expel, expel_in_background       the voters record the disk OFFLINE
+//!   it may not go offline (R5)         expel_or_wait, not_expelled      it stays: wait, or return the error
+//!   a flush failed                     flush_disks, flush_or_expel      offline, or its writes are uncertain
 //!   the record is in force             went_offline                     what the disk misses is put on record
 //!   that is on record                  wait_settled                     now writes may be acknowledged (R4)
 //! ```
 //!
-//! The voters' part (who may go, and how that is recorded) is `membership/voters.rs`; what is in doubt
-//! is `failed_flushes.rs`; how a disk comes back is `movement/resync.rs`.
+//! Which disk may go offline, and how that is recorded, is `membership/voters.rs`; uncertain writes are in `failed_flush.rs`; how a
+//! disk comes back is in `movement/resync.rs`, how one is dropped in `movement/disks.rs`.
 
 use crate::{
     disk::{disk_errors::Trouble, disk_io::Settled, member::Member},
@@ -24,32 +49,39 @@ use std::{sync::Arc, time::Duration};
 
 impl Data {
     /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
-    pub(crate) async fn give_up(
+    pub(crate) async fn expel(
         &self,
         member: &Arc<Member>,
         settled: &Settled,
     ) -> Result<(), FileError> {
-        self.give_up_because(member, &settled.reason()).await
+        self.expel_because(member, &settled.reason()).await
     }
 
-    pub(crate) async fn give_up_because(
+    /// As [`Self::expel`], for a reason in words.
+    pub(crate) async fn expel_because(
         &self,
         member: &Arc<Member>,
         reason: &str,
     ) -> Result<(), FileError> {
         match self.voters.expel(member.number, reason, false).await {
             Ok(()) => self.wait_settled(member).await,
-            Err(Refusal::Closing) => Err(FileError::Dismounted),
-            Err(refusal) => {
-                let why = refusal.to_string();
-                member.note(Trouble::Refused, None, format!("{reason}: {why}"));
-                Err(FileError::Refused {
-                    disk: member.name().to_string(),
-                    reason: reason.to_owned(),
-                    why,
-                })
-            }
+            Err(refusal) => Err(self.not_expelled(member, reason, refusal)),
         }
+    }
+
+    /// The voters refused to expel a disk: the caller's error. The disk's error log notes it.
+    pub(crate) fn not_expelled(
+        &self,
+        member: &Member,
+        reason: &str,
+        refusal: Refusal,
+    ) -> FileError {
+        if refusal == Refusal::Closing {
+            return FileError::Dismounted;
+        }
+        let why = refusal.to_string();
+        member.note(Trouble::Refused, None, format!("{reason}: {why}"));
+        FileError::Refused { disk: member.name().to_string(), reason: reason.to_owned(), why }
     }
 
     /// Takes a disk offline without waiting: the caller has what it needs from another.
@@ -78,25 +110,25 @@ impl Data {
                 .iter()
                 .filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue))
                 .count();
-            // R2: when every disk is silent it is more likely us than them; nobody is expelled.
+            // R2: when every disk is silent the cause is more likely this host than the disks: none is expelled.
             let mut again = silent == data && data > 0;
             for (member, settled) in bad {
                 if again {
                     self.wait_while_hung(member).await?;
                 } else if matches!(settled, Settled::Overdue)
-                    && !self.give_up_or_wait(member, settled).await?
+                    && !self.expel_or_wait(member, settled).await?
                 {
                     again = true;
                 }
             }
-            // Whoever began it, here or for the catalog or a record of the voters: no other flush makes up for one that failed.
+            // Whether the flush was this one, the catalog's or that of a voters' record: no other flush makes up for one that failed.
             for (member, settled) in members.iter().zip(&flushes) {
                 let reason = match settled {
                     Settled::Failed(_) => settled.reason(),
                     _ if member.is_broken() => "a flush failed".to_owned(),
                     _ => continue,
                 };
-                if let Err(error) = self.give_up_because(member, &reason).await {
+                if let Err(error) = self.expel_because(member, &reason).await {
                     if matches!(error, FileError::Refused { .. }) {
                         self.note_failed_flush(member, &reason);
                     }
@@ -114,34 +146,34 @@ impl Data {
         Ok(())
     }
 
-    /// Makes everything written to a disk durable. False: it could not, and was let go.
-    pub(crate) async fn flush_or_give_up(&self, member: &Arc<Member>) -> Result<bool, FileError> {
+    /// Makes everything written to a disk durable. False: that failed, and the disk was expelled.
+    pub(crate) async fn flush_or_expel(&self, member: &Arc<Member>) -> Result<bool, FileError> {
         loop {
             let settled = member.flush().await;
             if settled.is_ok() {
                 return Ok(true);
             }
-            let gone = match settled {
-                Settled::Overdue => self.give_up_or_wait(member, &settled).await?,
-                _ => self.give_up(member, &settled).await.map(|()| true)?,
+            let is_gone = match settled {
+                Settled::Overdue => self.expel_or_wait(member, &settled).await?,
+                _ => self.expel(member, &settled).await.map(|()| true)?,
             };
-            if gone {
+            if is_gone {
                 return Ok(false);
             }
         }
     }
 
-    /// As `give_up`, but a silent disk that cannot be spared is waited for (R2). False: try again.
-    pub(crate) async fn give_up_or_wait(
+    /// As [`Self::expel`], but a silent disk that cannot be spared is waited for (R2). False: it answers, so the I/O is to be tried again.
+    pub(crate) async fn expel_or_wait(
         &self,
         member: &Arc<Member>,
         settled: &Settled,
     ) -> Result<bool, FileError> {
         loop {
-            match self.give_up(member, settled).await {
+            match self.expel(member, settled).await {
                 Ok(()) => return Ok(true),
                 Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
-                    // Those that were silent with it may have answered meanwhile: then it is spared.
+                    // Disks that were silent with it may have answered meanwhile: then it is spared.
                     if self.wait_while_hung(member).await? {
                         return Ok(false);
                     }
@@ -155,7 +187,7 @@ impl Data {
     pub(crate) async fn wait_while_hung(&self, member: &Member) -> Result<bool, FileError> {
         let answers = member.answers_soon(|| self.is_stopping()).await;
         if self.voters.is_closing() || self.is_stopping() && member.is_hung() {
-            // Or the disks were let go by force: none of them answers any more.
+            // Or the disks were released by force: none of them answers any more.
             return Err(FileError::Dismounted);
         }
         Ok(answers)
@@ -182,7 +214,7 @@ impl Data {
         let mut members = disks.iter().filter_map(|disk| self.members.get(disk));
         while let Err(error) = self.mark_stale(&data, &regions).await {
             if self.is_stopping() || self.catalog.failure().is_some() {
-                // Nothing that depends on it will be acknowledged; who waits hears why.
+                // No write that depends on it is acknowledged: the waiters get the catalog's error.
                 members.for_each(|member| member.abandon());
                 return;
             }
@@ -194,7 +226,7 @@ impl Data {
             self.world.sleep(Duration::from_secs(1)).await;
         }
         members.by_ref().for_each(|member| member.settle());
-        // What is left has to be right from now on.
+        // The remaining mirrors have to be right from now on.
         if !self.is_stopping() {
             self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
         }

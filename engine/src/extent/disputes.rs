@@ -239,13 +239,13 @@ impl Data {
             if sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
-            let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? else {
+            let Some(zone) = self.read_zone(member, mirror, Patience::UntilExpelled).await? else {
                 continue;
             };
             let mut own = Vec::new();
             for run in runs(&self.differing(extent, sums, &zone)) {
                 let image =
-                    self.read_image(member, mirror, run.clone(), Patience::UntilLetGo).await?;
+                    self.read_image(member, mirror, run.clone(), Patience::UntilExpelled).await?;
                 for (block, bytes) in run.clone().zip(image.into_iter().flatten()) {
                     let stored = zone[block];
                     if stored != UNKNOWN && bytes.is_some_and(|bytes| of_block(&bytes) == stored) {
@@ -278,7 +278,7 @@ impl Data {
         if let Some(sums) = sums.filter(|sums| !sums.are_agreed()) {
             for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable())
             {
-                if let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? {
+                if let Some(zone) = self.read_zone(member, mirror, Patience::UntilExpelled).await? {
                     differing.extend(self.differing(extent, &sums, &zone));
                 }
             }

@@ -330,7 +330,7 @@ impl Extent {
 
     /// Begins a move: what is written from now on is written there, too. False: another is under way.
     #[must_use]
-    pub fn receive(&self, target: Mirror) -> bool {
+    pub fn add_target(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
         let is_free = places.target.is_none();
         if is_free {
@@ -364,7 +364,7 @@ impl Extent {
     }
 
     /// A guest is written no more by those who begin now.
-    pub fn dismiss(&self, target: Mirror) {
+    pub fn remove_target(&self, target: Mirror) {
         let mut places = self.places.lock();
         if places.target == Some(target) {
             places.target = None;
@@ -373,7 +373,7 @@ impl Extent {
 
     /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
     #[must_use]
-    pub fn turn_away(&self, target: Mirror) -> bool {
+    pub fn cancel_target(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
         let arrives = places.arriving && places.target == Some(target);
         if arrives {
@@ -842,10 +842,10 @@ mod tests {
         let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
         insert(&connection, &extent).expect("a row");
         let target = at(2, 11);
-        assert!(extent.receive(target));
+        assert!(extent.add_target(target));
         let writer = Arc::clone(&extent);
         connection
-            .update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(target)))
+            .update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.cancel_target(target)))
             .expect("a hook");
         let change = Change::Move { target, from: DiskNumber(1) };
         let old = change_mirrors(&connection, &extent, change)
@@ -857,15 +857,15 @@ mod tests {
         assert_eq!(extent.target(), old, "written until the commit is durable");
 
         let target = at(3, 11);
-        extent.dismiss(at(1, 11));
-        assert!(extent.receive(target));
+        extent.remove_target(at(1, 11));
+        assert!(extent.add_target(target));
         connection.execute_batch("ALTER TABLE extent RENAME TO gone").expect("no table");
         let changes = [Change::Move { target, from: DiskNumber(0) }, Change::Add { target }];
         for change in changes {
             assert!(change_mirrors(&connection, &extent, change).is_err());
             assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
         }
-        assert!(extent.turn_away(target), "it is a guest that arrives, as before");
+        assert!(extent.cancel_target(target), "it is a guest that arrives, as before");
         assert!(
             change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err()
         );
@@ -880,7 +880,7 @@ mod tests {
         let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
         let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
         assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is no guest");
-        assert!(extent.receive(at(2)));
+        assert!(extent.add_target(at(2)));
         assert_eq!(
             extent.after(Change::Remove { from: DiskNumber(0) }),
             None,
@@ -895,13 +895,13 @@ mod tests {
             (extent.mirrors(), extent.target()),
             (Mirrors::new(&[at(0), at(1), at(2)]), None)
         );
-        assert!(extent.receive(at(3)));
+        assert!(extent.add_target(at(3)));
         assert_eq!(
             extent.after(Change::Add { target: at(3) }),
             None,
             "there are as many as there can be"
         );
-        assert!(extent.turn_away(at(3)));
+        assert!(extent.cancel_target(at(3)));
         for (from, left) in [(1, vec![at(0), at(2)]), (0, vec![at(2)])] {
             let changed =
                 extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
@@ -910,7 +910,7 @@ mod tests {
                 (left, changed.old),
                 "written until that is durable"
             );
-            extent.dismiss(at(from));
+            extent.remove_target(at(from));
         }
         assert_eq!(
             extent.after(Change::Remove { from: DiskNumber(2) }),

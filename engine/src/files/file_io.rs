@@ -167,11 +167,8 @@ impl FileSystem {
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
             drop(data);
             poll_fn(|context| sent.poll(context)).await;
-            let written = if self.have_all(&sent) {
-                Ok(())
-            } else {
-                Box::pin(self.settle_copies(sent)).await
-            };
+            let written =
+                if self.have_all(&sent) { Ok(()) } else { Box::pin(self.finish_write(sent)).await };
             if written.is_err() || !durably {
                 file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
             }

@@ -246,7 +246,7 @@ impl Voters {
                 return Ok(false);
             }
             self.may_go(next, number, reason)?;
-            take_offline(next, number, stamp, now, by_operator);
+            set_offline(next, number, stamp, now, by_operator);
             *expelled_here = true;
             Ok(true)
         });
@@ -266,7 +266,7 @@ impl Voters {
     ///
     /// # Errors
     /// [`Refusal::WouldLoseData`], with the disk that cannot be spared.
-    pub async fn retire(&self, numbers: &[DiskNumber]) -> Result<(), (DiskNumber, Refusal)> {
+    pub async fn take_offline(&self, numbers: &[DiskNumber]) -> Result<(), (DiskNumber, Refusal)> {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut unspared = None;
@@ -288,7 +288,7 @@ impl Voters {
                         *blame = Some(*number);
                         return Err(Refusal::WouldLoseData);
                     }
-                    take_offline(next, *number, stamp, now, true);
+                    set_offline(next, *number, stamp, now, true);
                     taken.push(*number);
                 }
                 Ok(*noted || !taken.is_empty())
@@ -574,7 +574,7 @@ impl Voters {
             let is_serving =
                 next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
             if is_serving && self.may_go(next, *number, reason).is_ok() {
-                take_offline(
+                set_offline(
                     next,
                     *number,
                     self.stamp.load(Ordering::Relaxed),
@@ -939,7 +939,7 @@ fn is_whole(
 }
 
 /// Marks a disk as offline in `membership`.
-fn take_offline(
+fn set_offline(
     membership: &mut Membership,
     number: DiskNumber,
     stamp: u64,

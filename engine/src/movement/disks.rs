@@ -116,7 +116,7 @@ impl Movement {
             self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
         }
         let unread = self.ask_others_than(&members).await;
-        self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
+        self.voters.take_offline(&numbers).await.map_err(|(number, refusal)| {
             let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
             let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
             if refusal == Refusal::WouldLoseData && !unread.is_empty() {

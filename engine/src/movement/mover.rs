@@ -143,7 +143,7 @@ impl Movement {
             }
         }
         for Arrival { to: member, .. } in &stay {
-            if !planted::has(Bug::StayNotFlushed) && !self.flush_or_give_up(member).await? {
+            if !planted::has(Bug::StayNotFlushed) && !self.flush_or_expel(member).await? {
                 return Ok(false);
             }
         }
@@ -191,7 +191,7 @@ impl Movement {
             }
         }
         let Some(target) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
-        let arrived = if extent.receive(target) {
+        let arrived = if extent.add_target(target) {
             self.bring_over(extent, to, target, change(target), is_choice).await
         } else {
             Ok(None)
@@ -206,7 +206,7 @@ impl Movement {
             return arrived.map(|_| None);
         }
         reached::at(Mark::MoveNotMade);
-        extent.dismiss(target);
+        extent.remove_target(target);
         // Who still writes there has ended when the range was held.
         if !planted::has(Bug::NewPlaceFreedEarly) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
@@ -219,7 +219,7 @@ impl Movement {
     fn leave(&self, extent: &Arc<Extent>, Changed { old, commit }: Changed) {
         match old {
             Some(old) => {
-                extent.dismiss(old);
+                extent.remove_target(old);
                 self.note_freed(
                     commit,
                     Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() },
@@ -264,7 +264,7 @@ impl Movement {
         if unread && leaves_it && !moves_all && !planted::has(Bug::UnreadLeftBehind) {
             return Err(FileError::Unread { file: extent.file, extent: extent.number });
         }
-        if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {
+        if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_expel(to).await? {
             return Ok(None);
         }
         let changed =
@@ -331,7 +331,7 @@ impl Movement {
             if let Some(old) = old
                 && planted::has(Bug::OldPlaceLeft)
             {
-                moving.dismiss(old);
+                moving.remove_target(old);
             }
             Ok(Some(old))
         };

@@ -60,6 +60,11 @@ fn is_same(member: &Member, losses: u64) -> bool {
     member.state() == DiskState::Syncing && member.losses() == losses
 }
 
+fn not_online(member: &Member, why: &dyn std::fmt::Display) -> AdminError {
+    let text = format!("disk {} cannot be brought online: {why}", member.name());
+    AdminError::new(Code::Io, text)
+}
+
 impl Movement {
     /// `ONLINE`: starts the resync of every selected disk that is offline.
     pub(crate) async fn bring_online(
@@ -97,34 +102,13 @@ impl Movement {
             ));
         }
         let (disk, verdict, areas) = self.find_device(member).await?;
-        let whole = verdict.filter(|verdict| verdict.copy_whole()).map(|verdict| match verdict {
-            DiskVerdict::CopyWhole => "it was marked so".to_owned(),
-            DiskVerdict::LosingBranch => {
-                "it went on in another history, or was away too long".to_owned()
-            }
-            _ => "it is an old image".to_owned(),
-        });
-        let was_put_there =
-            matches!(verdict, Some(DiskVerdict::LosingBranch | DiskVerdict::OldImage));
-        if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
-            let text = format!("{} would be written over: {reason}", disk.path());
-            let hint = format!(
-                "if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}",
-                self.name,
-                member.name()
-            );
-            return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
-        }
-        let failed = |refusal: &dyn std::fmt::Display| {
-            AdminError::new(
-                Code::Io,
-                format!("disk {} cannot be brought online: {refusal}", member.name()),
-            )
-        };
+        let whole = self.why_whole(member, &*disk, verdict, how)?;
         if let Some(reason) = &whole {
             let text = format!("disk {} is copied whole: {reason}", member.name());
             self.tell(Severity::Warning, Some(member.number), text);
-            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+            self.mark_everything_stale(member.number)
+                .await
+                .map_err(|error| not_online(member, &error))?;
         }
         member.set_areas(areas);
         member.attach(disk);
@@ -132,7 +116,7 @@ impl Movement {
         member.take_broken();
         if let Err(reason) = self.repair_header(member).await {
             member.release();
-            return Err(failed(&reason));
+            return Err(not_online(member, &reason));
         }
         let losses = member.losses();
         let forgets = whole.is_some() && !planted::has(Bug::HistoryKept);
@@ -143,7 +127,7 @@ impl Movement {
         };
         if let Err(refusal) = admitted {
             member.release();
-            return Err(failed(&refusal));
+            return Err(not_online(member, &refusal));
         }
         self.renew_header_of_new(member).await;
         self.tell(
@@ -162,6 +146,38 @@ impl Movement {
             self.spawn_resync(member, losses);
         }
         Ok(())
+    }
+
+    /// Step 2: the reason to copy a disk whole, if there is one.
+    ///
+    /// # Errors
+    /// If the disk comes back by itself and another image was put in its place: only a statement writes over that.
+    fn why_whole(
+        &self,
+        member: &Member,
+        disk: &dyn Disk,
+        verdict: Option<DiskVerdict>,
+        how: Return,
+    ) -> Result<Option<String>, AdminError> {
+        let Some(verdict) = verdict.filter(|verdict| verdict.copy_whole()) else {
+            return Ok(None);
+        };
+        let reason = match verdict {
+            DiskVerdict::CopyWhole => "it was marked so",
+            DiskVerdict::LosingBranch => "it went on in another history, or was away too long",
+            _ => "it is an old image",
+        };
+        let was_put_there = matches!(verdict, DiskVerdict::LosingBranch | DiskVerdict::OldImage);
+        if how == Return::ByItself && was_put_there {
+            let text = format!("{} would be written over: {reason}", disk.path());
+            let hint = format!(
+                "if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}",
+                self.name,
+                member.name()
+            );
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
+        }
+        Ok(Some(reason.to_owned()))
     }
 
     /// The group is not dismounted after all: resyncs that paused for that go on.
@@ -383,7 +399,7 @@ impl Movement {
             let broken = member.broken();
             self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member)
                 .await?;
-            if !self.flush_or_give_up(member).await? {
+            if !self.flush_or_expel(member).await? {
                 return Ok(false);
             }
             if member.broken() != broken && !planted::has(Bug::BatchLostByFlush) {

@@ -742,7 +742,7 @@ fn a_guest_is_turned_away_where_its_disk_stays() {
     block_on(group.offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it goes");
     let third = DiskNumber(2);
     let au = group.space().allocate_on(third).expect("there is room");
-    assert!(moves.receive(Mirror { disk: third, au }));
+    assert!(moves.add_target(Mirror { disk: third, au }));
     lab.disks[2].faults(|faults| faults.fail_writes = true);
     let at = moves.number * MIB;
     lab.write(node, at, &pattern(2, 100_000));
@@ -771,7 +771,7 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
         .find(|extent| extent.disks().any(|disk| disk == DiskNumber(0)))
         .expect("there is one");
     let au = group.space().allocate_on(DiskNumber(1)).expect("there is room");
-    assert!(moves.receive(Mirror { disk: DiskNumber(1), au }));
+    assert!(moves.add_target(Mirror { disk: DiskNumber(1), au }));
     let at = moves.number * MIB;
     // As a move copies it.
     lab.write(node, at, &pattern(2, 1 << 20));
@@ -786,7 +786,7 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
         moves.places().1.is_none() || there == read,
         "another thing than was read would move in"
     );
-    moves.dismiss(Mirror { disk: DiskNumber(1), au });
+    moves.remove_target(Mirror { disk: DiskNumber(1), au });
     group.space().cancel(DiskNumber(1), au);
     lab.check();
 }
@@ -966,9 +966,9 @@ fn waits_for_extents_on_the_move_are_counted() {
         .expect("a third");
     let au = group.space().allocate_on(away.number).expect("there is room");
     let target = crate::extent::Mirror { disk: away.number, au };
-    assert!(extent.receive(target));
+    assert!(extent.add_target(target));
     wait();
-    extent.dismiss(target);
+    extent.remove_target(target);
     group.space().cancel(away.number, au);
     assert_eq!(counts(), 1);
 }

@@ -340,7 +340,7 @@ fn a_mirror_is_not_taken_when_the_other_has_gone() {
     let log = block_on(group.activity.hold_log(&*world)).expect("nobody writes it for long");
     let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
     lab.go_on_until("the way into its region", taking.as_mut(), || group.activity.has(extent.id));
-    block_on(group.voters.retire(&[DiskNumber(1)])).expect("the other mirror is there");
+    block_on(group.voters.take_offline(&[DiskNumber(1)])).expect("the other mirror is there");
     drop(log);
     let is_taken = block_on(taking).expect("it is known");
     assert!(lab.read(node, 0, 6 << 20) == pattern(1, 6 << 20));
@@ -363,7 +363,7 @@ fn a_mirror_is_not_taken_while_the_other_goes() {
     let places = records.into_iter().map(|at| at..at + MEMBERSHIP_SLOT as u64).collect();
     lab.disks[2].faults(|faults| faults.hang_in = places);
     let (group, voters) = (lab.group(), Arc::clone(&lab.group().voters));
-    let going = std::thread::spawn(move || block_on(voters.retire(&[DiskNumber(1)])));
+    let going = std::thread::spawn(move || block_on(voters.take_offline(&[DiskNumber(1)])));
     lab.wait_for("the record", || lab.disks[2].hung() > 0);
     // Its region is open when the mirror is to be taken.
     lab.write(node, extent.number * MIB, &pattern(2, 8192));

@@ -206,7 +206,7 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     let (go_on, busy) = lab.keep_catalog_busy();
     lab.disks[1].answer();
     lab.wait_for("the end of the batch", || group.catalog.jobs_waiting() > 0);
-    block_on(group.voters.retire(&[member.number])).expect("it goes");
+    block_on(group.voters.take_offline(&[member.number])).expect("it goes");
     let session = lab.session();
     let at = extent.number * MIB;
     let writer =

@@ -302,4 +302,61 @@ mod tests {
         }
         table.end();
     }
+
+    fn block(byte: u8) -> Vec<u8> {
+        vec![byte; BLOCK_SIZE]
+    }
+
+    #[test]
+    fn every_case_of_the_table() {
+        let (good, bad, worse) = (block(1), block(2), block(3));
+        let sum = of_block(&good);
+        let pick = |choices: &[Option<&[u8]>], known, trusted, stored: &[u32], reason| {
+            let (mirrors, stored) = (choices.to_vec(), stored.to_vec());
+            Evidence { reason, mirrors, known, fresh: trusted, stored }
+                .judge()
+                .1
+                .map(|bytes| bytes[0])
+        };
+        use Reason::{Crash, Repair};
+        // Known in memory.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], sum, true, &[], Repair), Some(1));
+        assert_eq!(pick(&[None, Some(&good)], sum, true, &[], Repair), Some(1));
+        // One zone was bad, the other is right.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], 77, false, &[77, sum], Repair), Some(1));
+        // A zone says nothing against memory that is newer.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], 77, true, &[77, sum], Repair), None);
+        // Both zones bad, mirrors equal.
+        assert_eq!(pick(&[Some(&good), Some(&good)], 77, false, &[77, 78], Repair), Some(1));
+        // One mirror and a wrong sum: lost, not guessed.
+        assert_eq!(pick(&[Some(&bad)], sum, false, &[sum], Repair), None);
+        assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Repair), None);
+        assert_eq!(pick(&[None, None], sum, false, &[sum], Repair), None);
+        // After a crash: equal first, then the stored sum, then the lowest.
+        assert_eq!(pick(&[Some(&bad), Some(&bad)], sum, false, &[sum], Crash), Some(2));
+        assert_eq!(pick(&[Some(&bad), Some(&good)], sum, false, &[sum], Crash), Some(1));
+        assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Crash), Some(2));
+        assert_eq!(pick(&[None, Some(&worse)], sum, false, &[sum], Crash), Some(3));
+        // Two that differ, each right by its own zone: what memory has or the lowest, but rather what most have.
+        for (reason, known) in
+            [(Crash, sum), (Repair, sum), (Repair, UNKNOWN), (Repair, of_block(&bad))]
+        {
+            let (one, other) = (of_block(&good), of_block(&bad));
+            let first = if known == sum { Some(1) } else { Some(2) };
+            assert_eq!(
+                pick(&[Some(&bad), Some(&good)], known, false, &[other, one], reason),
+                first
+            );
+            assert_eq!(
+                pick(
+                    &[Some(&bad), Some(&good), Some(&good)],
+                    known,
+                    false,
+                    &[other, one, one],
+                    reason
+                ),
+                Some(1)
+            );
+        }
+    }
 }

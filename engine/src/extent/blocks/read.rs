@@ -107,7 +107,7 @@ enum Verdict {
 
 impl Candidates<'_> {
     /// One of them was asked.
-    fn strike(&mut self, member: &Arc<Member>) {
+    fn remove(&mut self, member: &Arc<Member>) {
         let all = self.all.iter().zip(&mut self.untried);
         all.filter(|((_, other), _)| Arc::ptr_eq(other, member))
             .for_each(|(_, untried)| *untried = None);
@@ -252,7 +252,7 @@ impl Data {
     ) -> Result<Option<Read>, FileError> {
         let Asked { wanted, mut attempt } = asked;
         let mut candidates = self.candidates(wanted.extent);
-        candidates.strike(attempt.member);
+        candidates.remove(attempt.member);
         let (mut silent, mut wrong, mut unproved) = (Vec::new(), false, false);
         // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
         let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();

@@ -36,7 +36,7 @@ pub(crate) enum Patience {
     /// As long as a disk may be silent: the others may be enough.
     Deadline,
     /// Until the disk has answered, or is let go (R2).
-    UntilLetGo,
+    UntilExpelled,
     /// Until it has answered, for what no other mirror has right: the disk is not let go for that. It may be by others.
     UntilEnd,
 }
@@ -56,6 +56,11 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// No block of any mirror could be read.
+    pub fn shows_nothing(&self) -> bool {
+        self.images.iter().all(|image| image.iter().all(Option::is_none))
+    }
+
     /// Some may still have something else than the others.
     pub fn is_partial(&self) -> bool {
         self.patience == Patience::Deadline && self.are_silent.contains(&true)
@@ -75,9 +80,13 @@ impl Seen<'_> {
         } else if all().any(|evidence| matches!(evidence.judge().0, Case::Lost | Case::Unreadable))
         {
             // R5 does not know of one block: a disk that is let go for it is lost with what it alone has.
-            if planted::has(Bug::OnlyGoodLetGo) { Patience::UntilLetGo } else { Patience::UntilEnd }
+            if planted::has(Bug::OnlyGoodLetGo) {
+                Patience::UntilExpelled
+            } else {
+                Patience::UntilEnd
+            }
         } else {
-            Patience::UntilLetGo
+            Patience::UntilExpelled
         }
     }
 
@@ -224,7 +233,7 @@ impl Data {
         patience: Patience,
     ) -> Result<Settled, FileError> {
         let end = match (disk_io.settle_or_go_on().await, patience) {
-            (None, Patience::UntilLetGo) => self.end_or_give_up(member, &mut disk_io).await?,
+            (None, Patience::UntilExpelled) => self.end_or_expel(member, &mut disk_io).await?,
             (None, Patience::UntilEnd) => self.end_unless_gone(member, &mut disk_io).await?,
             (end, _) => end,
         };
@@ -236,7 +245,7 @@ impl Data {
     /// # Errors
     /// When the group is dismounted: a read ends when that begins. What is being written is waited for until all disks are let go: its place
     /// must not be anybody else's before it has landed.
-    pub(crate) async fn end_or_give_up(
+    pub(crate) async fn end_or_expel(
         &self,
         member: &Arc<Member>,
         disk_io: &mut DiskIo<'_>,
@@ -244,7 +253,7 @@ impl Data {
         loop {
             let may_land = !disk_io.is_read() && !planted::has(Bug::CopyLeftAtDismount);
             let ends = if may_land { self.voters.is_closing() } else { self.is_stopping() };
-            match self.give_up(member, &Settled::Overdue).await {
+            match self.expel(member, &Settled::Overdue).await {
                 Ok(()) => return Ok(None),
                 Err(FileError::Refused { .. }) if ends => return Err(FileError::Dismounted),
                 // Others that were silent with it may answer meanwhile: then it is spared.

@@ -11,7 +11,6 @@
 use super::BLOCKS_PER_PIECE;
 use crate::{
     disk::{
-        disk_errors::Trouble,
         disk_io::{DiskIo, Settled},
         member::Member,
         members::MIRRORS_MAX,
@@ -121,7 +120,7 @@ impl Data {
             let ((), loaded) = Box::pin(both).await;
             loaded?;
         }
-        if self.have_all(&sent) { Ok(()) } else { Box::pin(self.settle_copies(sent)).await }
+        if self.have_all(&sent) { Ok(()) } else { Box::pin(self.finish_write(sent)).await }
     }
 
     /// Sends blocks to every mirror.
@@ -171,87 +170,99 @@ impl Data {
     }
 
     /// Goes on where not every mirror has them: steps 3 to 5.
-    pub(crate) async fn settle_copies(&self, mut sent: Sent<'_>) -> Result<()> {
+    pub(crate) async fn finish_write(&self, mut sent: Sent<'_>) -> Result<()> {
         while !sent.is_kept() {
-            // No current mirror has it. While one is silent, wait (R2); else it has failed.
-            if sent.wait_for_silent().await {
-                continue;
+            // Step 3. No current mirror has them. While one is silent, wait (R2); else all have failed.
+            if !sent.wait_for_silent().await {
+                return Err(self.write_failed(sent));
             }
-            let Sent { extent, first, sums, copies, .. } = sent;
-            extent.forget_sums(first, sums.len());
-            let tried = copies.len();
-            let failure = copies
-                .into_iter()
-                .find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
-            return Err(match failure {
-                Some(Settled::Failed(error)) => FileError::Disk(error),
-                _ => self.lost(extent, tried),
-            });
         }
         let Sent { extent, first, sums, copies, .. } = sent;
-        let mut refused = None;
-        'copies: for Copy { mirror, member, mut disk_io, end } in copies {
-            let mut is_silent = matches!(end, End::Silent);
-            let mut failure = match end {
-                End::Good => continue,
-                End::Bad(end) => end.reason(),
-                End::Silent | End::UnderWay => Settled::Overdue.reason(),
-            };
-            if planted::has(Bug::AcknowledgedBeforeMembership) {
-                self.expel_in_background(member, failure);
-                continue;
-            }
-            let expelled = loop {
-                let expelled = self.voters.expel(member.number, &failure, false).await;
-                if !is_silent || matches!(expelled, Ok(()) | Err(Refusal::Closing)) {
-                    break expelled;
-                }
-                // It cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
-                // with it may answer meanwhile, and then it is spared.
-                match disk_io.wait_a_while(&*self.world).await {
-                    Some(end) if end.is_ok() => continue 'copies,
-                    Some(end) => (is_silent, failure) = (false, end.reason()),
-                    None if self.voters.is_closing() => {
-                        extent.forget_sums(first, sums.len());
-                        return Err(FileError::Dismounted);
-                    }
-                    None => {}
-                }
-            };
-            match expelled {
-                Ok(()) => {}
-                // A move that cannot go on, and no more than that.
-                Err(Refusal::WouldLoseData) if extent.turn_away(mirror) => {}
-                Err(Refusal::Closing) => {
-                    extent.forget_sums(first, sums.len());
-                    return Err(FileError::Dismounted);
-                }
-                Err(refusal) => {
-                    let why = refusal.to_string();
-                    member.note(Trouble::Refused, None, format!("{failure}: {why}"));
-                    refused = Some(FileError::Refused {
-                        disk: member.name().to_string(),
-                        reason: failure,
-                        why,
-                    });
-                    if planted::has(Bug::FailureOverSilence) {
-                        break;
-                    }
-                    // The others are waited for all the same: whoever asked may write something else there next.
-                }
-            }
-        }
-        if let Some(error) = refused {
-            if !planted::has(Bug::SumsKept) {
+        if let Err(error) = self.expel_failed(extent, copies).await {
+            let is_kept = planted::has(Bug::SumsKept) && matches!(error, FileError::Refused { .. });
+            if !is_kept {
                 extent.forget_sums(first, sums.len());
             }
             return Err(error);
         }
+        // Step 5. What an offline disk misses must be on record before the caller is answered (R4).
         extent.set_sums(first, &sums);
-        // What an offline disk misses must be on record before anybody is told (R4).
         for (_, member) in self.mirrors(extent) {
             self.wait_settled(member).await?;
         }
         Ok(())
+    }
+
+    /// No current mirror has the blocks, and none will: the error of the caller.
+    fn write_failed(&self, sent: Sent<'_>) -> FileError {
+        let Sent { extent, first, sums, copies, .. } = sent;
+        extent.forget_sums(first, sums.len());
+        let tried = copies.len();
+        let failure = copies
+            .into_iter()
+            .find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
+        match failure {
+            Some(Settled::Failed(error)) => FileError::Disk(error),
+            _ => self.lost(extent, tried),
+        }
+    }
+
+    /// Step 4: takes the disks offline whose copies failed or are overdue. A disk that must stay in service is waited for.
+    async fn expel_failed(
+        &self,
+        extent: &Extent,
+        copies: impl IntoIterator<Item = Copy<'_>>,
+    ) -> Result<()> {
+        let mut refused = None;
+        for mut copy in copies {
+            let Some((failure, expelled)) = self.expel_copy(&mut copy).await? else { continue };
+            match expelled {
+                Ok(()) => {}
+                // The move to this disk cannot go on; nothing else follows from that.
+                Err(Refusal::WouldLoseData) if extent.cancel_target(copy.mirror) => {}
+                Err(refusal) => {
+                    match self.not_expelled(copy.member, &failure, refusal) {
+                        FileError::Dismounted => return Err(FileError::Dismounted),
+                        error => refused = Some(error),
+                    }
+                    if planted::has(Bug::FailureOverSilence) {
+                        break;
+                    }
+                    // The other copies are waited for all the same: the caller may write something else there next.
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Expels the disk of one copy. `None`: the copy is good, perhaps only now. Else why it is not, and what the voters answered.
+    async fn expel_copy(
+        &self,
+        Copy { member, disk_io, end, .. }: &mut Copy<'_>,
+    ) -> Result<Option<(String, std::result::Result<(), Refusal>)>> {
+        let mut is_silent = matches!(end, End::Silent);
+        let mut failure = match end {
+            End::Good => return Ok(None),
+            End::Bad(end) => end.reason(),
+            End::Silent | End::UnderWay => Settled::Overdue.reason(),
+        };
+        if planted::has(Bug::AcknowledgedBeforeMembership) {
+            self.expel_in_background(member, failure);
+            return Ok(None);
+        }
+        loop {
+            let expelled = self.voters.expel(member.number, &failure, false).await;
+            if !is_silent || matches!(expelled, Ok(()) | Err(Refusal::Closing)) {
+                return Ok(Some((failure, expelled)));
+            }
+            // The disk cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Disks
+            // that were silent with it may answer meanwhile, and then it is spared.
+            match disk_io.wait_a_while(&*self.world).await {
+                Some(end) if end.is_ok() => return Ok(None),
+                Some(end) => (is_silent, failure) = (false, end.reason()),
+                None if self.voters.is_closing() => return Err(FileError::Dismounted),
+                None => {}
+            }
+        }
     }
 }
