@@ -27,7 +27,7 @@ use crate::{
     catalog::on_disks,
     check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     error::FileError,
-    extent::{Extent, Mirror, own_metadata::Look, scope::ExtentScope},
+    extent::{Extent, Mirror, own_metadata::MetadataLook, scope::ExtentScope},
     movement::Movement,
     space::mirror_sets::mirrors_wanted,
 };
@@ -186,7 +186,9 @@ impl Upkeep {
             }
             self.check_rules(&mut report).await?;
         }
-        report.problems.extend(self.look_at_own_metadata(part, Look::thorough(repair)).await);
+        report
+            .problems
+            .extend(self.look_at_own_metadata(part, MetadataLook::thorough(repair)).await);
         if part.is_all() {
             self.check_membership(&mut report);
         }
@@ -239,9 +241,9 @@ impl Upkeep {
         for complaint in self.catalog.verify().await? {
             report.bad(format!("catalog: {complaint}"));
         }
-        report
-            .problems
-            .extend(self.look_at_own_metadata(&ExtentScope::All, Look::thorough(repair)).await);
+        report.problems.extend(
+            self.look_at_own_metadata(&ExtentScope::All, MetadataLook::thorough(repair)).await,
+        );
         Ok(())
     }
 

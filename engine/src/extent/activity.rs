@@ -627,7 +627,7 @@ impl Data {
         if regions.is_empty() {
             return Ok(false);
         }
-        let result = self.settle_regions(&regions).await;
+        let result = self.release_regions(&regions).await;
         match &result {
             Ok(closed) => {
                 let kept: Vec<_> =
@@ -641,7 +641,7 @@ impl Data {
 
     /// Writes checksum blocks, flushes, and writes the log without the regions.
     /// Returns those that were closed: one with an extent not yet compared after a crash stays.
-    async fn settle_regions(&self, regions: &[Region]) -> Result<Vec<Region>, FileError> {
+    async fn release_regions(&self, regions: &[Region]) -> Result<Vec<Region>, FileError> {
         let closed: Vec<_> =
             regions.iter().filter(|region| !self.is_suspect_region(**region)).copied().collect();
         if closed.is_empty() {

@@ -28,7 +28,7 @@ mod seen;
 mod write;
 mod zones;
 
-pub(crate) use read::{Answer, Asked, Order};
+pub(crate) use read::{FirstMirror, MirrorAnswer, PendingRead};
 pub(crate) use seen::{Known, Patience};
 
 use crate::{

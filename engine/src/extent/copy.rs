@@ -11,7 +11,7 @@ use crate::{
     extent::{
         Extent, Mirror,
         activity::Active,
-        blocks::{BLOCKS_PER_PIECE, Order, Patience},
+        blocks::{BLOCKS_PER_PIECE, FirstMirror, Patience},
     },
     planted::{self, Bug},
     reached::{self, Mark},
@@ -130,9 +130,9 @@ impl Data {
         let ask = || {
             member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies)
         };
-        let mut found = self.settle_with(member, ask(), Patience::UntilExpelled).await?;
+        let mut found = self.await_io(member, ask(), Patience::UntilExpelled).await?;
         if matches!(found, Settled::Failed(_)) {
-            found = self.settle_with(member, ask().again(), Patience::UntilExpelled).await?;
+            found = self.await_io(member, ask().again(), Patience::UntilExpelled).await?;
         }
         let bytes = match found {
             Settled::Ok(Some(bytes)) if of_block(&bytes) == known => bytes.share(),
@@ -171,20 +171,22 @@ impl Data {
         blocks: Range<usize>,
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
-        let buffer =
-            match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Waiters).await? {
-                Some(read) => {
-                    if !self.is_disputed(extent, &blocks) {
-                        extent.are_proved(blocks.clone());
-                    }
-                    read.buffer
+        let buffer = match self
+            .try_read(extent, blocks.clone(), IoClient::Copies, FirstMirror::RoundRobin)
+            .await?
+        {
+            Some(read) => {
+                if !self.is_disputed(extent, &blocks) {
+                    extent.mark_proved(blocks.clone());
                 }
-                None => match self.repair(extent, blocks.clone(), active).await {
-                    Ok(buffer) => buffer,
-                    Err(FileError::ExtentLost { .. }) => return Ok(None),
-                    Err(error) => return Err(error),
-                },
-            };
+                read.buffer
+            }
+            None => match self.repair(extent, blocks.clone(), active).await {
+                Ok(buffer) => buffer,
+                Err(FileError::ExtentLost { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
         let offset = Self::offset(member, mirror, blocks.start);
         if planted::has(Bug::ResyncFromWrongSide)
             && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await

@@ -41,7 +41,7 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::data::Data,
-    extent::{own_metadata::Look, scope::ExtentScope},
+    extent::{own_metadata::MetadataLook, scope::ExtentScope},
     membership::voters::Refusal,
 };
 use plinth_format::DiskNumber;
@@ -228,7 +228,7 @@ impl Data {
         members.by_ref().for_each(|member| member.settle());
         // The remaining mirrors have to be right from now on.
         if !self.is_stopping() {
-            self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
+            self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
         }
         // The catalog may have lost a mirror with the disk.
         self.rebuild_catalog().await;

@@ -85,7 +85,7 @@ impl Disputes {
     }
 
     /// Those that were written since are none any more.
-    fn settle(&self, extent: u64, is_written: impl Fn(usize) -> bool) {
+    fn forget_written(&self, extent: u64, is_written: impl Fn(usize) -> bool) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut known = self.known.lock();
             known.retain(|(of, block)| *of != extent || !is_written(*block));
@@ -99,14 +99,14 @@ pub(crate) type Image<'a> = Vec<Option<&'a [u8]>>;
 
 /// What zones keep of their own when an extent's checksums are written.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptSums {
     /// By disk, the checksums of blocks.
     own: Vec<(DiskNumber, Vec<(usize, u32)>)>,
     /// After the write all mirrors have the same.
     pub agree: bool,
 }
 
-impl Kept {
+impl KeptSums {
     /// Whether any does.
     pub fn is_any(&self) -> bool {
         !self.own.is_empty()
@@ -219,10 +219,10 @@ impl Data {
         &self,
         extent: &Extent,
         sums: &Sums,
-    ) -> Result<Kept, FileError> {
-        self.disputes.settle(extent.id, |block| sums.is_fresh(block));
+    ) -> Result<KeptSums, FileError> {
+        self.disputes.forget_written(extent.id, |block| sums.is_fresh(block));
         if sums.are_agreed() {
-            return Ok(Kept { own: Vec::new(), agree: true });
+            return Ok(KeptSums { own: Vec::new(), agree: true });
         }
         let pieces = extent.state().marked();
         let all_are_new = pieces
@@ -231,7 +231,7 @@ impl Data {
             .all(|block| sums.is_fresh(block));
         // One that is not gets all of them, if it takes any; what it has said until now is not known.
         let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
-        let mut kept = Kept { own: Vec::new(), agree: all_are_seen };
+        let mut kept = KeptSums { own: Vec::new(), agree: all_are_seen };
         let readable =
             self.mirrors(extent).filter(|(_, member)| member.is_readable() && !all_are_new);
         for (mirror, member) in readable {

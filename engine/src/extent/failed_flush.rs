@@ -41,7 +41,7 @@ use crate::{
     extent::data::Data,
     extent::{
         Extent,
-        blocks::{BLOCKS_PER_PIECE, Order},
+        blocks::{BLOCKS_PER_PIECE, FirstMirror},
     },
     limits::Limit,
     planted::{self, Bug},
@@ -295,7 +295,7 @@ impl FailedFlushes {
 
     /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.
     #[must_use]
-    pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
+    pub fn covers_all(&self, unsynced: &Unsynced) -> bool {
         let span = unsynced.span();
         span.from == u64::MAX
             || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
@@ -371,12 +371,13 @@ impl Data {
             }
             let active = self.activate(extent).await?;
             self.load_sums(extent).await?;
-            let buffer =
-                match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Waiters).await?
-                {
-                    Some(read) => read.buffer,
-                    None => self.repair(extent, blocks.clone(), &active).await?,
-                };
+            let buffer = match self
+                .try_read(extent, blocks.clone(), IoClient::Files, FirstMirror::RoundRobin)
+                .await?
+            {
+                Some(read) => read.buffer,
+                None => self.repair(extent, blocks.clone(), &active).await?,
+            };
             let sums: Vec<u32> = buffer.chunks_exact(BLOCK_SIZE).map(of_block).collect();
             let written =
                 self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;

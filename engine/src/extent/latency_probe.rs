@@ -42,7 +42,7 @@ impl LatencyProber {
 impl Data {
     pub(crate) fn spawn_latency_prober(self: &Arc<Self>) {
         let (latency_prober, world) = (Arc::clone(&self.latency_prober), Arc::clone(&self.world));
-        self.spawn_while_mounted("explorer", |group| async move {
+        self.spawn_while_mounted("latency probe", |group| async move {
             let mut under_way = FuturesUnordered::new();
             let mut nap = world.sleep(LOOK);
             loop {
@@ -54,7 +54,7 @@ impl Data {
                         .values()
                         .filter_map(|member| Some((member, member.gauge.take_exploration()?)));
                     under_way.extend(wanted.map(|(member, place)| {
-                        explore(Arc::clone(&world), Arc::clone(member), place)
+                        probe(Arc::clone(&world), Arc::clone(member), place)
                     }));
                 }
                 let ended = async {
@@ -70,7 +70,7 @@ impl Data {
     }
 }
 
-async fn explore(world: Arc<dyn World>, member: Arc<Member>, (offset, length): (u64, usize)) {
+async fn probe(world: Arc<dyn World>, member: Arc<Member>, (offset, length): (u64, usize)) {
     if member.is_readable() {
         let reading = member.gauge.begin(length, world.monotonic(), ReadReason::Exploration);
         let mut disk_io = member.start_read(offset, length).of(IoClient::Exploration);

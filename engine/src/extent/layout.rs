@@ -126,7 +126,7 @@ impl FreedSlot {
 
 /// A part of a request that lies in one extent.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ExtentPart {
     pub extent: Option<Arc<Extent>>,
     /// Bytes of the extent.
     pub inside: Range<u64>,
@@ -135,7 +135,7 @@ pub struct Part {
     pub more: Vec<Range<usize>>,
 }
 
-impl Part {
+impl ExtentPart {
     /// Bytes of the request, in the order in which the extent has them.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         std::iter::once(self.range.clone()).chain(self.more.iter().cloned())
@@ -154,7 +154,7 @@ impl Part {
 }
 
 /// The parts of a request: hardly ever more than two.
-pub type Parts = SmallVec<[Part; 2]>;
+pub type Parts = SmallVec<[ExtentPart; 2]>;
 
 impl Layout {
     /// How the file is cut into extents.
@@ -176,7 +176,7 @@ impl Layout {
             from = end.min(PIECE_SIZE);
             let range = 0..usize::try_from(from - offset).expect("64 KiB at most");
             let inside = base + offset..base + from;
-            parts.push(Part {
+            parts.push(ExtentPart {
                 extent: Some(Arc::clone(&slot.extent)),
                 inside,
                 range,
@@ -190,7 +190,7 @@ impl Layout {
                 .in_file(number, inside.clone())
                 .map(|range| index(range.start)..index(range.end));
             let Some(range) = ranges.next() else { continue };
-            parts.push(Part {
+            parts.push(ExtentPart {
                 extent: self.extents.get(&number).cloned(),
                 inside,
                 range,
@@ -265,7 +265,7 @@ mod tests {
                     let found = layout.within_one(offset, length, AU);
                     match (&layout.parts(offset, length, AU)[..], found) {
                         (
-                            [Part { extent: Some(extent), inside, more, .. }],
+                            [ExtentPart { extent: Some(extent), inside, more, .. }],
                             Some((other, there)),
                         ) => {
                             assert!(
@@ -273,7 +273,7 @@ mod tests {
                             );
                             within += 1;
                         }
-                        ([Part { extent: Some(_), more, .. }], None) if more.is_empty() => {
+                        ([ExtentPart { extent: Some(_), more, .. }], None) if more.is_empty() => {
                             panic!("{length} bytes at {offset} are within one extent")
                         }
                         (parts, found) => {

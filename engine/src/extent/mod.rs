@@ -254,16 +254,16 @@ impl Extent {
             sums.mark_stored();
             if self.is_dirty() {
                 // A zone that keeps something of its own has not all.
-                sums.are_stored_in((!sums.zones_keep_own()).then(zones));
+                sums.note_stored_in((!sums.zones_keep_own()).then(zones));
             }
         }
         self.dirty.store(false, Ordering::SeqCst);
     }
 
     /// The zone of some mirror has not what was written there: that is known until all are written again.
-    pub fn doubt_zones(&self) {
+    pub fn mark_zones_wrong(&self) {
         if let Some(sums) = &*self.sums() {
-            sums.are_stored_in(None);
+            sums.note_stored_in(None);
         }
     }
 
@@ -283,9 +283,9 @@ impl Extent {
     }
 
     /// The checksums of blocks are right, as far as they are known: every zone is to have them.
-    pub fn are_proved(&self, blocks: Range<usize>) {
+    pub fn mark_proved(&self, blocks: Range<usize>) {
         if let Some(all) = &*self.sums() {
-            all.are_proved(blocks);
+            all.mark_proved(blocks);
             self.mark_dirty();
         }
     }
@@ -647,7 +647,7 @@ pub fn files_with_pending(
 ///
 /// # Errors
 /// What the catalog says.
-pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
+pub fn resolve_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
     if !kept {
         connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
         return Ok(());
@@ -679,17 +679,17 @@ struct Table {
     old: BTreeSet<u64>,
     /// Those whose row has changed while somebody looked: they stay in memory until nobody does.
     moved: Vec<Arc<Extent>>,
-    looks: u64,
+    snapshots: u64,
 }
 
 /// A look at rows in a snapshot.
 #[derive(Debug)]
-pub struct Look<'a>(&'a Extents);
+pub struct SnapshotReader<'a>(&'a Extents);
 
-impl Look<'_> {
+impl SnapshotReader<'_> {
     /// The extent in memory for a row of the snapshot. `None`: it was deleted.
     #[must_use]
-    pub fn intern(&self, extent: Extent) -> Option<Arc<Extent>> {
+    pub fn get_or_insert(&self, extent: Extent) -> Option<Arc<Extent>> {
         let mut table = self.0.table();
         let is_tombstone = table.tombstones.contains(&extent.id);
         (!is_tombstone)
@@ -697,11 +697,11 @@ impl Look<'_> {
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for SnapshotReader<'_> {
     fn drop(&mut self) {
         let mut table = self.0.table();
-        table.looks -= 1;
-        if table.looks == 0 {
+        table.snapshots -= 1;
+        if table.snapshots == 0 {
             let Table { tombstones, old, moved, .. } = &mut *table;
             old.iter().for_each(|id| _ = tombstones.remove(id));
             old.clear();
@@ -716,16 +716,16 @@ impl Extents {
     }
 
     /// Begins to look at rows in a snapshot that is not older than now.
-    pub fn look(&self) -> Look<'_> {
-        self.table().looks += 1;
-        Look(self)
+    pub fn snapshot(&self) -> SnapshotReader<'_> {
+        self.table().snapshots += 1;
+        SnapshotReader(self)
     }
 
     /// Nobody who looks from now on finds the rows of these any more.
-    pub fn rest(&self, ids: impl Iterator<Item = u64>) {
+    pub fn expire_tombstones(&self, ids: impl Iterator<Item = u64>) {
         let mut table = self.table();
         for id in ids {
-            if table.looks == 0 {
+            if table.snapshots == 0 {
                 table.tombstones.remove(&id);
             } else {
                 table.old.insert(id);
@@ -737,7 +737,7 @@ impl Extents {
     /// still where it was. Until now somebody else held it.
     pub fn note_moved(&self, extent: &Arc<Extent>) {
         let mut table = self.table();
-        if table.looks > 0 {
+        if table.snapshots > 0 {
             table.moved.push(Arc::clone(extent));
         }
     }
@@ -748,13 +748,13 @@ impl Extents {
     }
 
     /// The extent in memory with this one's id: this one if there is none yet.
-    pub fn intern(&self, extent: Extent) -> Arc<Extent> {
+    pub fn get_or_insert(&self, extent: Extent) -> Arc<Extent> {
         Arc::clone(self.table().alive.entry(extent.id).or_insert_with(|| Arc::new(extent)))
     }
 
     /// Takes a new extent in: the last act of the job that inserts its row. Who came upon the row first would put a second
     /// one into memory, with locks and checksums of its own.
-    pub fn adopt(&self, extent: &Arc<Extent>) {
+    pub fn insert(&self, extent: &Arc<Extent>) {
         self.table().alive.insert(extent.id, Arc::clone(extent));
     }
 
@@ -787,7 +787,7 @@ impl Extents {
     }
 
     /// Drops extents that nobody else holds and that have nothing to lose.
-    pub fn shed(&self) {
+    pub fn trim(&self) {
         self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_dirty());
     }
 }
@@ -922,15 +922,18 @@ mod tests {
     #[test]
     fn who_looks_at_an_old_snapshot_does_not_raise_the_dead() {
         let extents = Extents::default();
-        let first = extents.intern(extent());
-        let before = extents.look();
+        let first = extents.get_or_insert(extent());
+        let before = extents.snapshot();
         extents.remove(7);
-        let after = extents.look();
-        assert!(before.intern(extent()).is_none());
-        assert!(after.intern(extent()).is_none(), "the commit may not be in the snapshot yet");
-        extents.rest([7].into_iter());
+        let after = extents.snapshot();
+        assert!(before.get_or_insert(extent()).is_none());
+        assert!(
+            after.get_or_insert(extent()).is_none(),
+            "the commit may not be in the snapshot yet"
+        );
+        extents.expire_tombstones([7].into_iter());
         drop(after);
-        assert!(before.intern(extent()).is_none(), "its snapshot is as old as it was");
+        assert!(before.get_or_insert(extent()).is_none(), "its snapshot is as old as it was");
         drop(before);
         assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
         assert!(extents.table().tombstones.is_empty(), "no grave is kept for ever");
@@ -939,25 +942,25 @@ mod tests {
     #[test]
     fn who_looks_at_an_old_snapshot_finds_where_an_extent_is_now() {
         let extents = Extents::default();
-        let before = extents.look();
-        extents.note_moved(&extents.intern(extent()));
-        extents.shed();
+        let before = extents.snapshot();
+        extents.note_moved(&extents.get_or_insert(extent()));
+        extents.trim();
         assert_eq!(extents.count(), 1, "somebody may have read its old row");
         drop(before);
-        extents.shed();
+        extents.trim();
         assert_eq!(extents.count(), 0);
-        extents.note_moved(&extents.intern(extent()));
-        extents.shed();
-        assert_eq!(extents.count(), 0, "nobody looks");
+        extents.note_moved(&extents.get_or_insert(extent()));
+        extents.trim();
+        assert_eq!(extents.count(), 0, "nobody snapshots");
     }
 
     #[test]
     fn graves_nobody_looks_at_go_at_once() {
         let extents = Extents::default();
-        let looked = extents.look().intern(extent()).expect("it is alive");
+        let looked = extents.snapshot().get_or_insert(extent()).expect("it is alive");
         assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));
         extents.remove(7);
-        extents.rest([7].into_iter());
+        extents.expire_tombstones([7].into_iter());
         assert!(extents.table().tombstones.is_empty());
     }
 }

@@ -77,7 +77,7 @@ const ZONES_AT_ONCE: usize = 16;
 
 /// How the engine looks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct MetadataLook {
     /// What is wrong is written again; else it is only named.
     repair: bool,
     /// Checksum blocks of all open regions, not of the next few.
@@ -86,7 +86,7 @@ pub(crate) struct Look {
     at_mount: bool,
 }
 
-impl Look {
+impl MetadataLook {
     /// As it does by itself.
     pub const PASSING: Self = Self { repair: true, all_zones: false, at_mount: false };
 
@@ -111,12 +111,12 @@ enum WrongHeader {
 }
 
 impl Data {
-    /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`Look::repair`] it is written again, or
+    /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`MetadataLook::repair`] it is written again, or
     /// the disk is offline, unless the problem says otherwise.
     pub(crate) async fn look_at_own_metadata(
         &self,
         part: &ExtentScope,
-        look: Look,
+        look: MetadataLook,
     ) -> Vec<Problem> {
         if planted::has(Bug::OwnMetadataNotLookedAt) {
             return Vec::new();
@@ -143,7 +143,12 @@ impl Data {
     }
 
     /// Steps 3 and 4.
-    async fn conclude(&self, member: &Arc<Member>, mut finding: Finding, look: Look) -> Problem {
+    async fn conclude(
+        &self,
+        member: &Arc<Member>,
+        mut finding: Finding,
+        look: MetadataLook,
+    ) -> Problem {
         let text = finding.of_disk(member);
         if !look.repair || self.voters.is_closing() {
             return Problem { text, repaired: false };
@@ -187,7 +192,12 @@ impl Data {
         Problem { text, repaired }
     }
 
-    async fn look_at_headers(&self, members: &[Arc<Member>], look: Look, findings: &mut Findings) {
+    async fn look_at_headers(
+        &self,
+        members: &[Arc<Member>],
+        look: MetadataLook,
+        findings: &mut Findings,
+    ) {
         let first = members.iter().map(|member| self.wrong_header(member));
         let first = futures::future::join_all(first).await;
         for (member, _) in members.iter().zip(first).filter(|(_, seen)| matches!(seen, Ok(Some(_))))
@@ -257,7 +267,12 @@ impl Data {
         })
     }
 
-    async fn look_at_records(&self, part: &ExtentScope, look: Look, findings: &mut Findings) {
+    async fn look_at_records(
+        &self,
+        part: &ExtentScope,
+        look: MetadataLook,
+        findings: &mut Findings,
+    ) {
         let suspects = self.voters.seemingly_wrong(|disk| part.has_disk(disk)).await;
         if suspects.is_empty() {
             return;
@@ -273,7 +288,7 @@ impl Data {
         }
     }
 
-    async fn look_at_zones(&self, part: &ExtentScope, look: Look, findings: &mut Findings) {
+    async fn look_at_zones(&self, part: &ExtentScope, look: MetadataLook, findings: &mut Findings) {
         if matches!(part, ExtentScope::Extents(_)) {
             return;
         }
@@ -309,7 +324,7 @@ impl Data {
         &self,
         extent: &Arc<Extent>,
         part: &ExtentScope,
-        look: Look,
+        look: MetadataLook,
     ) -> Vec<(DiskNumber, u64, Option<String>)> {
         let mut wrong = self.wrong_zones(extent).await;
         wrong.retain(|(member, _)| part.has_disk(member.number));

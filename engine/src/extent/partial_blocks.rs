@@ -24,14 +24,14 @@ use std::{
 };
 
 /// Extents of which something is kept: 2 MiB for a group, at most.
-const PLACES: usize = 64;
+const ENTRIES: usize = 64;
 /// How many of the places are used.
-const PLACES_USED: Limit = Limit::new(PLACES, 2);
+const ENTRIES_USED: Limit = Limit::new(ENTRIES, 2);
 /// Blocks kept of one extent, and read at once when one of them has to be: 32 KiB, which takes a disk hardly longer.
 pub const RUN: usize = 8;
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptBlocks {
     extent: u64,
     /// Where the last write that ended here did so, in the extent.
     end: u64,
@@ -39,26 +39,26 @@ struct Kept {
     first: usize,
     /// Which blocks of the run are here: bit 0 is the first.
     present: u8,
-    /// Somebody wrote here since the last [`PartialBlocks::shed`].
+    /// Somebody wrote here since the last [`PartialBlocks::trim`].
     used: bool,
     /// Room for a whole run, once there was one.
     bytes: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Entry {
     /// The extent of which blocks are here, 0: none. To be looked at without the lock.
     extent: AtomicU64,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptBlocks>,
 }
 
 /// What is kept. See the module's description.
 #[derive(Debug)]
-pub struct PartialBlocks([Place; PLACES]);
+pub struct PartialBlocks([Entry; ENTRIES]);
 
 impl Default for PartialBlocks {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Place::default()))
+        Self(std::array::from_fn(|_| Entry::default()))
     }
 }
 
@@ -87,7 +87,7 @@ impl Taken {
     }
 }
 
-impl Kept {
+impl KeptBlocks {
     /// Where in the run a block is.
     fn index(&self, block: usize) -> Option<usize> {
         block.checked_sub(self.first).filter(|index| *index < RUN)
@@ -111,14 +111,14 @@ impl Kept {
 }
 
 impl PartialBlocks {
-    fn place(&self, extent: u64) -> &Place {
-        &self.0[(extent % PLACES_USED.get() as u64) as usize]
+    fn entry(&self, extent: u64) -> &Entry {
+        &self.0[(extent % ENTRIES_USED.get() as u64) as usize]
     }
 
     /// Takes away what is kept of blocks that are going to be written, whose range is held exclusively.
     pub fn take(&self, extent: u64, blocks: &Range<usize>) -> Taken {
-        let place = self.place(extent);
-        let mut kept = place.kept.lock();
+        let entry = self.entry(extent);
+        let mut kept = entry.kept.lock();
         if kept.extent != extent {
             return Taken::default();
         }
@@ -133,21 +133,21 @@ impl PartialBlocks {
             }
         }
         if kept.present == 0 {
-            place.extent.store(0, Relaxed);
+            entry.extent.store(0, Relaxed);
         }
         taken
     }
 
     /// Lets go of all that is kept of an extent of which whole blocks are going to be written, whose range is held exclusively.
     pub fn forget(&self, extent: u64) {
-        let place = self.place(extent);
-        if place.extent.load(Relaxed) != extent || planted::has(Bug::PartBlockKept) {
+        let entry = self.entry(extent);
+        if entry.extent.load(Relaxed) != extent || planted::has(Bug::PartBlockKept) {
             return;
         }
-        let mut kept = place.kept.lock();
+        let mut kept = entry.kept.lock();
         if kept.extent == extent {
             kept.present = 0;
-            place.extent.store(0, Relaxed);
+            entry.extent.store(0, Relaxed);
         }
     }
 
@@ -180,20 +180,20 @@ impl PartialBlocks {
     }
 
     /// Lets go of what nobody has written since the last time.
-    pub fn shed(&self) {
-        for place in &self.0 {
-            let mut kept = place.kept.lock();
+    pub fn trim(&self) {
+        for entry in &self.0 {
+            let mut kept = entry.kept.lock();
             if !std::mem::take(&mut kept.used) && !kept.bytes.is_empty() {
-                *kept = Kept::default();
-                place.extent.store(0, Relaxed);
+                *kept = KeptBlocks::default();
+                entry.extent.store(0, Relaxed);
             }
         }
     }
 
     /// Changes what is kept of an extent. Where another one has its place it gets that if it `needs` to, and nothing changes otherwise.
-    fn change(&self, extent: u64, needs: bool, change: impl FnOnce(&mut Kept)) {
-        let place = self.place(extent);
-        let mut kept = place.kept.lock();
+    fn change(&self, extent: u64, needs: bool, change: impl FnOnce(&mut KeptBlocks)) {
+        let entry = self.entry(extent);
+        let mut kept = entry.kept.lock();
         if kept.extent != extent {
             if !needs {
                 return;
@@ -202,7 +202,7 @@ impl PartialBlocks {
         }
         change(&mut kept);
         kept.used = true;
-        place.extent.store(if kept.present == 0 { 0 } else { extent }, Relaxed);
+        entry.extent.store(if kept.present == 0 { 0 } else { extent }, Relaxed);
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn is_seen(blocks: &PartialBlocks, extent: u64) -> bool {
-        blocks.place(extent).extent.load(Relaxed) == extent
+        blocks.entry(extent).extent.load(Relaxed) == extent
     }
 
     #[test]
@@ -289,19 +289,19 @@ mod tests {
     fn what_is_not_used_any_more_is_given_back() {
         let blocks = PartialBlocks::default();
         blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
-        blocks.shed();
+        blocks.trim();
         assert_eq!(taken(&blocks, 7, 0..1), [Some(1)]);
         blocks.written(7, 0, &[1; BLOCK_SIZE], 200);
-        blocks.shed();
-        blocks.shed();
-        assert!(!is_seen(&blocks, 7) && blocks.place(7).kept.lock().bytes.capacity() == 0);
+        blocks.trim();
+        blocks.trim();
+        assert!(!is_seen(&blocks, 7) && blocks.entry(7).kept.lock().bytes.capacity() == 0);
         assert!(!blocks.take(7, &(0..1)).is_followed_at(200));
     }
 
     #[test]
     fn of_two_extents_in_one_place_the_later_one_stays() {
         let blocks = PartialBlocks::default();
-        let other = 7 + PLACES as u64;
+        let other = 7 + ENTRIES as u64;
         blocks.written(7, 1, &[1; BLOCK_SIZE], BLOCK + 1);
         blocks.written(other, 1, &[2; BLOCK_SIZE], BLOCK + 2);
         assert_eq!(taken(&blocks, 7, 1..2), [None]);

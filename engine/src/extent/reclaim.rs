@@ -55,12 +55,12 @@ struct Pending {
     moved: VecDeque<(CommitNumber, (Arc<Extent>, Mirror))>,
     slots: VecDeque<(CommitNumber, FreedSlot)>,
     /// Whose I/O does not end: nothing waits for it.
-    stuck: Vec<Left>,
+    stuck: Vec<Vacated>,
 }
 
 /// An extent that was deleted, or of which a mirror has moved away, durably; and the AUs that are free when its I/O has ended.
 #[derive(Debug)]
-struct Left {
+struct Vacated {
     extent: Arc<Extent>,
     is_deleted: bool,
     units: Vec<(DiskNumber, u32)>,
@@ -76,15 +76,15 @@ pub struct Freeing {
 }
 
 /// What may be used again.
-struct Settled {
-    left: Vec<Left>,
+struct Reusable {
+    left: Vec<Vacated>,
     /// Those of earlier rounds whose I/O did not end then.
-    stuck: Vec<Left>,
+    stuck: Vec<Vacated>,
     slots: Vec<FreedSlot>,
 }
 
 /// Takes out what came with commits up to `durable`: they come nearly, not quite, in order.
-fn take_settled<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNumber) -> Vec<T> {
+fn take_durable<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNumber) -> Vec<T> {
     let (ready, rest): (VecDeque<_>, _) =
         pending.drain(..).partition(|(commit, _)| *commit <= durable);
     *pending = rest;
@@ -158,7 +158,7 @@ impl Freeing {
     }
 
     /// Takes out what commits up to `durable` freed.
-    fn take(&self, durable: CommitNumber) -> Settled {
+    fn take(&self, durable: CommitNumber) -> Reusable {
         let mut pending = self.pending.lock();
         let settled: BTreeSet<(DiskNumber, u32)> =
             self.space.lock().settle(durable.0).into_iter().collect();
@@ -169,18 +169,18 @@ impl Freeing {
                 .filter(|unit| settled.contains(unit))
                 .collect()
         };
-        let deleted = take_settled(&mut pending.extents, durable).into_iter().map(|extent| {
+        let deleted = take_durable(&mut pending.extents, durable).into_iter().map(|extent| {
             let units = units(&mut extent.mirrors().into_iter());
-            Left { extent, is_deleted: true, units }
+            Vacated { extent, is_deleted: true, units }
         });
-        let mut left: Vec<Left> = deleted.collect();
-        let moved = take_settled(&mut pending.moved, durable).into_iter();
+        let mut left: Vec<Vacated> = deleted.collect();
+        let moved = take_durable(&mut pending.moved, durable).into_iter();
         left.extend(moved.map(|(extent, mirror)| {
             let units = units(&mut std::iter::once(mirror));
-            Left { extent, is_deleted: false, units }
+            Vacated { extent, is_deleted: false, units }
         }));
         let stuck = std::mem::take(&mut pending.stuck);
-        Settled { left, stuck, slots: take_left(&mut pending.slots, durable) }
+        Reusable { left, stuck, slots: take_left(&mut pending.slots, durable) }
     }
 }
 
@@ -382,7 +382,7 @@ impl Data {
             self.catalog.durable_point().await?;
         }
         let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
-        let Settled { left, stuck, slots } = self.freeing.take(durable);
+        let Reusable { left, stuck, slots } = self.freeing.take(durable);
         let mut gained = false;
         let mut still = Vec::new();
         for (left, is_stuck) in stuck
@@ -395,7 +395,7 @@ impl Data {
                 continue;
             }
             if left.is_deleted {
-                self.extents.rest(std::iter::once(left.extent.id));
+                self.extents.expire_tombstones(std::iter::once(left.extent.id));
             } else {
                 self.extents.note_moved(&left.extent);
             }
@@ -421,7 +421,7 @@ impl Data {
     }
 
     /// Waits until I/O for who had something has ended, for as long as a disk may take; where it did not the last time, not at all.
-    async fn has_ended(&self, left: &Left, is_stuck: bool) -> bool {
+    async fn has_ended(&self, left: &Vacated, is_stuck: bool) -> bool {
         let is_awaited = left.is_deleted || !planted::has(Bug::MovedPlaceReused);
         if !is_awaited || planted::has(Bug::ReaderNotWaitedFor) {
             return true;

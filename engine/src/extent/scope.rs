@@ -138,6 +138,6 @@ pub(crate) fn find(
 ) -> rusqlite::Result<Option<Arc<Extent>>> {
     match extents.get(id) {
         Some(extent) => Ok(Some(extent)),
-        None => Ok(extent::load(connection, id)?.map(|extent| extents.intern(extent))),
+        None => Ok(extent::load(connection, id)?.map(|extent| extents.get_or_insert(extent))),
     }
 }

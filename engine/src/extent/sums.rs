@@ -86,7 +86,7 @@ impl Sums {
     }
 
     /// Those of these blocks that are known are right, whatever zones have.
-    pub(super) fn are_proved(&self, blocks: Range<usize>) {
+    pub(super) fn mark_proved(&self, blocks: Range<usize>) {
         for block in blocks {
             if self.sums[block].load(Relaxed) != UNKNOWN {
                 self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
@@ -117,7 +117,7 @@ impl Sums {
     }
 
     /// They were written there.
-    pub(super) fn are_stored_in(&self, zones: Option<Zones>) {
+    pub(super) fn note_stored_in(&self, zones: Option<Zones>) {
         *self.zones.lock() = zones;
     }
 

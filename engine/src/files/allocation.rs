@@ -62,7 +62,7 @@ impl files::Releasing for Releaser {
     }
 
     fn is_idle(&self, file: &File) -> bool {
-        if !self.failed_flushes.is_settled(&file.data.unsynced)
+        if !self.failed_flushes.covers_all(&file.data.unsynced)
             && !planted::has(Bug::UnsyncedFileForgotten)
         {
             return false;
@@ -91,7 +91,7 @@ fn release_some(
         ))?;
         let mut rows = select.query(params![node.cast_signed(), RELEASE_MAX as i64])?;
         while let Some(row) = rows.next()? {
-            freed.extents.push(extents.intern(extent::from_row(row)?));
+            freed.extents.push(extents.get_or_insert(extent::from_row(row)?));
         }
     }
     for extent in &freed.extents {
@@ -187,7 +187,7 @@ impl FileSystem {
             return Ok(());
         }
         let node = file.node;
-        let look = self.extents.look();
+        let look = self.extents.snapshot();
         let (rows, slot) = self
             .catalog
             .read(move |connection| {
@@ -209,12 +209,12 @@ impl FileSystem {
             .await?;
         let look = if planted::has(Bug::SnapshotLookedLate) {
             drop(look);
-            self.extents.look()
+            self.extents.snapshot()
         } else {
             look
         };
         // Who did not remember the file may come too late.
-        let known = |extent| look.intern(extent).ok_or(FileError::Stale(node));
+        let known = |extent| look.get_or_insert(extent).ok_or(FileError::Stale(node));
         let extents = rows.into_iter().map(|extent| Ok((extent.number, known(extent)?)));
         let extents = extents.collect::<Result<_, FileError>>()?;
         layout.slot = match slot {
@@ -325,7 +325,7 @@ impl FileSystem {
                     extent::insert(connection, extent)?;
                 }
                 set_blocks(connection, &owner, blocks)?;
-                rows.iter().for_each(|extent| extents.adopt(extent));
+                rows.iter().for_each(|extent| extents.insert(extent));
                 Ok(())
             })
             .await;
@@ -387,7 +387,7 @@ impl FileSystem {
         let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
             extent::insert(connection, &row)?;
-            extents.adopt(&row);
+            extents.insert(&row);
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
@@ -468,7 +468,7 @@ impl FileSystem {
                     )?
                     .execute([owner.node.cast_signed()])?;
                 set_blocks(connection, &owner, blocks)?;
-                extents.adopt(&row);
+                extents.insert(&row);
                 Ok(())
             })
             .await;

@@ -28,9 +28,9 @@ use crate::{
     extent::{
         self, Extent, State,
         activity::Active,
-        blocks::{BLOCKS_PER_PIECE, Order, blocks_of, piece_of},
+        blocks::{BLOCKS_PER_PIECE, FirstMirror, blocks_of, piece_of},
         failed_flush::Pending,
-        layout::{FILE_SIZE_MAX, Freed, FreedSlot, Layout, Part},
+        layout::{ExtentPart, FILE_SIZE_MAX, Freed, FreedSlot, Layout},
         partial_blocks::RUN,
     },
     files::{
@@ -441,7 +441,7 @@ impl FileSystem {
             && !behind.is_empty()
             && let Some(_range) = extent.ranges.try_hold(behind.clone(), true)
             && let Ok(Some(read)) =
-                self.try_read(extent, block..behind.end, IoClient::Files, Order::Policy).await
+                self.try_read(extent, block..behind.end, IoClient::Files, FirstMirror::Policy).await
         {
             if read.wrong {
                 self.repairs.add(extent, block..behind.end);
@@ -463,14 +463,14 @@ impl FileSystem {
         active: &Active<'_>,
     ) -> Result<Buffer> {
         self.load_sums(extent).await?;
-        match self.try_read(extent, block..block + 1, IoClient::Files, Order::Policy).await? {
+        match self.try_read(extent, block..block + 1, IoClient::Files, FirstMirror::Policy).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
             _ => Box::pin(self.repair(extent, block..block + 1, active)).await,
         }
     }
 
     /// Makes bytes zeros that are not, without a mark of their own. Whether they are stored: zeros that were there may not be durable.
-    pub(crate) async fn zero_part(&self, part: &Part) -> Result<bool> {
+    pub(crate) async fn zero_part(&self, part: &ExtentPart) -> Result<bool> {
         let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else {
             return Ok(false);
         };
@@ -535,7 +535,7 @@ impl FileSystem {
         // What was written durably was not noted.
         let has_nothing_to_flush = pending.is_empty()
             && again.is_empty()
-            && self.failed_flushes.is_settled(&file.data.unsynced);
+            && self.failed_flushes.covers_all(&file.data.unsynced);
         let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
         let uncertain = self.uncertain(
             &file.data.unsynced,

@@ -12,8 +12,8 @@ use crate::{
     error::FileError,
     extent::{
         Extent,
-        blocks::{Answer, Asked, Order, blocks_of, piece_of},
-        layout::Part,
+        blocks::{FirstMirror, MirrorAnswer, PendingRead, blocks_of, piece_of},
+        layout::ExtentPart,
     },
     files::{File, file_system::FileSystem},
     reached::{self, Mark},
@@ -76,13 +76,17 @@ impl FileSystem {
                 break 'steady;
             };
             let Some(range) = self.hold_steady(extent, &inside, false) else { break 'steady };
-            let Some(mut asked) =
-                self.begin_read(now, extent, blocks_of(&inside), IoClient::Files, Order::Policy)
-            else {
+            let Some(mut asked) = self.begin_read(
+                now,
+                extent,
+                blocks_of(&inside),
+                IoClient::Files,
+                FirstMirror::Policy,
+            ) else {
                 break 'steady;
             };
             return match poll_fn(|context| asked.poll_answer(self, context)).await {
-                Answer::Good(buffer) => Ok(cut(buffer, &inside).into()),
+                MirrorAnswer::Good(buffer) => Ok(cut(buffer, &inside).into()),
                 answer => {
                     match Box::pin(self.read_otherwise(
                         extent,
@@ -141,7 +145,7 @@ impl FileSystem {
         ))
     }
 
-    pub(crate) async fn read_part(&self, part: &Part) -> Result<Found> {
+    pub(crate) async fn read_part(&self, part: &ExtentPart) -> Result<Found> {
         let bytes = |length: u64| usize::try_from(length).expect("inside an extent");
         let mut found = Found::default();
         let Some(extent) = &part.extent else {
@@ -183,12 +187,12 @@ impl FileSystem {
         }
         let now = self.world.monotonic();
         let Some(mut asked) =
-            self.begin_read(now, extent, blocks.clone(), IoClient::Files, Order::Policy)
+            self.begin_read(now, extent, blocks.clone(), IoClient::Files, FirstMirror::Policy)
         else {
             return Err(self.lost(extent, 0));
         };
         match poll_fn(|context| asked.poll_answer(self, context)).await {
-            Answer::Good(buffer) => Ok(Some(buffer)),
+            MirrorAnswer::Good(buffer) => Ok(Some(buffer)),
             answer => Box::pin(self.read_otherwise(extent, blocks, range, asked, answer)).await,
         }
     }
@@ -199,8 +203,8 @@ impl FileSystem {
         extent: &Arc<Extent>,
         blocks: Range<usize>,
         range: RangeGuard<'_>,
-        asked: Asked<'_>,
-        answer: Answer,
+        asked: PendingRead<'_>,
+        answer: MirrorAnswer,
     ) -> Result<Option<Buffer>> {
         if let Some(read) = self.ask_others(asked, answer).await? {
             reached::at(Mark::ReadElsewhere);

@@ -33,7 +33,7 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{
-        own_metadata::{LOOK, Look},
+        own_metadata::{LOOK, MetadataLook},
         scope::ExtentScope,
     },
     files::file_system::{FileSystem, Mounted},
@@ -226,7 +226,7 @@ impl Group {
                 self.renew_header(member).await;
             }
         }
-        self.look_at_own_metadata(&ExtentScope::All, Look::AT_MOUNT).await;
+        self.look_at_own_metadata(&ExtentScope::All, MetadataLook::AT_MOUNT).await;
         self.voters.looked_at_mount();
         self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
@@ -270,7 +270,7 @@ impl Group {
                 let now = group.world.monotonic();
                 if now.saturating_sub(last) >= LOOK && !group.is_stopping() {
                     last = now;
-                    group.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
+                    group.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
                 }
             }
         });
@@ -385,9 +385,9 @@ impl Group {
         }
         self.drop_cached_sums();
         crate::sync::buffer::shed();
-        self.extents.shed();
+        self.extents.trim();
         if ticks.is_multiple_of(PART_BLOCKS_KEPT) {
-            self.partial_blocks.shed();
+            self.partial_blocks.trim();
         }
         self.drop_overdue();
         // What the catalog cannot answer it says elsewhere.
@@ -567,7 +567,7 @@ impl Group {
         }
         self.catalog.close().await?;
         // The next mount has nothing but this.
-        self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
+        self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
         if clean {
             let changed = self
                 .voters

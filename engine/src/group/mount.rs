@@ -523,7 +523,7 @@ async fn mount_disks(
             } else {
                 BTreeSet::new()
             };
-            crate::extent::settle_pending(connection, kept_power).map(|()| files)
+            crate::extent::resolve_pending(connection, kept_power).map(|()| files)
         };
         let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
         match &uncertain {

@@ -99,14 +99,14 @@ impl Absence {
 }
 
 /// What a look at all disks found.
-struct Sight {
+struct DisksFound {
     /// The ids that are in sight.
     disks: BTreeSet<DiskId>,
     /// Where something is that can be opened, or may be, and is not known to be a disk of the group.
     others: BTreeSet<String>,
 }
 
-impl Sight {
+impl DisksFound {
     /// Whether a disk, which was at `path`, is gone.
     fn misses(&self, disk: DiskId, path: &str) -> bool {
         !self.disks.contains(&disk) && !self.others.contains(path)
@@ -193,23 +193,23 @@ impl Movement {
     }
 
     async fn look_for_absent(self: &Arc<Self>, questions: Vec<(Arc<Member>, Question)>) {
-        let sight = match questions.iter().any(|(_, question)| *question != Question::GoesOn) {
+        let found = match questions.iter().any(|(_, question)| *question != Question::GoesOn) {
             true => self.look_at_all().await,
-            false => Some(Sight { disks: BTreeSet::new(), others: BTreeSet::new() }),
+            false => Some(DisksFound { disks: BTreeSet::new(), others: BTreeSet::new() }),
         };
         // It is looked again.
-        let Some(sight) = sight else { return };
+        let Some(found) = found else { return };
         for (member, question) in questions {
             match question {
                 Question::GoesOn => self.go_on_with_resync(&member),
-                Question::IsGone => self.judge_failed(&member, &sight).await,
-                Question::IsBack => self.take_back(&member, &sight).await,
+                Question::IsGone => self.judge_failed(&member, &found).await,
+                Question::IsBack => self.take_back(&member, &found).await,
             }
         }
     }
 
     /// `None`: that cannot be told.
-    async fn look_at_all(&self) -> Option<Sight> {
+    async fn look_at_all(&self) -> Option<DisksFound> {
         let known: BTreeSet<String> = self.members.values().map(|member| member.path()).collect();
         let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Option<DiskHeader>>> {
             let is_known = known.contains(&one.path);
@@ -221,19 +221,19 @@ impl Movement {
             })
         };
         let looked = look(&*self.world, examine, |_| Needs::Something).await.whole().ok()?;
-        let mut sight = Sight { disks: BTreeSet::new(), others: BTreeSet::new() };
+        let mut found = DisksFound { disks: BTreeSet::new(), others: BTreeSet::new() };
         for one in looked.seen {
             match one.what {
-                Some(header) if header.group == self.id => drop(sight.disks.insert(header.disk)),
+                Some(header) if header.group == self.id => drop(found.disks.insert(header.disk)),
                 Some(_) => {}
-                None => drop(sight.others.insert(one.found.path)),
+                None => drop(found.others.insert(one.found.path)),
             }
         }
         let is_there = |one: &Found| {
             !known.contains(&one.path) && !one.disk.as_ref().is_err_and(|error| is_gone(error))
         };
-        sight.others.extend(looked.failed.into_iter().filter(is_there).map(|one| one.path));
-        Some(sight)
+        found.others.extend(looked.failed.into_iter().filter(is_there).map(|one| one.path));
+        Some(found)
     }
 
     /// Changes what is known of a disk that is away.
@@ -248,12 +248,12 @@ impl Movement {
     }
 
     /// A disk's I/O has failed. If nothing is where it was, it is absent from now on.
-    async fn judge_failed(&self, member: &Arc<Member>, sight: &Sight) {
+    async fn judge_failed(&self, member: &Arc<Member>, found: &DisksFound) {
         let (number, id) = (member.number, member.id());
         let path = member.was_at();
-        if !sight.misses(id, &path) {
+        if !found.misses(id, &path) {
             self.note_absence(member, |absence| {
-                absence.looks = if sight.disks.contains(&id) { LOOKS } else { absence.looks + 1 };
+                absence.looks = if found.disks.contains(&id) { LOOKS } else { absence.looks + 1 };
             });
             return;
         }
@@ -282,9 +282,9 @@ impl Movement {
     }
 
     /// Brings a disk back that is in sight again.
-    async fn take_back(self: &Arc<Self>, member: &Arc<Member>, sight: &Sight) {
+    async fn take_back(self: &Arc<Self>, member: &Arc<Member>, found: &DisksFound) {
         let (name, now) = (member.name(), self.world.monotonic());
-        if !sight.disks.contains(&member.id()) {
+        if !found.disks.contains(&member.id()) {
             self.note_absence(member, |absence| absence.seen = None);
             return;
         }
@@ -298,7 +298,7 @@ impl Movement {
             if is_new {
                 let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
                 let text = format!(
-                    "disk {name} is in sight again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
+                    "disk {name} is in found again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
                     steady.as_secs()
                 );
                 self.tell(Severity::Warning, Some(member.number), text);
@@ -309,7 +309,7 @@ impl Movement {
             Ok(()) => self.note_absence(member, |absence| absence.returns.push_back(now)),
             Err(error) => {
                 let text = format!(
-                    "disk {name} is in sight again, but does not come ONLINE by itself: {error}"
+                    "disk {name} is in found again, but does not come ONLINE by itself: {error}"
                 );
                 if self.note_absence(member, |absence| absence.failed(now, &text)) {
                     let hint = error.hint.map_or_else(String::new, |hint| format!(". {hint}"));
@@ -358,18 +358,18 @@ mod tests {
     #[test]
     fn what_is_there_and_fails_is_not_gone() {
         let disk = DiskId([1; 16]);
-        let sight = |disks: &[DiskId], others: &[&str]| Sight {
+        let found = |disks: &[DiskId], others: &[&str]| DisksFound {
             disks: disks.iter().copied().collect(),
             others: others.iter().map(|path| (*path).to_owned()).collect(),
         };
-        assert!(sight(&[], &[]).misses(disk, "/dev/sdb"));
+        assert!(found(&[], &[]).misses(disk, "/dev/sdb"));
         assert!(
-            sight(&[DiskId([2; 16])], &["/dev/sdc"]).misses(disk, "/dev/sdb"),
+            found(&[DiskId([2; 16])], &["/dev/sdc"]).misses(disk, "/dev/sdb"),
             "another took its place"
         );
-        assert!(!sight(&[disk], &[]).misses(disk, "/dev/sdb"), "it is elsewhere");
+        assert!(!found(&[disk], &[]).misses(disk, "/dev/sdb"), "it is elsewhere");
         assert!(
-            !sight(&[], &["/dev/sdb"]).misses(disk, "/dev/sdb"),
+            !found(&[], &["/dev/sdb"]).misses(disk, "/dev/sdb"),
             "it is there, and its header cannot be read"
         );
         assert!(

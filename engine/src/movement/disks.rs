@@ -28,7 +28,7 @@ use crate::{
     },
     error::FileError,
     event::Severity,
-    extent::{own_metadata::Look, scope::ExtentScope, stale},
+    extent::{own_metadata::MetadataLook, scope::ExtentScope, stale},
     membership::{
         mount_decision::{Case, Decision},
         voters::{Refusal, find},
@@ -113,7 +113,7 @@ impl Movement {
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
         // What stays has to be right.
         if !numbers.is_empty() {
-            self.look_at_own_metadata(&ExtentScope::All, Look::PASSING).await;
+            self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
         }
         let unread = self.ask_others_than(&members).await;
         self.voters.take_offline(&numbers).await.map_err(|(number, refusal)| {

@@ -90,7 +90,7 @@ impl Movement {
             None => space.allocate_on(to.number),
         };
         let change = |target| Change::Move { target, from };
-        self.settle_in(extent, to, take, change, before.is_some()).await
+        self.place_mirror(extent, to, take, change, before.is_some()).await
     }
 
     /// Makes one mirror more of an extent, on a disk. Returns bytes copied. `None`: as in [`Self::move_mirror`].
@@ -103,7 +103,7 @@ impl Movement {
         to: &Arc<Member>,
     ) -> Result<Option<u64>, FileError> {
         let take = |space: &mut Space| space.allocate_on(to.number);
-        self.settle_in(extent, to, take, |target| Change::Add { target }, false).await
+        self.place_mirror(extent, to, take, |target| Change::Add { target }, false).await
     }
 
     /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not there; those that stay could not be flushed, none is on
@@ -172,7 +172,7 @@ impl Movement {
     }
 
     /// Brings a guest in: to an AU that `take` takes on a disk, as `change` says. `is_choice`: the extent may as well stay as it is.
-    async fn settle_in(
+    async fn place_mirror(
         &self,
         extent: &Arc<Extent>,
         to: &Arc<Member>,
@@ -325,7 +325,7 @@ impl Movement {
                 let _state = moving.state();
                 if moving.has_sums() && !planted::has(Bug::MovedSumsUnproved) {
                     // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.
-                    moving.are_proved(0..blocks);
+                    moving.mark_proved(0..blocks);
                 }
             }
             if let Some(old) = old

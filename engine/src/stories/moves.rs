@@ -149,14 +149,14 @@ fn a_row_that_was_read_before_a_mirror_was_made_hides_none() {
     let group = lab.group();
     let extent = lab.extents_on(&[0, 1]).remove(0);
     let (id, at) = (extent.id, extent.number * MIB);
-    let look = group.extents.look();
+    let look = group.extents.snapshot();
     let row = block_on(group.catalog.read(move |connection| Ok(extent::load(connection, id)?)));
     let row = row.expect("it is read").expect("it is there");
     assert_eq!(block_on(group.add_mirror(&extent, &lab.member(2))).expect("it is made"), Some(MIB));
     drop(extent);
     lab.close_regions();
-    group.extents.shed();
-    let extent = look.intern(row).expect("it is alive");
+    group.extents.trim();
+    let extent = look.get_or_insert(row).expect("it is alive");
     lab.write(lab.find("table"), at, &pattern(2, 8192));
     let mirrors = extent.mirrors().len();
     drop((extent, look));

@@ -7,7 +7,7 @@ use crate::{
     event::Severity,
     extent::{
         Extent,
-        own_metadata::{LOOK, Look},
+        own_metadata::{LOOK, MetadataLook},
         scope::ExtentScope,
     },
 };
@@ -48,7 +48,7 @@ fn kinds() -> Vec<(&'static str, Vec<u64>, usize)> {
 impl Lab {
     /// What the engine does by itself each minute. Returns what it found.
     fn look(&self) -> Vec<Problem> {
-        block_on(self.group().look_at_own_metadata(&ExtentScope::All, Look::PASSING))
+        block_on(self.group().look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING))
     }
 
     fn problems(&self, repair: bool) -> Vec<Problem> {
@@ -454,7 +454,7 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
         let fuse = lab.light_fuse(if cut == 0 { 1 << 40 } else { cut - 1 });
         let group = Arc::clone(lab.group());
         let looking = std::thread::spawn(move || {
-            block_on(group.look_at_own_metadata(&ExtentScope::All, Look::PASSING));
+            block_on(group.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING));
         });
         lab.wait_for("the power or the end", || fuse.is_blown() || looking.is_finished());
         // It waits for ever if the power goes.

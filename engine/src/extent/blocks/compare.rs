@@ -444,7 +444,7 @@ impl Data {
         bad: &[usize],
     ) {
         if bad.iter().any(|count| *count > 0) {
-            extent.doubt_zones();
+            extent.mark_zones_wrong();
         }
         for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0)
         {
@@ -515,7 +515,7 @@ impl Data {
         } else {
             Patience::UntilExpelled
         };
-        let settled = self.settle_with(member, disk_io, patience).await?;
+        let settled = self.await_io(member, disk_io, patience).await?;
         if settled.is_ok() {
             member.note_mended(offset, broken);
             return Ok(true);

@@ -43,19 +43,19 @@ pub struct Read {
 
 /// Which mirror is read first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum FirstMirror {
     /// As `read_policy.rs` chooses: front ends wait for it.
     Policy,
     /// Each takes its turn.
-    Waiters,
+    RoundRobin,
 }
 
 /// What is read, and for whom.
-struct Wanted<'a> {
+struct BlockRead<'a> {
     extent: &'a Extent,
     blocks: Range<usize>,
     client: IoClient,
-    order: Order,
+    first: FirstMirror,
     /// Which mirror's turn it is.
     turn: usize,
 }
@@ -77,13 +77,13 @@ struct Attempt<'a> {
 }
 
 /// A read whose first mirror is asked. Not more than is looked at again: it is part of every read under way.
-pub(crate) struct Asked<'a> {
-    wanted: Wanted<'a>,
+pub(crate) struct PendingRead<'a> {
+    read: BlockRead<'a>,
     attempt: Attempt<'a>,
 }
 
 /// What came of it.
-pub(crate) enum Answer {
+pub(crate) enum MirrorAnswer {
     Good(Buffer),
     /// It failed.
     Wrong,
@@ -114,13 +114,17 @@ impl Candidates<'_> {
     }
 }
 
-impl Asked<'_> {
+impl PendingRead<'_> {
     /// What the first mirror says, or that it is silent.
-    pub(crate) fn poll_answer(&mut self, group: &Data, context: &mut Context<'_>) -> Poll<Answer> {
+    pub(crate) fn poll_answer(
+        &mut self,
+        group: &Data,
+        context: &mut Context<'_>,
+    ) -> Poll<MirrorAnswer> {
         self.attempt
             .disk_io
             .poll_settle(context)
-            .map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
+            .map(|settled| group.answer(&self.read, &mut self.attempt, settled))
     }
 }
 
@@ -131,14 +135,14 @@ impl Data {
         extent: &Extent,
         blocks: Range<usize>,
         client: IoClient,
-        order: Order,
+        first: FirstMirror,
     ) -> Result<Option<Read>, FileError> {
         let now = self.world.monotonic();
-        let Some(mut asked) = self.begin_read(now, extent, blocks, client, order) else {
+        let Some(mut asked) = self.begin_read(now, extent, blocks, client, first) else {
             return Err(self.lost(extent, 0));
         };
         match poll_fn(|context| asked.poll_answer(self, context)).await {
-            Answer::Good(buffer) => Ok(Some(Read { buffer, wrong: false })),
+            MirrorAnswer::Good(buffer) => Ok(Some(Read { buffer, wrong: false })),
             answer => Box::pin(self.ask_others(asked, answer)).await,
         }
     }
@@ -150,15 +154,15 @@ impl Data {
         extent: &'a Extent,
         blocks: Range<usize>,
         client: IoClient,
-        order: Order,
-    ) -> Option<Asked<'a>> {
+        first: FirstMirror,
+    ) -> Option<PendingRead<'a>> {
         // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
         let turn = (extent.id as usize)
             .wrapping_add(blocks.start / STEP)
             .wrapping_add(extent.pass(blocks.start));
-        let wanted = Wanted { extent, blocks, client, order, turn };
-        let attempt = self.ask(now, &wanted, &mut self.candidates(extent))?;
-        Some(Asked { wanted, attempt })
+        let read = BlockRead { extent, blocks, client, first, turn };
+        let attempt = self.ask(now, &read, &mut self.candidates(extent))?;
+        Some(PendingRead { read, attempt })
     }
 
     fn candidates(&self, extent: &Extent) -> Candidates<'_> {
@@ -172,20 +176,19 @@ impl Data {
     fn ask<'a>(
         &'a self,
         now: Duration,
-        wanted: &Wanted<'_>,
+        read: &BlockRead<'_>,
         candidates: &mut Candidates<'a>,
     ) -> Option<Attempt<'a>> {
         let all = &candidates.all;
         let left = &mut candidates.untried[..all.len()];
-        let (start, length) = (wanted.blocks.start, bytes_of(wanted.blocks.len()));
-        let (index, reading) = match wanted.order {
-            Order::Waiters => {
-                let mut waiters =
-                    (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
-                (waiters.find(|index| left[*index].is_some())?, None)
+        let (start, length) = (read.blocks.start, bytes_of(read.blocks.len()));
+        let (index, reading) = match read.first {
+            FirstMirror::RoundRobin => {
+                let mut turns = (0..all.len()).map(|step| read.turn.wrapping_add(step) % all.len());
+                (turns.find(|index| left[*index].is_some())?, None)
             }
-            Order::Policy => {
-                let choice = read_policy::choose(left, wanted.turn, length, now)?;
+            FirstMirror::Policy => {
+                let choice = read_policy::choose(left, read.turn, length, now)?;
                 if let Some(other) = choice.explore {
                     let (mirror, member) = all[other];
                     self.latency_prober.send(
@@ -202,33 +205,32 @@ impl Data {
         };
         left[index] = None;
         let (mirror, member) = all[index];
-        let disk_io = member
-            .start_read_at(now, Self::offset(member, mirror, start), length)
-            .of(wanted.client);
+        let disk_io =
+            member.start_read_at(now, Self::offset(member, mirror, start), length).of(read.client);
         Some(Attempt { mirror, member, disk_io, reading })
     }
 
     /// What a mirror says that was asked.
     fn answer(
         &self,
-        wanted: &Wanted<'_>,
+        read: &BlockRead<'_>,
         attempt: &mut Attempt<'_>,
         settled: Option<Settled>,
-    ) -> Answer {
+    ) -> MirrorAnswer {
         let Attempt { disk_io, reading, .. } = attempt;
         *reading = reading
             .take()
             .and_then(|one| one.settle(settled.as_ref(), disk_io.took(), self.world.as_ref()));
         let buffer = match settled {
             Some(Settled::Ok(Some(buffer))) => buffer,
-            Some(_) => return Answer::Wrong,
-            None => return Answer::Silence,
+            Some(_) => return MirrorAnswer::Wrong,
+            None => return MirrorAnswer::Silence,
         };
-        let Wanted { extent, blocks, .. } = wanted;
+        let BlockRead { extent, blocks, .. } = read;
         match self.judge(extent, blocks, &buffer) {
-            Verdict::Good => Answer::Good(buffer),
-            Verdict::Unproved => Answer::Unproved,
-            Verdict::Refuted => Answer::Refuted,
+            Verdict::Good => MirrorAnswer::Good(buffer),
+            Verdict::Unproved => MirrorAnswer::Unproved,
+            Verdict::Refuted => MirrorAnswer::Refuted,
         }
     }
 
@@ -247,36 +249,36 @@ impl Data {
     /// Goes on when the first mirror did not have the bytes.
     pub(crate) async fn ask_others<'a>(
         &'a self,
-        asked: Asked<'a>,
-        mut answer: Answer,
+        asked: PendingRead<'a>,
+        mut answer: MirrorAnswer,
     ) -> Result<Option<Read>, FileError> {
-        let Asked { wanted, mut attempt } = asked;
-        let mut candidates = self.candidates(wanted.extent);
+        let PendingRead { read, mut attempt } = asked;
+        let mut candidates = self.candidates(read.extent);
         candidates.remove(attempt.member);
         let (mut silent, mut wrong, mut unproved) = (Vec::new(), false, false);
         // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
         let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();
         let buffer = loop {
             match answer {
-                Answer::Good(buffer) => break Some(buffer),
-                Answer::Wrong => wrong = true,
-                Answer::Unproved => (wrong, unproved) = (true, true),
-                Answer::Refuted => {
+                MirrorAnswer::Good(buffer) => break Some(buffer),
+                MirrorAnswer::Wrong => wrong = true,
+                MirrorAnswer::Unproved => (wrong, unproved) = (true, true),
+                MirrorAnswer::Refuted => {
                     wrong = true;
                     refuted.push((attempt.mirror, attempt.member));
                 }
-                Answer::Silence => silent.push(attempt),
+                MirrorAnswer::Silence => silent.push(attempt),
             }
-            let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else {
+            let Some(next) = self.ask(self.world.monotonic(), &read, &mut candidates) else {
                 break None;
             };
             attempt = next;
             let settled = attempt.disk_io.settle_or_go_on().await;
-            answer = self.answer(&wanted, &mut attempt, settled);
+            answer = self.answer(&read, &mut attempt, settled);
         };
-        if buffer.is_some() && !self.is_disputed(wanted.extent, &wanted.blocks) {
+        if buffer.is_some() && !self.is_disputed(read.extent, &read.blocks) {
             for (mirror, member) in refuted {
-                self.note_mismatch(wanted.extent, &wanted.blocks, mirror, member);
+                self.note_mismatch(read.extent, &read.blocks, mirror, member);
             }
         }
         let Some(buffer) = buffer else {
@@ -284,7 +286,7 @@ impl Data {
             return if unproved {
                 Ok(None)
             } else {
-                self.wait_for_silent(&wanted, silent, wrong).await
+                self.wait_for_silent(&read, silent, wrong).await
             };
         };
         for attempt in &silent {
@@ -296,7 +298,7 @@ impl Data {
     /// No other mirror has it right: waits for the first of those that are silent that has (R2). None of them is let go for that.
     async fn wait_for_silent(
         &self,
-        wanted: &Wanted<'_>,
+        read: &BlockRead<'_>,
         mut silent: Vec<Attempt<'_>>,
         mut wrong: bool,
     ) -> Result<Option<Read>, FileError> {
@@ -310,8 +312,8 @@ impl Data {
             };
             if let Some((end, index)) = ended {
                 let mut attempt = silent.swap_remove(index);
-                match self.answer(wanted, &mut attempt, Some(end)) {
-                    Answer::Good(buffer) => return Ok(Some(Read { buffer, wrong })),
+                match self.answer(read, &mut attempt, Some(end)) {
+                    MirrorAnswer::Good(buffer) => return Ok(Some(Read { buffer, wrong })),
                     _ => wrong = true,
                 }
             }

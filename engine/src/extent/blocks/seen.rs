@@ -165,7 +165,7 @@ impl Data {
                 continue;
             }
             let image = self.read_image(member, mirror, blocks.clone(), patience).await?;
-            let zone = self.settle_with(member, Self::start_zone(member, mirror), patience).await?;
+            let zone = self.await_io(member, Self::start_zone(member, mirror), patience).await?;
             seen.are_silent.push(image.is_none() || matches!(zone, Settled::Overdue));
             seen.images.push(image.unwrap_or_else(|| vec![None; blocks.len()]));
             seen.zones.push(self.zone_in(zone));
@@ -203,7 +203,7 @@ impl Data {
     ) -> Result<Option<Blocks>, FileError> {
         let whole =
             member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
-        match self.settle_with(member, whole.of(IoClient::Checks), patience).await? {
+        match self.await_io(member, whole.of(IoClient::Checks), patience).await? {
             Settled::Ok(Some(buffer)) => {
                 Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
             }
@@ -214,7 +214,7 @@ impl Data {
                     let one = member
                         .start_read(Self::offset(member, mirror, block), BLOCK_SIZE)
                         .of(IoClient::Checks);
-                    image.push(match self.settle_with(member, one.again(), patience).await? {
+                    image.push(match self.await_io(member, one.again(), patience).await? {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
                         Settled::Overdue => return Ok(None),
                         _ => None,
@@ -226,7 +226,7 @@ impl Data {
     }
 
     /// Waits for an I/O, as long as that is to be. Overdue: it has not ended, or the disk was let go for that.
-    pub(crate) async fn settle_with(
+    pub(crate) async fn await_io(
         &self,
         member: &Arc<Member>,
         mut disk_io: DiskIo<'_>,

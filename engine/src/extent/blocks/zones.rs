@@ -132,8 +132,7 @@ impl Data {
         mirror: Mirror,
         patience: Patience,
     ) -> Result<Option<Box<[u32]>>, FileError> {
-        Ok(self
-            .zone_in(self.settle_with(member, Self::start_zone(member, mirror), patience).await?))
+        Ok(self.zone_in(self.await_io(member, Self::start_zone(member, mirror), patience).await?))
     }
 
     pub(super) fn start_zone(member: &Member, mirror: Mirror) -> DiskIo<'_> {
