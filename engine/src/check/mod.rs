@@ -1,17 +1,23 @@
 //! Checking a group against its invariants.
 //!
 //! The same code serves `ALTER DISKGROUP ... CHECK`, `plinth check` and the tests. Nothing is
-//! changed unless `repair`; what a repair does is what a read of the same block would do.
+//! changed unless `repair`; a repair does what a read of the same block would do.
 //!
-//!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
-//!   2. Every name leads to a file, link counts are true, every extent belongs to a file, and each file takes what its extents are.
+//!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what
+//!      memory has.
+//!   2. Every name leads to a file, link counts are true, every extent belongs to a file, and each
+//!      file's size is that of its extents.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
-//!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two never share a failure group.
+//!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two
+//!      never share a failure group.
 //!   5. Each slot of a shared extent belongs to one file.
-//!   6. Header copies, stamps, memberships, activity logs and checksum blocks of open regions are what the engine wrote (`own_metadata.rs`).
-//!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
+//!   6. Header copies, stamps, memberships, activity logs and checksum blocks of open regions are
+//!      what the engine wrote (`own_metadata.rs`).
+//!   7. On every online disk, all pieces marked as data match their checksums, and mirrors are
+//!      equal.
 //!   8. The free space in memory is what the catalog leaves free.
-//!   9. Templates, and what files took from them, are such as the group can have; the system's names are files' and directories'.
+//!   9. Templates, and the settings that files took from them, are possible in the group; the
+//!      system's names are those of files and directories.
 //!  10. The membership in force gives the catalog each AU once, on online disks.
 
 #[cfg(test)]
@@ -40,7 +46,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// The rules of a group with such AUs, and what is said of what breaks one.
+/// The rules of a group with AUs of this size, and the sentence for what breaks one.
 pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)> {
     let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
     RULES.iter().map(move |(query, text)| {
@@ -48,8 +54,8 @@ pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)
     })
 }
 
-/// What is wrong with names and files: each query finds what breaks one rule. In units of 512 bytes `:extent` is the size of an extent, `:slot`
-/// that of the slot of a small file.
+/// Faults of names and files: each query finds what breaks one rule. In units of 512 bytes
+/// `:extent` is the size of an extent, `:slot` that of the slot of a small file.
 const RULES: &[(&str, &str)] = &[
     (
         "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
@@ -134,7 +140,7 @@ impl std::fmt::Debug for Upkeep {
     }
 }
 
-/// Who has an AU.
+/// The owner of an AU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Catalog,
@@ -156,10 +162,10 @@ impl Upkeep {
         })
     }
 
-    /// A check of which the alert log hears nothing.
+    /// A check that the alert log does not mention.
     ///
     /// # Errors
-    /// If there is no such part, or the check itself cannot go on.
+    /// If the scope does not exist, or the check itself cannot go on.
     pub(crate) async fn check_quietly(
         &self,
         scope: &Scope,
@@ -175,7 +181,8 @@ impl Upkeep {
         })
     }
 
-    /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
+    /// Checks a scope: headers of its disks, and its extents. Rules of the group as a whole are
+    /// checked only if the scope is all of it.
     async fn check_part(&self, part: &ExtentScope, repair: bool) -> Result<Report> {
         let mut report = Report::default();
         let checking = self.begin_check(part).await?;
@@ -214,7 +221,8 @@ impl Upkeep {
         }
         self.check_doubles(doubles, &mut report).await?;
         if repair {
-            // What was repaired stays so; and so does what was found right only because a write had just replaced it.
+            // Repaired blocks stay so; and so do blocks that were right only because a write had
+            // just replaced them.
             self.flush_disks().await?;
         }
         Ok(report)
@@ -298,7 +306,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Rule 10. A change that waits for voters has been told already.
+    /// Rule 10. A change that waits for voters was reported already.
     fn check_membership(&self, report: &mut Report) {
         if self.voters.is_waiting() {
             return;
@@ -341,9 +349,10 @@ impl Upkeep {
         let mut groups = BTreeSet::new();
         let needed = self.redundancy();
         let mirrors = extent.mirrors();
-        // One that changes meanwhile says nothing: what is more becomes fewer after it, what is fewer more before it.
+        // The redundancy may change meanwhile: the lower of the values before and after is demanded.
         let needed = needed.min(self.redundancy());
-        // One whose file asks for more gets it, and keeps it, at once; but not while a conversion is under way.
+        // An extent whose file asks for more mirrors gets them at once, and keeps them; but not
+        // during a conversion.
         let own = if self.is_converting() {
             needed.mirrors()
         } else {

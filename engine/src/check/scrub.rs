@@ -1,17 +1,20 @@
-//! Scrub: everything that was written is read against its checksum, while the group is used.
+//! Scrub: reads all data of a group and compares it with its checksums, while the group is used.
 //!
-//! It finds what has rotted before it is needed: nobody reads the second mirror of a block while the first is good. Extents are
-//! looked at in the order of their ids, with the check that `CHECK` uses (`check.rs`, invariant 7), on every ONLINE disk; with
-//! REPAIR what is wrong is written again from a good mirror. A disk that goes away is left out from then on: what it misses is its
-//! resync's business.
+//! It finds rotted blocks before they are needed: the second mirror of a block is not read while
+//! the first is good. Extents are scrubbed in the order of their ids, with the check that `CHECK`
+//! uses (`check.rs`, invariant 7), on every ONLINE disk; with REPAIR wrong blocks are rewritten
+//! from a good mirror. A disk that goes offline is left out from then on: its resync restores what
+//! it misses.
 //!
 //! # How fast
 //!
-//! The disks belong to the databases. After each extent the scrub rests: as long as it has read with AUTO, nine times as long with LOW, not
-//! at all with HIGH and MAX; MAX also reads several extents at once. AUTO takes reads that are slow for a sign that the disks are busy, or one
-//! of them ill: an extent that takes more than twice as long for a MiB as they mostly did lets the next rest be twice as long, up to
-//! [`REST_MAX`] each. Where a latency is promised (`throttle.rs`), reading keeps that as well, at any power. And it waits while mirrors are made
-//! or move, unless FORCE: that is more urgent, and reads what it copies anyway.
+//! The disks belong to the databases. After each extent the scrub rests: as long as it has read
+//! with AUTO, nine times as long with LOW, not at all with HIGH and MAX; MAX also reads several
+//! extents at once. AUTO takes slow reads as a sign that the disks are busy, or that one is
+//! failing: an extent that takes more than twice as long for a MiB as is usual doubles the next
+//! rest, up to [`REST_MAX`] each. Where a latency target is set (`throttle.rs`), the scrub's reads
+//! keep it as well, at any power. And the scrub waits while mirrors are made or move, unless FORCE:
+//! that is more urgent, and reads what it copies anyway.
 //!
 //! ```text
 //!   none --SCRUB--> RUN --all seen--> DONE
@@ -20,9 +23,11 @@
 //!                   WAIT    mirrors are made or move
 //! ```
 //!
-//! Of the whole group the metadata is read first, with the check's invariants 1 and 6, unless the attribute `scrub_metadata.enabled` is false.
+//! In a scrub of the whole group the metadata is read first, with the check's invariants 1 and 6,
+//! unless the attribute `scrub_metadata.enabled` is false.
 //!
-//! A scrub is not remembered: after a crash or a dismount it is begun again by whoever wants it. One runs at a time.
+//! A scrub is not stored: after a crash or a dismount it has to be started again. One runs at a
+//! time.
 
 use crate::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
@@ -43,16 +48,16 @@ use std::{sync::Arc, time::Duration};
 
 /// The longest rest after one extent: however slow the disks are, a scrub ends.
 const REST_MAX: Duration = Duration::from_secs(2);
-/// How much longer than usual a read is slow: so many times.
+/// A read is slow if it takes this many times longer than usual.
 const SLOW: u32 = 2;
 /// How often it is looked whether what a scrub waits for has ended.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Problems of one scrub or check that are told in the alert log one by one; all are counted.
+/// Problems of one scrub or check that the alert log names one by one; all are counted.
 pub(crate) const TOLD_MAX: usize = 50;
 /// Extents that MAX reads at once.
 const AT_ONCE_MAX: usize = 8;
 
-/// The scrub of a group: the one under way, or the last one.
+/// The scrub of a group: the running one, or the last one.
 #[derive(Debug, Default)]
 pub struct Scrub(Mutex<State>);
 
@@ -78,7 +83,7 @@ impl Scrub {
         }
     }
 
-    /// What `V$ASM_OPERATION` shows of it.
+    /// The row that `V$ASM_OPERATION` shows of it.
     pub fn operation(&self, now: Duration) -> Option<Operation> {
         let state = self.lock();
         let power = u32::try_from(state.at_once).unwrap_or(u32::MAX);
@@ -87,7 +92,7 @@ impl Scrub {
 }
 
 impl ScrubPower {
-    /// Extents that are read at once, where the attribute `scrub_async_limit` says so many.
+    /// Extents that are read at once: the attribute `scrub_async_limit`.
     fn at_once(self, limit: u32) -> usize {
         let limit = limit.max(1) as usize;
         if self == Self::Max { AT_ONCE_MAX.max(limit) } else { limit }
@@ -98,7 +103,7 @@ impl ScrubPower {
 #[derive(Debug)]
 struct Rests {
     power: ScrubPower,
-    /// What a MiB mostly takes.
+    /// The usual time for a MiB.
     usual: Option<Duration>,
     /// How many times as long as usual is rested, while reads are slow.
     factor: u32,
@@ -109,7 +114,7 @@ impl Rests {
         Self { power, usual: None, factor: 1 }
     }
 
-    /// How long to rest after so many bytes took so long.
+    /// How long to rest after reading `bytes` bytes in the time `took`.
     fn after(&mut self, took: Duration, bytes: u64) -> Duration {
         let rest = match self.power {
             ScrubPower::High | ScrubPower::Max => return Duration::ZERO,
@@ -139,7 +144,7 @@ impl Upkeep {
     /// Begins a scrub and returns; `operations` shows it.
     ///
     /// # Errors
-    /// If one is under way, or there is no such part.
+    /// If one is running, or the scope does not exist.
     pub async fn scrub(self: &Arc<Self>, order: &ScrubOrder) -> Result<(), AdminError> {
         let part = self.part(&order.scope).await?;
         let work =
@@ -180,12 +185,12 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Ends the scrub under way, if there is one: it is told when the extents that it reads are done.
+    /// Ends the running scrub, if there is one: it ends when the extents that it reads are done.
     pub fn stop_scrub(&self) {
         self.scrub.lock().is_stopped = true;
     }
 
-    /// What the scrub under way, or the last one, has found.
+    /// The findings of the running scrub, or of the last one.
     #[must_use]
     pub fn scrubbed(&self) -> Report {
         self.scrub.lock().report.clone()
@@ -193,7 +198,7 @@ impl Upkeep {
 
     fn is_scrub_over(&self) -> bool {
         let mut state = self.scrub.lock();
-        // What it did not read for a dismount it has not read where that fails, either.
+        // Extents that it skipped for a dismount were not read, even if the dismount fails.
         state.is_stopped |= self.is_stopping();
         state.is_stopped
     }
@@ -251,7 +256,8 @@ impl Upkeep {
         if self.is_scrub_over() { Ok(None) } else { self.some_of(part, from).await }
     }
 
-    /// Reads one extent. What is wrong with it is no reason to end; that nothing can be read or known any more is.
+    /// Reads one extent. Damage in it does not end the scrub; an extent that cannot be read at all,
+    /// or a stopped catalog, does.
     async fn scrub_extent(&self, extent: &Arc<Extent>, repair: bool) -> Result<u64, FileError> {
         let mut report = Report::default();
         match self.check_data(extent, repair, &mut report).await {
@@ -268,7 +274,7 @@ impl Upkeep {
         Ok(report.bytes_read)
     }
 
-    /// Adds what was found to the rest, and tells it.
+    /// Adds findings to the rest, and reports them.
     fn note_scrubbed(&self, report: &Report, is_extent: bool) {
         let now = self.world.monotonic();
         let tell = {
@@ -300,7 +306,7 @@ impl Upkeep {
         self.scrub.progress(|progress| progress.state = "RUN");
     }
 
-    /// Rests, in parts: who wants it to end does not wait for that.
+    /// Rests, in parts: a request to end does not wait for the whole rest.
     async fn rest(&self, mut rest: Duration) {
         while !rest.is_zero() && !self.is_scrub_over() {
             let part = rest.min(PAUSE);
@@ -327,7 +333,7 @@ impl Upkeep {
             let all_seen = ended.is_ok() && !state.is_stopped && !self.is_stopping();
             if let Some(progress) = &mut state.progress {
                 if all_seen {
-                    // What was deleted meanwhile was not there to be read.
+                    // Extents that were deleted meanwhile did not have to be read.
                     progress.work = progress.so_far;
                 }
                 progress.state = if ended.is_err() { "ERRS" } else { "DONE" };

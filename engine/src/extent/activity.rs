@@ -1,4 +1,4 @@
-//! The activity log: where writes may be under way, listed durably before they begin.
+//! The activity log: regions in which writes may be in flight, listed durably before they begin.
 //!
 //! A region is a run of extents. Before a region is first written:
 //!
@@ -6,12 +6,12 @@
 //!   2. The region is written to the activity log on every voter, and flushed.
 //!   3. Writes run. While the region is listed they cost a look at the table.
 //!
-//! Release, when the region is idle or its slot is needed (R10): no more writes
-//! are let in and those in flight end; the disks are flushed; checksum blocks are
-//! written to every mirror; the disks are flushed again; only then is the log
-//! written without the region. Without the first flush a loss of power could leave
-//! one mirror with data and checksums as they were before, and another with both as
-//! they are now: two pairs that fit, as of a disk that has lost writes (`disputes.rs`).
+//! Release, when the region is idle or its slot is needed (R10): no more writes are let in and
+//! those in flight end; the disks are flushed; checksum blocks are written to every mirror; the
+//! disks are flushed again; only then is the log written without the region. Without the first
+//! flush a loss of power could leave one mirror with data and checksums as they were before, and
+//! another with both as they are now: two pairs that fit, as of a disk that has lost writes
+//! (`disputes.rs`).
 //!
 //! ```text
 //!   (absent) --enter--> Opening --log durable--> Open --release--> Closing --log durable--> (absent)
@@ -19,23 +19,25 @@
 //!                                                 +---- it failed ----+
 //! ```
 //!
-//! What a mount finds in the log is Found: the log that lists it may be on one voter only, which took it before a crash kept the others
-//! from it. The first to write there opens it like any other region, and so does any log that is written meanwhile.
+//! The regions that a mount finds in the log are Found: the log that lists them may be on one voter
+//! only, which took it before a crash kept the others from it. The first writer opens a Found
+//! region like any other, and so does any log that is written meanwhile.
 //!
-//! A crash leaves every region listed that may differ between mirrors; the next
-//! mount compares those and no others. Regions begin small. They grow while many
-//! are opened in a short time, and further while slots are taken from regions that
-//! were written a moment ago: then writes are random, and a log write per region
-//! would be a log write per write. The price is more to compare after a crash, so
-//! they grow little for the first reason; and not at all while a disk is away,
+//! A crash leaves every region listed that may differ between mirrors; the next mount compares
+//! those and no others. Regions begin small. They grow while many are opened in a short time, and
+//! further while slots are taken from regions that were written a moment ago: then writes are
+//! random, and a log write per region would be a log write per write. The price is more to compare
+//! after a crash, so they grow little for the first reason; and not at all while a disk is away,
 //! which would have more to copy when it returns.
 //!
 //! Invariants:
 //!
-//!   1. A block is written only while its region is Open and the writer is inside of its gate (`activity/gate.rs`).
-//!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
-//!   3. A write to several extents enters their regions one after the other, and stays in the first ones while it waits for the next. All such
-//!      writes together hold fewer regions than there are slots ([`Activity::room_for`]), so that one of them can always go on.
+//!   1. A block is written only while its region is Open and the writer is inside of its gate
+//!      (`activity/gate.rs`).
+//!   2. Each region of the table is in the newest durable log, unless it is Opening or Found.
+//!   3. A write to several extents enters their regions one after the other, and stays in the first
+//!      ones while it waits for the next. All such writes together hold fewer regions than there
+//!      are slots ([`Activity::room_for`]), so that one of them can always go on.
 
 mod gate;
 
@@ -83,9 +85,10 @@ const SUMS_AT_ONCE: usize = 32;
 /// Extents in a region, as a power of two: at first, and at most.
 const SCALE_MIN: u32 = 2;
 const SCALE_MAX: u32 = 12;
-/// What they grow to because many are opened: with AUs of 4 MiB that is 128 MiB, and 64 GiB of random writes pay for 512 of them.
+/// The scale that they grow to because many are opened: with AUs of 4 MiB that is 128 MiB, and 64
+/// GiB of random writes pay for 512 of them.
 const SCALE_BURST: u32 = 5;
-/// So many regions opened in [`BURST_TIME`] are many, and twice as many again.
+/// This many regions opened in [`BURST_TIME`] make regions grow one step.
 const BURST: u32 = 16;
 const BURST_TIME: Duration = Duration::from_secs(1);
 /// A region closed for its slot this soon after its last write says that regions are too small.
@@ -126,11 +129,11 @@ struct Table {
     sealed: bool,
 }
 
-/// Who holds it writes the log.
+/// The right to write the log.
 #[derive(Debug, Default)]
 struct Writer {
     sequence: u64,
-    /// Disks that do not take the log and cannot be spared, since it was told.
+    /// Disks that do not take the log and cannot be spared, since the ALARM that says so.
     refusing: BTreeSet<DiskNumber>,
 }
 
@@ -149,7 +152,7 @@ pub(crate) struct LogHold<'a> {
     _writer: AsyncMutexGuard<'a, Writer>,
 }
 
-/// A write is under way in a region; ends when dropped.
+/// A write in a region; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Active<'a> {
     gate: Arc<Gate>,
@@ -169,7 +172,7 @@ impl Entry {
         }
     }
 
-    /// To Closing, unless somebody writes there.
+    /// To Closing, unless a writer is inside.
     fn begin_closing(&mut self) -> bool {
         let is_closed = self.gate.close() || planted::has(Bug::RegionTakenFromWriter);
         if is_closed {
@@ -232,7 +235,8 @@ impl Table {
 }
 
 impl Activity {
-    /// Starts with the regions of the log that the mount found, and the highest sequence in sight.
+    /// Starts with the regions of the log that the mount found, and the highest sequence that it
+    /// saw.
     #[must_use]
     pub fn new(found: &[Region], sequence: u64, now: Duration) -> Self {
         let mut regions = BTreeMap::new();
@@ -257,8 +261,8 @@ impl Activity {
         REGIONS_OPEN.get() - 1
     }
 
-    /// Waits until a write that needs so many regions at the same time may begin to enter them. The caller is in no region yet, and keeps the
-    /// permit until it has left all of them.
+    /// Waits until a write that needs `regions` regions at the same time may begin to enter them.
+    /// The caller is in no region yet, and keeps the permit until it has left all of them.
     pub(crate) async fn room_for(&self, regions: usize) -> Option<SemaphorePermit<'_>> {
         if regions < 2 || planted::has(Bug::RegionsAwaitEachOther) {
             return None;
@@ -292,7 +296,8 @@ impl Activity {
         has_entered.then(|| Active { gate: Arc::clone(&entry.gate), _of: PhantomData })
     }
 
-    /// Nobody writes the log while this is held. `None`: a disk does not take the log, and who writes it waits for that.
+    /// While this is held no other task writes the log. `None`: a disk does not take the log, and
+    /// the task that writes it waits for that.
     pub(crate) async fn hold_log(&self, world: &dyn World) -> Option<LogHold<'_>> {
         for _ in 0..HOLD_TRIES {
             if let Some(writer) = self.writer.try_lock() {
@@ -315,12 +320,12 @@ impl Activity {
         self.lock().sealed = false;
     }
 
-    /// Wakes who waits for a region: the group has ended.
+    /// Wakes all waiters for regions: the group has ended.
     pub(crate) fn wake_all(&self) {
         self.changed.notify(usize::MAX);
     }
 
-    /// Changes the table, and wakes who waits for that.
+    /// Changes the table, and wakes the waiters.
     fn edit(&self, edit: impl FnOnce(&mut Table)) {
         edit(&mut self.lock());
         self.changed.notify(usize::MAX);
@@ -348,7 +353,7 @@ impl Activity {
         });
     }
 
-    /// Takes up to `most` open regions that nobody uses, oldest first, for closing.
+    /// Takes up to `most` open regions without writers, oldest first, for closing.
     fn take_for_closing(
         &self,
         most: usize,
@@ -373,7 +378,7 @@ impl Activity {
         }
         idle.into_iter()
             .filter_map(|(_, first, count)| {
-                // Somebody may have entered meanwhile.
+                // A writer may have entered meanwhile.
                 table.regions.get_mut(&first)?.begin_closing().then_some(Region { first, count })
             })
             .collect()
@@ -391,7 +396,7 @@ impl Data {
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
         match self.enter_open(self.world.monotonic(), extent) {
             Some(active) => Ok(active),
-            // In memory of its own (`file_read.rs`).
+            // Boxed: the rare path (`file_read.rs`).
             None => Box::pin(self.open_and_enter(extent)).await,
         }
     }
@@ -442,7 +447,7 @@ impl Data {
             } else if let Some((region, before)) = opening {
                 if let Err(error) = self.open_region(region).await {
                     match before {
-                        // What differs there is still to be compared.
+                        // Its mirrors may still differ, and are to be compared.
                         Phase::Found => self.activity.set_phase(&[region], Phase::Found),
                         _ => self.activity.remove(&[region]),
                     }
@@ -479,8 +484,8 @@ impl Data {
         offline.map(|member| member.number).collect()
     }
 
-    /// Marks regions stale for disks, durably, unless they are marked already. A full catalog takes them: what a
-    /// disk misses must be on record.
+    /// Marks regions stale for disks, durably, unless they are marked already. Even a full catalog
+    /// takes the marks: what a disk misses must be on record.
     pub(crate) async fn mark_stale(
         &self,
         disks: &[DiskNumber],
@@ -561,7 +566,8 @@ impl Data {
                 Err(Refusal::Closing) => return Err(FileError::Dismounted),
                 Err(Refusal::Answers) => {}
                 _ if self.voters.is_closing() => return Err(FileError::Dismounted),
-                // It cannot be spared, or nobody else can vote: writes wait until it takes the log.
+                // It cannot be spared, or no other disk can vote: writes wait until it takes the
+                // log.
                 kept => {
                     if writer.refusing.insert(disk) {
                         let name = self
@@ -673,7 +679,7 @@ impl Data {
                 drop(self.leave_log(&closed).await?);
             }
             self.flush_disks().await?;
-            // A flush of somebody else's that failed meanwhile may have lost the checksums.
+            // Another task's flush that failed meanwhile may have lost the checksums.
             if self.failed_flushes.count() == failures {
                 break;
             }
@@ -696,7 +702,8 @@ impl Data {
         }
     }
 
-    /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
+    /// Writes the log without regions that are closed. No other task writes it before they are out
+    /// of the table.
     async fn leave_log(&self, closed: &[Region]) -> Result<AsyncMutexGuard<'_, Writer>, FileError> {
         let mut writer = self.activity.writer.lock().await;
         loop {
@@ -759,7 +766,8 @@ impl Data {
 mod tests {
     use super::*;
 
-    /// Opens regions for extents far apart, so many in a second, and says how large the last one is.
+    /// Opens regions for extents far apart, `in_a_second` of them in each second, and returns how
+    /// large the last one is.
     fn opened(count: u32, in_a_second: u32, may_grow: bool) -> u32 {
         let activity = Activity::new(&[], 0, Duration::ZERO);
         let mut table = activity.lock();

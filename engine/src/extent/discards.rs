@@ -1,32 +1,42 @@
-//! Discards: space that is free goes back to thin devices (TRIM, UNMAP), beside everything else and behind everybody.
+//! Discards: free space goes back to thin devices (TRIM, UNMAP), concurrently with everything else
+//! and at the lowest priority.
 //!
 //! What is discarded, once R8 allows:
 //!
-//!   - AUs that are free and *stained* (`space.rs`). Nobody waits for that: who needs one before it is discarded takes it as it is.
-//!   - Pieces without data of extents that are in use: holes, and slots that no small file has. A job on the catalog's thread looks at their marks,
-//!     and makes durable what took them off. Then the pieces are held, as by a writer. If the extent has lost no mark since, and they
-//!     have none, they are discarded on all mirrors. Reads of them are zeros, and ask no disk, before and after.
+//! - AUs that are free and *stained* (`space.rs`). Nothing waits for that: a caller that needs an
+//!   AU before it is discarded takes it as it is.
+//! - Pieces without data of extents that are in use: holes, and slots that no small file has. A job
+//!   on the catalog's thread looks at their marks, and makes durable what cleared them. Then the
+//!   pieces are held, as by a writer. If the extent has lost no mark since, and they have none,
+//!   they are discarded on all mirrors. Reads of them return zeros without I/O, before and after.
 //!
-//! Where that is known from:
+//! How it is found:
 //!
-//!   - What is freed while the group is mounted is noted when that is committed. An AU that is taken before it is discarded goes back in parts:
-//!     its extent's pieces are noted, and those that have no data by and by are discarded as holes are.
-//!   - A *sweep* stains all that is free, and goes through the extents for pieces without data. It finds what an engine before this one did
-//!     not come to, what was freed while a disk was away or while `thin_provisioned` was off. It begins with a mount, unless the engine before this
-//!     one left word that there was nothing more to discard; when the attribute is switched on; when a disk comes ONLINE; and when one that
-//!     was being dropped stays. It keeps no place: one that is cut short begins anew with the next mount, and discards some space twice.
-//!     After a mount by FORCE, and where the catalog is damaged, there is none: what seems to be free may be all that is left of something.
+//! - Space that is freed while the group is mounted is noted at the commit. An AU that is taken
+//!   before it is discarded goes back in parts: its extent's pieces are noted, and those that stay
+//!   without data are discarded as holes are.
+//! - A *sweep* stains all free AUs, and goes through the extents for pieces without data. It finds
+//!   what the engine before this one did not discard, and what was freed while a disk was away or
+//!   while `thin_provisioned` was off. It begins with a mount, unless the engine before this one
+//!   recorded that nothing was left to discard; when the attribute is switched on; when a disk
+//!   comes ONLINE; and when a disk that was being dropped stays. Its position is not stored: a
+//!   sweep that is cut short begins anew with the next mount, and discards some space twice. After
+//!   a mount by FORCE, and where the catalog is damaged, there is none: space that seems free may
+//!   hold all that is left of a file.
 //!
-//! How fast: in rounds. A round is one discard on each disk that has none under way, all at once, or a few pieces; then comes a rest. While
-//! front ends or the catalog use the disks, the rest is a hundred times as long as the round was: 99 of 100 requests meet no discard, however
-//! long the devices take for one. On a group that nobody uses there is hardly a rest. A discard is one AU at first, and where rounds are
-//! quick more that lie side by side.
+//! How fast: in rounds. A round is one discard on each disk that has none in flight, all at once,
+//! or a few pieces; then comes a rest. While front ends or the catalog use the disks, the rest is a
+//! hundred times as long as the round was: 99 of 100 requests meet no discard, however long the
+//! devices take for one. On an idle group there is hardly a rest. A discard is one AU at first, and
+//! where rounds are quick several adjacent ones.
 //!
-//! A discard that does not end keeps its own space from everybody, and other discards from its disk. It keeps nobody else waiting: it is
-//! under no lock that a commit needs, and no deadline (R2) makes its disk a silent one. When the disk is let go its discards are given up; the disk
-//! does not come back before they have landed (R1).
+//! A discard that does not end keeps its own space unusable, and blocks other discards of its disk.
+//! It delays nothing else: it holds no lock that a commit needs, and no deadline (R2) counts its
+//! disk as silent. When the disk is released its discards are abandoned; the disk does not come
+//! back before they have landed (R1).
 //!
-//! A disk that fails one is given no other for some time, twice as long each time. Then all that it may hold is swept.
+//! A disk that fails a discard gets no other for some time, twice as long each time. Then all its
+//! free space is swept.
 
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
@@ -66,17 +76,19 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked whether there is something to discard, and whether what is under way is still to be waited for.
+/// How often the task checks whether there is something to discard, and whether to wait on for
+/// discards in flight.
 const LOOK: Duration = Duration::from_secs(1);
-/// A round that takes longer is over; what it began goes on.
+/// A round that takes longer is over; the discards that it began go on.
 const ROUND_MAX: Duration = Duration::from_secs(1);
 /// How many times as long as a round the rest behind it is, while the disks are used. Little in simulation, where there is little time.
 const RESTS: u32 = if cfg!(any(test, feature = "testing")) { 1 } else { 100 };
 const REST_MIN: Duration = Duration::from_millis(1);
-/// A rest ends after this time, and when nobody used the disks for so long.
+/// A rest ends after this time, and when the disks were idle for this time.
 const REST_MAX: Duration = Duration::from_secs(300);
 const UNUSED: Duration = Duration::from_secs(5);
-/// Rounds are to take about so long: shorter ones discard more at once, up to so many bytes, longer ones less.
+/// The time that a round should take: shorter ones discard more at once, up to this many bytes,
+/// longer ones less.
 const QUICK: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 64 << 20;
@@ -97,26 +109,28 @@ const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
 /// A device may give space back in larger units than pieces: neighbours without data in the same MiB are discarded once more.
 const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
 
-/// What is to be discarded of extents that are in use, and what is under way. What is free, `space.rs` knows.
+/// Pieces of extents in use that are to be discarded, and discards in flight. Free AUs are in
+/// `space.rs`.
 #[derive(Debug, Default)]
 pub struct Discards(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Pieces that have lost their marks, by extent. The fresh ones rest: what makes a hole often fills it again.
+    /// Pieces that have lost their marks, by extent. The fresh ones rest: what makes a hole often
+    /// fills it again.
     fresh: BTreeMap<u64, Bits>,
     ripe: BTreeMap<u64, Bits>,
     ready: VecDeque<Ready>,
-    /// Where the sweep goes on, and how often it was told where.
+    /// Where the sweep goes on, and how often that was set.
     sweep: Option<u64>,
     sweeps_told: u64,
     /// There should have been one, and this mount makes none.
     owes_sweep: bool,
-    /// What was taken out of here to be looked at or discarded.
+    /// Pieces that were taken out of here to be looked at or discarded.
     in_hand: usize,
-    /// Discards that are under way.
+    /// Discards in flight.
     busy: BTreeMap<DiskNumber, usize>,
-    /// AUs whose discard takes longer than a disk may be silent: nobody waits for them any more.
+    /// AUs whose discard takes longer than a disk may be silent: they are not waited for any more.
     late: BTreeMap<DiskNumber, u32>,
     /// Disks that have failed a discard, and none since that went well.
     refused: BTreeMap<DiskNumber, Refused>,
@@ -140,7 +154,7 @@ struct Ready {
 }
 
 impl State {
-    /// The sweep goes on from there. What a step of it has read before may not be all.
+    /// The sweep goes on from there. Rows that a step of it has read before may not be all.
     fn sweep_from(&mut self, extent: u64) {
         self.sweep = Some(extent);
         self.sweeps_told += 1;
@@ -163,7 +177,7 @@ impl Drop for InHand {
     }
 }
 
-/// A discard is under way on a disk.
+/// A discard is in flight on a disk.
 struct Busy<'a>(&'a Discards, DiskNumber);
 
 impl Drop for Busy<'_> {
@@ -183,7 +197,7 @@ impl Discards {
         self.0.lock()
     }
 
-    /// A commit took the marks off pieces of an extent, or a slot is nobody's any more.
+    /// A commit cleared the marks of pieces of an extent, or freed a slot.
     pub fn note(&self, extent: u64, pieces: impl IntoIterator<Item = usize>) {
         let mut state = self.state();
         let noted = state.fresh.entry(extent).or_default();
@@ -203,7 +217,7 @@ impl Discards {
         }
     }
 
-    /// What has rested is to be discarded.
+    /// Pieces that have rested are to be discarded.
     fn ripen(&self) {
         let mut state = self.state();
         let State { fresh, ripe, .. } = &mut *state;
@@ -212,7 +226,7 @@ impl Discards {
         }
     }
 
-    /// Nobody wants anything discarded.
+    /// Discards were switched off.
     fn forget(&self) {
         let mut state = self.state();
         state.fresh.clear();
@@ -338,8 +352,8 @@ fn add_unmarked(runs: &mut Vec<Range<usize>>, pieces: Range<usize>, marked: &Bit
 }
 
 impl Data {
-    /// From now on what is free is discarded. `is_all_discarded`: the engine before this one left nothing. `trusts`: what seems to be free
-    /// is so.
+    /// From now on free space is discarded. `is_all_discarded`: the engine before this one left
+    /// nothing to discard. `trusts`: space that seems free is free.
     pub(crate) fn begin_discards(self: &Arc<Self>, is_all_discarded: bool, trusts: bool) {
         let trusts = trusts && !self.space().is_contested();
         match (is_all_discarded, trusts) {
@@ -350,7 +364,7 @@ impl Data {
         self.spawn_while_mounted("discards", discard_while_mounted);
     }
 
-    /// All that is free is to be discarded, whoever freed it, and whenever.
+    /// All free space is to be discarded, whatever freed it, and whenever.
     pub(crate) fn sweep(&self) {
         let mut space = self.space();
         self.members.values().for_each(|member| space.stain(member.number));
@@ -360,7 +374,8 @@ impl Data {
         state.sweep_from(0);
     }
 
-    /// An extent has its places, durably or not: what it is given of what the device still holds is discarded where it gets no data.
+    /// An extent has got its AUs, durably or not: pieces that the device still holds and that get
+    /// no data are discarded.
     pub(crate) fn note_places(&self, extent: &Extent) {
         let stained = {
             let mut space = self.space();
@@ -375,7 +390,7 @@ impl Data {
         }
     }
 
-    /// Disks take discards again: what was freed while they took none may be there.
+    /// Disks take discards again: space that was freed while they took none may be there.
     pub(crate) fn sweep_disks(&self, disks: impl IntoIterator<Item = DiskNumber>) {
         if self.discards.state().owes_sweep {
             return;
@@ -469,7 +484,7 @@ impl Data {
         Ok(self.members.values().filter(|member| !member.quorum).map(of).collect())
     }
 
-    /// Another number whenever somebody uses the disks for whom discards stand back.
+    /// A number that changes with each use of the disks that has priority over discards.
     fn disk_use(&self) -> u64 {
         let of = |member: &Arc<Member>| {
             let (files, catalog) =
@@ -480,7 +495,8 @@ impl Data {
         self.members.values().map(of).sum()
     }
 
-    /// Whether space on a disk is discarded. What was on a disk that leaves is not: it goes back whole, or not at all.
+    /// Whether space on a disk is discarded. Space on a disk that leaves is not: the disk goes back
+    /// whole, or not at all.
     fn takes_discards(&self, member: &Member) -> bool {
         self.could_discard(member) && !self.discards.rests(member.number)
     }
@@ -490,7 +506,7 @@ impl Data {
         stays && !member.quorum && member.is_writable() && member.can_discard()
     }
 
-    /// What is discarded next.
+    /// The next discard.
     async fn next_round(self: &Arc<Self>, units: u32) -> Vec<Task<'static, ()>> {
         let mut round: Vec<Task<'static, ()>> = Vec::new();
         let idle = |member: &&Arc<Member>| {
@@ -560,7 +576,7 @@ impl Data {
         Ok(())
     }
 
-    /// One step of the sweep, if one is under way.
+    /// One step of the sweep, if one is running.
     async fn sweep_some(&self) -> Result<(), FileError> {
         let (from, told) = {
             let state = self.discards.state();
@@ -596,7 +612,7 @@ impl Data {
         let mut state = self.discards.state();
         if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none()
         {
-            // The sweep was told to begin elsewhere, or was called off: what this step has read does not count.
+            // The sweep was moved or called off meanwhile: what this step has read does not count.
             return Ok(());
         }
         state.sweep = next;
@@ -615,7 +631,7 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
     loop {
         let group = rest_beside(&group, &mut flying, rest).await?;
         rest = LOOK;
-        // When the catalog has stopped, nobody can say any more what the next mount finds to be free.
+        // When the catalog has stopped, it is unknown what the next mount finds free.
         let has_stopped =
             group.catalog.failure().is_some() && !planted::has(Bug::DoubtfulPlaceFreed);
         if group.is_stopping() || has_stopped || !group.attributes().discard {
@@ -646,7 +662,8 @@ async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
     }
 }
 
-/// Rests, while what is under way goes on. Shorter if nobody uses the disks. `None`: the group is gone, or dismounted.
+/// Rests, while discards in flight go on. Shorter if the disks are idle. `None`: the group is gone,
+/// or dismounted.
 async fn rest_beside(
     group: &Weak<Data>,
     flying: &mut FuturesUnordered<Task<'static, ()>>,
@@ -678,7 +695,7 @@ async fn rest_beside(
     }
 }
 
-/// AUs whose discard nobody waits for any more.
+/// AUs whose discard is not waited for any more.
 struct Late<'a>(&'a Discards, DiskNumber, u32);
 
 impl Drop for Late<'_> {
@@ -689,8 +706,8 @@ impl Drop for Late<'_> {
     }
 }
 
-/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be silent. Whether it went well; if not, it has
-/// failed, or the disk was let go meanwhile.
+/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be
+/// silent. Returns whether it succeeded; if not, it has failed, or the disk was released meanwhile.
 async fn wait_for_end(
     group: &Data,
     member: &Member,
@@ -749,7 +766,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     let careless = planted::has(Bug::HoleDiscardedUnheld);
     let held = extent.ranges.try_hold(blocks, true);
     if held.is_none() && !careless {
-        // Somebody is at work there.
+        // A task is using these pieces.
         reached::at(Mark::DiscardMetWriter);
         if !planted::has(Bug::HoleInUseForgotten) {
             group.discards.note(extent.id, pieces);
@@ -760,10 +777,11 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
         // Its AUs go whole.
         return;
     }
-    // What a writer has filled meanwhile is not a hole any more. In this order: a job counts before it takes marks off.
+    // A piece that was written meanwhile is not a hole any more. In this order: a job counts before
+    // it clears marks.
     let marked = if careless { Bits::default() } else { extent.state().marked() };
     if !careless && extent.losses() != losses && !planted::has(Bug::HolePunchedAgain) {
-        // What has lost its mark since is perhaps not durable.
+        // A mark that was cleared since may not be durable.
         reached::at(Mark::DiscardMetLoss);
         group.discards.note(extent.id, pieces);
         return;

@@ -202,7 +202,7 @@ impl Data {
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
-    /// A recorded membership took disks offline: what they miss is put on record (R4).
+    /// A recorded membership took disks offline: the regions that they miss are put on record (R4).
     pub(crate) async fn went_offline(&self, disks: &[DiskNumber]) {
         self.store.free_struck();
         let data: Vec<_> = disks

@@ -1,20 +1,26 @@
 //! Disputed blocks: two mirrors differ, and each is right by its own checksum.
 //!
-//! A disk that says it has written a block of data and, later, the block of checksums that goes with it, and has done neither, has an old
-//! pair that fits. Nothing on it tells it from the pair of the other mirror (docs/decisions/031-two-right-pairs.md says what would). So
+//! A disk that reports a block of data as written and, later, the checksum block that goes with it,
+//! and has written neither, has an old pair that fits. Nothing on it tells it from the pair of the
+//! other mirror (docs/decisions/031-two-right-pairs.md says what would). So
 //!
-//!   1. Neither is overwritten: by a read, a repair, a scrub, or the recovery after a crash. An ALARM names the place and the candidates, once
-//!      for each block and mount; every check and scrub names them again.
-//!   2. Readers get the same bytes each time: those of the mirror whose checksums memory has, which is a matter of the extent's number; where
-//!      it is known that most mirrors have others, those.
-//!   3. What tells of a dispute stays on the disks. Memory has the checksums of one zone; when a region closes, a zone keeps what it has of
-//!      blocks that nobody has written since, where the data beside it fits. So each zone is looked at before it is written for the first
-//!      time since the checksums were loaded, and what differs there is compared soon after, before anybody needs it.
-//!   4. A mirror of an extent with a dispute does not move, and none is made or taken: that would decide it.
+//!   1. Neither is overwritten: by a read, a repair, a scrub, or the recovery after a crash. An
+//!      ALARM names the place and the candidates, once for each block and mount; every check and
+//!      scrub names them again.
+//!   2. Readers get the same bytes each time: those of the mirror whose checksums are in memory,
+//!      which depends on the extent's number; where most mirrors are known to have others, those.
+//!   3. The evidence of a dispute stays on the disks. Memory has the checksums of one zone; when a
+//!      region closes, a zone keeps its own checksums of blocks that were not written since, where
+//!      the data beside it fits. So each zone is read before it is written for the first time since
+//!      the checksums were loaded, and blocks that differ there are compared soon after, before a
+//!      client needs them.
+//!   4. A mirror of an extent with a dispute does not move, and none is made or taken: that would
+//!      decide it.
 //!
-//! It ends when somebody writes the block, removes it, or takes all mirrors but one of the candidates away (OFFLINE, DROP ... FORCE).
+//! It ends when the block is written or removed, or when all mirrors but one of the candidates are
+//! taken away (OFFLINE, DROP ... FORCE).
 //!
-//! What is here in memory is only who was told already.
+//! Memory keeps only which disputes were reported.
 
 use crate::{
     disk::member::Member,
@@ -48,7 +54,7 @@ const STEP: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Disputes {
     known: Mutex<BTreeSet<(u64, usize)>>,
-    /// How many, for who need not look.
+    /// Their number, so that a caller need not look when it is 0.
     count: AtomicUsize,
 }
 
@@ -84,7 +90,7 @@ impl Disputes {
                 .is_some()
     }
 
-    /// Those that were written since are none any more.
+    /// Blocks that were written since are no longer in dispute.
     fn forget_written(&self, extent: u64, is_written: impl Fn(usize) -> bool) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut known = self.known.lock();
@@ -94,10 +100,10 @@ impl Disputes {
     }
 }
 
-/// What the blocks of one mirror are, `None` where they cannot be read.
+/// The blocks of one mirror, `None` where they cannot be read.
 pub(crate) type Image<'a> = Vec<Option<&'a [u8]>>;
 
-/// What zones keep of their own when an extent's checksums are written.
+/// The checksums that zones keep of their own when an extent's checksums are written.
 #[derive(Debug, Default)]
 pub(crate) struct KeptSums {
     /// By disk, the checksums of blocks.
@@ -140,7 +146,8 @@ impl Data {
         self.disputes.has(extent.id, blocks)
     }
 
-    /// Of the blocks of an extent, some are in dispute: by their place in `images`. Tells of those that were not known. Returns sentences on all.
+    /// Of the blocks of an extent, some are in dispute: by their place in `images`. Reports those
+    /// that were not known. Returns sentences on all.
     pub(crate) fn note_disputes(
         &self,
         extent: &Extent,
@@ -200,7 +207,8 @@ impl Data {
         )
     }
 
-    /// Blocks that hold data, and that nobody has written since checksums were loaded, of which a zone has something else than memory.
+    /// Blocks that hold data, that were not written since checksums were loaded, and of which a
+    /// zone has another checksum than memory.
     fn differing(&self, extent: &Extent, sums: &Sums, zone: &[u32]) -> Vec<usize> {
         let pieces = extent.state().marked();
         let blocks = pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece);
@@ -210,8 +218,9 @@ impl Data {
             .collect()
     }
 
-    /// Point 3: what each zone of an extent keeps when `sums` are written. Nobody writes its blocks meanwhile. A zone on a disk that is silent
-    /// and cannot be spared is waited for: it would be written next, and what it says would be gone.
+    /// Point 3: the checksums that each zone of an extent keeps when `sums` are written. Its blocks
+    /// are not written meanwhile. A zone on a disk that is silent and cannot be spared is waited
+    /// for: it would be written next, and its evidence would be gone.
     ///
     /// # Errors
     /// If the group is dismounted meanwhile.
@@ -229,13 +238,14 @@ impl Data {
             .iter()
             .flat_map(crate::extent::blocks::blocks_of_piece)
             .all(|block| sums.is_fresh(block));
-        // One that is not gets all of them, if it takes any; what it has said until now is not known.
+        // A zone that cannot be read gets all of them, if it takes any; its old content is unknown.
         let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
         let mut kept = KeptSums { own: Vec::new(), agree: all_are_seen };
         let readable =
             self.mirrors(extent).filter(|(_, member)| member.is_readable() && !all_are_new);
         for (mirror, member) in readable {
-            // What was written there is known: what is there instead, memory replaces (`own_metadata.rs`).
+            // It is known what was written there: memory replaces what is there instead
+            // (`own_metadata.rs`).
             if sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }

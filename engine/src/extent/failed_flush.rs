@@ -1,37 +1,47 @@
-//! What a failed flush leaves in doubt (R9).
+//! What is uncertain after a failed flush (R9).
 //!
-//! A flush that fails takes its disk offline; what it did not make durable is copied when the disk returns. A disk that
-//! cannot be spared (R5: some extent has its only current mirror there) stays, and nobody knows which of the writes
-//! since the last good flush it has kept: a flush that works afterwards proves nothing about them. So:
+//! A flush that fails takes its disk offline; what it did not make durable is copied when the disk
+//! returns. A disk that cannot be spared (R5: some extent has its only current mirror there) stays,
+//! and it is unknown which of the writes since the last good flush it has kept: a later flush that
+//! works proves nothing about them. So:
 //!
-//!   1. Every file with a write that no good flush had covered gets an error at its next sync, whoever's flush it was
-//!      that failed. Time is cut into *eras*, one more with each flush of the disks. A write notes the era in which it
-//!      began and the one in which it ended; a failure, the last good flush's and its own. What overlaps is in doubt.
-//!   2. The file's pieces that are pending then become *doubted*. A doubted piece is never marked written as it is:
-//!      its bytes are read, checked against the checksums in memory, written again, and flushed like new ones. It is doubted
-//!      until that flush was good, and no other one has failed since it was written again. Bytes that are not right any more
-//!      are lost, and the file's syncs fail until they are overwritten or punched.
-//!   3. The caretaker records a boot id in the membership that is no host's: if the engine dies now, pending pieces read
-//!      as zeros, as after a loss of power. Then it writes all pending pieces again, and when a flush has covered
-//!      them the boot id is the host's.
-//!   4. The catalog looks for itself (`store.rs`): a failed flush of one of its disks, with writes of its own before it that
-//!      were not flushed, stops it. The log's checksums tell the next mount how far it got.
+//!   1. Every file with a write that no good flush had covered gets an error at its next sync,
+//!      whichever task's flush failed. Time is cut into *epochs*; each flush of the disks begins
+//!      one. A write notes the epoch in which it began and the one in which it ended; a failure
+//!      notes the last good flush's epoch and its own. Writes that overlap a failure are uncertain.
+//!   2. The file's pending pieces then become *uncertain*. An uncertain piece is never marked
+//!      written as it is: its bytes are read, checked against the checksums in memory, written
+//!      again, and flushed like new ones. It stays uncertain until that flush was good, and none
+//!      has failed since the piece was written again. Bytes that are not right any more are lost,
+//!      and the file's syncs fail until they are overwritten or punched.
+//!   3. The caretaker records a boot id in the membership that is no host's: if the engine dies
+//!      now, pending pieces read as zeros, as after a loss of power. Then it writes all pending
+//!      pieces again, and when a flush has covered them the boot id is the host's.
+//!   4. The catalog has a rule of its own (`store.rs`): a failed flush of one of its disks, with
+//!      catalog writes before it that were not flushed, stops it. The log's checksums tell the next
+//!      mount how far it got.
 //!   5. A checksum block counts as written when a good flush has followed (R10, `activity.rs`).
 //!
-//! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
-//! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
+//! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or
+//! an error. Of a write that replaced written bytes only the file is known, not the blocks: after
+//! its error, either bytes may be there.
 //!
-//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 5). Where that fails on a disk that stays, it does the same at once:
-//! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
+//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 5). Where that
+//! fails on a disk that stays, the mount does the same at once: the boot id is no host's, pending
+//! pieces hold nothing, and files that had some get an error at their next sync.
 //!
-//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. And of a flush that fails at a
-//! mount:
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most
+//! after the failure. And of a flush that fails at a mount:
 //!
-//!   - Files that had no pending pieces, because only bytes that were written before were overwritten, or because they only grew, get no error.
-//!   - The errors are kept in memory: those that no sync has returned when the engine is killed again are forgotten.
-//!   - If the mount is refused before step 5, because the only voter does not take its record, the next mount does not know of the failure.
+//! - Files that had no pending pieces, because only written bytes were overwritten, or because they
+//!   only grew, get no error.
+//! - The errors are kept in memory: those that no sync has returned when the engine is killed again
+//!   are forgotten.
+//! - If the mount is refused before step 5, because the only voter does not take its record, the
+//!   next mount does not know of the failure.
 //!
-//! What a write pays is some loads, and two stores when the era has changed or a sync has begun.
+//! The cost of a write is some loads, and two stores when the epoch has changed or a sync has
+//! begun.
 
 use crate::{
     api::Node,
@@ -57,24 +67,26 @@ use std::{
     },
 };
 
-/// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
+/// Failures remembered one by one; older ones are merged, and a file may get the error of a failure
+/// that did not concern it.
 const FAILURES_MAX: Limit = Limit::new(64, 2);
 /// Parts of a file's writes that syncs have taken over and not answered for, at most. Beyond that the oldest are merged.
 const TAKEN_MAX: Limit = Limit::new(16, 2);
-/// Rounds of the caretaker between two tries to write doubted pieces again.
+/// Rounds of the caretaker between two attempts to write uncertain pieces again.
 const TRY_AGAIN: u64 = 30;
 /// The boot id that no host has.
 pub const NO_BOOT: [u8; 16] = [0; 16];
 
-/// What stands for the disk in the error of a file that lost something before a mount which does not know by which disk.
+/// Stands for the disk in a file's error, after a mount that does not know which disk lost its
+/// writes.
 pub const LOST_BEFORE: &str = "of an earlier mount";
 
 /// A flush that failed on a disk that stayed.
 #[derive(Debug, Clone)]
 struct Failure {
-    /// The era of the last good flush before it.
+    /// The epoch of the last good flush before it.
     after: u64,
-    /// The era in which it was noticed.
+    /// The epoch in which it was noticed.
     until: u64,
     disk: String,
     reason: String,
@@ -84,7 +96,7 @@ struct Failure {
 #[derive(Debug)]
 pub struct FailedFlushes {
     flush_epoch: AtomicU64,
-    /// The era of the last flush that covered every disk.
+    /// The epoch of the last flush that covered every disk.
     good: AtomicU64,
     failures: Mutex<Vec<Failure>>,
     /// How many there were.
@@ -92,7 +104,8 @@ pub struct FailedFlushes {
     /// How many there were when all pending pieces had been written again, and in which round that was last tried.
     resolved: AtomicU64,
     tried: AtomicU64,
-    /// What a mount could not make durable of what an engine before it had: each of these files owes an error.
+    /// Files with writes of an earlier engine that a mount could not make durable: each owes an
+    /// error.
     lost: Mutex<Option<(BTreeSet<Node>, Failure)>>,
 }
 
@@ -110,17 +123,19 @@ impl Default for FailedFlushes {
     }
 }
 
-/// The eras of a file's writes that no sync has answered for.
+/// The epochs of a file's writes that no sync has answered for.
 #[derive(Debug)]
 pub struct Unsynced {
     /// When the first write began that was noted since the last sync began.
     from: AtomicU64,
     to: AtomicU64,
-    /// Locked while a sync takes over what it answers for, and while one takes pieces for doubted.
+    /// Locked while a sync takes over the writes it answers for, and while one marks pieces
+    /// uncertain.
     taken: Mutex<Taken>,
 }
 
-/// What syncs have taken over, and none has answered for. A write that is noted while a sync is under way is not that sync's, however early it began.
+/// Writes that syncs have taken over, and none has answered for. A write that is noted while a sync
+/// is in flight does not belong to that sync, however early the write began.
 #[derive(Debug, Default)]
 pub struct Taken {
     /// How many syncs found something new.
@@ -135,7 +150,7 @@ impl Default for Unsynced {
     }
 }
 
-/// The eras that a sync answers for.
+/// The epochs that a sync answers for.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     /// `u64::MAX`: none.
@@ -180,7 +195,7 @@ impl Unsynced {
         self.taken.lock()
     }
 
-    /// A sync begins: what it answers for.
+    /// A sync begins. Returns the epochs that it answers for.
     pub fn take_over(&self) -> Span {
         let mut taken = self.taken();
         let new = self.from.swap(u64::MAX, Ordering::SeqCst);
@@ -190,14 +205,15 @@ impl Unsynced {
         Span { from: taken.from(), to: self.to.load(Ordering::SeqCst), syncs }
     }
 
-    /// What no sync has answered for.
+    /// The epochs that no sync has answered for.
     fn span(&self) -> Span {
         let taken = self.taken();
         let from = self.from.load(Ordering::SeqCst).min(taken.from());
         Span { from, to: self.to.load(Ordering::SeqCst), syncs: taken.syncs }
     }
 
-    /// A sync has answered for a span, up to the era `left`. What was noted since it began stays.
+    /// A sync has answered for a span, up to the epoch `left`. Writes that were noted since it
+    /// began stay.
     fn answered(&self, taken: &mut Taken, span: Span, left: u64) {
         taken.parts.retain(|(sync, _)| *sync > span.syncs);
         taken.add(span.syncs, left);
@@ -211,18 +227,18 @@ impl Unsynced {
 }
 
 impl FailedFlushes {
-    /// The era now.
+    /// The current epoch.
     #[must_use]
     pub fn flush_epoch(&self) -> u64 {
         self.flush_epoch.load(Ordering::Acquire)
     }
 
-    /// A flush of all disks begins: what ended in an earlier era is covered by it.
+    /// A flush of all disks begins: it covers what ended in an earlier epoch.
     pub fn begin_flush(&self) -> u64 {
         self.flush_epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The flush that began with this era was good.
+    /// The flush that began with this epoch was good.
     pub fn flushed(&self, flush_epoch: u64) {
         self.good.fetch_max(flush_epoch, Ordering::AcqRel);
     }
@@ -243,12 +259,13 @@ impl FailedFlushes {
     fn note(&self, member: &Member, reason: &str) -> bool {
         let taken = planted::has(Bug::BrokenTakenEarly) && member.take_broken();
         let mut failures = self.failures.lock();
-        // One that fails from here on is another one: what is written from here on may be under it.
+        // A flush that fails from here on is another failure: writes from here on may be covered by
+        // it.
         let broken = member.broken();
         if !member.is_broken() && !taken {
             return false;
         }
-        // Whoever began before this moment may have been under the flush.
+        // Writes that began before this moment may have been lost by the flush.
         let until = self.flush_epoch.fetch_add(1, Ordering::AcqRel);
         let after = self.good.load(Ordering::Acquire);
         match failures.last_mut() {
@@ -265,7 +282,8 @@ impl FailedFlushes {
             failures[0].after = oldest.after;
         }
         self.count.fetch_add(1, Ordering::AcqRel);
-        // At last: whoever finds the disk unbroken before a flush of its own counts as good, finds this one counted.
+        // Last: a task that finds the disk unbroken before its own flush counts as good must find
+        // this failure counted.
         member.knows_broken(broken);
         true
     }
@@ -277,7 +295,7 @@ impl FailedFlushes {
         *self.lost.lock() = Some((files, failure)).filter(|(files, _)| !files.is_empty());
     }
 
-    /// The error that a file's sync owes for what was lost at the mount. It is told once.
+    /// The error that a file's sync owes for what was lost at the mount. It is returned once.
     pub fn take_lost(&self, file: Node) -> Option<FileError> {
         let mut lost = self.lost.lock();
         let (files, failure) = lost.as_mut()?;
@@ -293,7 +311,8 @@ impl FailedFlushes {
         failures.iter().find(|failure| span.to >= failure.after && from <= failure.until).cloned()
     }
 
-    /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.
+    /// Whether a good flush covers all writes of a file, and none is uncertain: it may leave
+    /// memory, and has nothing to flush.
     #[must_use]
     pub fn covers_all(&self, unsynced: &Unsynced) -> bool {
         let span = unsynced.span();
@@ -314,7 +333,7 @@ fn error_of(failure: &Failure) -> FileError {
 }
 
 impl Data {
-    /// A flush of a disk that stays has failed. Two who find that note it once.
+    /// A flush of a disk that stays has failed. Two tasks that find that note it once.
     pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
         if !self.failed_flushes.note(member, reason) {
             return;
@@ -327,8 +346,8 @@ impl Data {
         self.tell(Severity::Alarm, Some(member.number), text);
     }
 
-    /// The error that a file's sync owes, if it owes one. Then what is pending is doubted, and with `answer`
-    /// this was the sync that told it.
+    /// The error that a file's sync owes, if it owes one. Then the pending pieces become uncertain.
+    /// `answer`: this sync returns the error.
     pub(crate) fn uncertain(
         &self,
         unsynced: &Unsynced,
@@ -350,13 +369,13 @@ impl Data {
         Some(error_of(&failure))
     }
 
-    /// A file's sync has told that all is durable.
+    /// A file's sync has returned success.
     pub(crate) fn answered(&self, unsynced: &Unsynced, span: Span) {
         unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
     }
 
-    /// Writes pieces again that are pending: a flush from now on means something to them. Which were written: those that
-    /// are doubted stay so until [`Self::trust_again`].
+    /// Writes pending pieces again, so that a flush from now on proves something about them.
+    /// Returns which were written: uncertain ones stay so until [`Self::trust_again`].
     pub(crate) async fn write_again(
         &self,
         extent: &Arc<Extent>,
@@ -382,7 +401,8 @@ impl Data {
             let written =
                 self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;
             if written.is_err() {
-                // They are the same bytes, wherever they have come: what is right is known.
+                // The bytes are the same, on whichever mirrors they have arrived: their checksums
+                // are known.
                 extent.set_sums(blocks.start, &sums);
             }
             written?;
@@ -395,11 +415,13 @@ impl Data {
         Ok(again)
     }
 
-    /// Pieces that were written again since `failures` flushes had failed are flushed: they are doubted no more. False: one has
-    /// failed meanwhile, and may have lost what was written again.
+    /// Pieces that were written again since `failures` flushes had failed are flushed: they are no
+    /// longer uncertain. False: a flush has failed meanwhile, and may have lost what was written
+    /// again.
     pub(crate) fn trust_again(&self, again: &Pending, failures: u64) -> bool {
         again.iter().all(|(extent, pieces)| {
-            // With the state locked: a failure is counted before anybody doubts pieces for it.
+            // With the state locked: a failure is counted before any task marks pieces uncertain
+            // for it.
             let mut state = extent.state();
             let is_good = self.failed_flushes.count() == failures;
             pieces.iter().filter(|_| is_good).for_each(|piece| state.uncertain.remove(*piece));
@@ -439,7 +461,7 @@ impl Data {
 
     /// Step 3, whole: the caretaker's.
     pub(crate) async fn resolve_uncertain(&self) -> Result<(), FileError> {
-        // One that nobody has noticed yet: a record of the voters did not need it.
+        // A failure that was not noticed yet: a record of the voters did not need the flush.
         if self.members.values().any(|member| member.is_writable() && member.is_broken()) {
             let _ = self.flush_disks().await;
         }
@@ -490,7 +512,8 @@ mod tests {
     use crate::{disk::member::tests::member, testing::MemoryDisk};
     use plinth_format::layout::MIB;
 
-    /// A sync answers for what was noted before it began, and for nothing else, in whatever order syncs end.
+    /// A sync answers for writes that were noted before it began, and for no others, in whatever
+    /// order syncs end.
     #[test]
     fn a_sync_answers_for_what_was_noted_before_it_began() {
         let unsynced = Unsynced::default();
@@ -506,7 +529,7 @@ mod tests {
         assert_eq!(unsynced.span().from, 2, "the second has not answered for it yet");
         answer(second);
         assert_eq!(unsynced.span().from, 5);
-        // Nobody answers for long.
+        // No sync answers for long.
         let last = (6..100).map(|flush_epoch| {
             unsynced.note(flush_epoch, flush_epoch);
             unsynced.take_over()

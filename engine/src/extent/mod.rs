@@ -1,8 +1,7 @@
 //! An extent in memory, and its row in the catalog.
 //!
-//! An extent is one AU on each of one to three disks. Its row says where the mirrors
-//! are and which pieces hold data; its checksums come from the checksum zone when
-//! they are first needed.
+//! An extent is one AU on each of one to three disks. Its row says where the mirrors are and which
+//! pieces hold data; its checksums come from the checksum zone when they are first needed.
 //!
 //! A piece is in one of three states:
 //!
@@ -12,15 +11,15 @@
 //!     +------ hole punched, or (pending only) power lost before the flush-+
 //! ```
 //!
-//! `pending` counts as data as long as the host keeps its memory: a killed engine
-//! loses nothing that was acknowledged. After a loss of power it reads as zeros,
-//! because nobody knows whether the data or an earlier owner's bytes lie there.
-//! A flush that failed covers nothing, and no later one makes up for it (`failed_flushes.rs`).
+//! `pending` counts as data as long as the host keeps its memory: a killed engine loses nothing
+//! that was acknowledged. After a loss of power it reads as zeros, because it is unknown whether
+//! the data or an earlier owner's bytes are there. A failed flush covers nothing, and no later one
+//! makes up for it (`failed_flush.rs`).
 //!
 //! Invariants:
 //!
-//!   1. The checksums in memory are the truth while the extent's region is active; elsewhere they are a copy of
-//!      the zone. They are dropped only when they are not dirty.
+//!   1. The checksums in memory are the truth while the extent's region is active; elsewhere they
+//!      are a copy of the zone. They are dropped only when they are not dirty.
 //!   2. Marks change only inside catalog jobs, so memory and catalog agree in order. So do mirrors.
 
 pub mod activity;
@@ -83,7 +82,7 @@ use std::{
 };
 pub use sums::{Sums, Zones};
 
-/// What of an extent changes.
+/// The part of an extent that changes under one lock.
 #[derive(Debug, Default)]
 pub struct State {
     /// Pieces whose data was flushed before the mark was committed.
@@ -123,7 +122,7 @@ pub struct Extent {
     reads: AtomicU64,
 }
 
-/// Whoever has it may change the state of an extent.
+/// The lock on an extent's state. The marks are published when it is dropped.
 pub struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
     marks: &'a Marks,
@@ -181,9 +180,9 @@ impl Extent {
         Self { own, ..self }
     }
 
-    /// Counts how often reads went through the extent: a read that does not begin behind the one before it
-    /// begins another pass. Each pass takes the next mirror, so that whoever reads a block again
-    /// meets its other mirrors, and what has rotted there.
+    /// Counts how often reads went through the extent: a read that does not begin behind the one
+    /// before it begins another pass. Each pass takes the next mirror, so that repeated reads of a
+    /// block meet its other mirrors, and find what has rotted there.
     pub fn pass(&self, block: usize) -> usize {
         let block = block as u64 & u64::from(u32::MAX);
         let reads = self.reads.load(Ordering::Relaxed);
@@ -194,7 +193,7 @@ impl Extent {
         pass as usize
     }
 
-    /// What of it changes. Marks that are changed are seen when the lock is let go.
+    /// The state, locked. Changed marks become visible when the lock is released.
     pub fn state(&self) -> StateGuard<'_> {
         StateGuard { state: self.state.lock(), marks: &self.marks, changed: false }
     }
@@ -219,16 +218,17 @@ impl Extent {
         self.sums().is_some()
     }
 
-    /// Its checksums are loaded. While the state is locked, so that nobody else loads them.
+    /// Its checksums are loaded. The state is locked, so that no other task loads them.
     pub fn set_loaded(&self, _state: &StateGuard<'_>, sums: Sums) {
         self.sums.store(Some(Arc::new(sums)));
     }
 
-    /// Drops its checksums if they are not dirty, whose whole range is held exclusively, unless `is_needed` says that somebody has come to
-    /// need them.
+    /// Drops its checksums if they are not dirty. Their whole range is held exclusively. They stay
+    /// if `is_needed` says that a task has come to need them.
     pub fn drop_sums(&self, _state: &StateGuard<'_>, is_needed: impl FnOnce() -> bool) {
         let sums = self.sums.swap(None);
-        // Asked afterwards: whoever came before it was asked without having the range may have found them.
+        // Called after the swap: a task that came earlier, without holding the range, may have
+        // found them.
         if (self.is_dirty() || is_needed()) && !planted::has(Bug::DirtySumsDropped) {
             self.sums.store(sums);
         }
@@ -247,8 +247,8 @@ impl Extent {
         }
     }
 
-    /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile. `zones`: which these are, if they were
-    /// written.
+    /// The zones of all mirrors have every checksum, durably, and none has changed meanwhile.
+    /// `zones`: which zones these are, if they were written.
     pub fn mark_sums_stored(&self, zones: impl FnOnce() -> Zones) {
         if let Some(sums) = &*self.sums() {
             sums.mark_stored();
@@ -275,7 +275,7 @@ impl Extent {
         }
     }
 
-    /// Of two checksums that zones have of a block, which nobody has written since, the one to read by.
+    /// Zones have two checksums of a block that was not written since: reads use this one.
     pub fn prefer_sum(&self, block: usize, sum: u32) {
         if let Some(all) = &*self.sums() {
             all.prefer(block, sum);
@@ -290,7 +290,8 @@ impl Extent {
         }
     }
 
-    /// What the blocks hold is not known: a write failed half way. Their range is held exclusively.
+    /// The content of the blocks is unknown: a write failed half way. Their range is held
+    /// exclusively.
     pub fn forget_sums(&self, first: usize, count: usize) {
         if let Some(all) = &*self.sums() {
             (first..first + count).for_each(|block| all.set(block, UNKNOWN));
@@ -298,7 +299,7 @@ impl Extent {
         }
     }
 
-    /// Where it has a mirror, in words.
+    /// The place of a mirror, in words.
     #[must_use]
     pub fn place_of(&self, mirror: Mirror) -> String {
         format!("AU {}, extent {} of file {}", mirror.au, self.number, self.file)
@@ -310,13 +311,15 @@ impl Extent {
         self.places.look().0
     }
 
-    /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
+    /// The place that is written with the mirrors and never read: where a mirror moves to, or has
+    /// just moved from.
     #[must_use]
     pub fn target(&self) -> Option<Mirror> {
         self.places.look().1
     }
 
-    /// All that is written: the mirrors, and the guest. Asked for one after the other, one of them might be missing when a mirror moves in between.
+    /// All places that are written: the mirrors, and the target. They are read together: read one
+    /// after the other, one could be missing while a mirror moves.
     #[must_use]
     pub fn places(&self) -> (Mirrors, Option<Mirror>) {
         self.places.look()
@@ -328,7 +331,8 @@ impl Extent {
         self.places.lock().moves
     }
 
-    /// Begins a move: what is written from now on is written there, too. False: another is under way.
+    /// Begins a move: writes from now on go to this place as well. False: another move is in
+    /// flight.
     #[must_use]
     pub fn add_target(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
@@ -363,7 +367,7 @@ impl Extent {
         places.moves += 1;
     }
 
-    /// A guest is written no more by those who begin now.
+    /// Writes that begin from now on no longer go to this place.
     pub fn remove_target(&self, target: Mirror) {
         let mut places = self.places.lock();
         if places.target == Some(target) {
@@ -371,7 +375,8 @@ impl Extent {
         }
     }
 
-    /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
+    /// Ends a move that cannot go on. False: this is not the target, or the mirror has moved
+    /// already.
     #[must_use]
     pub fn cancel_target(&self, target: Mirror) -> bool {
         let mut places = self.places.lock();
@@ -390,7 +395,7 @@ impl Extent {
         target == Some(mirror) || mirrors.contains(&mirror)
     }
 
-    /// Its row was deleted; who holds a range from now on must write nothing.
+    /// Its row was deleted: a task that gets a range from now on must write nothing.
     pub fn set_tombstone(&self) {
         self.tombstones.store(true, Ordering::Release);
     }
@@ -429,8 +434,9 @@ impl Extent {
             .all(|piece| self.has_piece(piece))
     }
 
-    /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at most. `None`: no piece does. While one waits for a
-    /// range, what was data may become a hole, and a discard may leave anything there.
+    /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at
+    /// most. `None`: no piece does. While the caller waits for the range, data may become a hole,
+    /// and a discard may leave any bytes there.
     pub async fn hold_data(
         &self,
         mut within: Range<usize>,
@@ -449,7 +455,8 @@ impl Extent {
         }
     }
 
-    /// How often pieces of it have lost their marks, by jobs that may not be durable. Since it came into memory: who compares keeps it there.
+    /// How often pieces of it have lost their marks, by jobs that may not be durable. It counts
+    /// from when the extent came into memory: a caller that compares two values keeps it there.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
@@ -508,7 +515,7 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
             mirrors.push(Mirror { disk: DiskNumber(disk), au });
         }
     }
-    // Ids so high that sums of them overflow are nobody's.
+    // An id so high that sums overflow belongs to no extent.
     let id = get_u64(row, 0)?;
     if id >= EVERYTHING - u64::from(u32::MAX) {
         return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
@@ -566,8 +573,9 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Changes the mirrors of an extent inside a job, and returns which is none any more: memory first, for a guest may be turned away at any time
-/// before. `None`: it was, or the change cannot be made, and nothing has changed.
+/// Changes the mirrors of an extent inside a job, and returns the place that is no mirror any more.
+/// Memory changes first, because the target may be cancelled at any time before. `None`: it was
+/// cancelled, or the change cannot be made, and nothing has changed.
 ///
 /// # Errors
 /// What the catalog says; nothing has changed.
@@ -666,8 +674,9 @@ pub fn resolve_pending(connection: &Connection, kept: bool) -> Result<(), crate:
 
 /// The extents in memory, by id.
 ///
-/// What is deleted leaves its grave here until nobody can find its row any more: who reads rows in a snapshot could else
-/// put a second one into memory, whose locks nobody asks for before its AUs are another's (R8).
+/// A deleted extent leaves a tombstone here until no reader can find its row any more. Without it,
+/// a reader of rows in a snapshot could put a second extent into memory, whose locks do not exclude
+/// the first one's I/O, before the AUs have another owner (R8).
 #[derive(Debug, Default)]
 pub struct Extents(Mutex<Table>);
 
@@ -675,9 +684,9 @@ pub struct Extents(Mutex<Table>);
 struct Table {
     alive: BTreeMap<u64, Arc<Extent>>,
     tombstones: BTreeSet<u64>,
-    /// Graves that go when nobody looks at a snapshot: their commits are durable.
+    /// Tombstones that go when no snapshot is open: their commits are durable.
     old: BTreeSet<u64>,
-    /// Those whose row has changed while somebody looked: they stay in memory until nobody does.
+    /// Extents whose row has changed while a snapshot was open: they stay in memory until none is.
     moved: Vec<Arc<Extent>>,
     snapshots: u64,
 }
@@ -721,7 +730,7 @@ impl Extents {
         SnapshotReader(self)
     }
 
-    /// Nobody who looks from now on finds the rows of these any more.
+    /// Snapshots that open from now on do not find the rows of these extents any more.
     pub fn expire_tombstones(&self, ids: impl Iterator<Item = u64>) {
         let mut table = self.table();
         for id in ids {
@@ -733,8 +742,9 @@ impl Extents {
         }
     }
 
-    /// A mirror of it is elsewhere now, durably. Who has read its row before must find it in memory: he would bring in one that is
-    /// still where it was. Until now somebody else held it.
+    /// A mirror of the extent is elsewhere now, durably. A reader that has read its row before must
+    /// find it in memory: else it would insert one with the old place. Until now another task held
+    /// it.
     pub fn note_moved(&self, extent: &Arc<Extent>) {
         let mut table = self.table();
         if table.snapshots > 0 {
@@ -747,13 +757,13 @@ impl Extents {
         self.table().alive.get(&id).cloned()
     }
 
-    /// The extent in memory with this one's id: this one if there is none yet.
+    /// The extent in memory with this one's id; this one, if there is none yet.
     pub fn get_or_insert(&self, extent: Extent) -> Arc<Extent> {
         Arc::clone(self.table().alive.entry(extent.id).or_insert_with(|| Arc::new(extent)))
     }
 
-    /// Takes a new extent in: the last act of the job that inserts its row. Who came upon the row first would put a second
-    /// one into memory, with locks and checksums of its own.
+    /// Inserts a new extent: the last act of the job that inserts its row. A reader that found the
+    /// row first would put a second extent into memory, with locks and checksums of its own.
     pub fn insert(&self, extent: &Arc<Extent>) {
         self.table().alive.insert(extent.id, Arc::clone(extent));
     }
@@ -786,7 +796,7 @@ impl Extents {
         self.table().alive.len()
     }
 
-    /// Drops extents that nobody else holds and that have nothing to lose.
+    /// Drops extents that no task holds and that are not dirty.
     pub fn trim(&self) {
         self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_dirty());
     }
@@ -801,7 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_data_gets_none_that_became_a_hole() {
+    fn a_range_held_after_a_wait_has_data_and_no_hole() {
         use futures::FutureExt;
         let extent = extent();
         [2, 3, 4, 6].into_iter().for_each(|piece| extent.state().written.add(piece));
@@ -828,9 +838,10 @@ mod tests {
         assert_eq!(run, 3..5);
     }
 
-    /// A write that fails on the new place turns the guest away, at any moment: the row must not name it then.
+    /// A write that fails on the new place cancels the target, at any moment: the row must not name
+    /// it then.
     #[test]
-    fn a_guest_that_is_turned_away_while_its_row_is_written_has_come_or_has_not() {
+    fn a_target_cancelled_while_its_row_is_written_is_a_mirror_or_is_not() {
         let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
         let mut connection = Connection::open_in_memory().expect("in memory");
         connection

@@ -1,43 +1,55 @@
-//! The engine's own metadata on the disks of a mounted group: looked at, and written again where it is not what it should be.
+//! The engine's own metadata on the disks of a mounted group: verified, and rewritten where it is
+//! not what the engine wrote.
 //!
-//! Nobody reads headers, stamps, memberships and activity logs while a group is mounted: the engine has them in memory. What somebody
-//! overwrites there (a `dd` to the wrong device, a partition tool) is missed by the next mount alone, when memory is gone. So the engine
-//! looks, every [`LOOK`], and:
+//! While a group is mounted its headers, stamps, memberships and activity logs are not read: the
+//! engine has them in memory. If they are overwritten on a disk (a `dd` to the wrong device, a
+//! partition tool), only the next mount would notice, when memory is gone. So the engine looks at
+//! them, every [`LOOK`], and:
 //!
-//!   - at a mount, before it serves: what was torn or overwritten before is written again, and not counted
-//!   - when a disk has gone offline: what is left counts from now on
-//!   - before an operator takes disks offline, and at a dismount, before the stamp that says that it was clean
-//!   - in CHECK, and in a SCRUB of the whole group
-//!   - at stamps and memberships of the voters, before a membership is changed (`voters/look.rs`)
+//! - at a mount, before it serves: metadata that was torn or overwritten before is rewritten, and
+//!   not counted
+//! - when a disk has gone offline: the metadata that remains counts from now on
+//! - before an operator takes disks offline, and at a dismount, before the stamp that says that it
+//!   was clean
+//! - in CHECK, and in a SCRUB of the whole group
+//! - at stamps and memberships of the voters, before a membership is changed (`voters/look.rs`)
 //!
-//! What it knows that it wrote:
+//! The metadata that it knows:
 //!
 //! ```text
-//!   what                      on                          compared with                       held while it is written
-//!   header copies             every disk that is written  each other, and the membership      `Data::renaming`
-//!   stamps                    the same                    the newest counter                  the voters' turn
-//!   memberships               voters                      the one in force                    the voters' turn
-//!   activity log              voters                      the newest log                      the log's writer, the voters' turn
-//!   checksum blocks           ONLINE mirrors              checksums in memory that are not    the extent's range; its region is
-//!   of open regions                                       newer than the last release         entered
+//!   what              on                   compared with              held while it is written
+//!   header copies     all writable disks   each other, membership     `Data::renaming`
+//!   stamps            all writable disks   the newest counter         the voters' turn
+//!   memberships       voters               the one in force           the voters' turn
+//!   activity log      voters               the newest log             the log's writer, the voters' turn
+//!   checksum blocks   ONLINE mirrors       checksums in memory that   the extent's range; its region
+//!   of open regions                        are not newer than the     is entered
+//!                                          last release
 //! ```
 //!
 //! A look:
 //!
-//!   1. Reads without holding anybody up. What is written meanwhile may look wrong.
-//!   2. What seems wrong is looked at again by who holds what its writers hold. What is wrong then is written from memory, and read back.
-//!   3. One line for each disk says what was written again; it is counted ([`Trouble::Metadata`], `v$asm_disk.metadata_repaired`).
-//!   4. A disk that does not take it, or in which something is wrong in [`LOOKS_MAX`] looks one after the other, goes offline,
-//!      if it can be spared (R5). If not, an ALARM says so, with each look.
+//!   1. Reads without any lock. Metadata that is written meanwhile may look wrong.
+//!   2. Reads what seems wrong again, under the locks of its writers. What is wrong then is written
+//!      from memory, and read back.
+//!   3. Logs one line for each disk that says what was rewritten, and counts it
+//!      ([`Trouble::Metadata`], `v$asm_disk.metadata_repaired`).
+//!   4. Expels a disk that does not take the write, or in which something is wrong in [`LOOKS_MAX`]
+//!      looks one after the other, if it can be spared (R5). If not, an ALARM says so, with each
+//!      look.
 //!
-//! Elsewhere checksum blocks are not looked at: whoever reads their data finds what is wrong with them. In an open region nobody does.
-//! A checksum that came from a zone and was not written back since is no knowledge of the engine's: if the zones differ, the data says which is
-//! right (`blocks.rs`). So what is compared is what a release has written to all zones, where mirrors have been since.
+//! In closed regions checksum blocks are not looked at: a read of their data finds what is wrong
+//! with them. In an open region no read does. A checksum that came from a zone and was not written
+//! back since is not the engine's own knowledge: if the zones differ, the data says which is right
+//! (`blocks.rs`). So the look compares checksums that a release has written to all zones of the
+//! current mirrors.
 //!
 //! Invariants:
 //!
-//!   1. Nothing older is written over anything newer: who writes again holds what excludes who writes anew.
-//!   2. A look that finds nothing holds nobody up: it takes the voters' turn only to note what was written last.
+//!   1. Nothing older is written over anything newer: a rewrite holds the locks that exclude new
+//!      writes.
+//!   2. A look that finds nothing delays no task: it takes the voters' turn only to note what was
+//!      written last.
 
 use crate::{
     admin::Problem,
@@ -68,9 +80,11 @@ use std::{
 
 /// How often the engine looks. Twice as often as is promised, which is each minute: a look takes its time.
 pub(crate) const LOOK: Duration = Duration::from_secs(30);
-/// A disk in which something is wrong in so many looks one after the other does not keep what it is given.
+/// A disk in which something is wrong in this many looks one after the other does not keep what it
+/// is given.
 const LOOKS_MAX: u64 = 3;
-/// Extents whose checksum blocks are compared in one look, in turns; with two mirrors, as many reads as a rotating disk does in three seconds.
+/// Extents whose checksum blocks are compared in one look, in turns; with two mirrors, as many
+/// reads as a rotating disk does in three seconds.
 const ZONES_MAX: Limit = Limit::new(256, 3);
 /// Extents whose checksum blocks are read at the same time.
 const ZONES_AT_ONCE: usize = 16;
@@ -78,11 +92,12 @@ const ZONES_AT_ONCE: usize = 16;
 /// How the engine looks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MetadataLook {
-    /// What is wrong is written again; else it is only named.
+    /// Rewrites what is wrong; else it is only reported.
     repair: bool,
     /// Checksum blocks of all open regions, not of the next few.
     all_zones: bool,
-    /// What is wrong was so before the mount: a loss of power tore it, or somebody wrote there while the group was away.
+    /// The damage is from before the mount: a loss of power tore a write, or another program wrote
+    /// there while the group was not mounted.
     at_mount: bool,
 }
 
@@ -93,13 +108,13 @@ impl MetadataLook {
     /// Before it serves.
     pub const AT_MOUNT: Self = Self { at_mount: true, ..Self::PASSING };
 
-    /// As somebody asks for it.
+    /// By statement.
     pub fn thorough(repair: bool) -> Self {
         Self { repair, all_zones: true, at_mount: false }
     }
 }
 
-/// What is wrong with the header copies of a disk.
+/// How the header copies of a disk are wrong.
 #[derive(Debug)]
 enum WrongHeader {
     /// These copies are not what the others are, and say what holds.
@@ -111,8 +126,9 @@ enum WrongHeader {
 }
 
 impl Data {
-    /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`MetadataLook::repair`] it is written again, or
-    /// the disk is offline, unless the problem says otherwise.
+    /// Looks at the engine's metadata on the disks of a scope. Returns what is wrong, disk by disk;
+    /// with [`MetadataLook::repair`] it is rewritten, or the disk is offline, unless the problem
+    /// says otherwise.
     pub(crate) async fn look_at_own_metadata(
         &self,
         part: &ExtentScope,
@@ -246,7 +262,7 @@ impl Data {
         }
     }
 
-    /// What is wrong with a disk's header, if the membership has the disk.
+    /// How a disk's header is wrong, if the membership has the disk.
     async fn wrong_header(&self, member: &Member) -> Result<Option<WrongHeader>, String> {
         let membership = self.voters.current();
         let Some(disk) = member.disk().filter(|_| is_looked_at(member)) else { return Ok(None) };
@@ -331,7 +347,7 @@ impl Data {
         if wrong.is_empty() {
             return Vec::new();
         }
-        // Nobody changes its blocks meanwhile, nor moves a mirror away, nor closes the region.
+        // Meanwhile no task changes its blocks, moves a mirror away, or closes the region.
         let _range = extent.ranges.hold(0..self.blocks_per_au(), false).await;
         let Some(_active) = self.activity.enter_if_open(extent, self.world.monotonic()) else {
             return Vec::new();

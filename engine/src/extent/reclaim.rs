@@ -1,19 +1,21 @@
 //! Taking AUs and slots for new extents, and giving freed ones back (R8).
 //!
-//! What a commit freed goes this way:
+//! Space that a commit freed goes this way:
 //!
-//!   1. The job deletes the rows and buries the extents: no new I/O begins on them.
+//!   1. The job deletes the rows and marks the extents deleted (tombstones): no new I/O begins on
+//!      them.
 //!   2. The commit becomes durable.
-//!   3. The extent's whole range is held once: I/O in flight has ended. I/O that does not end within the disk timeout keeps its
-//!      extent back, and nothing else.
-//!   4. The AUs are free, and discarded if nobody takes them before (`discards.rs`). A crash in between costs nothing: at
-//!      mount, what no row names is free.
+//!   3. The extent's whole range is held once: I/O in flight has ended. I/O that does not end
+//!      within the disk timeout keeps its extent back, and nothing else.
+//!   4. The AUs are free, and discarded unless they are taken before (`discards.rs`). A crash in
+//!      between costs nothing: at mount, AUs that no row names are free.
 //!
-//! A slot's extent goes on. Who still reads or writes the file that had it is waited for by the file's own lock; who comes
-//! later finds a buried extent there.
+//! A slot's extent stays. Readers and writers of the file that had the slot are waited for by the
+//! file's own lock; later ones find a tombstone there.
 //!
-//! A request that finds no space makes pending frees durable before it says so, and waits for what is about to be freed (`coming.rs`):
-//! jobs that remove a large file, another one's reclaiming, a front end that lets go of a file that was removed just now.
+//! A request that finds no space makes pending frees durable before it fails, and waits for space
+//! that is about to become free (`coming.rs`): jobs that remove a large file, another task's
+//! reclaiming, a front end that closes a file that was removed just now.
 
 use crate::{
     catalog::CommitNumber,
@@ -47,14 +49,14 @@ use std::{
     time::Duration,
 };
 
-/// What was freed and may not be reused yet, oldest first.
+/// Space that was freed and may not be reused yet, oldest first.
 #[derive(Debug, Default)]
 struct Pending {
     extents: VecDeque<(CommitNumber, Arc<Extent>)>,
     /// Of which a mirror has moved away, and from where.
     moved: VecDeque<(CommitNumber, (Arc<Extent>, Mirror))>,
     slots: VecDeque<(CommitNumber, FreedSlot)>,
-    /// Whose I/O does not end: nothing waits for it.
+    /// Extents whose I/O does not end: nothing waits for it.
     stuck: Vec<Vacated>,
 }
 
@@ -75,10 +77,10 @@ pub struct Freeing {
     coming: Arc<Coming>,
 }
 
-/// What may be used again.
+/// Space that may be used again.
 struct Reusable {
     left: Vec<Vacated>,
-    /// Those of earlier rounds whose I/O did not end then.
+    /// Extents of earlier rounds whose I/O did not end then.
     stuck: Vec<Vacated>,
     slots: Vec<FreedSlot>,
 }
@@ -91,7 +93,7 @@ fn take_durable<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNum
     ready.into_iter().map(|(_, one)| one).collect()
 }
 
-/// The same for slots, but for those of a file that somebody still reads or writes: they come later.
+/// The same for slots, except those of a file that is still being read or written: they come later.
 fn take_left(
     pending: &mut VecDeque<(CommitNumber, FreedSlot)>,
     durable: CommitNumber,
@@ -116,7 +118,7 @@ impl Freeing {
         self.coming.begin()
     }
 
-    /// What is about to become free.
+    /// Space that is about to become free.
     #[must_use]
     pub fn coming(&self) -> &Coming {
         &self.coming
@@ -124,7 +126,8 @@ impl Freeing {
 
     /// A commit freed extents and slots.
     pub fn note(&self, commit: CommitNumber, freed: Freed) {
-        // Together, or `take` would hand out AUs without the extents whose I/O is to be awaited.
+        // Under one lock, or `take` would hand out AUs without the extents whose I/O is to be
+        // awaited.
         let mut pending = self.pending.lock();
         {
             let mut space = self.space.lock();
@@ -151,7 +154,7 @@ impl Freeing {
         has_noted || !pending.stuck.is_empty()
     }
 
-    /// Whether AUs were freed that nobody has looked after yet.
+    /// Whether AUs were freed that no round has looked at yet.
     fn has_noted_units(&self) -> bool {
         let pending = self.pending.lock();
         !pending.extents.is_empty() || !pending.moved.is_empty()
@@ -184,7 +187,7 @@ impl Freeing {
     }
 }
 
-/// For how long a catalog that cannot grow waits for what is being freed.
+/// How long a catalog that cannot grow waits for space that is being freed.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many extents are given to a file in one commit: all, or none.
@@ -229,12 +232,14 @@ impl Data {
                 }
                 continue;
             }
-            // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
+            // From here on these disks are not expelled; decisions from before are in force when
+            // the voters are settled.
             taken.iter().for_each(|mirrors| {
                 self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own)
             });
             self.voters.settled().await;
-            // A conversion that began meanwhile counts on it that what comes later has as many mirrors as it wants.
+            // A conversion that began meanwhile relies on it that new extents have as many mirrors
+            // as it wants.
             let as_wanted = placement.mirrors() == mirrors_wanted(own, &self.voters.current());
             if as_wanted && taken.iter().all(|mirrors| self.has_current(mirrors)) {
                 return Ok(taken);
@@ -250,7 +255,7 @@ impl Data {
             .any(|mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable()))
     }
 
-    /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
+    /// Makes sure that `extents` more can be allocated, unless other tasks take them first.
     pub(crate) async fn make_room(&self, own: u8, extents: u64) -> Result<(), FileError> {
         // Few are refused or given as one.
         if extents <= ALLOCATED_AT_ONCE as u64 {
@@ -267,8 +272,9 @@ impl Data {
         }
     }
 
-    /// Waits until more is free than when [`Coming::freed`] was `seen`. False: nothing is coming. Whoever asks holds no range of blocks:
-    /// what was deleted is free when all of it are let go.
+    /// Waits until more is free than when [`Coming::freed`] was `seen`. False: nothing is coming.
+    /// The caller holds no range of blocks: deleted extents are free only when all their ranges are
+    /// released.
     async fn wait_for_space(&self, seen: u64) -> Result<bool, FileError> {
         let coming = self.freeing.coming();
         loop {
@@ -311,7 +317,7 @@ impl Data {
         }
     }
 
-    /// Whether AUs are nobody's for the moment that their discard takes.
+    /// Whether AUs have no owner for the time that their discard takes.
     fn is_discarding(&self) -> bool {
         self.members.values().any(|member| self.is_discarding_on(member.number))
     }
@@ -331,7 +337,8 @@ impl Data {
         {
             return false;
         }
-        // Whoever asks may hold what reclaiming waits for: a range of an extent that was deleted under it. So a task waits, and not for ever.
+        // The caller may hold what reclaiming waits for: a range of an extent that was deleted
+        // meanwhile. So a task waits, for a limited time.
         let (sender, receiver) = oneshot::channel();
         let group = Arc::clone(&self);
         let wait = async move {
@@ -353,8 +360,9 @@ impl Data {
         }
     }
 
-    /// Gives an extent's AUs back whose row a job was to insert, after that failed. Not if the catalog has stopped: then the row may be on the
-    /// disks all the same, and the next mount finds it. Until then its AUs are nobody else's, and count for R5.
+    /// Gives back the AUs of an extent whose row a job was to insert, after the job failed. Not if
+    /// the catalog has stopped: then the row may be on the disks all the same, and the next mount
+    /// finds it. Until then its AUs stay taken, and count for R5.
     pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: u8) {
         if self.catalog.failure().is_none() || planted::has(Bug::DoubtfulPlaceFreed) {
             self.unallocate(mirrors, own);
@@ -420,7 +428,8 @@ impl Data {
         Ok(gained)
     }
 
-    /// Waits until I/O for who had something has ended, for as long as a disk may take; where it did not the last time, not at all.
+    /// Waits until I/O for the previous owner has ended, as long as a disk may take; where it did
+    /// not the last time, not at all.
     async fn has_ended(&self, left: &Vacated, is_stuck: bool) -> bool {
         let is_awaited = left.is_deleted || !planted::has(Bug::MovedPlaceReused);
         if !is_awaited || planted::has(Bug::ReaderNotWaitedFor) {

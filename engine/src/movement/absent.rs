@@ -1,19 +1,22 @@
 //! Disks that were only absent come back by themselves.
 //!
-//! A disk is *absent* if it went OFFLINE because it was not in sight, and for no other reason; the membership says so (D_FLAGS). It is that
+//! A disk is *absent* if it went OFFLINE because its device was not visible, and for no other
+//! reason; the membership says so (D_FLAGS). That is so
 //!
-//!   - if a mount did not see it, or saw two devices with its id, unless the mount was forced;
-//!   - if its I/O failed, and a look at all disks soon after finds nothing where it was: a shelf without power, a path that was taken away.
+//! - if a mount did not see it, or saw two devices with its id, unless the mount was forced;
+//! - if its I/O failed, and a look at all disks soon after finds nothing where it was: a shelf
+//!   without power, a path that was taken away.
 //!
-//! A disk that is there and fails is none, nor is one that an operator took OFFLINE, or that was given up by MOUNT FORCE: these are brought
-//! back by a statement.
+//! A disk that is there and fails is not absent, nor is one that an operator took OFFLINE, or that
+//! MOUNT FORCE took offline: these are brought back by a statement.
 //!
-//! The caretaker asks here once a second. While a disk is absent, all disks are looked at every few seconds: one that is seen again comes
-//! ONLINE as by the statement, unless nothing on it counts any more (an old image, another history): somebody may have put a copy
-//! there, and it would be written over. A disk that comes and goes has to be in sight for longer each time before it is taken, so that it
-//! is not copied to for ever.
+//! The caretaker calls [`Movement::tend_absent`] once a second. While a disk is absent, all devices
+//! are looked at every few seconds: a disk that is seen again comes ONLINE as by the statement,
+//! unless nothing on it counts any more (an old image, another history): it may be a copy that was
+//! put there, and it would be overwritten. A disk that comes and goes has to be visible for longer
+//! each time before it is taken, so that it is not copied to for ever.
 //!
-//! At a start an absent disk may be late only: see `arrival.rs`.
+//! At a start an absent disk may only be late: see `arrival.rs`.
 
 use crate::{
     disk::{
@@ -41,17 +44,20 @@ use std::{
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(3);
-/// Looks after a disk's I/O failed, before it counts as one that is there and fails: what takes a device away may need a moment.
+/// Looks after a disk's I/O failed, before it counts as present and failing: whatever removes a
+/// device may need a moment.
 const LOOKS: u32 = 3;
-/// How long a disk has to be in sight that came back by itself once within [`WINDOW`]; twice as long each time, up to a limit.
+/// How long a disk has to be visible that came back by itself once within [`WINDOW`]; twice as long
+/// each time, up to a limit.
 const STEADY: Duration = Duration::from_secs(30);
 const STEADY_MAX: Duration = Duration::from_secs(3600);
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Between two attempts to bring back one that is in sight and does not come: at first, and at most.
+/// Between two attempts to bring back a disk that is visible and does not come: at first, and at
+/// most.
 const RETRY: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of disks that are away.
+/// The disks that are away.
 #[derive(Debug, Default)]
 pub struct Absences(Mutex<Watch>);
 
@@ -68,18 +74,18 @@ struct Absence {
     losses: u64,
     /// Looks since its I/O failed.
     looks: u32,
-    /// It is in sight again since then.
+    /// It is visible again since then.
     seen: Option<Duration>,
     /// When it came back by itself.
     returns: VecDeque<Duration>,
     not_before: Duration,
     retry: Duration,
-    /// Why it does not come: said once.
+    /// Why it does not come: reported once.
     trouble: Option<String>,
 }
 
 impl Absence {
-    /// How long it has to be in sight before it is taken.
+    /// How long it has to be visible before it is taken.
     fn steady(&mut self, now: Duration) -> Duration {
         while self.returns.front().is_some_and(|at| now.saturating_sub(*at) > WINDOW) {
             self.returns.pop_front();
@@ -90,7 +96,7 @@ impl Absence {
         }
     }
 
-    /// It did not come. Whether that is to be said.
+    /// It did not come. Returns whether that is to be reported.
     fn failed(&mut self, now: Duration, trouble: &str) -> bool {
         self.retry = (self.retry * 2).clamp(RETRY, RETRY_MAX);
         self.not_before = now + self.retry;
@@ -98,9 +104,9 @@ impl Absence {
     }
 }
 
-/// What a look at all disks found.
+/// The result of a look at all devices.
 struct DisksFound {
-    /// The ids that are in sight.
+    /// The ids that are visible.
     disks: BTreeSet<DiskId>,
     /// Where something is that can be opened, or may be, and is not known to be a disk of the group.
     others: BTreeSet<String>,
@@ -121,7 +127,7 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|code| GONE.contains(&code))
 }
 
-/// What is to be found out about a disk.
+/// What a look is to find out about a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Its I/O failed: is it gone?
@@ -208,7 +214,7 @@ impl Movement {
         }
     }
 
-    /// `None`: that cannot be told.
+    /// `None`: the look failed.
     async fn look_at_all(&self) -> Option<DisksFound> {
         let known: BTreeSet<String> = self.members.values().map(|member| member.path()).collect();
         let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Option<DiskHeader>>> {
@@ -281,7 +287,7 @@ impl Movement {
         }
     }
 
-    /// Brings a disk back that is in sight again.
+    /// Brings a disk back that is visible again.
     async fn take_back(self: &Arc<Self>, member: &Arc<Member>, found: &DisksFound) {
         let (name, now) = (member.name(), self.world.monotonic());
         if !found.disks.contains(&member.id()) {
@@ -339,7 +345,8 @@ mod tests {
         assert_eq!(absence.steady(now + WINDOW), Duration::ZERO);
     }
 
-    /// The reason why a disk does not come is said once, and the next attempt comes later each time.
+    /// The reason why a disk does not come is reported once, and each attempt comes later than the
+    /// one before.
     #[test]
     fn a_disk_that_does_not_come_is_tried_less_and_less() {
         let mut absence = Absence::default();

@@ -1,20 +1,25 @@
-//! Disks come and go: how one becomes a member of a mounted group, and how it ceases to be one.
+//! ADD and DROP: how a disk becomes a member of a mounted group, and how it leaves.
 //!
 //! ADD:
 //!
-//!   1. Check and claim the disks, as CREATE does; wipe their system areas; write their headers, with ids of their own.
-//!   2. Stamp them and record them as members, all in one membership. From then on files and the catalog use them, and they may vote.
+//!   1. Check and claim the disks, as CREATE does; wipe their system areas; write their headers,
+//!      with ids of their own.
+//!   2. Stamp them and record them as members, all in one membership. From then on files and the
+//!      catalog use them, and they may vote.
 //!   3. Rebalance.
 //!
 //! DROP:
 //!
-//!   1. Record that they leave: nothing new goes there, and their votes move. UNDROP takes that back.
-//!   2. Rebalance: what they hold goes to the others. FORCE is for disks that cannot be read: they go offline first, and what
-//!      they had is copied from the other mirrors.
-//!   3. When they hold nothing, record a membership without them, and write headers that say FORMER.
+//!   1. Record that they leave: nothing new goes there, and their votes move. UNDROP takes that
+//!      back.
+//!   2. Rebalance: what they hold goes to the others. FORCE is for disks that cannot be read: they
+//!      go offline first, and what they had is copied from the other mirrors.
+//!   3. When they hold nothing, dismiss them: record a membership without them, and write headers
+//!      that say FORMER.
 //!
-//! A crash between headers and membership leaves a header that names the group on a disk that is none of its members: the next mount writes
-//! FORMER there, unless it was forced, when the disk may be of a history that is not in sight.
+//! A crash between headers and membership leaves a header that names the group on a disk that is
+//! not its member: the next mount writes FORMER there, unless it was forced, when the disk may be
+//! of a history that is not visible.
 
 use crate::{
     admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection, Work},
@@ -111,7 +116,7 @@ impl Movement {
     pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<()> {
         let members = self.select(selection)?;
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
-        // What stays has to be right.
+        // The remaining mirrors have to be right.
         if !numbers.is_empty() {
             self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
         }
@@ -198,7 +203,7 @@ impl Movement {
         self.pursue_goals(order).await
     }
 
-    /// What a statement would move. Nothing is changed.
+    /// The moves that a statement would make. Nothing is changed.
     ///
     /// # Errors
     /// For what the statement would be refused.
@@ -240,7 +245,7 @@ impl Movement {
         Ok((taken, leaving.into_values().collect()))
     }
 
-    /// `UNDROP DISKS`: what leaves and is still there stays.
+    /// `UNDROP DISKS`: disks that leave and are still members stay.
     ///
     /// # Errors
     /// If that cannot be recorded.
@@ -342,7 +347,7 @@ impl Movement {
     fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<Option<Plan>> {
         let numbers: BTreeSet<DiskNumber> =
             leaving.iter().map(|leaver| leaver.member.number).collect();
-        // What is gone already is not asked what it leaves behind.
+        // For a disk that is gone already the room of the files' own redundancy is not demanded.
         let forced = leaving.iter().all(|leaver| leaver.force);
         let plan = self.check_room(new, &numbers, forced)?;
         let away = leaving
@@ -418,7 +423,7 @@ impl Movement {
         self.plan_exchange(new, leaving).map(Some)
     }
 
-    /// What has to move when disks come and go.
+    /// The moves that are needed when disks come and go.
     fn plan_exchange(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<Plan> {
         let mut next = (*self.voters.current()).clone();
         next.disks.extend(new.iter().cloned());
@@ -478,7 +483,7 @@ impl Movement {
         if used != units || self.store.needs(number) {
             return Ok(false);
         }
-        // From the record on until they are freed, the AUs of the catalog on it are nobody's.
+        // From the record on until they are freed, the AUs of the catalog on it have no owner.
         let in_hand = self.take_in_hand();
         match self.voters.dismiss(number).await {
             Ok(true) => {}
@@ -523,8 +528,9 @@ impl Movement {
         Ok(true)
     }
 
-    /// Finishes what a crash cut short: disks in sight whose headers name the group, and which are none of its members, are former ones. Not so
-    /// when the mount was forced, or they are of another history: then who knows what they have.
+    /// Finishes what a crash cut short: a visible disk whose header names the group, and which is
+    /// not its member, is a former one. Not so when the mount was forced, or the disk is of another
+    /// history: then it is unknown what it has.
     pub(crate) async fn retire_strangers(
         &self,
         decision: &Decision,

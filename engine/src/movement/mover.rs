@@ -1,25 +1,33 @@
-//! Mirrors of an extent that come and go, while it is read and written: one moves to another disk, one more is made, one is taken.
+//! Mirrors of an extent that come and go, while it is read and written: one moves to another disk,
+//! one more is made, one is taken.
 //!
 //! To move one:
 //!
-//!   1. Take an AU there. It becomes the extent's *guest*: what is written from now on is written there, too, and no read goes
-//!      there. Who began before has ended, and marked what he wrote, when the whole range has been held once.
+//!   1. Take an AU there. It becomes the extent's *target*: writes from now on go there as well,
+//!      and no read does. When the whole range has been held once, earlier writes have ended, and
+//!      marked their pieces.
 //!   2. Copy piece by piece (`copy.rs`): only that piece is held meanwhile. Flush the disk.
-//!   3. Enter the extent's region. From now on the disks that the extent will be on count for R5, besides those that it is on.
-//!   4. One job changes the row, and makes the guest a mirror and the mirror the guest. As a guest the old place is written until the commit is
-//!      durable: whichever row a crash leaves, nothing acknowledged is missing where it points.
-//!   5. The old AU is free when nobody reads there any more (`reclaim.rs`).
+//!   3. Enter the extent's region. From now on the disks that the extent will be on count for R5,
+//!      besides those that it is on.
+//!   4. One job changes the row, and swaps the two places: the target becomes a mirror, and the
+//!      mirror the target. As the target the old place is written until the commit is durable:
+//!      whichever row a crash leaves, nothing acknowledged is missing where it points.
+//!   5. The old AU is free when no reads of it are in flight (`reclaim.rs`).
 //!
 //! One more is made in the same way; there is no old place. To take one:
 //!
-//!   1. Compare all mirrors, and mend what is wrong: what only the one that goes still shows is on the others then. Flush their disks.
-//!   2. Steps 3 to 5, with the mirror that goes as the guest. One of those that stay is on an ONLINE disk.
+//!   1. Compare all mirrors, and mend what is wrong: bytes that only the leaving mirror still shows
+//!      are on the others then. Flush their disks.
+//!   2. Steps 3 to 5, with the leaving mirror as the target. One of those that stay is on an ONLINE
+//!      disk.
 //!
-//! A crash before 4 leaves an AU that is nobody's, and the mirrors as they were. A crash after it finds the region listed, and compares the
-//! mirrors. Nothing else is to be remembered: a change is made, or was never begun.
+//! A crash before 4 leaves an AU without an owner, and the mirrors as they were. After a crash
+//! after 4 the mount finds the region listed, and compares the mirrors. Nothing else is stored: a
+//! change is made, or was never begun.
 //!
-//! A disk that fails on the way ends the move, and nothing else. When the old mirror's disk fails the move goes on: the extent is read from the
-//! others, and has all its mirrors again when it is done.
+//! A disk that fails meanwhile ends the move, and nothing else. When the old mirror's disk fails
+//! the move goes on: the extent is read from the others, and has all its mirrors again when the
+//! move is done.
 
 use crate::{
     admin::Report,
@@ -45,7 +53,8 @@ struct Changed {
     commit: CommitNumber,
 }
 
-/// What a disk was when a move to it, or from others to leave it as one of few, began. It must not have changed when it ends.
+/// The state of a disk when a move to it began, or when a mirror elsewhere began to be taken and
+/// this one stays. It must not have changed when that ends.
 #[derive(Clone)]
 struct Arrival {
     to: Arc<Member>,
@@ -58,7 +67,7 @@ impl Arrival {
         Self { to: Arc::clone(to), losses: to.losses(), broken: to.broken() }
     }
 
-    /// What was written and flushed there since is there.
+    /// The disk has kept all that was written and flushed there since.
     fn is_good(&self) -> bool {
         self.to.is_readable() && self.to.losses() == self.losses && self.has_kept_all()
     }
@@ -69,7 +78,7 @@ impl Arrival {
     }
 }
 
-/// What must be so, still, when the row changes.
+/// The condition that must still hold when the row changes.
 type Proviso = Box<dyn FnOnce() -> bool + Send>;
 
 impl Movement {
@@ -130,7 +139,7 @@ impl Movement {
             self.check_data(extent, true, &mut found).await?;
         }
         if !found.problems.is_empty() {
-            // What could not be mended may be on this mirror alone.
+            // Bytes that could not be mended may be on this mirror alone.
             let mut left = Report::default();
             self.check_data(extent, false, &mut left).await?;
             if let Some(problem) = left.problems.into_iter().next() {
@@ -171,7 +180,8 @@ impl Movement {
         }
     }
 
-    /// Brings a guest in: to an AU that `take` takes on a disk, as `change` says. `is_choice`: the extent may as well stay as it is.
+    /// Places a mirror in an AU that `take` takes on a disk, as `change` says. `is_choice`: the
+    /// extent may as well stay as it is.
     async fn place_mirror(
         &self,
         extent: &Arc<Extent>,
@@ -202,12 +212,13 @@ impl Movement {
             return Ok(Some(bytes));
         }
         if extent.mirrors().contains(&target) {
-            // The catalog stopped before the commit was on the disks: what the next mount finds is not known.
+            // The catalog stopped before the commit was on the disks: it is unknown which row the
+            // next mount finds.
             return arrived.map(|_| None);
         }
         reached::at(Mark::MoveNotMade);
         extent.remove_target(target);
-        // Who still writes there has ended when the range was held.
+        // Writes to that place have ended when the range was held.
         if !planted::has(Bug::NewPlaceFreedEarly) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
@@ -225,7 +236,7 @@ impl Movement {
                     Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() },
                 );
             }
-            // Who has read its row before shall find it in memory, with all its mirrors.
+            // A reader that has read its row before must find it in memory, with all its mirrors.
             None => {
                 reached::at(Mark::MirrorMade);
                 if !planted::has(Bug::MadeMirrorForgotten) {
@@ -235,7 +246,7 @@ impl Movement {
         }
     }
 
-    /// Steps 1 to 4, with the guest there. Returns bytes copied, too.
+    /// Steps 1 to 4, with the target there. Returns bytes copied as well.
     async fn bring_over(
         &self,
         extent: &Arc<Extent>,
@@ -257,7 +268,7 @@ impl Movement {
         if lost && is_choice && !moves_all {
             return Ok(None);
         }
-        // Where it is it may be read later. A disk that is not ONLINE has nothing that counts.
+        // Where it is it may be readable later. On a disk that is not ONLINE nothing counts.
         let is_kept =
             |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
         let leaves_it = matches!(change, Change::Move { from, .. } if is_kept(from));
@@ -279,13 +290,15 @@ impl Movement {
         change: Change,
         proviso: Proviso,
     ) -> Result<Option<Changed>, FileError> {
-        // Listed from before the row changes until its checksums are in the new place. Nobody waits for a range with this.
+        // Listed from before the row changes until its checksums are in the new place. The caller
+        // holds no range here, so nothing waits.
         let _active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         let before: Vec<DiskNumber> = extent.disks().collect();
         let Some(after) = extent.after(change) else { return Ok(None) };
         let after = || after.into_iter().map(|mirror| mirror.disk);
-        // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
+        // From here on these disks are not expelled if the extent would lose by it; decisions from
+        // before are in force when the voters are settled.
         self.mirror_sets.add(after(), extent.own);
         if !planted::has(Bug::MoveVotersNotSettled) {
             self.voters.settled().await;
@@ -305,7 +318,7 @@ impl Movement {
         changed
     }
 
-    /// Step 4. `None`: something is not, or not any more, what it should be.
+    /// Step 4. `None`: the proviso does not hold, or the target was cancelled.
     async fn change_row(
         &self,
         extent: &Arc<Extent>,
@@ -321,7 +334,7 @@ impl Movement {
                 return Ok(None);
             };
             {
-                // Without its range: nobody may be about to drop them.
+                // Without its range: no task may be about to drop them.
                 let _state = moving.state();
                 if moving.has_sums() && !planted::has(Bug::MovedSumsUnproved) {
                     // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.

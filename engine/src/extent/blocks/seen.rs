@@ -1,11 +1,13 @@
-//! What the mirrors of blocks have and what their zones say of them, looked at together; and how long a disk is waited for that does not answer.
+//! The bytes that the mirrors of blocks have and the checksums that their zones have, looked at
+//! together; and how long a silent disk is waited for.
 //!
 //! ```text
-//!   all answer                                                what they have
-//!   another one matches what memory knows, block by block     the silent one is not needed, nor written over: it is mended later, or after
-//!                                                             a crash compared
-//!   the others have it wrong, or cannot be read               the silent one is waited for, and not let go for that
-//!   otherwise (nothing is known, or rivals)                   the silent one is waited for, or let go where it can be spared
+//!   all answer                                  decide by what they have
+//!   another one matches memory, block by block  the silent one is not needed, nor overwritten:
+//!                                               it is mended later, or after a crash compared
+//!   the others are wrong or unreadable          the silent one is waited for, and not expelled
+//!   otherwise (nothing is known, or rivals)     the silent one is waited for, or expelled where
+//!                                               it can be spared
 //! ```
 
 use super::{
@@ -35,22 +37,23 @@ use std::{ops::Range, sync::Arc};
 pub(crate) enum Patience {
     /// As long as a disk may be silent: the others may be enough.
     Deadline,
-    /// Until the disk has answered, or is let go (R2).
+    /// Until the disk has answered, or is expelled (R2).
     UntilExpelled,
-    /// Until it has answered, for what no other mirror has right: the disk is not let go for that. It may be by others.
+    /// Until it has answered, for blocks that no other mirror has right: this caller does not expel
+    /// the disk. Another may.
     UntilEnd,
 }
 
-/// What a mirror has, block by block; `None` where it cannot be read.
+/// The blocks of a mirror; `None` where they cannot be read.
 pub(crate) type Blocks = Vec<Option<Box<[u8]>>>;
 
-/// What mirrors have.
+/// The blocks of all mirrors.
 pub(super) struct Seen<'a> {
     pub candidates: Vec<(Mirror, &'a Arc<Member>)>,
     pub images: Vec<Blocks>,
     /// And what its zone says.
     zones: Vec<Option<Box<[u32]>>>,
-    /// Which of them did not answer in time, or were let go for that.
+    /// Which of them did not answer in time, or were expelled for that.
     pub are_silent: Vec<bool>,
     patience: Patience,
 }
@@ -79,7 +82,7 @@ impl Seen<'_> {
             Patience::Deadline
         } else if all().any(|evidence| matches!(evidence.judge().0, Case::Lost | Case::Unreadable))
         {
-            // R5 does not know of one block: a disk that is let go for it is lost with what it alone has.
+            // R5 does not know of one block: if this disk is expelled, what it alone has is lost.
             if planted::has(Bug::OnlyGoodLetGo) {
                 Patience::UntilExpelled
             } else {
@@ -90,7 +93,7 @@ impl Seen<'_> {
         }
     }
 
-    /// What there is to decide by, for one of the blocks.
+    /// The evidence for one of the blocks.
     pub fn evidence(&self, index: usize, reason: Reason, known: &Known) -> Evidence<'_> {
         known.evidence(
             index,
@@ -101,7 +104,8 @@ impl Seen<'_> {
     }
 }
 
-/// What memory knows of blocks: their checksums, and whether each was made by a write since the zones were.
+/// What memory knows of blocks: their checksums, and whether each was made by a write since the
+/// zones were.
 pub(crate) struct Known {
     /// The first of the blocks, in its extent.
     first: usize,
@@ -128,7 +132,8 @@ impl Known {
         self.sums.get(index).copied().unwrap_or(UNKNOWN)
     }
 
-    /// What there is to decide by, for one of the blocks: what mirrors have of it, and the zone of each of them.
+    /// The evidence for one of the blocks: the bytes that mirrors have, and the zone of each of
+    /// them.
     pub fn evidence<'a>(
         &self,
         index: usize,
@@ -145,7 +150,7 @@ impl Known {
 }
 
 impl Data {
-    /// What mirrors on ONLINE disks have of blocks, and what their zones say of them.
+    /// Reads blocks, and the zones beside them, on all mirrors on ONLINE disks.
     pub(super) async fn see(
         &self,
         mirrors: Mirrors,
@@ -158,7 +163,7 @@ impl Data {
         let mut seen = Seen { candidates, images, zones, are_silent, patience };
         for (mirror, member) in seen.candidates.clone() {
             if patience == Patience::Deadline && member.is_hung() {
-                // I/O sent to a silent disk stays under way. Each comparison would add to it.
+                // I/O sent to a silent disk stays in flight. Each comparison would add to it.
                 seen.are_silent.push(true);
                 seen.images.push(vec![None; blocks.len()]);
                 seen.zones.push(None);
@@ -173,8 +178,9 @@ impl Data {
         Ok(seen)
     }
 
-    /// Whether a disk that is ONLINE may have a block right which a copy could not read: it fails to read it, or reads it by now. What is a mark of a
-    /// lost block, or does not match its checksum, is not right.
+    /// Whether a disk that is ONLINE may have a block right which a copy could not read: it fails
+    /// to read it, or can read it by now. A mark of a lost block is not right, nor a block that
+    /// does not match its checksum.
     pub(crate) async fn is_unread(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
         let known = Known::of(extent, &(block..block + 1)).sum(0);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
@@ -193,7 +199,8 @@ impl Data {
         Ok(false)
     }
 
-    /// One mirror's blocks as they are, `None` where they cannot be read. `None` of all: the disk is silent, or was let go for that.
+    /// One mirror's blocks as they are, `None` where they cannot be read. `None` of all: the disk
+    /// is silent, or was expelled for that.
     async fn read_all(
         &self,
         member: &Arc<Member>,
@@ -225,7 +232,8 @@ impl Data {
         }
     }
 
-    /// Waits for an I/O, as long as that is to be. Overdue: it has not ended, or the disk was let go for that.
+    /// Waits for an I/O, as long as `patience` says. Overdue: it has not ended, or the disk was
+    /// expelled for that.
     pub(crate) async fn await_io(
         &self,
         member: &Arc<Member>,
@@ -240,11 +248,12 @@ impl Data {
         Ok(end.unwrap_or(Settled::Overdue))
     }
 
-    /// Waits for an I/O that is overdue, on a disk that cannot be spared (R2). `None`: it can, and is let go.
+    /// Waits for an overdue I/O on a disk that cannot be spared (R2). `None`: it can, and is
+    /// expelled.
     ///
     /// # Errors
-    /// When the group is dismounted: a read ends when that begins. What is being written is waited for until all disks are let go: its place
-    /// must not be anybody else's before it has landed.
+    /// When the group is dismounted: a read ends when that begins. A write is waited for until all
+    /// disks are released: its place must not get another owner before the write has landed.
     pub(crate) async fn end_or_expel(
         &self,
         member: &Arc<Member>,
