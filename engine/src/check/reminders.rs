@@ -1,28 +1,30 @@
-//! What an operator should hear of before it hurts: space that runs out, a catalog that cannot grow, a scrub that nobody runs.
+//! Warnings before it hurts: space that runs out, a catalog that cannot grow, a scrub that is
+//! overdue.
 //!
-//! The caretaker looks in each of its rounds. An ALARM is given when a limit is passed, and again when it is passed the next time after
-//! the group was well below it; after a mount all are looked at anew. The limits are attributes: `space_warning`, `space_critical`,
-//! `scrub_reminder`.
+//! The caretaker looks in each of its rounds. An ALARM is raised when a limit is passed, and again
+//! when it is passed the next time after the group was well below it; after a mount all limits are
+//! looked at anew. They are attributes: `space_warning`, `space_critical`, `scrub_reminder`.
 
 use crate::{
     catalog::attributes, check::Upkeep, error::FileError, event::Severity, sync::lock::Mutex,
     world::Timestamp,
 };
 
-/// How many percent the group must be below a limit until passing it is told again: a file more or less is no news.
+/// How many percent the group must be below a limit until passing it is reported again: a file more
+/// or less is no news.
 const BELOW: u64 = 2;
 
-/// What was told since the mount.
+/// The warnings since the mount.
 #[derive(Debug, Default)]
 pub struct Reminders(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// How full it was said to be.
+    /// The level that was reported.
     level: Level,
     catalog: bool,
     scrub: bool,
-    /// When the whole group was last scrubbed; `None`: nobody has looked yet.
+    /// When the whole group was last scrubbed; `None`: not read yet.
     scrubbed: Option<Timestamp>,
 }
 
@@ -47,11 +49,11 @@ fn begins(level: Level, warning: u8, critical: u8) -> u64 {
 }
 
 impl Level {
-    /// The level of a group that is `used` percent full, and was said to be at `self`.
+    /// The level of a group that is `used` percent full, if `self` was reported last.
     fn after(self, used: u64, warning: u8, critical: u8) -> Self {
         let reached = |level: &Self| {
             let limit = begins(*level, warning, critical);
-            // What was told stays so until it is well below.
+            // A reported level stays until the group is well below it.
             used >= if *level <= self { limit.saturating_sub(BELOW) } else { limit }
         };
         [Self::Full, Self::Critical, Self::Warning].into_iter().find(reached).unwrap_or(Self::Fine)

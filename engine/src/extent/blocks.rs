@@ -1,25 +1,28 @@
 //! Reading and writing blocks of one extent on all its mirrors.
 //!
-//! Writing: all writable mirrors at once, from one buffer; acknowledged when every one has it (`blocks/write.rs`).
+//! Writing: all writable mirrors at once, from one buffer; acknowledged when every one has it
+//! (`blocks/write.rs`).
 //!
-//! Reading: one online mirror, checked block by block (`blocks/read.rs`). Bytes that do not match, or cannot be read, are
-//! looked up on the other mirrors and rewritten (`blocks/compare.rs`). Which of them is right, block by block, is a table:
-//! `blocks/cases.rs`, and docs/format.md, section 8. In short:
+//! Reading: one online mirror, checked block by block (`blocks/read.rs`). Blocks that do not match,
+//! or cannot be read, are looked up on the other mirrors and rewritten (`blocks/compare.rs`). Which
+//! mirror is right, block by block, is a table: `blocks/cases.rs`, and docs/format.md, section 8.
+//! In short:
 //!
 //! ```text
-//!   known in memory, some mirror matches      that one is right
-//!   a mirror matches what some zone stores    that one is right      (only while memory came from a zone)
-//!   two differ, each matches its own zone     neither is overwritten, and an ALARM is told (`disputes.rs`)
-//!   all mirrors are equal (two or more)       they are right, the checksum block was bad
-//!   not known, mirrors differ                 after a crash or a failed write: the lowest mirror (either is legal)
-//!   otherwise                                 lost: an error, never other bytes
+//!   known in memory, some mirror matches    that one is right
+//!   a mirror matches what some zone stores  that one is right (only while memory came from a zone)
+//!   two differ, each matches its own zone   neither is overwritten; an ALARM (`disputes.rs`)
+//!   all mirrors are equal (two or more)     they are right, the checksum block was bad
+//!   not known, mirrors differ               after a crash or a failed write: the lowest mirror
+//!                                           (either is legal)
+//!   otherwise                               lost: an error, never other bytes
 //! ```
 //!
-//! After a crash ("reconcile") equal mirrors come first: in an active region the zone
-//! is older than the data.
+//! After a crash ("reconcile") equal mirrors come first: in an active region the zone is older than
+//! the data.
 //!
-//! Callers hold the blocks' range, exclusively where they write, and have entered the
-//! region where they write.
+//! Callers hold the blocks' range, exclusively where they write, and have entered the region where
+//! they write.
 
 pub(crate) mod cases;
 mod compare;
@@ -55,7 +58,8 @@ fn bytes_of(blocks: usize) -> usize {
 }
 
 impl Data {
-    /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
+    /// An extent's mirrors with their disks, in order. Mirrors that a damaged catalog puts where no
+    /// data lies are left out.
     pub(crate) fn mirrors<'a>(
         &'a self,
         extent: &Extent,
@@ -79,7 +83,8 @@ impl Data {
         Envelope { group, disk, place }
     }
 
-    /// What a mirror has where a block could be read on no other: never what it had before.
+    /// The bytes that a mirror gets for a block that could be read on no other: never what it had
+    /// before.
     pub(crate) fn lost_block(&self, member: &Member, place: u64) -> Buffer {
         Buffer::copy_of(&lost::mark(self.envelope_at(member, place)))
     }

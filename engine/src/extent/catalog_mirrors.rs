@@ -1,8 +1,10 @@
-//! The catalog gets the mirrors that it should have: when disks change, and later, as soon as one that is missing can be built.
+//! The catalog gets the mirrors that it should have: when disks change, and later, as soon as a
+//! missing one can be built.
 //!
-//! A mirror may be impossible when a disk goes: no other has room for it, or what is to be copied cannot be read. What makes it
-//! possible later is often no change of disks (a file is removed, a disk that was being dropped stays, extents move), so the
-//! caretaker looks again every second. Until it is built the disks of the mirrors that are left cannot be spared.
+//! A mirror may be impossible when a disk goes: no other has room for it, or what is to be copied
+//! cannot be read. What makes it possible later is often no change of disks (a file is removed, a
+//! disk that was being dropped stays, extents move), so the caretaker tries again every second.
+//! Until it is built the disks of the remaining mirrors cannot be spared.
 
 use crate::{
     event::Severity,
@@ -27,20 +29,20 @@ struct Attempts {
     /// In time of the world's: when the caretaker may try again, and how long it waited for that.
     not_before: Duration,
     pause: Duration,
-    /// Why the last one failed: said once.
+    /// Why the last attempt failed: reported once.
     trouble: Option<String>,
 }
 
 impl Data {
     /// Gives the catalog the mirrors that it should have and for which there are disks now.
     pub(crate) async fn rebuild_catalog(&self) {
-        // What is copied is mended first.
+        // The log is mended before it is copied.
         if self.lacks_catalog_mirror() || self.store.in_the_way().is_some() {
             self.mend_log().await;
         }
         let store = Arc::clone(&self.store);
         let built = self.catalog.release(false, move |_| Ok(store.rebuild().err())).await;
-        // Where the catalog has stopped, that is said elsewhere.
+        // A stopped catalog is reported elsewhere.
         let Ok((trouble, _)) = built else { return };
         let trouble = trouble.map(|error| error.to_string());
         let before = std::mem::replace(&mut self.catalog_mirrors.0.lock().trouble, trouble.clone());

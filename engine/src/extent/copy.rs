@@ -1,7 +1,9 @@
-//! Copying what an extent holds to one more disk: to one that has missed something, or to where a mirror moves.
+//! Copying what an extent holds to one more disk: to one that has missed writes, or to where a
+//! mirror moves.
 //!
-//! The disk is written with the others from before the copy begins, so that a piece, once copied, stays right. Each piece is held
-//! while it is copied, read from a current mirror, and checked: what has rotted is not spread.
+//! The disk is written with the others from before the copy begins, so that a piece, once copied,
+//! stays right. Each piece is held while it is copied, read from a current mirror, and checked:
+//! rotten blocks are not copied.
 
 use crate::{
     disk::{counters::IoClient, disk_io::Settled, member::Member},
@@ -24,7 +26,7 @@ use plinth_format::{
 use std::{ops::Range, sync::Arc};
 use tokio::sync::Semaphore;
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Copied {
     pub bytes: u64,
@@ -106,8 +108,10 @@ impl Data {
         Ok(copied)
     }
 
-    /// A block that no mirror can be read of, and the disk has as memory knows it: all get it from there. Returns bytes; `None`: it has something
-    /// else, or a mirror has. What a disk brings back is old where it differs from what can be read, whatever a checksum says that may be old, too.
+    /// A block that no mirror can be read of, and that the disk has as memory knows it: all mirrors
+    /// get it from there. Returns bytes; `None`: the disk has something else, or a mirror has it.
+    /// Where a returning disk differs from what can be read, its block is old, whatever a checksum
+    /// says that may be old, too.
     async fn bring_back(
         &self,
         extent: &Extent,
@@ -149,7 +153,8 @@ impl Data {
         Ok(Some(BLOCK_SIZE as u64))
     }
 
-    /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.
+    /// Replaces the disk's block where it is lost on every mirror: the disk's bytes are old, and
+    /// must not be taken for right.
     async fn mark_lost(
         &self,
         extent: &Extent,

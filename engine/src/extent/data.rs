@@ -1,8 +1,8 @@
-//! The data path of a mounted group: what reads, writes and keeps right the bytes of its extents, and what
-//! they need for that.
+//! The data path of a mounted group: reads and writes the bytes of its extents, keeps them right,
+//! and has all that it needs for that.
 //!
-//! It knows extents, disks, space and the catalog. It knows no names, no moves of mirrors, no statements
-//! and no front ends: those who do stand above it, hold it, and deref to it.
+//! It knows extents, disks, space and the catalog. It knows no names, no moves of mirrors, no
+//! statements and no front ends: the rooms that do stand above it, hold it, and deref to it.
 
 use crate::{
     catalog::{Catalog, attributes::Attributes, on_disks::DiskStore},
@@ -58,20 +58,21 @@ pub struct Data {
     pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
     pub(crate) slots: Mutex<Slots>,
     pub(crate) freeing: Arc<Freeing>,
-    /// Who may give space back soon.
+    /// Front ends that may give space back soon.
     pub(crate) parting: Arc<dyn Parting>,
     pub(crate) reclaiming: AsyncMutex<()>,
     pub(crate) discards: Discards,
-    /// Held while headers may have other names than the record, and by who writes FORMER into one.
+    /// Held while headers may have other names than the record, and while FORMER is written into
+    /// one.
     pub(crate) renaming: AsyncMutex<()>,
-    /// Held by who looks at the engine's own metadata; taken before `renaming`.
+    /// Held during a look at the engine's own metadata; taken before `renaming`.
     pub(crate) looking: AsyncMutex<()>,
     /// The extent whose checksum blocks are looked at next.
     pub(crate) next_zone: AtomicU64,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
     pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
-    /// Counts the caretaker's rounds: what `Extent::last_used` is in.
+    /// Counts the caretaker's rounds: the clock of `Extent::last_used`.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
     pub(crate) partial_blocks: PartialBlocks,

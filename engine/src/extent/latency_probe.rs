@@ -1,11 +1,12 @@
-//! Exploring disks that reads pass by: whether one that was slow still is.
+//! Latency probes of slow disks that reads avoid: whether a disk that was slow still is.
 //!
-//! A front end's read that `read_policy.rs` chooses for that is made a second time, on the disk that is explored, by a task of the group. The
-//! front end waits for its own read alone. What the task reads is dropped; that it may be of an AU that was freed or moved
-//! meanwhile does no harm, since nobody sees it.
+//! For a probe that `read_policy.rs` asks for, a task of the group repeats a front end's read on
+//! the slow disk. The front end waits for its own read alone. The bytes that the task reads are
+//! dropped, so it does no harm if they are of an AU that was freed or moved meanwhile.
 //!
-//! A disk has one such read under way at most, also where it does not answer: one that is overdue is waited for, however long it takes.
-//! It takes no disk offline: whoever needs the disk finds it silent.
+//! A disk has one probe in flight at most, even if it does not answer: an overdue one is waited
+//! for, however long it takes. A probe takes no disk offline: client I/O that needs the disk finds
+//! it silent.
 
 use crate::{
     disk::{
@@ -27,7 +28,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 /// How often the task looks whether the group is still mounted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where front ends leave what is to be explored.
+/// The queue of probes that front ends ask for.
 #[derive(Debug, Default)]
 pub struct LatencyProber(Event);
 

@@ -38,7 +38,7 @@ pub struct Slot {
 pub struct Layout {
     pub loaded: bool,
     pub slot: Option<Slot>,
-    /// By number; what is missing is a hole.
+    /// By number; a missing one is a hole.
     pub extents: BTreeMap<u64, Arc<Extent>>,
     /// In chunks over several extents.
     pub fine: bool,
@@ -48,8 +48,8 @@ pub struct Layout {
 #[derive(Debug, Default)]
 pub struct FileData {
     pub layout: AsyncRwLock<Layout>,
-    /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
-    /// end: its bytes may be there, and its size not. Nobody knows after a mount.
+    /// Between the file's end and the end of its last piece there are zeros. Not so where a write
+    /// has failed: its bytes may be there, and its size not. After a mount that is unknown.
     tail_is_clean: AtomicBool,
     /// A commit of its marks or places failed with the catalog: the next mount finds what was, or what was to be.
     uncertain_pieces: AtomicBool,
@@ -77,8 +77,9 @@ impl FileData {
         self.uncertain_pieces.store(true, Ordering::Release);
     }
 
-    /// Whether what is written to it now may be missing after the next mount, and what seems to be a hole may be none. To be asked by who has the
-    /// range of blocks that he writes, or has read: whoever failed had it until he said so here.
+    /// Whether writes to it now may be missing after the next mount, and whether a hole may be
+    /// none. The caller holds the range of blocks that it writes, or has read: a task that failed
+    /// held it until it had noted that here.
     pub fn is_uncertain(&self) -> bool {
         self.uncertain_pieces.load(Ordering::Acquire)
     }
@@ -105,17 +106,17 @@ pub struct FreedSlot {
     /// The shared extent's id.
     pub extent: u64,
     pub piece: usize,
-    /// The file that is removed: somebody may still be reading or writing it. `None`: nobody is.
+    /// The file that is removed: it may still be read or written. `None`: it is not.
     pub of: Option<Arc<dyn SlotOwner>>,
 }
 
 impl FreedSlot {
-    /// Takes it from the file. False: somebody reads or writes the file now.
+    /// Takes it from the file. False: the file is being read or written now.
     pub fn is_left(&self) -> bool {
         let Some(owner) = &self.of else { return true };
         let Some(mut layout) = owner.data().layout.try_write() else { return false };
         if let Some(slot) = &mut layout.slot {
-            // Whoever comes later finds what an extent that was deleted has.
+            // Later readers and writers find a tombstone, as of a deleted extent.
             let tombstone = Extent::new(slot.extent.id, owner.node(), 0, &slot.extent.mirrors());
             tombstone.set_tombstone();
             slot.extent = Arc::new(tombstone);
@@ -141,7 +142,7 @@ impl ExtentPart {
         std::iter::once(self.range.clone()).chain(self.more.iter().cloned())
     }
 
-    /// What of a request's bytes goes into the extent.
+    /// The bytes of a request that go into the extent.
     #[must_use]
     pub fn gather<'a>(&self, bytes: &Source<'a>) -> Source<'a> {
         if self.more.is_empty() {
@@ -244,7 +245,8 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// Who asks for the one extent that has all of a range hears the same as who asks for all parts.
+    /// A caller that asks for the one extent with all of a range gets the same as one that asks for
+    /// all parts.
     #[test]
     fn what_lies_within_one_extent_is_its_only_part() {
         const AU: u64 = 1 << 20;

@@ -1,19 +1,21 @@
-//! Whether a file is written as a log is: a little, then a sync, and again.
+//! Detects files that are written as a log is: a little, then a sync, and again.
 //!
-//! What is written so is made durable by its own write: one trip to the disks, of these bytes and no others. The sync that follows
-//! finds nothing to flush. Where a write and a flush go one after the other, that is half the trips and none of the flush's
-//! waiting for what others wrote; on a disk that can write through its cache (FUA) the cache is not emptied at all.
+//! Such writes are made durable one by one, through the disk's cache: one trip to the disks, of
+//! these bytes and no others. The sync that follows finds nothing to flush. A write and a flush,
+//! one after the other, are twice the trips, and the flush waits for other clients' writes as well;
+//! on a disk that can write through its cache (FUA) the cache is not emptied at all.
 //!
-//! A guess that is wrong costs a disk a write through its cache that nobody had asked for, and is given up at the next sync.
+//! A wrong guess costs a disk a write through its cache that was not needed, and is given up at the
+//! next sync.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// After so many syncs of the kind, one after the other, the next is expected to be like them.
+/// After this many such syncs, one after the other, the next is expected to be like them.
 const ENOUGH: u32 = 3;
-/// A log is written so many times at most before it is synced.
+/// A log is written at most this many times before it is synced.
 const WRITES_MAX: u32 = 2;
 
-/// What a file's last syncs followed. See the module's description.
+/// The writes before a file's last syncs. See the module's description.
 #[derive(Debug, Default)]
 pub struct LogDetector {
     /// Writes since the last sync, counted to where they are too many.
@@ -51,7 +53,7 @@ impl LogDetector {
 mod tests {
     use super::*;
 
-    /// Whether each write of so many before a sync is expected to be followed by one.
+    /// Whether a write, of `writes` before a sync, is expected to be followed by one.
     fn round(log_detector: &LogDetector, writes: usize) -> Vec<bool> {
         let expected = (0..writes).map(|_| log_detector.write()).collect();
         log_detector.sync();

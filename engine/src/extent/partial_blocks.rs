@@ -1,16 +1,20 @@
-//! Blocks that were written in part lately, and those behind them: what a log needs for its next write.
+//! A cache of the blocks that were partially written last, and of blocks behind them: a log needs
+//! them for its next write.
 //!
-//! A log is often written in less than blocks: 512 bytes, 2 KiB. A block has to be whole on the disks, so what a write leaves of its
-//! first and last block is needed, and would have to be read each time. Here is what it was: the last block of a write that ended
-//! inside of it, and, where writes follow one another, some blocks behind, read along with the one that had to be.
+//! A log often writes less than a block: 512 bytes, 2 KiB. A block has to be whole on the disks, so
+//! the parts of its first and last block that a write leaves as they are would have to be read each
+//! time. This cache has them: the last block of a write that ended inside of it, and, where writes
+//! follow one another, some blocks behind, read along with the one that had to be.
 //!
-//! Front ends that write blocks take what is here of them away, while they hold their range, and put in what they know before they let
-//! go. Whoever else writes blocks (a move, a repair) writes what they hold already. So what is here is what the disks have; and
-//! nobody believes it if the checksum says otherwise.
+//! Front ends that write blocks take them out of the cache, while they hold their range, and put in
+//! what they know before they release it. Other writers of blocks (a move, a repair) write what the
+//! blocks hold already. So the cache has what the disks have; and a block of it is used only if its
+//! checksum agrees.
 //!
-//! It is a place for each of a few extents, found by their number; of two that meet in one place the later one stays. Who writes whole
-//! blocks finds without a lock that nothing is kept of his extent; if something is, it is let go, all of it, so that he takes
-//! the lock once and not each time.
+//! It is direct-mapped: a few entries, found by the extent's number; of two extents that map to one
+//! entry the later one stays. A writer of whole blocks finds without a lock that nothing is cached
+//! of its extent; if something is, it drops all of it, so that it takes the lock once and not each
+//! time.
 
 use crate::{
     limits::Limit,
@@ -39,7 +43,7 @@ struct KeptBlocks {
     first: usize,
     /// Which blocks of the run are here: bit 0 is the first.
     present: u8,
-    /// Somebody wrote here since the last [`PartialBlocks::trim`].
+    /// Written since the last [`PartialBlocks::trim`].
     used: bool,
     /// Room for a whole run, once there was one.
     bytes: Vec<u8>,
@@ -52,7 +56,7 @@ struct Entry {
     kept: Mutex<KeptBlocks>,
 }
 
-/// What is kept. See the module's description.
+/// The cache. See the module's description.
 #[derive(Debug)]
 pub struct PartialBlocks([Entry; ENTRIES]);
 
@@ -62,7 +66,7 @@ impl Default for PartialBlocks {
     }
 }
 
-/// What was taken away: of the first and of the last block that are going to be written.
+/// Blocks that were taken out: the first and the last block that are going to be written.
 #[derive(Debug, Default)]
 pub struct Taken {
     first: Option<Vec<u8>>,
@@ -115,7 +119,7 @@ impl PartialBlocks {
         &self.0[(extent % ENTRIES_USED.get() as u64) as usize]
     }
 
-    /// Takes away what is kept of blocks that are going to be written, whose range is held exclusively.
+    /// Takes out the blocks that are going to be written, whose range is held exclusively.
     pub fn take(&self, extent: u64, blocks: &Range<usize>) -> Taken {
         let entry = self.entry(extent);
         let mut kept = entry.kept.lock();
@@ -138,7 +142,8 @@ impl PartialBlocks {
         taken
     }
 
-    /// Lets go of all that is kept of an extent of which whole blocks are going to be written, whose range is held exclusively.
+    /// Drops all blocks of an extent of which whole blocks are going to be written, whose range is
+    /// held exclusively.
     pub fn forget(&self, extent: u64) {
         let entry = self.entry(extent);
         if entry.extent.load(Relaxed) != extent || planted::has(Bug::PartBlockKept) {
@@ -161,7 +166,8 @@ impl PartialBlocks {
         });
     }
 
-    /// A write of blocks from `first` on is on the disks; what was asked for ended in the extent at `end`. Their range is held exclusively.
+    /// A write of blocks from `first` on is on the disks; the client's bytes ended in the extent at
+    /// `end`. Their range is held exclusively.
     pub fn written(&self, extent: u64, first: usize, bytes: &[u8], end: u64) {
         let block = usize::try_from(end / BLOCK_SIZE as u64).expect("inside an extent");
         let ends_inside = !end.is_multiple_of(BLOCK_SIZE as u64);
@@ -179,7 +185,7 @@ impl PartialBlocks {
         });
     }
 
-    /// Lets go of what nobody has written since the last time.
+    /// Drops extents that were not written since the last call.
     pub fn trim(&self) {
         for entry in &self.0 {
             let mut kept = entry.kept.lock();
@@ -241,7 +247,7 @@ mod tests {
         blocks.written(7, 2, &[3; BLOCK_SIZE], 3 * BLOCK);
         assert_eq!(taken(&blocks, 7, 2..4), [None, None], "a whole block is not kept");
         assert!(blocks.take(7, &(0..1)).is_followed_at(3 * BLOCK));
-        // The first write to a piece completes it: what is behind its last block are zeros, and not kept.
+        // The first write to a piece completes it: zeros are behind its last block, and not cached.
         blocks.written(7, 16, &[4; 16 * BLOCK_SIZE], 18 * BLOCK + 1);
         assert_eq!(taken(&blocks, 7, 16..32).iter().flatten().count(), 1);
     }
@@ -268,7 +274,7 @@ mod tests {
         assert_eq!(taken(&blocks, 7, 40..41), [Some(5)]);
     }
 
-    /// Who writes whole blocks need not take the lock where nothing is kept.
+    /// A writer of whole blocks need not take the lock where nothing is cached.
     #[test]
     fn whole_blocks_let_go_of_all() {
         let blocks = PartialBlocks::default();

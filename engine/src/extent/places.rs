@@ -1,8 +1,9 @@
-//! Where an extent is written: its mirrors, and the place that one of them moves to or has left.
+//! Where an extent is written: its mirrors, and the *target*, the place that one of them moves to
+//! or has left.
 //!
-//! They change rarely, under a lock, and are looked at for every I/O, without one. What is looked at is a copy in a few words
-//! with a number that is odd while they change, and another one afterwards (a sequence lock). Who finds an odd
-//! number, or another one after he has looked, takes the lock.
+//! They change rarely, under a lock, and are read for every I/O, without one. Readers use a copy in
+//! a few words with a number that is odd while they change, and another one afterwards (a sequence
+//! lock). A reader that finds an odd number, or another one after it has read, takes the lock.
 
 pub use crate::space::placement::Mirror;
 use crate::{
@@ -73,17 +74,17 @@ impl IntoIterator for Mirrors {
 pub(super) struct Places {
     pub mirrors: Mirrors,
     pub target: Option<Mirror>,
-    /// The guest is on its way in, not out.
+    /// The target is a copy on its way in, not an old place on its way out.
     pub arriving: bool,
     pub moves: u64,
 }
 
-/// What becomes of the mirrors of an extent.
+/// A change of an extent's mirrors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The guest takes the place of the mirror on a disk.
+    /// The target takes the place of the mirror on a disk.
     Move { target: Mirror, from: DiskNumber },
-    /// The guest is one mirror more.
+    /// The target is one mirror more.
     Add { target: Mirror },
     /// The mirror on a disk is one no more.
     Remove { from: DiskNumber },
@@ -91,14 +92,14 @@ pub enum Change {
 
 /// A change that was made in memory.
 pub(super) struct Changed {
-    /// The mirror that is none any more: it is the guest now.
+    /// The mirror that is none any more: it is the target now.
     pub old: Option<Mirror>,
     pub before: (Mirrors, Option<Mirror>, bool),
 }
 
 impl Places {
-    /// The mirrors after a change, and which of them is none any more. `None`: the guest was sent away, that mirror is gone or the last one, or
-    /// there is no room for one more.
+    /// The mirrors after a change, and which of them is none any more. `None`: the target was
+    /// cancelled, that mirror is gone or the last one, or there is no room for one more.
     pub fn after(&self, change: Change) -> Option<(Mirrors, Option<Mirror>)> {
         let is_here = |target| self.arriving && self.target == Some(target);
         let mut next = self.mirrors;
@@ -120,7 +121,7 @@ impl Places {
     }
 }
 
-/// The copy that is looked at without a lock: mirrors and guest.
+/// The copy that is read without a lock: mirrors and target.
 #[derive(Debug)]
 struct Copied {
     number: AtomicU64,
@@ -176,7 +177,7 @@ pub(super) struct Placed {
     copied: Copied,
 }
 
-/// Whoever has it may change the places; what he changed is seen when he lets go.
+/// The lock on the places; a change is published when it is dropped.
 pub(super) struct PlacesGuard<'a> {
     places: MutexGuard<'a, Places>,
     copied: &'a Copied,
@@ -199,7 +200,7 @@ impl Placed {
         PlacesGuard { places: self.places.lock(), copied: &self.copied, changed: false }
     }
 
-    /// Mirrors and guest, as they are at one moment.
+    /// Mirrors and target, as they are at one moment.
     pub fn look(&self) -> (Mirrors, Option<Mirror>) {
         self.copied.load().unwrap_or_else(|| {
             let places = self.lock();
@@ -236,9 +237,9 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// Whoever looks sees mirrors and guest of one moment, never some of before and some of after.
+    /// A reader sees mirrors and target of one moment, never some of before and some of after.
     #[test]
-    fn who_looks_sees_one_moment() {
+    fn readers_see_places_of_one_moment() {
         let at = |disk: u16, au: u32| Mirror { disk: DiskNumber(disk), au };
         let placed = Placed::new(&[at(0, 0), at(1, 0), at(u16::MAX, 0)]);
         let ended = AtomicBool::new(false);

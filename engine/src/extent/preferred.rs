@@ -1,7 +1,9 @@
-//! The failure groups that reads prefer, as `asm_preferred_read_failure_groups` says it of one disk group.
+//! The failure groups that reads prefer, as `asm_preferred_read_failure_groups` names them for one
+//! disk group.
 //!
-//! The group does not keep that: it is of this host, and the instance tells each engine. What is said may name failure groups that
-//! are not there, and counts for their disks when they come.
+//! The group does not store them: they are a setting of this host, and the instance passes them to
+//! each engine. The list may name failure groups that do not exist, and counts for their disks when
+//! they come.
 
 use crate::{
     admin::{AdminError, Code},
@@ -15,10 +17,10 @@ impl Data {
         self.members.prefer(failure_groups.clone());
     }
 
-    /// Whether there are such failure groups.
+    /// Checks that there are such failure groups.
     ///
     /// # Errors
-    /// `NoSuchDisk`, with the first that is none.
+    /// `NoSuchDisk`, with the first that does not exist.
     pub fn check_failure_groups<'a>(
         &self,
         names: impl IntoIterator<Item = &'a String>,

@@ -1,9 +1,8 @@
 //! After an unclean stop: which mirrors may differ, and making them equal.
 //!
-//! Only extents whose region was listed in the activity log are suspect. They are
-//! compared on demand, before their first read or write, and by a task in
-//! the background; until then their regions stay listed, so a crash during recovery
-//! loses nothing of it.
+//! Only extents whose region was listed in the activity log are suspect. They are compared on
+//! demand, before their first read or write, and by a task in the background; until then their
+//! regions stay listed, so a crash during recovery loses nothing of it.
 
 use crate::{
     error::FileError,
@@ -87,7 +86,7 @@ impl Data {
         if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
-        // In memory of its own (`file_read.rs`).
+        // Boxed: the rare path (`file_read.rs`).
         reached::at(Mark::RecoveredOnDemand);
         Box::pin(self.recover_suspect(extent)).await
     }
@@ -105,7 +104,8 @@ impl Data {
             }
             let compared = compared?;
             if compared.unseen > 0 && !planted::has(Bug::UnseenForgotten) {
-                // Whoever wants it has what is known to be right. The mirror that is silent is compared when it answers.
+                // The caller gets what is known to be right. The silent mirror is compared when it
+                // answers.
                 return Ok(());
             }
             self.suspects.bytes_compared.fetch_add(compared.bytes, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Data {
                 if from == 0 {
                     break;
                 }
-                // What is left waits for disks that are silent.
+                // The remaining extents wait for disks that are silent.
                 from = 0;
                 self.world.sleep(AGAIN).await;
                 continue;

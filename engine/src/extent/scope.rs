@@ -1,7 +1,7 @@
-//! The extents of a part of a group, some at a time: of all of it, of some disks, of some files.
+//! The extents of a scope, in batches: of the whole group, of some disks, of some files.
 //!
-//! A part of files is a list of extents, made once, at the beginning: what is made meanwhile is
-//! left out, what is deleted meanwhile is not looked at.
+//! A scope of files is a list of extents, made once, at the beginning: extents that are made
+//! meanwhile are left out, extents that are deleted meanwhile are skipped.
 
 use crate::{
     error::FileError,
@@ -12,7 +12,7 @@ use plinth_format::DiskNumber;
 use rusqlite::{Connection, params};
 use std::sync::Arc;
 
-/// Extents that are looked at, one after the other, come from the catalog so many at a time.
+/// Extents of one batch from the catalog.
 const SOME: i64 = 256;
 /// Extents of a file that are looked at in one go.
 const AT_ONCE: usize = 256;
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 256;
 #[derive(Debug, Clone)]
 pub(crate) enum ExtentScope {
     All,
-    /// What has a mirror on one of these.
+    /// Extents with a mirror on one of these.
     Disks(Vec<DiskNumber>),
     /// Ids of extents, ascending.
     Extents(Vec<u64>),
@@ -96,7 +96,8 @@ impl Data {
         Ok(count.await?.cast_unsigned())
     }
 
-    /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the next begin. `None`: there are none.
+    /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the
+    /// next begin. `None`: there are none.
     pub(crate) async fn some_alive(
         &self,
         from: u64,
@@ -115,8 +116,9 @@ impl Data {
         Ok(Some((self.alive(ids).await?, last + 1)))
     }
 
-    /// The extents with these ids that are alive, in memory. Whoever found the ids in a snapshot comes here: an extent may
-    /// have been deleted since, and its AUs may be another's. Deleting is the writer's, and so is this.
+    /// The extents with these ids that are alive, in memory. A caller that found the ids in a
+    /// snapshot comes here: an extent may have been deleted since, and its AUs may have another
+    /// owner. Deleting is the writer's job, and so is this.
     pub(crate) async fn alive(&self, ids: Vec<u64>) -> Result<Vec<Arc<Extent>>, FileError> {
         let extents = Arc::clone(&self.extents);
         let look = move |connection: &Connection| {

@@ -1,10 +1,11 @@
 //! The checksums of an extent in memory.
 //!
-//! They are read and written block by block by whoever holds the block's range (`ranges.rs`): readers share it, a writer has it for himself.
-//! So no lock is needed, only that whoever comes next sees what was written, which the range's own instructions see to. The same goes for
-//! `fresh`.
+//! They are read and written block by block under the block's range (`ranges.rs`): readers share
+//! it, a writer has it exclusively. So no lock is needed, only that the next holder sees what was
+//! written, which the range's own instructions ensure. The same goes for `fresh`.
 //!
-//! They are loaded by whoever comes first, and dropped by who has all of the extent's range (`group.rs`).
+//! They are loaded by the first task that needs them, and dropped by a task that holds all of the
+//! extent's range (`group.rs`).
 
 use crate::sync::lock::Mutex;
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
@@ -15,8 +16,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// To whose zones a release has written them all: the extent's moves until then, and disks, with how often each had gone offline. What is
-/// there when these are the same still is what was written.
+/// The zones to which a release has written them all: the extent's moves until then, and disks,
+/// with how often each had gone offline. While these are the same, the zones have what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zones {
     pub moves: u64,
@@ -27,7 +28,8 @@ pub struct Zones {
 #[derive(Debug)]
 pub struct Sums {
     sums: Box<[AtomicU32]>,
-    /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
+    /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was
+    /// last written.
     fresh: Box<[AtomicU64]>,
     zones: Mutex<Option<Zones>>,
     /// See [`Self::are_agreed`].
@@ -50,7 +52,7 @@ impl Sums {
         }
     }
 
-    /// Of so many blocks none is known.
+    /// The checksums of `blocks` blocks, all unknown.
     #[must_use]
     pub fn unknown(blocks: usize) -> Self {
         Self::new(iter::repeat_n(UNKNOWN, blocks))
@@ -80,7 +82,7 @@ impl Sums {
         self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
     }
 
-    /// Remembers that of a block that nobody has written since the zones were.
+    /// Remembers the checksum of a block that was not written since the zones were.
     pub(super) fn prefer(&self, block: usize, sum: u32) {
         self.sums[block].store(sum, Relaxed);
     }

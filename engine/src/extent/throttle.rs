@@ -1,14 +1,17 @@
-//! How fast mirrors move where front ends are promised a latency: attribute `rebalance.latency_target`.
+//! Throttle: how fast mirrors move while client I/O has a latency target, attribute
+//! `rebalance.latency_target`.
 //!
-//! The power of a rebalance says how many mirrors move at once at most. With a target every read, write and sync of a front
-//! end is timed as well, and as long as mirrors move the slowest hundredth of each short while is compared with the target:
+//! The power of a rebalance says how many mirrors move at once at most. With a target every read,
+//! write and sync of a front end is timed as well, and as long as mirrors move the 99th percentile
+//! of each short window is compared with the target:
 //!
-//!   - near the target or above: half as many moves at once; from one at a time on, a pause between them that doubles;
-//!   - well below: the pause is halved, and once there is none, one move more at once.
+//! - near the target or above: half as many moves at once; from one at a time on, a pause between
+//!   them that doubles;
+//! - well below: the pause is halved, and once there is none, one move more at once.
 //!
-//! So it begins with one move at a time, and finds by itself how much the disks can bear. A move that has begun goes on: what a
-//! front end waits for on the disks is at most what those under way have in flight. However slow the front ends are, the pause
-//! has an end: a rebalance ends, too.
+//! So it begins with one move at a time, and finds by itself how much the disks can bear. A move
+//! that has begun goes on: a front end waits on the disks for no more than the I/O of the moves in
+//! flight. However slow the front ends are, the pause is limited, so that a rebalance ends.
 
 use crate::sync::lock::{Mutex, MutexGuard};
 use crate::world::World;
@@ -34,7 +37,7 @@ const OCTAVES: usize = 30;
 const STEPS: usize = OCTAVES * 8;
 const LEAST: u32 = 10;
 
-/// What was promised, and how fast mirrors move for that.
+/// The target, and how fast mirrors move for that.
 #[derive(Debug)]
 pub struct Throttle {
     /// Nanoseconds; 0: nothing was promised.
@@ -206,8 +209,8 @@ mod tests {
 
     const TARGET: Duration = Duration::from_millis(2);
 
-    /// Windows of a second with so many requests of these latencies, while every move that may begin does and ends at once
-    /// or never. Returns how many are on their way.
+    /// Windows of a second with the given number of requests of these latencies, while every move
+    /// that may begin does and ends at once or never. Returns how many are in flight.
     fn run(throttle: &Throttle, from: u64, windows: u64, latencies: &[(u64, u64)]) -> u32 {
         for window in 0..windows {
             for (count, micros) in latencies {
@@ -268,7 +271,7 @@ mod tests {
         assert!(throttle.limits().pause >= PAUSE_MIN, "{:?}", throttle.limits());
         run(&throttle, 37, 40, &[(1000, 3000)]);
         assert_eq!(throttle.limits().pause, PAUSE_MAX);
-        // Between the two nothing changes; with nobody there it goes up again.
+        // Between the two thresholds nothing changes; without client I/O it goes up again.
         run(&throttle, 77, 5, &[(1000, 1200)]);
         assert_eq!(throttle.limits().pause, PAUSE_MAX);
         run(&throttle, 82, 20, &[]);

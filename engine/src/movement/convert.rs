@@ -1,17 +1,22 @@
 //! CONVERT REDUNDANCY: a group gets more mirrors of everything, or fewer, while it is used.
 //!
-//! The membership says two things: how many mirrors each extent has at least (`redundancy`), which is what mounts and drops may count on; and how many
-//! new extents get (`wanted`).
+//! The membership has two numbers: how many mirrors each extent has at least (`redundancy`), which
+//! mounts and drops may count on; and how many new extents get (`wanted`).
 //!
-//!   1. Record what is wanted. If that is fewer than there are, the redundancy is lower at once: nobody may count on the rest any more.
-//!   2. Rebalance. An extent with too few mirrors gets one more, on the disk that is used least; one with too many loses that on a disk
-//!      that is not ONLINE, or leaves, or is used most (`mover.rs`). So the disks are even again when it is done.
-//!   3. When every extent has as many as are wanted, record that this is the redundancy now, and write it into the headers.
+//!   1. Record what is wanted. If that is fewer than there are, the redundancy is lower at once:
+//!      the other mirrors do not count any more.
+//!   2. Rebalance. An extent with too few mirrors gets one more, on the disk that is used least;
+//!      one with too many loses that on a disk that is not ONLINE, or leaves, or is used most
+//!      (`mover.rs`). So the disks are even again when it is done.
+//!   3. When every extent has as many as are wanted, record that this is the redundancy now, and
+//!      write it into the headers.
 //!
-//! A crash leaves extents of both kinds, and the rebalance that goes on does the rest. Another conversion meanwhile only changes what is wanted.
+//! A crash leaves extents of both kinds, and the rebalance that goes on does the rest. Another
+//! conversion meanwhile only changes what is wanted.
 //!
-//! What is being allocated while 1 is recorded has the mirrors of before. It counts among the extents before it looks again what is wanted, and
-//! gives its AUs back if that has changed; so 3 misses nobody.
+//! An extent that is being allocated while 1 is recorded has the number of mirrors from before. It
+//! counts among the extents before it reads again what is wanted, and gives its AUs back if that
+//! has changed; so 3 misses no extent.
 
 use crate::{
     admin::{AdminError, Code, Conversion, Estimate, Order, PlannedStep},
@@ -81,7 +86,7 @@ impl Movement {
         self.pursue_goals(order).await
     }
 
-    /// What [`Self::convert`] would copy. Nothing is changed.
+    /// The copies that [`Self::convert`] would make. Nothing is changed.
     ///
     /// # Errors
     /// For what it would be refused.
@@ -141,7 +146,8 @@ impl Movement {
         Ok(())
     }
 
-    /// How many mirrors of so many extents the disks that stay can hold, no two of one in a failure group.
+    /// How many mirrors of `extents` extents the disks that stay can hold, no two of one in a
+    /// failure group.
     fn most_mirrors(&self, membership: &Membership, extents: u64) -> u64 {
         let mut groups: BTreeMap<&str, u64> = BTreeMap::new();
         for disk in membership.disks.iter().filter(|disk| !disk.quorum && !disk.leaving) {
@@ -232,7 +238,8 @@ impl Movement {
         if current.wanted == current.redundancy {
             return Ok(());
         }
-        // What was removed and is not counted any more may come back with a loss of power before that is durable.
+        // A mirror that was removed and is not counted any more may come back with a loss of power
+        // before that is durable.
         self.catalog.durable_point().await?;
         let _nobody_compares = self.renaming.lock().await;
         let recorded = self.voters.change(|next| {

@@ -1,11 +1,13 @@
-//! What `EXPLAIN WORK` says: the plan of a statement, row by row, before anything moves.
+//! `EXPLAIN WORK`: the plan of a statement, row by row, before anything moves.
 //!
-//! The plan is the one that the statement itself would make (`balance.rs`), so the rows add up to what it counts as its work. A row
-//! is one way that mirrors take: from a disk to a disk, how many, in which pass, and why. Where the movement decides as it goes
-//! which disk it is (a conversion takes whatever has room) the row names none.
+//! The plan is the one that the statement itself would make (`balance.rs`), so the rows add up to
+//! what it counts as its work. A row is one way that mirrors take: from a disk to a disk, how many,
+//! in which pass, and why. Where the disk is chosen only during the movement (a conversion takes
+//! whatever has room) the row names none.
 //!
-//! How long it takes is told by what was measured: the rate of the last rebalance since the mount, and its power. Less power
-//! than that is taken to be slower in proportion, more to be as fast. Without a measurement nothing is said.
+//! The duration is derived from a measurement: the rate of the last rebalance since the mount, and
+//! its power. Less power than that is taken to be slower in proportion, more to be as fast. Without
+//! a measurement there is none.
 
 use crate::{
     admin::{Estimate, PlannedStep, Rate},
@@ -18,14 +20,14 @@ use plinth_format::{
 };
 use std::collections::BTreeMap;
 
-/// What a statement changes, as far as reasons go.
+/// The changes of a statement that are reasons for moves.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
     /// Disks that come.
     pub new: &'a [MemberDisk],
     /// Disks that go, and whether they are gone already.
     pub leaving: BTreeMap<DiskNumber, bool>,
-    /// Disks that get another size, and how much of what they hold is in the way of that.
+    /// Disks that get another size, and how many mirrors are in the way of that.
     pub resized: BTreeMap<DiskNumber, u64>,
 }
 
@@ -78,7 +80,7 @@ impl Movement {
                 });
             }
         }
-        // What was lost comes first, as it does when it is carried out.
+        // Lost mirrors come first, as they do when the plan is carried out.
         steps.sort_by_key(|step| step.pass != "RESTORE");
         let in_the_way: u64 = changes.resized.values().sum();
         self.estimate_of(steps, plan.least().max(in_the_way))
@@ -96,7 +98,8 @@ impl Movement {
 }
 
 impl Rate {
-    /// Whole minutes that so many mirrors take with a power, or with that of the measurement. `None`: it is a pause.
+    /// Whole minutes that `mirrors` mirrors take with a power, or with that of the measurement.
+    /// `None`: it is a pause.
     #[must_use]
     pub fn minutes(&self, mirrors: u64, power: Option<u32>) -> Option<u64> {
         let measured = u64::from(self.power.max(1));

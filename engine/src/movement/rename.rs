@@ -1,7 +1,7 @@
-//! RENAME DISK: what disks are called, in the membership first, and then in their headers.
+//! RENAME DISK: new names of disks, in the membership first, and then in their headers.
 //!
-//! All names of a statement are on record at once, or none is. A crash before the headers are written leaves old names there;
-//! the next mount, or CHECK with REPAIR, rewrites them.
+//! All names of a statement are on record at once, or none is. A crash before the headers are
+//! written leaves old names there; the next mount, or CHECK with REPAIR, rewrites them.
 
 use crate::{
     admin::{AdminError, Code, Renaming, Selection},
@@ -24,7 +24,8 @@ impl Movement {
     /// Gives disks other names. Reads and writes go on.
     ///
     /// # Errors
-    /// What is wrong with a name or a disk, and nothing is renamed; or whose header could not be written, and all are.
+    /// The fault of a name or a disk, and nothing is renamed; or the disk whose header could not be
+    /// written, and all are renamed.
     pub async fn rename(&self, renaming: &Renaming) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
@@ -72,7 +73,7 @@ impl Movement {
             .hint("the next mount rewrites them, and so does CHECK ALL REPAIR"))
     }
 
-    /// Who gets which name.
+    /// The disks, each with its new name.
     fn new_names(&self, renaming: &Renaming) -> Result<Vec<(Arc<Member>, String)>> {
         let pairs: Vec<(Arc<Member>, String)> = match renaming {
             Renaming::All => {

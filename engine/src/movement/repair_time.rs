@@ -1,7 +1,8 @@
-//! How long a disk that is offline is waited for, and what becomes of it then.
+//! How long an offline disk is waited for, and its drop after that.
 //!
-//! The group's repair time, or what `OFFLINE ... DROP AFTER` said of this absence. Only time counts in which the group is
-//! mounted: nobody could have brought the disk back in the rest. Then it is dropped by force, if the others allow it.
+//! The limit is the group's repair time, or that of `OFFLINE ... DROP AFTER` for this absence. Only
+//! time counts in which the group is mounted: in the rest the disk could not have been brought
+//! back. Then it is dropped by force, if the others allow it.
 
 use crate::{
     admin::{AdminError, Code, Departure, Exchange, Selection},
@@ -21,8 +22,8 @@ use std::{collections::BTreeMap, sync::Arc};
 const OVERDUE_AGAIN: u64 = 3600;
 
 impl Movement {
-    /// Takes disks offline, and says how many seconds they are waited for; the repair time of the group if it is not said. Of
-    /// those that are offline already the time begins again.
+    /// Takes disks offline, and stores how many seconds they are waited for; the repair time of the
+    /// group if none is given. For those that are offline already the time begins again.
     ///
     /// # Errors
     /// Which disk cannot go, and why; then none does.
@@ -51,8 +52,8 @@ impl Movement {
         })
     }
 
-    /// Takes what was said of absences that have ended off the record. Something else may have been said of the next
-    /// ones meanwhile.
+    /// Removes the limits of absences that have ended from the record. The next absences may have
+    /// got limits of their own meanwhile.
     async fn forget_drop_after(
         &self,
         past: BTreeMap<DiskNumber, DropAfter>,
@@ -105,7 +106,7 @@ impl Movement {
         self.drop_after.lock()
     }
 
-    /// What was said of a disk when it went offline, if that is why it is.
+    /// The limit that a disk got when it went offline, if this absence is that one.
     fn said_of(&self, disk: DiskNumber) -> Option<DropAfter> {
         let said = self.drop_after().get(&disk).copied()?;
         let membership = self.voters.current();
@@ -130,7 +131,8 @@ impl Movement {
         self.repair_time(member).saturating_sub(member.away())
     }
 
-    /// Drops disks that were waited for long enough: what they had gets other mirrors. Once a second.
+    /// Drops disks that were waited for long enough: extents with mirrors there get other ones.
+    /// Once a second.
     pub(crate) fn drop_overdue(self: &Arc<Self>) {
         let away: Vec<_> =
             self.members.values().filter(|member| member.state() == DiskState::Offline).collect();
@@ -145,7 +147,7 @@ impl Movement {
             known.into_iter().filter(|(disk, _)| self.said_of(*disk).is_none()).collect();
         if !past.is_empty() {
             let group = Arc::clone(self);
-            // What was said of an absence that has ended. It holds no more in any case.
+            // The limit of an absence that has ended. It does not hold any more in any case.
             self.world.spawn(
                 "repair time",
                 Box::pin(async move { drop(group.forget_drop_after(past).await) }),

@@ -1,14 +1,16 @@
-//! REPLACE DISK: another device takes the place of a disk that is offline: its number, its name, its failure group and its size.
-//! Nothing moves but what it held.
+//! REPLACE DISK: another device takes the place of an offline disk: its number, its name, its
+//! failure group and its size. Only what that disk held is copied.
 //!
 //!   1. Check and claim the device, as ADD does.
 //!   2. Everything on the disk is stale, durably.
-//!   3. Wipe the device's system area, and write a header with an id of its own: the old device is a stranger from now on.
-//!   4. Record the disk as SYNCING under the new id. The rest is a resync like any other: a crash, a dismount or a failure of the new
-//!      device leaves a list of what is stale there, and the next mount, or ONLINE, goes on with that.
+//!   3. Wipe the device's system area, and write a header with an id of its own: the old device is
+//!      a stranger from now on.
+//!   4. Record the disk as SYNCING under the new id. The rest is a resync like any other: a crash,
+//!      a dismount or a failure of the new device leaves a list of what is stale there, and the
+//!      next mount, or ONLINE, goes on with that.
 //!
-//! A crash before 4 leaves a header that names the group on a device that is none of its members: the next mount writes FORMER there.
-//! The old device, if it comes back after 4, is met so as well.
+//! A crash before 4 leaves a header that names the group on a device that is not its member: the
+//! next mount writes FORMER there. So it does on the old device, if that comes back after 4.
 
 use crate::{
     admin::{AdminError, Code, NewDisk, Replacement, Selection},

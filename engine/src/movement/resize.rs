@@ -1,16 +1,21 @@
 //! RESIZE: a disk gives the group more of its device, or less.
 //!
-//!   1. Record the size that the disk will have, its *target*. AUs that hold data now and would not in the layout of that size are
-//!      barred: those beyond the end, those over which the checksum zone grows, those in which header copies will be.
-//!   2. Rebalance. What is in barred AUs goes to other disks as far as these should have more, and else to other AUs of the same disk
-//!      (`rebalance.rs`); the catalog's mirrors there are built elsewhere.
-//!   3. When nobody has a barred AU any more: write the header copies where the new layout has them; record the new size, and no target;
-//!      wipe the old copies. Then the AUs that the layout gains are free, and the device can be made smaller.
+//!   1. Record the size that the disk will have, its *target*. AUs that hold data now and would not
+//!      in the layout of that size are reserved for the shrink: those beyond the end, those over
+//!      which the checksum zone grows, those in which header copies will be.
+//!   2. Rebalance. Mirrors in reserved AUs move to other disks as far as these should have more,
+//!      and else to other AUs of the same disk (`passes.rs`); the catalog's mirrors there are built
+//!      elsewhere.
+//!   3. When no reserved AU is in use any more: write the header copies where the new layout has
+//!      them; record the new size, and no target; wipe the old copies. Then the AUs that the layout
+//!      gains are free, and the device can be made smaller.
 //!
-//! Where there is no room for what is in the way of larger disks, they grow in stages (`resize/stages.rs`).
+//! Where there is no room for what is in the way of larger disks, they grow in stages
+//! (`resize/stages.rs`).
 //!
-//! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on record the places of both layouts are in
-//! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
+//! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on
+//! record the places of both layouts are in AUs without an owner, so either may have the header
+//! copies: 3 writes them first, and a resize that gives a disk yet another target puts them back.
 
 use crate::{
     admin::{AdminError, Code, Estimate, Order, Resize, Selection},
@@ -219,7 +224,7 @@ impl Movement {
         targets
     }
 
-    /// What [`Self::resize_disks`] would move. Nothing is changed.
+    /// The moves that [`Self::resize_disks`] would make. Nothing is changed.
     ///
     /// # Errors
     /// For what it would be refused.
@@ -238,11 +243,11 @@ impl Movement {
             };
             targets.iter().map(of).collect()
         };
-        // What is in the way counts for what has to go anyway.
+        // A mirror that is in the way may be one that the plan moves: these count once.
         Ok(self.explain(&plan, &explain::Changes { resized, ..explain::Changes::default() }))
     }
 
-    /// What would move to other disks, unless what there is does not fit.
+    /// The moves to other disks; an error if the data does not fit.
     fn plan_of(&self, targets: &Targets) -> std::result::Result<Plan, TooSmall> {
         let mut next: Membership = (*self.voters.current()).clone();
         for (number, (_, layout)) in targets {
@@ -268,7 +273,8 @@ impl Movement {
         })
     }
 
-    /// Whether no disk is to be smaller than it is, or than it was to be. What only adds room is not refused for want of it.
+    /// Whether no disk is to be smaller than it is, or than its target. A resize that only adds
+    /// room is not refused for want of it.
     fn only_grow(&self, targets: &Targets) -> bool {
         let membership = self.voters.current();
         targets.iter().all(|(number, (_, layout))| {
@@ -286,7 +292,7 @@ impl Movement {
         layout: Layout,
     ) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Err("the disk is gone".to_owned()) };
-        // None of its own is there where somebody has overwritten it.
+        // None of its own is there if all were overwritten.
         let (best, wrong) = self.own_header(member, &*disk).await?.unwrap_or_else(|| {
             let best = self.header_from_memory(member);
             let places = best.layout.header_places().to_vec();
@@ -302,7 +308,8 @@ impl Movement {
         replace_header(member, &best, moved, &[middle, end, spare, first]).await
     }
 
-    /// Bars what a disk is to give up; what the placement knows of its size is not so any more.
+    /// Reserves the AUs that a disk is to give up. The placement is made anew, since it depends on
+    /// the sizes.
     fn reserve_for_shrink(&self, number: DiskNumber, target: Option<Layout>) {
         self.space().reserve_for_shrink(number, target);
         self.forget_placement();
@@ -340,7 +347,7 @@ impl Movement {
 
     /// False: something is still in the way.
     async fn finish_resize(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
-        // Nobody gives it another target meanwhile.
+        // It gets no other target meanwhile.
         let _one_at_a_time = self.exchanging.lock().await;
         self.take_size(number).await
     }
@@ -401,14 +408,16 @@ impl Movement {
         Ok(true)
     }
 
-    /// Wipes header copies where a new layout has none: who finds no newer one would believe them. Nobody has these AUs yet.
+    /// Wipes header copies where a new layout has none: a reader that finds no newer one would
+    /// believe them. These AUs have no owner yet.
     async fn wipe_copies(&self, member: &Arc<Member>, before: Layout, layout: Layout) {
         let (places, area) = (layout.header_places(), layout.middle_area());
-        // What is in a slot of a record now was wiped before.
+        // Copies in a slot of a record were wiped before.
         let is_left = |place: &u64| !places.contains(place) && !area.has_any_of(*place, BLOCK_SIZE);
         for place in before.header_places().into_iter().filter(is_left) {
             let zeros = crate::sync::buffer::Buffer::zeroed(BLOCK_SIZE).share();
-            // One that stays is older than those that were just written. None may land on what somebody writes there later.
+            // A copy that stays is older than those that were just written. No wipe may land on
+            // what a later owner writes there.
             let mut disk_io =
                 member.start_write(place, zeros).of(crate::disk::counters::IoClient::Records);
             if disk_io.settle_or_go_on().await.is_none() && !planted::has(Bug::WipeNotWaited) {

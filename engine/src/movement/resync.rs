@@ -5,13 +5,14 @@
 //!   3. Stamp it; record it as SYNCING. From now on it is written, never read.
 //!   4. Copy each extent of each stale run: hold a piece's blocks, read a current mirror, checked,
 //!      write. Flush, then take the run off the list.
-//!   5. On the catalog's thread, where nothing writes the catalog meanwhile: build the mirrors that the catalog should have
-//!      there, then record the disk as ONLINE, and them, in one change. It may vote from then on. So a disk that is
-//!      shown as ONLINE can carry the group alone if it can at all.
+//!   5. On the catalog's thread, so that the catalog is not written meanwhile: build the mirrors
+//!      that the catalog should have there, then record the disk as ONLINE, and them, in one
+//!      change. It may vote from then on. So a disk that is shown as ONLINE can carry the group
+//!      alone if it can at all.
 //!
-//! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
-//! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
-//! A dismount before 5 leaves it SYNCING.
+//! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the next
+//! mount goes on from there, even if all of it was stale at first. Every region that was active
+//! then is stale for it as well. A dismount before 5 leaves it SYNCING.
 
 use crate::{
     admin::{AdminError, Code, Selection},
@@ -112,7 +113,7 @@ impl Movement {
         }
         member.set_areas(areas);
         member.attach(disk);
-        // What flushes lost before is copied.
+        // Writes that failed flushes lost before are copied.
         member.take_broken();
         if let Err(reason) = self.repair_header(member).await {
             member.release();
@@ -218,7 +219,8 @@ impl Movement {
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
-    /// The device that carries a member's id, claimed; what is said of it; and where its records are.
+    /// The device that carries a member's id, claimed; the verdict on it; and where its records
+    /// are.
     async fn find_device(
         &self,
         member: &Member,
@@ -300,7 +302,7 @@ impl Movement {
         self.copy_and_promote(member, losses).await;
         let membership = self.voters.current();
         let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
-        // What could not move without it can now.
+        // Mirrors that could not move without it can now.
         if entry.is_some_and(|entry| {
             entry.target.is_some()
                 || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
@@ -403,8 +405,8 @@ impl Movement {
                 return Ok(false);
             }
             if member.broken() != broken && !planted::has(Bug::BatchLostByFlush) {
-                // Somebody else's flush has failed, and what it lost may be of this batch: it stays marked, and if the
-                // disk is still there, is copied again (R9).
+                // Another task's flush has failed, and may have lost writes of this batch: it stays
+                // marked, and if the disk is still there, is copied again (R9).
                 continue;
             }
             cursor = done;

@@ -1,8 +1,10 @@
 //! How a write enters a region that is open: one atomic instruction, and one when it leaves.
 //!
-//! The table of regions says which there are; the gate of each says whether it may be entered, and how many are inside. It is
-//! closed only while nobody is inside, so whoever has entered is inside of an open region until he leaves. Extents remember
-//! the gate of their region (`extent.rs`); that of a region that is closed never opens again once the region is out of the table.
+//! The table of regions says which there are; the gate of each counts the writers inside, and
+//! whether it may be entered. It is closed only while no writer is inside, so a writer that has
+//! entered is inside of an open region until it leaves. Extents remember the gate of their region
+//! (`extent/mod.rs`); that of a closed region never opens again once the region is out of the
+//! table.
 
 use std::{
     sync::atomic::{
@@ -57,7 +59,7 @@ impl Gate {
         self.state.fetch_sub(1, SeqCst);
     }
 
-    /// Whether somebody is inside.
+    /// Whether a writer is inside.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.state.load(Acquire) & !OPEN != 0
@@ -67,7 +69,7 @@ impl Gate {
         self.state.fetch_or(OPEN, SeqCst);
     }
 
-    /// Closes it, unless somebody is inside.
+    /// Closes it, unless a writer is inside.
     pub fn close(&self) -> bool {
         self.state.fetch_update(SeqCst, Relaxed, |state| (state & !OPEN == 0).then_some(0)).is_ok()
     }
@@ -79,7 +81,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     #[test]
-    fn it_is_entered_while_it_is_open_and_closed_while_nobody_is_inside() {
+    fn a_gate_is_entered_while_open_and_closed_while_empty() {
         let gate = Gate::new(Duration::from_secs(1));
         assert!(!gate.enter(Duration::from_secs(2)) && gate.last_used() == Duration::from_secs(1));
         gate.open();
@@ -92,9 +94,9 @@ mod tests {
         assert_eq!(gate.last_used(), Duration::from_secs(4));
     }
 
-    /// Whoever has closed it knows that nobody is inside until he opens it.
+    /// After a successful close no writer is inside until the gate is opened.
     #[test]
-    fn nobody_is_inside_while_it_is_closed() {
+    fn a_closed_gate_is_empty() {
         let (gate, inside, ended) = (Gate::default(), AtomicUsize::new(0), AtomicBool::new(false));
         gate.open();
         std::thread::scope(|scope| {

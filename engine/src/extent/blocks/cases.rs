@@ -16,7 +16,7 @@ pub enum Reason {
     Crash,
 }
 
-/// What can be read of the mirrors on ONLINE disks.
+/// How mirrors on ONLINE disks can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Readable {
     None,
@@ -42,7 +42,7 @@ pub enum Zones {
     /// Some mirror has what some zone stores.
     Match,
     NoMatch,
-    /// What is in memory was made by a write since: the zones are not asked.
+    /// The checksum in memory was made by a write since: the zones do not count.
     Older,
     /// Two mirrors differ, and each has what its own zone stores (`disputes.rs`).
     Rivals,
@@ -94,17 +94,17 @@ pub fn decide(facts: Facts) -> Case {
     }
 }
 
-/// What there is to decide by, for one block.
+/// The evidence for one block.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     pub reason: Reason,
-    /// What each mirror on an ONLINE disk has, in order; `None` where it cannot be read.
+    /// The bytes of each mirror on an ONLINE disk, in order; `None` where it cannot be read.
     pub mirrors: Vec<Option<&'a [u8]>>,
     /// The checksum in memory.
     pub known: u32,
     /// That checksum was made by a write since the zones were.
     pub fresh: bool,
-    /// What the zone of each of them stores; `UNKNOWN` where it cannot be read.
+    /// The checksum in the zone of each of them; `UNKNOWN` where it cannot be read.
     pub stored: Vec<u32>,
 }
 
@@ -142,8 +142,8 @@ impl<'a> Evidence<'a> {
         (Facts { reason: self.reason, readable, memory, zones }, [by_memory, by_zone, first_rival])
     }
 
-    /// Of mirrors that have what their own zones store and differ, what most have; of equals what memory has, or the lowest. `None`: none of
-    /// them differ.
+    /// Of mirrors that differ and match their own zones, the bytes of the most; of equally many
+    /// those that memory has, or the lowest. `None`: none of them differ.
     fn first_rival(&self) -> Option<&'a [u8]> {
         let mut rivals: SmallVec<[(&[u8], usize); 3]> = SmallVec::new();
         for (image, stored) in self.mirrors.iter().zip(&self.stored) {
@@ -189,7 +189,7 @@ impl<'a> Evidence<'a> {
         (case, right)
     }
 
-    /// What the table asks.
+    /// The facts that the table asks for.
     #[cfg(test)]
     pub fn facts(&self) -> Facts {
         self.weigh().0
@@ -337,7 +337,8 @@ mod tests {
         assert_eq!(pick(&[Some(&bad), Some(&good)], sum, false, &[sum], Crash), Some(1));
         assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Crash), Some(2));
         assert_eq!(pick(&[None, Some(&worse)], sum, false, &[sum], Crash), Some(3));
-        // Two that differ, each right by its own zone: what memory has or the lowest, but rather what most have.
+        // Two that differ, each right by its own zone: the bytes of most mirrors; of equally many
+        // those that memory has, or the lowest.
         for (reason, known) in
             [(Crash, sum), (Repair, sum), (Repair, UNKNOWN), (Repair, of_block(&bad))]
         {

@@ -55,7 +55,7 @@ struct Rewritten<'a> {
     index: usize,
 }
 
-/// What is right, block by block (step 2).
+/// The verdict on blocks (step 2).
 struct Judged {
     /// Zeros where a block is lost.
     bytes: Slice,
@@ -134,7 +134,7 @@ fn count_bad_zones(
     }
 }
 
-/// What was done about wrong blocks (step 3).
+/// The rewrites of wrong blocks (step 3).
 #[derive(Default)]
 struct Rewrites<'a> {
     /// Bytes, summed over mirrors.
@@ -350,8 +350,8 @@ impl Data {
         u64::from(!reads_back)
     }
 
-    /// Step 4: the place that a mirror moved to when mirrors were compared gets what they have now: it may have a copy of what was wrong, or a write that
-    /// failed on all of them.
+    /// Step 4: the place that a mirror moved to when mirrors were compared gets what they have now.
+    /// It may have a copy of the wrong bytes, or a write that failed on all mirrors.
     async fn write_to_target(
         &self,
         extent: &Extent,
@@ -543,7 +543,8 @@ impl Data {
         Some(is_there)
     }
 
-    /// Gives all mirrors on ONLINE disks, and the place that one moves to, a block that none of them has. What memory knows of it stays.
+    /// Gives all mirrors on ONLINE disks, and the place that one moves to, a block that none of
+    /// them has. Its checksum in memory stays.
     pub(crate) async fn mend_from(
         &self,
         extent: &Extent,

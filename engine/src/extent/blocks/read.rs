@@ -1,9 +1,10 @@
 //! Reading blocks of one extent from one of its mirrors, checked.
 //!
-//! For front ends the mirror that `read_policy.rs` chooses is asked, for others each in its turn. It nearly always has the right bytes:
-//! that way is short, and what is under way on it is small (`file_read.rs`). Where it fails, does not answer in time, or has other
-//! bytes than the checksums say, the others are asked one after the other, in memory of its own. A mirror that is only silent is
-//! waited for when no other has answered (R2).
+//! Front ends read the mirror that `read_policy.rs` chooses, others take the mirrors in turn. It
+//! nearly always has the right bytes: that path is short, and its future is small (`file_read.rs`).
+//! Where the read fails, is overdue, or has other bytes than the checksums say, the other mirrors
+//! are read one after the other, in a boxed future. A mirror that is only silent is waited for when
+//! no other has the bytes (R2).
 
 use super::{STEP, bytes_of};
 use crate::{
@@ -50,7 +51,7 @@ pub enum FirstMirror {
     RoundRobin,
 }
 
-/// What is read, and for whom.
+/// What is read, and for which client.
 struct BlockRead<'a> {
     extent: &'a Extent,
     blocks: Range<usize>,
@@ -63,7 +64,7 @@ struct BlockRead<'a> {
 /// The mirrors that may be asked.
 struct Candidates<'a> {
     all: SmallVec<[(Mirror, &'a Arc<Member>); MIRRORS_MAX]>,
-    /// What is known of those that were not asked yet.
+    /// The gauges of those that were not read yet.
     untried: [Option<&'a ReadGauge>; MIRRORS_MAX],
 }
 
@@ -76,18 +77,19 @@ struct Attempt<'a> {
     reading: Option<Reading<'a>>,
 }
 
-/// A read whose first mirror is asked. Not more than is looked at again: it is part of every read under way.
+/// A read whose first mirror was sent its I/O. No more than is needed again: it is part of every
+/// read in flight.
 pub(crate) struct PendingRead<'a> {
     read: BlockRead<'a>,
     attempt: Attempt<'a>,
 }
 
-/// What came of it.
+/// The result of reading one mirror.
 pub(crate) enum MirrorAnswer {
     Good(Buffer),
     /// It failed.
     Wrong,
-    /// What it has is not known to be right.
+    /// Its bytes are not known to be right.
     Unproved,
     /// It has other bytes than the checksum in memory says.
     Refuted,
@@ -95,7 +97,7 @@ pub(crate) enum MirrorAnswer {
     Silence,
 }
 
-/// What checksums say of bytes, the worst last.
+/// The verdict of checksums on bytes, the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Good,
@@ -115,7 +117,7 @@ impl Candidates<'_> {
 }
 
 impl PendingRead<'_> {
-    /// What the first mirror says, or that it is silent.
+    /// The result of the first mirror, or that it is silent.
     pub(crate) fn poll_answer(
         &mut self,
         group: &Data,
@@ -147,7 +149,7 @@ impl Data {
         }
     }
 
-    /// Asks the first mirror, `now` by the monotonic clock. `None`: there is none.
+    /// Reads the first mirror, `now` by the monotonic clock. `None`: there is none.
     pub(crate) fn begin_read<'a>(
         &'a self,
         now: Duration,
@@ -210,7 +212,7 @@ impl Data {
         Some(Attempt { mirror, member, disk_io, reading })
     }
 
-    /// What a mirror says that was asked.
+    /// Judges what a mirror returned.
     fn answer(
         &self,
         read: &BlockRead<'_>,
@@ -256,7 +258,8 @@ impl Data {
         let mut candidates = self.candidates(read.extent);
         candidates.remove(attempt.member);
         let (mut silent, mut wrong, mut unproved) = (Vec::new(), false, false);
-        // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
+        // A mirror whose bytes match no checksum is at fault only if another mirror's bytes match:
+        // else the checksum may be wrong.
         let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();
         let buffer = loop {
             match answer {
@@ -282,7 +285,8 @@ impl Data {
             }
         }
         let Some(buffer) = buffer else {
-            // What is not known to be right may be: that is for whoever compares them all.
+            // Bytes that are not known to be right may be right: comparing all mirrors decides
+            // that.
             return if unproved {
                 Ok(None)
             } else {
@@ -295,7 +299,8 @@ impl Data {
         Ok(Some(Read { buffer, wrong }))
     }
 
-    /// No other mirror has it right: waits for the first of those that are silent that has (R2). None of them is let go for that.
+    /// No other mirror has it right: waits for the first silent one that has (R2). None of them is
+    /// expelled for that.
     async fn wait_for_silent(
         &self,
         read: &BlockRead<'_>,
@@ -320,13 +325,13 @@ impl Data {
             if self.voters.is_closing() {
                 return Err(FileError::Dismounted);
             }
-            // What went offline meanwhile may never answer.
+            // A disk that went offline meanwhile may never answer.
             silent.retain(|attempt| attempt.member.is_readable() || planted::has(Bug::GoneAwaited));
         }
         Ok(None)
     }
 
-    /// What the checksums in memory say of bytes.
+    /// Judges bytes by the checksums in memory.
     fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
         if self.unchecked.load(Ordering::Relaxed) {
             return Verdict::Good;

@@ -1,12 +1,17 @@
 //! Writing blocks of one extent on all its mirrors.
 //!
-//!   1. All writable mirrors are sent them at once, from one buffer, and so is the place that a mirror moves to.
-//!   2. Each ends, or its disk's deadline comes.
-//!   3. If no current mirror has them, those that are silent are waited for (R2); if none is, that is this caller's error.
-//!   4. A mirror that failed goes offline, on record (R4), unless some extent would keep no current mirror (R5).
-//!   5. Their checksums are remembered, and what an offline disk misses is on record before anybody is told.
+//!   1. Send them to all writable mirrors at once, from one buffer, and to the place that a mirror
+//!      moves to.
+//!   2. Each write ends, or its disk's deadline comes.
+//!   3. If no current mirror has them, silent ones are waited for (R2); if none is silent, the
+//!      caller gets an error.
+//!   4. A mirror that failed goes offline, on record (R4), unless some extent would keep no current
+//!      mirror (R5).
+//!   5. Remember their checksums, and wait until what an offline disk misses is on record, before
+//!      the caller is answered.
 //!
-//! Nearly always all mirrors have them after 2. Then there is nothing to wait for, and what is under way is small (`file_read.rs`).
+//! Nearly always all mirrors have them after 2. Then there is nothing to wait for, and the future
+//! of the write is small (`file_read.rs`).
 
 use super::BLOCKS_PER_PIECE;
 use crate::{

@@ -1,16 +1,20 @@
-//! Disks that are to grow where nothing is free do so in stages.
+//! Disks grow in stages where nothing is free.
 //!
-//! Larger disks have their middle header copies, and more of their checksums, where data is now. That has to move first, and where all disks are
-//! full there is nowhere to go. So:
+//! Larger disks have their middle header copies, and more of their checksums, where data is now.
+//! That has to move first, and where all disks are full there is nowhere to go. So:
 //!
-//!   1. The sizes that they are to have in the end, their *final sizes*, are kept in the catalog.
-//!   2. A disk gets what it can have of that without taking an AU with data: mostly two AUs at its end.
-//!   3. All get the largest part of what is left for which there is room (`resize.rs`); when they have that, this begins again.
+//!   1. The sizes that the disks are to have in the end, their *final sizes*, are stored in the
+//!      catalog.
+//!   2. A disk gets the part of that which takes no AU with data: mostly two AUs at its end.
+//!   3. All get the largest part of the rest for which there is room (`resize.rs`); when they have
+//!      that, this begins again.
 //!
-//! Files may take the room that a resize had found before what is in the way has moved: then the disks keep their sizes, and grow in stages after all.
+//! Files may take the room that a resize had found before what is in the way has moved: then the
+//! disks keep their sizes, and grow in stages after all.
 //!
-//! One free AU makes room for hundreds, these for tens of thousands: the checksums of an AU take 4 KiB or a thousandth of it. A crash leaves the
-//! final sizes, and the rebalance that goes on does the rest. Another size that is asked for lets a disk's final size go first.
+//! One free AU makes room for hundreds, these for tens of thousands: the checksums of an AU take 4
+//! KiB or a thousandth of it. A crash leaves the final sizes, and the rebalance that goes on does
+//! the rest. A statement that asks for another size removes a disk's final size first.
 
 use super::{Result, Targets};
 use crate::{
@@ -43,10 +47,11 @@ fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
 }
 
 impl Movement {
-    /// Disks are to grow, and there is no room for what is in the way. As far as they can, they have more when this returns.
+    /// Disks are to grow, and there is no room for what is in the way. As far as they can, they
+    /// have more when this returns.
     ///
     /// # Errors
-    /// Why their final sizes cannot be kept, or a disk's header not be written.
+    /// Why their final sizes cannot be stored, or a disk's header not be written.
     pub(super) async fn grow_in_stages(&self, final_sizes: &Targets) -> Result<()> {
         let kept: Vec<_> = final_sizes
             .iter()
@@ -61,7 +66,8 @@ impl Movement {
         self.next_stage(final_sizes).await.map(|_| ())
     }
 
-    /// The next stage of disks that have final sizes, if no other resize is under way. False: there are none.
+    /// The next stage of disks that have final sizes, if they are not being resized. False: there
+    /// are none.
     pub(crate) async fn begin_stage(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
         let final_sizes = self.final_sizes().await?;
@@ -97,8 +103,8 @@ impl Movement {
         }
     }
 
-    /// There is no room any more for what is in the way of disks that are on their way to larger sizes: these are their final sizes from now on, and the
-    /// next stage begins. False: no disk is on its way to a larger size.
+    /// There is no room any more for what is in the way of disks that grow: their targets become
+    /// their final sizes, and the next stage begins. False: no disk grows.
     pub(crate) async fn turn_to_stages(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
         let membership = self.voters.current();
@@ -239,7 +245,7 @@ impl Movement {
         Ok(kept.into_iter().filter_map(final_size).collect())
     }
 
-    /// Disks stay as large as they are, or come to another size than was said.
+    /// Disks keep their sizes, or get others than was stored.
     pub(super) async fn forget_final_sizes(
         &self,
         disks: impl Iterator<Item = &DiskNumber>,
