@@ -1,7 +1,7 @@
 //! The tables of docs/format.md, section 8, for the tests of the code that they describe.
 //!
-//! A test asks [`Table::case`] for each combination of facts, and in the end [`Table::end`]: it fails if facts meet no row or two,
-//! and if a row, a value or a column is never met.
+//! A test asks [`Table::case`] for each combination of facts, and in the end [`Table::end`]: it
+//! fails if facts meet no row or two, and if a row, a value or a column is never met.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,8 @@
-//! How far checks are, and what the alert log hears of them.
+//! The progress of checks, and their reports in the alert log.
 //!
-//! `V$ASM_OPERATION` shows a check while it is under way, as it shows a scrub: extents that were read, of so many. When it has ended there
-//! is no row any more: whoever began it has the answer. The alert log keeps the verdict, and the first problems one by one.
+//! `V$ASM_OPERATION` shows a check while it runs, as it shows a scrub: extents that were read, of
+//! all. When it has ended there is no row any more: the statement that began it has the result. The
+//! alert log keeps the verdict, and the first problems one by one.
 
 use crate::{
     admin::{AdminError, Operation, Report, Scope},
@@ -18,7 +19,7 @@ use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 /// The pass of a check in `V$ASM_OPERATION`.
 pub(crate) const CHECKING: &str = "CHECKING";
 
-/// The checks of a group that are under way.
+/// The running checks of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Checks(Mutex<BTreeMap<u64, Progress>>);
 
@@ -36,7 +37,7 @@ impl Checks {
 }
 
 impl Checking<'_> {
-    /// One more extent was checked, of which so many bytes were read.
+    /// One more extent was checked, of which `bytes` bytes were read.
     pub fn advance(&self, now: Duration, bytes: u64) {
         if let Some(progress) = self.checks.0.lock().get_mut(&self.number) {
             progress.advance(now, bytes);
@@ -63,7 +64,7 @@ impl Upkeep {
         Ok(Checking { checks: &self.checks, number })
     }
 
-    /// Tells how a check ended.
+    /// Reports how a check ended.
     pub(crate) fn tell_check(&self, scope: &Scope, checked: &Result<Report, AdminError>) {
         let part = if *scope == Scope::All { "" } else { " of a part" };
         let report = match checked {
@@ -95,7 +96,7 @@ impl Upkeep {
         }
     }
 
-    /// What `V$ASM_OPERATION` shows.
+    /// The rows of `V$ASM_OPERATION`.
     pub(crate) fn list_operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         let left = self.suspects.left();

@@ -1,8 +1,9 @@
 //! Rule 8 of a check: the free space in memory is what the catalog leaves free.
 //!
-//! Both change while the group is in use, and not at the same moment: an AU is taken before a commit names it, and given
-//! back after a commit has let go of it. So both are counted while nothing is in between, and a difference counts only
-//! if it is still there after a while in which no AU was taken or given back.
+//! Both change while the group is in use, and not at the same moment: an AU is taken before a
+//! commit names it, and given back after a commit has released it. So both are counted while
+//! nothing is in between, and a difference counts only if it is still there after a time in which
+//! no AU was taken or given back.
 
 use crate::{admin::Report, catalog::on_disks, check::Upkeep, error::FileError};
 use plinth_format::DiskNumber;
@@ -13,7 +14,7 @@ const TRIES: usize = 8;
 /// A commit that was answered has been noted by then.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What differs, and at which count of changes.
+/// The differences, and the count of changes at which they were seen.
 type Difference = (u64, Vec<String>);
 
 impl Upkeep {
@@ -32,7 +33,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// `None`: something is in between, and nothing can be said.
+    /// `None`: an AU is in between, and nothing can be concluded.
     async fn compare_space(&self) -> Result<Option<Difference>, FileError> {
         let before = {
             let space = self.space();
@@ -42,7 +43,8 @@ impl Upkeep {
             space.changes()
         };
         let mut owned = self.count_owned().await?;
-        // What was counted may be of a commit that is still on its way to the disks: it ends, and is noted.
+        // The counted AUs may be of a commit that is still on its way to the disks: it ends, and is
+        // noted.
         self.catalog.release(false, |_| Ok(())).await?;
         self.world.sleep(PAUSE).await;
         for (disk, _) in on_disks::units(&self.voters.current()) {

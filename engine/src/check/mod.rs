@@ -118,7 +118,8 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but its own.
+/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but
+/// its own.
 pub struct Upkeep {
     pub(crate) movement: Arc<Movement>,
     pub(crate) scrub: Scrub,
@@ -349,7 +350,8 @@ impl Upkeep {
         let mut groups = BTreeSet::new();
         let needed = self.redundancy();
         let mirrors = extent.mirrors();
-        // The redundancy may change meanwhile: the lower of the values before and after is demanded.
+        // The redundancy may change meanwhile: the lower of the values before and after is
+        // demanded.
         let needed = needed.min(self.redundancy());
         // An extent whose file asks for more mirrors gets them at once, and keeps them; but not
         // during a conversion.

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_told_of_once_until_it_is_well_below() {
+    fn a_limit_is_reported_once_until_the_group_is_well_below_it() {
         let mut level = Level::Fine;
         let mut told = Vec::new();
         for used in [50, 84, 85, 86, 84, 85, 95, 94, 95, 100, 99, 100, 92, 95, 82, 85] {

@@ -1,10 +1,11 @@
-//! A part of a group, and its extents: what CHECK and SCRUB are told to look at.
+//! A part of a group, and its extents: what CHECK and SCRUB look at.
 //!
-//! Of files it is their extents, and the shared extents that small ones lie in; of disks, every extent with a mirror there. Which
-//! extents a file has is asked once, at the beginning: what is made meanwhile is left out, what is deleted meanwhile is not looked at.
+//! For files these are their extents, and the shared extents that small ones are in; for disks,
+//! every extent with a mirror there. The extents of a file are listed once, at the beginning:
+//! extents that are made meanwhile are left out, extents that are deleted meanwhile are skipped.
 //!
-//! Files are named as everywhere (`files/paths.rs`): `+DATA/pg/base/1`, `+DATA.259.1234`; what does not begin with `+` is a path from the
-//! group's root.
+//! Files are named as everywhere (`files/paths.rs`): `+DATA/pg/base/1`, `+DATA.259.1234`; a name
+//! that does not begin with `+` is a path from the group's root.
 
 use crate::{
     admin::{AdminError, Code, Scope},

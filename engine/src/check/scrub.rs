@@ -364,7 +364,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// AUTO rests as long as it reads; when reads become slow, longer and longer, and when they are as before, as before.
+    /// AUTO rests as long as it reads; when reads become slow, longer and longer, and when they are
+    /// as before, as before.
     #[test]
     fn rests_grow_while_reads_are_slow() {
         let mut rests = Rests::new(ScrubPower::Auto);
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_differ() {
+    fn each_power_rests_for_its_own_time() {
         let took = Duration::from_millis(5);
         let rest = |power| Rests::new(power).after(took, MIB);
         assert_eq!(rest(ScrubPower::Low), took * 9);

@@ -14,9 +14,9 @@
 //! (`disputes.rs`).
 //!
 //! ```text
-//!   (absent) --enter--> Opening --log durable--> Open --release--> Closing --log durable--> (absent)
-//!                                                 ^                   |
-//!                                                 +---- it failed ----+
+//!   (none) --enter--> Opening --log durable--> Open --release--> Closing --log durable--> (none)
+//!                                              ^                    |
+//!                                              +---- it failed -----+
 //! ```
 //!
 //! The regions that a mount finds in the log are Found: the log that lists them may be on one voter
@@ -76,7 +76,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Regions that may be open at once: with regions of 4 extents of 4 MiB, 16 GiB
 /// under random writes before regions grow; a log write is 16 KiB at most.
 pub const REGIONS_MAX: usize = 1000;
-/// How many are open at once: more than one request has parts, each in a region of its own. A mebibyte in FINE stripes has nine at most.
+/// How many are open at once: more than one request has parts, each in a region of its own. A
+/// mebibyte in FINE stripes has nine at most.
 const REGIONS_OPEN: Limit = Limit::new(REGIONS_MAX, 10);
 /// Regions closed together when the table is full.
 const BATCH: usize = 128;
@@ -715,8 +716,8 @@ impl Data {
         }
     }
 
-    /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those. They stay dirty until a
-    /// flush was good.
+    /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those.
+    /// They stay dirty until a flush was good.
     pub(crate) async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
         let sums = extent.sums().clone();
         let Some(sums) = sums.filter(|_| extent.is_dirty()) else { return Ok(()) };

@@ -62,8 +62,9 @@ impl Data {
         }
     }
 
-    /// Writes again what has rotted of the catalog's log: a new mirror is copied from those that there are, and nothing on them says which of two
-    /// blocks of the log is right. Memory has all of it.
+    /// Writes again what has rotted of the catalog's log: a new mirror is copied from those that
+    /// there are, and nothing on them says which of two blocks of the log is right. Memory has all
+    /// of it.
     pub(crate) async fn mend_log(&self) {
         if planted::has(Bug::RottenLogCopied) {
             return;
@@ -75,7 +76,8 @@ impl Data {
         }
     }
 
-    /// Whether the catalog has fewer mirrors than it should, and there are disks with room for one more.
+    /// Whether the catalog has fewer mirrors than it should, and there are disks with room for one
+    /// more.
     #[must_use]
     pub fn lacks_catalog_mirror(&self) -> bool {
         self.store.lacks_mirror()

@@ -1,5 +1,5 @@
-//! Checks one extent: reads all its mirrors and compares them with its checksums. CHECK and SCRUB do this with each extent, and
-//! it is done before a mirror is taken away.
+//! Checks one extent: reads all its mirrors and compares them with its checksums. CHECK and SCRUB
+//! do this with each extent, and it is done before a mirror is taken away.
 //!
 //! The blocks are held while they are compared, so that no write is in flight in them.
 
@@ -46,7 +46,8 @@ impl Wrong {
 #[derive(Default)]
 struct Differences {
     wrong: Vec<Wrong>,
-    /// A stored checksum differs in a region that is being written: it may be wrong, or about to be replaced.
+    /// A stored checksum differs in a region that is being written: it may be wrong, or about to be
+    /// replaced.
     is_unsettled: bool,
 }
 
@@ -69,7 +70,8 @@ fn place_of(mirror: Mirror, member: &Member) -> String {
 }
 
 impl Data {
-    /// Reads all mirrors of an extent, and reports what is wrong; with `repair` it mends what it can.
+    /// Reads all mirrors of an extent, and reports what is wrong; with `repair` it mends what it
+    /// can.
     pub(crate) async fn check_data(
         &self,
         extent: &Arc<Extent>,
@@ -173,7 +175,8 @@ impl Data {
         Ok(found)
     }
 
-    /// Reads blocks and zones of all mirrors on ONLINE disks. Mirrors that cannot be read are wrong.
+    /// Reads blocks and zones of all mirrors on ONLINE disks. Mirrors that cannot be read are
+    /// wrong.
     async fn read_mirrors(
         &self,
         extent: &Extent,

@@ -40,7 +40,8 @@ pub(crate) struct Copied {
 const STEP: usize = 16;
 
 impl Data {
-    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`, a step for each permit of `gate`.
+    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`, a step
+    /// for each permit of `gate`.
     pub(crate) async fn copy_marked(
         &self,
         extent: &Extent,
@@ -90,7 +91,8 @@ impl Data {
         {
             return Ok(Copied { bytes, ..Copied::default() });
         }
-        // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
+        // The file has lost some of it on every mirror. The disk must not stay away for that, nor
+        // miss the rest.
         let mut copied = Copied::default();
         for block in blocks {
             let bytes =
@@ -214,7 +216,8 @@ impl Data {
     ) -> Result<u64, FileError> {
         let bytes = data.len() as u64;
         let mut disk_io = member.start_write(offset, data).of(IoClient::Copies);
-        // A disk that must stay in service is waited for: a later write of these blocks must not land before this copy.
+        // A disk that must stay in service is waited for: a later write of these blocks must not
+        // land before this copy.
         let end = match disk_io.settle_or_go_on().await {
             None if !planted::has(Bug::OverdueCopyLeft) => {
                 self.end_or_expel(member, &mut disk_io).await?

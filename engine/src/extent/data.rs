@@ -138,7 +138,8 @@ impl Data {
         self.space.lock()
     }
 
-    /// The placement for the membership in force, of extents that have as many mirrors as the group.
+    /// The placement for the membership in force, of extents that have as many mirrors as the
+    /// group.
     pub(crate) fn placement(&self) -> Arc<Placement> {
         self.placement_for(0)
     }

@@ -81,7 +81,8 @@ use std::{
 const LOOK: Duration = Duration::from_secs(1);
 /// A round that takes longer is over; the discards that it began go on.
 const ROUND_MAX: Duration = Duration::from_secs(1);
-/// How many times as long as a round the rest behind it is, while the disks are used. Little in simulation, where there is little time.
+/// How many times as long as a round the rest behind it is, while the disks are used. Little in
+/// simulation, where there is little time.
 const RESTS: u32 = if cfg!(any(test, feature = "testing")) { 1 } else { 100 };
 const REST_MIN: Duration = Duration::from_millis(1);
 /// A rest ends after this time, and when the disks were idle for this time.
@@ -106,7 +107,8 @@ const LOOKED_AT: usize = 64;
 const SWEPT: i64 = 256;
 /// Extents of which pieces without data are kept in mind because their AUs were stained.
 const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
-/// A device may give space back in larger units than pieces: neighbours without data in the same MiB are discarded once more.
+/// A device may give space back in larger units than pieces: neighbours without data in the same
+/// MiB are discarded once more.
 const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
 
 /// Pieces of extents in use that are to be discarded, and discards in flight. Free AUs are in
@@ -204,7 +206,8 @@ impl Discards {
         pieces.into_iter().for_each(|piece| noted.add(piece));
     }
 
-    /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very many the sweep takes note.
+    /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very
+    /// many the sweep takes note.
     fn note_stained(&self, extent: u64, pieces: usize) {
         let mut state = self.state();
         if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
@@ -281,7 +284,8 @@ impl Discards {
         self.state().refused.get(&disk).is_some_and(|refused| refused.until.is_some())
     }
 
-    /// Tries those disks again that have rested. `takes`: whether one could be given discards; `None`: it is gone.
+    /// Tries those disks again that have rested. `takes`: whether one could be given discards;
+    /// `None`: it is gone.
     fn try_again(&self, now: Duration, takes: impl Fn(DiskNumber) -> Option<bool>) {
         let mut state = self.state();
         state.refused.retain(|disk, _| takes(*disk).is_some());
@@ -413,7 +417,8 @@ impl Data {
         }
     }
 
-    /// Whether this mount leaves what it found to another one, as it may be all that is left of something.
+    /// Whether this mount leaves what it found to another one, as it may be all that is left of
+    /// something.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn owes_discards(&self) -> bool {
@@ -434,7 +439,8 @@ impl Data {
         self.members.values().all(is_clean)
     }
 
-    /// By the name of each disk, which of its bytes are unused: free AUs, and in AUs of files the pieces that hold no data.
+    /// By the name of each disk, which of its bytes are unused: free AUs, and in AUs of files the
+    /// pieces that hold no data.
     ///
     /// # Errors
     /// If the catalog cannot be read.
@@ -808,7 +814,8 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
 
 #[cfg(test)]
 impl Data {
-    /// Discards pieces of an extent that were found to be without data when it had lost marks so often.
+    /// Discards pieces of an extent that were found to be without data when it had lost marks so
+    /// often.
     pub(crate) async fn discard_found(
         self: &Arc<Self>,
         extent: &Arc<Extent>,
@@ -857,7 +864,8 @@ mod tests {
         assert_eq!(runs(&bits(&[]), &bits(&[]), 64), []);
     }
 
-    /// However long discards take, they take a hundredth of the time of disks that are used. (In tests they rest less.)
+    /// However long discards take, they take a hundredth of the time of disks that are used. (In
+    /// tests they rest less.)
     #[test]
     fn the_slower_the_disk_the_longer_the_rest() {
         let mut throttle = Throttle::new(4 << 20);

@@ -18,23 +18,25 @@
 //!                                           leaving -- dismiss_disk --> no member
 //! ```
 //!
-//! The words: a disk is *expelled* for an error and *taken offline* by a statement; a disk that leaves is *dismissed* from the membership when it
-//! is empty, and *retired* when its header says FORMER; its device is *released* when the engine closes it. Stale marks that can never be
-//! durable are *abandoned*: the catalog has stopped, and the group with it. The catalog's mirrors on a disk are *struck* from the
-//! membership's list when it goes offline.
+//! The words: a disk is *expelled* for an error and *taken offline* by a statement; a disk that
+//! leaves is *dismissed* from the membership when it is empty, and *retired* when its header says
+//! FORMER; its device is *released* when the engine closes it. Stale marks that can never be
+//! durable are *abandoned*: the catalog has stopped, and the group with it. The catalog's mirrors
+//! on a disk are *struck* from the membership's list when it goes offline.
 //!
 //! Here is the data path's part:
 //!
 //! ```text
-//!   an I/O failed, or is overdue       expel, expel_in_background       the voters record the disk OFFLINE
-//!   it may not go offline (R5)         expel_or_wait, not_expelled      it stays: wait, or return the error
-//!   a flush failed                     flush_disks, flush_or_expel      offline, or its writes are uncertain
-//!   the record is in force             went_offline                     what the disk misses is put on record
-//!   that is on record                  wait_settled                     now writes may be acknowledged (R4)
+//!   an I/O failed, or is overdue  expel, expel_in_background  the voters record it OFFLINE
+//!   it may not go offline (R5)    expel_or_wait, not_expelled it stays: wait, or an error
+//!   a flush failed                flush_disks, flush_or_expel offline, or uncertain writes
+//!   the record is in force        went_offline                stale marks are put on record
+//!   they are on record            wait_settled                writes may be acknowledged (R4)
 //! ```
 //!
-//! Which disk may go offline, and how that is recorded, is `membership/voters.rs`; uncertain writes are in `failed_flush.rs`; how a
-//! disk comes back is in `movement/resync.rs`, how one is dropped in `movement/disks.rs`.
+//! Which disk may go offline, and how that is recorded, is `membership/voters.rs`; uncertain writes
+//! are in `failed_flush.rs`; how a disk comes back is in `movement/resync.rs`, how one is dropped
+//! in `movement/disks.rs`.
 
 use crate::{
     disk::{disk_errors::Trouble, disk_io::Settled, member::Member},
@@ -48,7 +50,8 @@ use plinth_format::DiskNumber;
 use std::{sync::Arc, time::Duration};
 
 impl Data {
-    /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
+    /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets
+    /// the error.
     pub(crate) async fn expel(
         &self,
         member: &Arc<Member>,
@@ -110,7 +113,8 @@ impl Data {
                 .iter()
                 .filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue))
                 .count();
-            // R2: when every disk is silent the cause is more likely this host than the disks: none is expelled.
+            // R2: when every disk is silent the cause is more likely this host than the disks: none
+            // is expelled.
             let mut again = silent == data && data > 0;
             for (member, settled) in bad {
                 if again {
@@ -121,7 +125,8 @@ impl Data {
                     again = true;
                 }
             }
-            // Whether the flush was this one, the catalog's or that of a voters' record: no other flush makes up for one that failed.
+            // Whether the flush was this one, the catalog's or that of a voters' record: no other
+            // flush makes up for one that failed.
             for (member, settled) in members.iter().zip(&flushes) {
                 let reason = match settled {
                     Settled::Failed(_) => settled.reason(),
@@ -163,7 +168,8 @@ impl Data {
         }
     }
 
-    /// As [`Self::expel`], but a silent disk that cannot be spared is waited for (R2). False: it answers, so the I/O is to be tried again.
+    /// As [`Self::expel`], but a silent disk that cannot be spared is waited for (R2). False: it
+    /// answers, so the I/O is to be tried again.
     pub(crate) async fn expel_or_wait(
         &self,
         member: &Arc<Member>,
@@ -173,7 +179,8 @@ impl Data {
             match self.expel(member, settled).await {
                 Ok(()) => return Ok(true),
                 Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
-                    // Disks that were silent with it may have answered meanwhile: then it is spared.
+                    // Disks that were silent with it may have answered meanwhile: then it is
+                    // spared.
                     if self.wait_while_hung(member).await? {
                         return Ok(false);
                     }

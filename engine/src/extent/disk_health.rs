@@ -1,5 +1,5 @@
-//! The group looks at its disks every second: those that fail too often, and those far slower than the
-//! others, go offline where they can be spared.
+//! The group looks at its disks every second: those that fail too often, and those far slower than
+//! the others, go offline where they can be spared.
 //!
 //! What is counted and when it is too much is `disk/health.rs`; what is slow is `disk/slow.rs`.
 
@@ -55,7 +55,8 @@ impl Data {
                 "It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'",
                 self.name
             );
-            // What is wrong on a disk that has failures of its own may be right on this one only.
+            // A block that is wrong on a disk with failures of its own may be right on this one
+            // only.
             let failing = self.members.values().find(|other| {
                 other.failure_group != member.failure_group
                     && other.is_readable()
@@ -120,7 +121,8 @@ impl Data {
             };
             member.note(Trouble::Slower, None, slowness.to_string());
             let limit = self.attributes().disk_slow_time;
-            // Where it cannot be spared it is tried again with the next window, and that it is slow was told.
+            // A disk that cannot be spared is tried again with the next window; that it is slow was
+            // reported.
             if limit.is_some_and(|limit| slowness.time >= limit) {
                 let reason = format!("it is slow: {slowness} (attribute disk_slow_time)");
                 let _ = self.voters.expel(disk, &reason, false).await;
@@ -128,7 +130,8 @@ impl Data {
         }
     }
 
-    /// Before an operator takes disks offline: whether the others can be read where reads failed. Returns those that cannot.
+    /// Before an operator takes disks offline: whether the others can be read where reads failed.
+    /// Returns those that cannot.
     pub(crate) async fn ask_others_than(&self, leaving: &[Arc<Member>]) -> Vec<Arc<str>> {
         let stays = |member: &&Arc<Member>| {
             member.state() == DiskState::Online

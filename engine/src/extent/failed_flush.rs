@@ -70,7 +70,8 @@ use std::{
 /// Failures remembered one by one; older ones are merged, and a file may get the error of a failure
 /// that did not concern it.
 const FAILURES_MAX: Limit = Limit::new(64, 2);
-/// Parts of a file's writes that syncs have taken over and not answered for, at most. Beyond that the oldest are merged.
+/// Parts of a file's writes that syncs have taken over and not answered for, at most. Beyond that
+/// the oldest are merged.
 const TAKEN_MAX: Limit = Limit::new(16, 2);
 /// Rounds of the caretaker between two attempts to write uncertain pieces again.
 const TRY_AGAIN: u64 = 30;
@@ -101,7 +102,8 @@ pub struct FailedFlushes {
     failures: Mutex<Vec<Failure>>,
     /// How many there were.
     count: AtomicU64,
-    /// How many there were when all pending pieces had been written again, and in which round that was last tried.
+    /// How many there were when all pending pieces had been written again, and in which round that
+    /// was last tried.
     resolved: AtomicU64,
     tried: AtomicU64,
     /// Files with writes of an earlier engine that a mount could not make durable: each owes an
@@ -179,9 +181,11 @@ impl Taken {
 }
 
 impl Unsynced {
-    /// A write that began in `began` has ended, its marks are committed, and it will be acknowledged.
+    /// A write that began in `began` has ended, its marks are committed, and it will be
+    /// acknowledged.
     pub fn note(&self, began: u64, ended: u64) {
-        // A sync takes over `from` first and then looks at `to`: if this finds `from` early enough, that sync sees `to` as it is now.
+        // A sync takes over `from` first and then looks at `to`: if this finds `from` early enough,
+        // that sync sees `to` as it is now.
         if self.to.load(Ordering::SeqCst) < ended {
             self.to.fetch_max(ended, Ordering::SeqCst);
         }
@@ -288,7 +292,8 @@ impl FailedFlushes {
         true
     }
 
-    /// Files have lost what was written to them and not synced before this mount, for a flush of a disk failed.
+    /// Files have lost what was written to them and not synced before this mount, for a flush of a
+    /// disk failed.
     pub fn lose(&self, files: BTreeSet<Node>, disk: &str, reason: &str) {
         let failure =
             Failure { after: 0, until: 0, disk: disk.to_owned(), reason: reason.to_owned() };
@@ -358,7 +363,8 @@ impl Data {
         let failure = self.failed_flushes.failure(span)?;
         let mut taken = unsynced.taken();
         if answer {
-            // Nothing of it is durable yet: it stays for a failure that follows before a good flush.
+            // Nothing of it is durable yet: it stays for a failure that follows before a good
+            // flush.
             unsynced.answered(&mut taken, span, self.failed_flushes.flush_epoch());
         }
         // After that: a write that noted itself before it has its marks in memory.
@@ -434,7 +440,8 @@ impl Data {
         self.failed_flushes.resolved.load(Ordering::Acquire) < self.failed_flushes.count()
     }
 
-    /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may have lost.
+    /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may
+    /// have lost.
     pub(crate) async fn distrust_pending(&self) -> Result<(), FileError> {
         if !(self.is_uncertain() || self.store.has_failed_to_flush()) || self.boot() == NO_BOOT {
             return Ok(());
@@ -543,9 +550,10 @@ mod tests {
         assert_eq!(unsynced.span().from, u64::MAX);
     }
 
-    /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
+    /// A flush fails and is noted, while another thread looks whether one has failed: either the
+    /// disk is broken, or the failure is counted.
     #[test]
-    fn who_finds_a_disk_unbroken_finds_its_failures_counted() {
+    fn a_task_that_finds_a_disk_unbroken_finds_its_failures_counted() {
         let (failed_flushes, member) =
             (FailedFlushes::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
         std::thread::scope(|scope| {

@@ -33,7 +33,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct LatencyProber(Event);
 
 impl LatencyProber {
-    /// A read is to be made on the disk of a gauge, which [`read_policy::choose`](crate::disk::read_policy::choose) has named.
+    /// A read is to be made on the disk of a gauge, which
+    /// [`read_policy::choose`](crate::disk::read_policy::choose) has named.
     pub fn send(&self, gauge: &ReadGauge, offset: u64, length: usize) {
         gauge.explore_at(offset, length);
         self.0.notify(1);

@@ -51,7 +51,8 @@ pub struct FileData {
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write
     /// has failed: its bytes may be there, and its size not. After a mount that is unknown.
     tail_is_clean: AtomicBool,
-    /// A commit of its marks or places failed with the catalog: the next mount finds what was, or what was to be.
+    /// A commit of its marks or places failed with the catalog: the next mount finds what was, or
+    /// what was to be.
     uncertain_pieces: AtomicBool,
     pub unsynced: Unsynced,
     pub log_detector: LogDetector,
@@ -164,7 +165,8 @@ impl Layout {
         Stripes::new(self.fine, au_size)
     }
 
-    /// Cuts bytes `offset .. offset + length` of the file along its extents; each extent has one part at most.
+    /// Cuts bytes `offset .. offset + length` of the file along its extents; each extent has one
+    /// part at most.
     #[must_use]
     pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Parts {
         let mut parts = Parts::new();
@@ -201,7 +203,8 @@ impl Layout {
         parts
     }
 
-    /// The extent that has all of a range of the file, and where there; `None`: several have it, or none.
+    /// The extent that has all of a range of the file, and where there; `None`: several have it, or
+    /// none.
     #[must_use]
     pub fn within_one(
         &self,
@@ -248,7 +251,7 @@ mod tests {
     /// A caller that asks for the one extent with all of a range gets the same as one that asks for
     /// all parts.
     #[test]
-    fn what_lies_within_one_extent_is_its_only_part() {
+    fn a_range_within_one_extent_has_one_part() {
         const AU: u64 = 1 << 20;
         let extent = |number| Arc::new(Extent::new(number + 1, 7, number, &[]));
         let coarse = || Layout {

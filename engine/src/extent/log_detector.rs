@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_known_by_its_syncs() {
+    fn a_log_is_detected_by_its_syncs() {
         let log_detector = LogDetector::default();
         for _ in 0..3 {
             assert_eq!(round(&log_detector, 1), [false]);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writes_end_the_habit_until_it_comes_back() {
+    fn many_writes_before_a_sync_end_the_guess() {
         let log_detector = LogDetector::default();
         for _ in 0..3 {
             round(&log_detector, 1);

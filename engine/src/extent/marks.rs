@@ -1,6 +1,6 @@
-//! Which pieces of an extent hold data, for whoever reads and writes it: looked at without a lock.
+//! Which pieces of an extent hold data, readable without a lock.
 //!
-//! The truth is in [`State`](super::State), from which these are set before its lock is let go.
+//! The truth is in [`State`](super::State), from which these are set before its lock is released.
 
 use super::State;
 use std::sync::{

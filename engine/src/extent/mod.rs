@@ -89,7 +89,8 @@ pub struct State {
     pub written: Bits,
     /// Pieces whose data was written but perhaps not flushed.
     pub pending: Bits,
-    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`failed_flushes.rs`).
+    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are
+    /// (`failed_flushes.rs`).
     pub uncertain: Bits,
 }
 
@@ -260,14 +261,16 @@ impl Extent {
         self.dirty.store(false, Ordering::SeqCst);
     }
 
-    /// The zone of some mirror has not what was written there: that is known until all are written again.
+    /// The zone of some mirror has not what was written there: that is known until all are written
+    /// again.
     pub fn mark_zones_wrong(&self) {
         if let Some(sums) = &*self.sums() {
             sums.note_stored_in(None);
         }
     }
 
-    /// Remembers the checksums of blocks from `first` on, as just written. Their range is held exclusively.
+    /// Remembers the checksums of blocks from `first` on, as just written. Their range is held
+    /// exclusively.
     pub fn set_sums(&self, first: usize, sums: &[u32]) {
         if let Some(all) = &*self.sums() {
             (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
@@ -344,7 +347,8 @@ impl Extent {
         is_free
     }
 
-    /// The mirrors as they will be after a change. `None`: it cannot be made, see [`Places::after`].
+    /// The mirrors as they will be after a change. `None`: it cannot be made, see
+    /// [`Places::after`].
     #[must_use]
     pub fn after(&self, change: Change) -> Option<Mirrors> {
         self.places.lock().after(change).map(|(next, _)| next)
@@ -411,7 +415,8 @@ impl Extent {
         self.marks.has(piece)
     }
 
-    /// Of some blocks, those in pieces that hold data, as runs. That stays so as long as the caller holds the range of these blocks.
+    /// Of some blocks, those in pieces that hold data, as runs. That stays so as long as the caller
+    /// holds the range of these blocks.
     #[must_use]
     pub fn data_in(&self, blocks: &Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -931,7 +936,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_at_an_old_snapshot_does_not_raise_the_dead() {
+    fn a_deleted_extent_is_not_inserted_from_an_old_snapshot() {
         let extents = Extents::default();
         let first = extents.get_or_insert(extent());
         let before = extents.snapshot();
@@ -951,7 +956,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_at_an_old_snapshot_finds_where_an_extent_is_now() {
+    fn a_reader_of_an_old_snapshot_gets_the_extent_with_its_new_places() {
         let extents = Extents::default();
         let before = extents.snapshot();
         extents.note_moved(&extents.get_or_insert(extent()));
@@ -966,7 +971,7 @@ mod tests {
     }
 
     #[test]
-    fn graves_nobody_looks_at_go_at_once() {
+    fn tombstones_go_at_once_when_no_snapshot_is_open() {
         let extents = Extents::default();
         let looked = extents.snapshot().get_or_insert(extent()).expect("it is alive");
         assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));

@@ -1,8 +1,9 @@
 //! How long front ends waited for pieces of extents on the move: `v$asm_move_wait_histogram`.
 //!
-//! A move holds the pieces that it copies, one step of them at a time, and for a moment the whole extent, when it begins. Who comes upon
-//! that waits. It is counted in powers of two of microseconds, as `v$event_histogram_micro` counts; who need not wait is not counted,
-//! and costs nothing.
+//! A move holds the pieces that it copies, one step of them at a time, and for a moment the whole
+//! extent, when it begins. Client I/O that meets these waits. The waits are counted in powers of
+//! two of microseconds, as in `v$event_histogram_micro`; I/O that need not wait is not counted, and
+//! costs nothing.
 
 use crate::{extent::Extent, extent::data::Data, sync::ranges::RangeGuard};
 use std::{
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// From one microsecond to 36 minutes; what takes longer is in the last.
+/// From one microsecond to 36 minutes; longer waits are in the last.
 const BUCKETS: usize = 32;
 
 #[derive(Debug)]
@@ -32,7 +33,8 @@ impl MoveWaits {
         self.0[bucket].fetch_add(1, Relaxed);
     }
 
-    /// At most how many microseconds, and how many waited so long: without those that nobody did.
+    /// Upper bounds in microseconds, each with its number of waits; bounds without waits are left
+    /// out.
     pub fn counts(&self) -> Vec<(u64, u64)> {
         let counts =
             self.0.iter().enumerate().map(|(bucket, count)| (1 << bucket, count.load(Relaxed)));

@@ -1,7 +1,7 @@
 //! Headers of the group's own disks: what they must say, and how they get it.
 //!
-//! Who writes one holds `renaming`, or is the mount, or has a disk that is no member yet: so nobody
-//! takes a header for wrong that is just being written.
+//! A task that writes one holds `renaming`, or is the mount, or has a disk that is no member yet:
+//! so a header that is just being written is not taken for wrong.
 
 use crate::{
     disk::{
@@ -24,7 +24,8 @@ use plinth_format::{
 use std::sync::Arc;
 
 impl Data {
-    /// The header that a disk's copies show, and the places of those that are wrong. `None`: they show no header, or another disk's.
+    /// The header that a disk's copies show, and the places of those that are wrong. `None`: they
+    /// show no header, or another disk's.
     ///
     /// # Errors
     /// If the disk does not answer in time.
@@ -51,7 +52,8 @@ impl Data {
         header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1)
     }
 
-    /// What a header says of its disk that is not so: its name, its size or the group's redundancy. While it is resized both sizes are right.
+    /// What a header has wrong of its disk: its name, its size or the group's redundancy. While it
+    /// is resized both sizes are right.
     pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
         if *header.name != *member.name() {
             return Some(format!("calls it {}", header.name));
@@ -68,8 +70,9 @@ impl Data {
         (!is_right).then(|| format!("says that {size} bytes of it are used"))
     }
 
-    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
-    /// its records are in the first area only, or if no copy is the disk's any more.
+    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a
+    /// crash kept its new name from them, if its records are in the first area only, or if no copy
+    /// is the disk's any more.
     pub(crate) async fn repair_header(
         &self,
         member: &Arc<Member>,
@@ -99,14 +102,16 @@ impl Data {
         Ok(())
     }
 
-    /// Writes into headers what the membership says. The next mount does it where it cannot be done now.
+    /// Writes into headers what the membership says. The next mount does it where it cannot be done
+    /// now.
     pub(crate) async fn renew_headers(&self) {
         for member in self.members.values().filter(|member| member.is_writable()) {
             self.renew_header(member).await;
         }
     }
 
-    /// As [`Self::renew_headers`], for a disk that has just become a member: its header was written before, and the group may have changed meanwhile.
+    /// As [`Self::renew_headers`], for a disk that has just become a member: its header was written
+    /// before, and the group may have changed meanwhile.
     pub(crate) async fn renew_header_of_new(&self, member: &Arc<Member>) {
         let _nobody_compares = self.renaming.lock().await;
         self.renew_header(member).await;

@@ -17,14 +17,15 @@
 //! The metadata that it knows:
 //!
 //! ```text
-//!   what              on                   compared with              held while it is written
-//!   header copies     all writable disks   each other, membership     `Data::renaming`
-//!   stamps            all writable disks   the newest counter         the voters' turn
-//!   memberships       voters               the one in force           the voters' turn
-//!   activity log      voters               the newest log             the log's writer, the voters' turn
-//!   checksum blocks   ONLINE mirrors       checksums in memory that   the extent's range; its region
-//!   of open regions                        are not newer than the     is entered
-//!                                          last release
+//!   what             on                  compared with             held while it is written
+//!   header copies    all writable disks  each other, membership    `Data::renaming`
+//!   stamps           all writable disks  the newest counter        the voters' turn
+//!   memberships      voters              the one in force          the voters' turn
+//!   activity log     voters              the newest log            the log's writer and the
+//!                                                                  voters' turn
+//!   checksum blocks  ONLINE mirrors      checksums in memory that  the extent's range; its
+//!   of open regions                      are not newer than the    region is entered
+//!                                        last release
 //! ```
 //!
 //! A look:
@@ -78,7 +79,8 @@ use std::{
     time::Duration,
 };
 
-/// How often the engine looks. Twice as often as is promised, which is each minute: a look takes its time.
+/// How often the engine looks. Twice as often as is promised, which is each minute: a look takes
+/// its time.
 pub(crate) const LOOK: Duration = Duration::from_secs(30);
 /// A disk in which something is wrong in this many looks one after the other does not keep what it
 /// is given.
@@ -218,7 +220,8 @@ impl Data {
         let first = futures::future::join_all(first).await;
         for (member, _) in members.iter().zip(first).filter(|(_, seen)| matches!(seen, Ok(Some(_))))
         {
-            // A disk that is just being renamed has its old name there for a moment; one that leaves is written FORMER.
+            // A disk that is just being renamed has its old name there for a moment; one that
+            // leaves is written FORMER.
             let _nobody_else_writes = self.renaming.lock().await;
             let Ok(Some(wrong)) = self.wrong_header(member).await else { continue };
             let finding = findings.of(member.number);
@@ -403,7 +406,8 @@ impl Data {
                 continue;
             }
             let is_right = zone.is_some_and(|zone| {
-                // Of blocks that hold nothing it may have anything: it is what a check does not look at either.
+                // Of blocks that hold nothing it may have anything: it is what a check does not
+                // look at either.
                 let is_used = |block: usize| {
                     extent.has_piece(block / BLOCKS_PER_PIECE) && !sums.is_fresh(block)
                 };

@@ -31,7 +31,8 @@ use std::{
 const ENTRIES: usize = 64;
 /// How many of the places are used.
 const ENTRIES_USED: Limit = Limit::new(ENTRIES, 2);
-/// Blocks kept of one extent, and read at once when one of them has to be: 32 KiB, which takes a disk hardly longer.
+/// Blocks kept of one extent, and read at once when one of them has to be: 32 KiB, which takes a
+/// disk hardly longer.
 pub const RUN: usize = 8;
 
 #[derive(Debug, Default)]
@@ -76,7 +77,8 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// The first block's bytes, if they were here; of a single one it is `last` that is asked for its end.
+    /// The first block's bytes, if they were here; of a single one it is `last` that is asked for
+    /// its end.
     pub fn first(&self) -> Option<&[u8]> {
         self.first.as_deref()
     }
@@ -156,7 +158,8 @@ impl PartialBlocks {
         }
     }
 
-    /// Keeps blocks that were read along behind `block`, which is not kept, as the disks have them. Their range is held exclusively.
+    /// Keeps blocks that were read along behind `block`, which is not kept, as the disks have them.
+    /// Their range is held exclusively.
     pub fn keep_along(&self, extent: u64, block: usize, bytes: &[u8]) {
         self.change(extent, true, |kept| {
             kept.begin(block);
@@ -196,7 +199,8 @@ impl PartialBlocks {
         }
     }
 
-    /// Changes what is kept of an extent. Where another one has its place it gets that if it `needs` to, and nothing changes otherwise.
+    /// Changes what is kept of an extent. Where another one has its place it gets that if it
+    /// `needs` to, and nothing changes otherwise.
     fn change(&self, extent: u64, needs: bool, change: impl FnOnce(&mut KeptBlocks)) {
         let entry = self.entry(extent);
         let mut kept = entry.kept.lock();
@@ -276,7 +280,7 @@ mod tests {
 
     /// A writer of whole blocks need not take the lock where nothing is cached.
     #[test]
-    fn whole_blocks_let_go_of_all() {
+    fn writing_whole_blocks_drops_all_of_an_extent() {
         let blocks = PartialBlocks::default();
         blocks.written(7, 0, &[1; BLOCK_SIZE], 4096);
         assert!(!is_seen(&blocks, 7), "whole blocks are not kept");
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_any_more_is_given_back() {
+    fn entries_not_written_since_are_trimmed() {
         let blocks = PartialBlocks::default();
         blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
         blocks.trim();
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_extents_in_one_place_the_later_one_stays() {
+    fn of_two_extents_in_one_entry_the_later_one_stays() {
         let blocks = PartialBlocks::default();
         let other = 7 + ENTRIES as u64;
         blocks.written(7, 1, &[1; BLOCK_SIZE], BLOCK + 1);

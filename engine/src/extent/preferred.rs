@@ -12,7 +12,8 @@ use crate::{
 use std::collections::BTreeSet;
 
 impl Data {
-    /// From now on reads go to disks of these failure groups where they can; no names: nothing is preferred.
+    /// From now on reads go to disks of these failure groups where they can; no names: nothing is
+    /// preferred.
     pub fn prefer_reads(&self, failure_groups: &BTreeSet<String>) {
         self.members.prefer(failure_groups.clone());
     }

@@ -60,7 +60,8 @@ struct Pending {
     stuck: Vec<Vacated>,
 }
 
-/// An extent that was deleted, or of which a mirror has moved away, durably; and the AUs that are free when its I/O has ended.
+/// An extent that was deleted, or of which a mirror has moved away, durably; and the AUs that are
+/// free when its I/O has ended.
 #[derive(Debug)]
 struct Vacated {
     extent: Arc<Extent>,
@@ -199,8 +200,8 @@ impl Data {
         self.space.lock().take_in_hand()
     }
 
-    /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or none. Until they are given back, each extent keeps a
-    /// mirror on an ONLINE disk (R5).
+    /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or
+    /// none. Until they are given back, each extent keeps a mirror on an ONLINE disk (R5).
     pub(crate) async fn allocate(
         &self,
         file: u64,
@@ -298,7 +299,8 @@ impl Data {
         }
     }
 
-    /// Waits until more is free on a disk than when [`Coming::freed`] was `seen`. False: nothing was pending.
+    /// Waits until more is free on a disk than when [`Coming::freed`] was `seen`. False: nothing
+    /// was pending.
     pub(crate) async fn wait_for_units(
         &self,
         disk: DiskNumber,

@@ -26,8 +26,8 @@ use std::{
 /// How long it waits before it looks again at an extent that could not be compared.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The extents that were not compared yet, and what was done so far. The set alone says what is suspect: an extent
-/// may be in memory for other reasons than its data.
+/// The extents that were not compared yet, and what was done so far. The set alone says what is
+/// suspect: an extent may be in memory for other reasons than its data.
 #[derive(Debug, Default)]
 pub struct Suspects {
     left: Mutex<BTreeSet<u64>>,

@@ -1,7 +1,8 @@
 //! Blocks that a read found wrong on one mirror and right on another: rewritten soon after.
 //!
-//! The reader has its bytes already. The list is bounded: what does not fit is found
-//! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
+//! The reader has its bytes already. The list is bounded: blocks that do not fit are found again by
+//! the next read. Where a disk that cannot be spared does not take the right bytes, they are
+//! written again a second later.
 
 use crate::{
     error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit,
@@ -48,7 +49,7 @@ impl Repairs {
         }
     }
 
-    /// What was put off is due, where `is_due`: to be called now and then.
+    /// Blocks that were put off are due, where `is_due`: to be called now and then.
     pub fn try_again(&self, is_due: impl Fn(&Extent) -> bool) {
         let again = {
             let mut waiting = self.0.lock();
@@ -91,7 +92,7 @@ impl Data {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        // What was wrong may be a hole by now.
+        // A wrong block may be a hole by now.
         for run in extent.data_in(&blocks) {
             self.repair(extent, run, &active).await?;
         }

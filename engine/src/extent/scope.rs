@@ -132,7 +132,8 @@ impl Data {
     }
 }
 
-/// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin and end.
+/// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin
+/// and end.
 pub(crate) fn find(
     connection: &Connection,
     extents: &Extents,

@@ -134,7 +134,8 @@ pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqli
     Ok(())
 }
 
-/// Changes a disk's marks, in the catalog and then in memory. Only jobs of the catalog change them: one at a time.
+/// Changes a disk's marks, in the catalog and then in memory. Only jobs of the catalog change them:
+/// one at a time.
 ///
 /// # Errors
 /// What the catalog says.

@@ -123,8 +123,8 @@ impl Sums {
         *self.zones.lock() = zones;
     }
 
-    /// Whether the zone of a disk has all that are not fresh, because they were written there: the extent has moved so often, and the disk
-    /// gone offline so often.
+    /// Whether the zone of a disk has all that are not fresh, because they were written there: the
+    /// extent has moved so often, and the disk gone offline so often.
     #[must_use]
     pub fn are_in(&self, moves: u64, disk: DiskNumber, losses: u64) -> bool {
         let zones = self.zones.lock();
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_fresh_until_it_is_stored() {
+    fn a_checksum_that_was_set_is_fresh_until_it_is_stored() {
         let sums = Sums::new(0..200);
         assert!((0..200).all(|block| !sums.is_fresh(block)));
         for block in [0, 63, 64, 199] {

@@ -20,7 +20,8 @@ use std::{
     time::Duration,
 };
 
-/// The while after which latencies are looked at; and how many there should be, or how long it is waited for them.
+/// The while after which latencies are looked at; and how many there should be, or how long it is
+/// waited for them.
 const WINDOW: Duration = Duration::from_millis(100);
 const ENOUGH: u64 = 100;
 const WINDOW_MAX: Duration = Duration::from_secs(1);
@@ -134,8 +135,8 @@ impl Throttle {
         self.seen[step(latency)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until another move may begin. Nothing to wait for if nothing was promised, or `is_off` says that it is not wanted
-    /// any more.
+    /// Waits until another move may begin. Nothing to wait for if nothing was promised, or `is_off`
+    /// says that it is not wanted any more.
     pub async fn admit(&self, world: &dyn World, is_off: impl Fn() -> bool) -> Moving<'_> {
         loop {
             let Some(target) = self.target().filter(|_| !is_off()) else { return Moving(None) };
@@ -188,7 +189,8 @@ impl Throttle {
         }
     }
 
-    /// Above which latency one request in a hundred was, since it was asked last. Zero if there were none.
+    /// Above which latency one request in a hundred was, since it was asked last. Zero if there
+    /// were none.
     fn take_slowest_hundredth(&self) -> Duration {
         let counts: Vec<u64> =
             self.seen.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
@@ -242,7 +244,7 @@ mod tests {
 
     /// One request in a hundred may be slower than that.
     #[test]
-    fn the_slowest_hundredth() {
+    fn the_99th_percentile_of_a_window() {
         let throttle = Throttle::default();
         (0..990).for_each(|_| throttle.note(Duration::from_micros(100)));
         (0..10).for_each(|_| throttle.note(Duration::from_millis(50)));
@@ -253,9 +255,10 @@ mod tests {
         assert!(throttle.take_slowest_hundredth() > Duration::from_millis(49));
     }
 
-    /// Begun with one at a time; more and more while the front ends are fast, fewer and then with pauses when they are not.
+    /// Begun with one at a time; more and more while the front ends are fast, fewer and then with
+    /// pauses when they are not.
     #[test]
-    fn as_much_as_the_front_ends_bear() {
+    fn moves_go_as_fast_as_the_target_allows() {
         let throttle = Throttle::default();
         throttle.promise(Some(TARGET));
         assert_eq!(run(&throttle, 1, 1, &[(1000, 100)]), 1);

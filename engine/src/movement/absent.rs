@@ -108,7 +108,8 @@ impl Absence {
 struct DisksFound {
     /// The ids that are visible.
     disks: BTreeSet<DiskId>,
-    /// Where something is that can be opened, or may be, and is not known to be a disk of the group.
+    /// Where something is that can be opened, or may be, and is not known to be a disk of the
+    /// group.
     others: BTreeSet<String>,
 }
 
@@ -330,7 +331,8 @@ impl Movement {
 mod tests {
     use super::*;
 
-    /// Each return within a day makes the next one wait longer, up to an hour; a day later all is forgotten.
+    /// Each return within a day makes the next one wait longer, up to an hour; a day later all is
+    /// forgotten.
     #[test]
     fn a_disk_that_comes_and_goes_has_to_stay_longer_each_time() {
         let mut absence = Absence::default();
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_fails_is_not_gone() {
+    fn a_disk_that_is_there_and_fails_is_not_absent() {
         let disk = DiskId([1; 16]);
         let found = |disks: &[DiskId], others: &[&str]| DisksFound {
             disks: disks.iter().copied().collect(),

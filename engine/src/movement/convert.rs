@@ -178,7 +178,8 @@ impl Movement {
         self.mirror_sets.wishes().iter().map(odd).sum()
     }
 
-    /// Makes one mirror more of an extent. Returns bytes copied. `None`: there is no room for it now, or as in [`Self::move_mirror`].
+    /// Makes one mirror more of an extent. Returns bytes copied. `None`: there is no room for it
+    /// now, or as in [`Self::move_mirror`].
     ///
     /// # Errors
     /// As [`Self::move_mirror`].

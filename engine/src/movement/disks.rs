@@ -151,7 +151,8 @@ impl Movement {
     /// Adds and drops disks, and begins to move what has to move: once, for both.
     ///
     /// # Errors
-    /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed half way.
+    /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed
+    /// half way.
     pub async fn exchange(
         self: &Arc<Self>,
         exchange: Exchange,
@@ -387,8 +388,9 @@ impl Movement {
         Ok(())
     }
 
-    /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors. `forced`: as the group's redundancy says is
-    /// enough, and files that ask for more make do with what is left.
+    /// Whether what there is fits on the disks that stay, and in as many failure groups as it has
+    /// mirrors. `forced`: as the group's redundancy says is enough, and files that ask for more
+    /// make do with what is left.
     fn check_room(
         &self,
         new: &[MemberDisk],

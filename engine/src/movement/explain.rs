@@ -113,7 +113,8 @@ impl Rate {
 mod tests {
     use super::*;
 
-    /// Half the power takes twice as long, more power than was measured promises nothing, and a pause has no end.
+    /// Half the power takes twice as long, more power than was measured promises nothing, and a
+    /// pause has no end.
     #[test]
     fn minutes_follow_what_was_measured() {
         let rate = Rate { per_minute: 100, power: 8 };

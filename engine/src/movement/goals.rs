@@ -1,23 +1,28 @@
 //! Goals of a rebalance: what statements record, and what the loop works towards.
 //!
-//! A statement records its goal where the next mount finds it, and wakes the loop (`orders.rs`). The loop (`rebalance.rs`) knows of a goal
-//! only how many mirrors are [`left`](Movement::left) for it, the [`focus`](Goal::focus) of a pass that moves them, and that it
-//! is to [`finish`](Movement::finish) when none is left. A pass is for the first goal of this table that has mirrors left:
+//! A statement records its goal where the next mount finds it, and wakes the loop (`orders.rs`).
+//! The loop (`rebalance.rs`) knows of a goal only how many mirrors are [`left`](Movement::left) for
+//! it, the [`focus`](Goal::focus) of a pass that moves them, and that it is to
+//! [`finish`](Movement::finish) when none is left. A pass is for the first goal of this table that
+//! has mirrors left:
 //!
 //! | goal | recorded by | where | a pass | finish |
 //! | --- | --- | --- | --- | --- |
-//! | Convert | CONVERT REDUNDANCY | membership, `wanted` | makes and takes mirrors | the redundancy is what is wanted (`convert.rs`) |
-//! | Resize | RESIZE | membership, `target` | empties the AUs that a disk gives up | the size is the target (`resize.rs`) |
-//! | Balance | ADD, DROP, REBALANCE | catalog, the order's phases | moves what the plan says (`plan.rs`) | - |
-//! | Drop | DROP | membership, `leaving` | is one of Balance | the disk is no member any more (`disks.rs`) |
-//! | Grow | RESIZE, where nothing is free | catalog, the final sizes | - | the next stage's targets are recorded (`resize/stages.rs`) |
-//! | Compact | the order, or disks that rotate | catalog, the order's phases | fills gaps with what lies at the end | - |
+//! | Convert | CONVERT | `wanted` of the membership | makes, takes mirrors | `convert.rs` |
+//! | Resize | RESIZE | `target` of a disk | empties reserved AUs | `resize.rs` |
+//! | Balance | ADD, DROP, REBALANCE | phases of the order | what the plan says | nothing |
+//! | Drop | DROP | `leaving` of a disk | is one of Balance | `disks.rs` |
+//! | Grow | RESIZE, if nothing is free | final sizes in the catalog | none | `resize/stages.rs` |
 //!
-//! Convert and Resize finish as soon as nothing is left for them, even while others still move. Drop, Grow and Compact follow in this order when
-//! no pass has anything to do: where there is no room to grow, all else is done.
+//! To finish a conversion records that the redundancy is the wanted one; a resize, that the size is
+//! the target; a drop, a membership without the disk; to finish growing records the targets of the
+//! next stage. Convert and Resize finish as soon as nothing is left for them, even while others
+//! still move; Drop and Grow, in this order, when no pass has anything to do: where there is no
+//! room to grow, all else is done.
 //!
-//! Before all of these a pass restores: mirrors on disks that leave and cannot be read, first of the extents that have the fewest
-//! others.
+//! Before all goals a pass restores: mirrors on disks that leave and cannot be read, first of the
+//! extents that have the fewest others. After all, once for each order, gaps of disks are filled:
+//! where the order says so, or on disks that rotate.
 
 use crate::{
     admin::Phases,
@@ -30,7 +35,8 @@ use crate::{
 use plinth_format::{DiskNumber, membership::MemberDisk};
 use std::collections::BTreeMap;
 
-/// Pauses before the loop gives up waiting for AUs that stay in use; and for the catalog's mirror to find room elsewhere.
+/// Pauses before the loop gives up waiting for AUs that stay in use; and for the catalog's mirror
+/// to find room elsewhere.
 const PAUSES: u32 = 600;
 const PAUSES_FOR_ROOM: u32 = 20;
 
@@ -50,7 +56,7 @@ impl Goal {
     /// Finished when no pass has anything to do.
     pub const AFTER_ALL_PASSES: [Self; 2] = [Self::Drop, Self::Grow];
 
-    /// What a pass for it looks at.
+    /// The focus of a pass for it.
     pub fn focus(self) -> Focus {
         match self {
             Self::Convert => Focus::Convert,
@@ -84,7 +90,8 @@ impl Left {
         self.resize + self.convert
     }
 
-    /// All of them. A mirror that has to leave its AU may be one that the plan moves: these count once.
+    /// All of them. A mirror that has to leave its AU may be one that the plan moves: these count
+    /// once.
     pub fn work(&self) -> u64 {
         self.convert + self.balance.max(self.resize)
     }
@@ -95,18 +102,19 @@ impl Left {
         first.unwrap_or(Goal::Balance)
     }
 
-    /// Whether passes may give AUs back even where the plan finds too few: a conversion may take mirrors.
+    /// Whether passes may give AUs back even where the plan finds too few: a conversion may take
+    /// mirrors.
     pub fn may_free(&self) -> bool {
         self.convert > 0
     }
 }
 
-/// What came of [`Movement::finish`].
+/// The result of [`Movement::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finished {
     /// Nothing is to be done for it any more.
     Done,
-    /// The membership is another now: what has to move is planned anew.
+    /// The membership has changed: a new plan is needed.
     Changed,
     /// Something is in the way, and may go away by itself.
     Waits,
@@ -135,7 +143,7 @@ impl Movement {
         }
     }
 
-    /// The plan finds too little space: turns a goal into one that adds some. False: there is none such.
+    /// The plan finds too little space: turns a goal into one that adds some. False: there is none.
     pub(super) async fn add_room(&self) -> Result<bool, FileError> {
         self.turn_to_stages().await
     }
@@ -145,7 +153,7 @@ impl Movement {
         phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving)
     }
 
-    /// A goal that waits has waited for so many pauses. The reason to give up, if that is too long.
+    /// The reason to give up, if a goal has waited for too many pauses.
     pub(super) fn why_given_up(&self, goal: Goal, pauses: u32) -> Option<String> {
         match goal {
             Goal::Resize if pauses >= PAUSES => {
@@ -172,7 +180,7 @@ impl Movement {
         }
     }
 
-    /// Why nothing can move of what is left, where a goal knows.
+    /// The reason why no mirror can move, where a goal knows it.
     pub(super) fn why_not(&self, left: &Left) -> Option<String> {
         (left.convert > 0).then(|| self.why_not_converted())
     }
@@ -187,8 +195,8 @@ impl Movement {
         Ok(of_disks || self.is_converting() || !self.final_sizes().await?.is_empty())
     }
 
-    /// The pass that restores mirrors on disks that leave and cannot be read, of the extents with the fewest others. `None`: there are
-    /// none.
+    /// The pass that restores mirrors on disks that leave and cannot be read, of the extents with
+    /// the fewest others. `None`: there are none.
     pub(super) fn most_exposed(&self) -> Option<Focus> {
         let membership = self.voters.current();
         let is_lost = |disk: &&MemberDisk| disk.leaving && self.readable(&[disk.number]) == 0;
@@ -204,8 +212,8 @@ impl Movement {
         Some(Focus::Restore { lost, left })
     }
 
-    /// The pass that fills the gaps of disks with what lies behind the last AU that they would need without gaps, and how many mirrors that
-    /// are at most. `None`: there are none.
+    /// The pass that fills the gaps of disks with what lies behind the last AU that they would need
+    /// without gaps, and how many mirrors that are at most. `None`: there are none.
     pub(super) fn gaps(&self, phases: Phases) -> Option<(Focus, u64)> {
         let membership = self.voters.current();
         let is_wanted = |member: &Member| {

@@ -30,21 +30,22 @@ use std::{
     sync::{Arc, atomic::AtomicU32},
 };
 
-/// A group whose disks come, go and return, and whose mirrors move. It knows of no front ends, and of no checks.
+/// A group whose disks come, go and return, and whose mirrors move. It knows of no front ends, and
+/// of no checks.
 pub struct Movement {
     pub(crate) file_system: Arc<FileSystem>,
     pub(crate) onlining: AsyncMutex<()>,
     /// Extents that each resync copies at once.
     pub(crate) resync_power: AtomicU32,
-    /// Held by who adds or drops disks.
+    /// Held while disks are added or dropped.
     pub(crate) exchanging: AsyncMutex<()>,
     pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
     pub(crate) absences: Absences,
     pub(crate) rebalance: Arc<Rebalance>,
-    /// Held by who sets an attribute, or says how long a disk is waited for: what there is is read, changed, stored and put
-    /// back.
+    /// Held while an attribute, or the repair time of an offline disk, is set: the current values
+    /// are read, changed, stored and put back.
     pub(crate) setting: AsyncMutex<()>,
-    /// What was said of disks that went offline.
+    /// The repair times that statements gave to offline disks.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
 }
 

@@ -82,11 +82,13 @@ impl Arrival {
 type Proviso = Box<dyn FnOnce() -> bool + Send>;
 
 impl Movement {
-    /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is given. Returns bytes copied. `None`: it is still where it was, or is not there; the
-    /// extent was deleted, the disk has no room, or was lost.
+    /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is
+    /// given. Returns bytes copied. `None`: it is still where it was, or is not there; the extent
+    /// was deleted, the disk has no room, or was lost.
     ///
     /// # Errors
-    /// If the extent's region cannot be entered, its bytes cannot be read, or the catalog does not take the change.
+    /// If the extent's region cannot be entered, its bytes cannot be read, or the catalog does not
+    /// take the change.
     pub(crate) async fn move_mirror(
         &self,
         extent: &Arc<Extent>,
@@ -102,7 +104,8 @@ impl Movement {
         self.place_mirror(extent, to, take, change, before.is_some()).await
     }
 
-    /// Makes one mirror more of an extent, on a disk. Returns bytes copied. `None`: as in [`Self::move_mirror`].
+    /// Makes one mirror more of an extent, on a disk. Returns bytes copied. `None`: as in
+    /// [`Self::move_mirror`].
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
@@ -115,8 +118,9 @@ impl Movement {
         self.place_mirror(extent, to, take, |target| Change::Add { target }, false).await
     }
 
-    /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not there; those that stay could not be flushed, none is on
-    /// an ONLINE disk, or the extent was deleted.
+    /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not
+    /// there; those that stay could not be flushed, none is on an ONLINE disk, or the extent was
+    /// deleted.
     ///
     /// # Errors
     /// As [`Self::move_mirror`].
@@ -337,7 +341,8 @@ impl Movement {
                 // Without its range: no task may be about to drop them.
                 let _state = moving.state();
                 if moving.has_sums() && !planted::has(Bug::MovedSumsUnproved) {
-                    // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.
+                    // Its checksums are written there when the region closes. All zones agree: none
+                    // keeps anything of its own.
                     moving.mark_proved(0..blocks);
                 }
             }

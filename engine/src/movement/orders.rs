@@ -1,13 +1,16 @@
 //! Rebalance orders: what operators want of a rebalance, and how far it is.
 //!
-//! A statement that needs mirrors to move records its goal first (`goals.rs`: the membership says which disks leave, their
-//! target sizes, the wanted redundancy). Then it calls [`Movement::pursue_goals`]:
+//! A statement that needs mirrors to move records its goal first (`goals.rs`: the membership says
+//! which disks leave, their target sizes, the wanted redundancy). Then it calls
+//! [`Movement::pursue_goals`]:
 //!
-//!   1. Store in the catalog that a rebalance is in flight, with its power and phases. A mount that finds this goes on with it.
-//!   2. Wake the loop: the one that runs sees that `asked` has grown and plans anew; where none runs, one is started.
+//!   1. Store in the catalog that a rebalance is in flight, with its power and phases. A mount that
+//!      finds this goes on with it.
+//!   2. Wake the loop: the one that runs sees that `asked` has grown and plans anew; where none
+//!      runs, one is started.
 //!
-//! The loop (`rebalance.rs`) is known here only as the function that starts it, so that a statement depends on its order, and not on what
-//! carries it out.
+//! The loop (`rebalance.rs`) is known here only as the function that starts it, so that a statement
+//! depends on its order, and not on what carries it out.
 
 use crate::{
     admin::{AdminError, Code, Operation, Order, Phases},
@@ -25,14 +28,15 @@ pub const POWER_MAX: u32 = 1024;
 /// The power of a statement that names none.
 pub const POWER_DEFAULT: u32 = 8;
 
-/// What operators want, and how far it is.
+/// The order that holds, and the state of its rebalance.
 #[derive(Debug)]
 pub struct Rebalance {
     orders: Mutex<Orders>,
-    /// Held while an order is given: what it leaves open stays as it was, and both are stored before they take effect.
+    /// Held while an order is given: what it leaves open stays as it was, and both are stored
+    /// before they take effect.
     ordering: AsyncMutex<()>,
-    /// Limits how many of the moving mirrors copy at the same time: what is read is written while the processor's cache still
-    /// has it, and no disk gets more I/O than it can serve.
+    /// Limits how many of the moving mirrors copy at the same time: the bytes are written while the
+    /// processor's cache still has them, and no disk gets more I/O than it can serve.
     copy_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Starts the loop in a task of its own.
     start: fn(&Arc<Movement>),
@@ -49,7 +53,8 @@ pub(super) struct Orders {
     pub(super) is_running: bool,
     /// In mirrors.
     pub(super) progress: Option<Progress>,
-    /// The progress of each stage with a name of its own, `REBUILD` and `COMPACT`, in the order in which they began.
+    /// The progress of each stage with a name of its own, `REBUILD` and `COMPACT`, in the order in
+    /// which they began.
     stages: Vec<(&'static str, Progress)>,
 }
 
@@ -96,7 +101,8 @@ impl Rebalance {
         }
     }
 
-    /// A stage begins, or goes on, with `work` mirrors to do. `None`: a stage without a name of its own.
+    /// A stage begins, or goes on, with `work` mirrors to do. `None`: a stage without a name of its
+    /// own.
     pub(super) fn enter(&self, stage: Option<&'static str>, now: Duration, work: u64) {
         let mut orders = self.lock();
         orders.leave_stages("DONE");
@@ -157,8 +163,8 @@ impl Rebalance {
 }
 
 impl Movement {
-    /// `REBALANCE`: begins a rebalance, or gives the running one another goal or power. Without a power it keeps the one it has; a
-    /// paused one goes on with the default.
+    /// `REBALANCE`: begins a rebalance, or gives the running one another goal or power. Without a
+    /// power it keeps the one it has; a paused one goes on with the default.
     ///
     /// # Errors
     /// If the catalog does not take that it is in flight.
@@ -166,7 +172,8 @@ impl Movement {
         self.pursue_goals(order.into()).await
     }
 
-    /// A goal was recorded, or the order changes: stores that a rebalance is in flight, and wakes the loop.
+    /// A goal was recorded, or the order changes: stores that a rebalance is in flight, and wakes
+    /// the loop.
     ///
     /// # Errors
     /// If the catalog does not take that it is in flight.
@@ -199,7 +206,8 @@ impl Movement {
             (power, if orders.is_running { orders.phases } else { Phases::default() })
         };
         let (power, phases) = (power.unwrap_or(now.0), phases.unwrap_or(now.1));
-        // Before the catalog says so: the end of an earlier rebalance must see it, and keep the record.
+        // Before the catalog says so: the end of an earlier rebalance must see it, and keep the
+        // record.
         self.rebalance.lock().asked += 1;
         let begun = Some((power, phases));
         let stored = self

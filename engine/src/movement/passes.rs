@@ -1,7 +1,8 @@
 //! A pass: one look at all extents, in the order of their ids, that moves what a plan says.
 //!
-//! Several tasks carry it out together. They share the scan, which finds the next extent of which something moves; the moves themselves
-//! (`mover.rs`) go on side by side, as many as the power says. A pass ends early when another order comes or the group is dismounted.
+//! Several tasks carry it out together. They share the scan, which finds the next extent of which
+//! something moves; the moves themselves (`mover.rs`) go on side by side, as many as the power
+//! says. A pass ends early when another order comes or the group is dismounted.
 
 use crate::{
     error::FileError,
@@ -27,7 +28,8 @@ use std::{
 /// Of this many mirrors that move, one copies at least; or as many as there are disks.
 const COPIES: usize = 8;
 
-/// Mirrors that one task moves at once: their checksums are verified by one processor. And tasks, at most.
+/// Mirrors that one task moves at once: their checksums are verified by one processor. And tasks,
+/// at most.
 const MOVES_PER_TASK: usize = 8;
 const TASKS_MAX: usize = 32;
 
@@ -54,13 +56,14 @@ struct Pass {
     trouble: Mutex<Option<FileError>>,
 }
 
-/// What a pass looks at.
+/// The mirrors that a pass looks at.
 pub(super) enum Focus {
-    /// Only mirrors on these disks, which leave and cannot be read, of extents that have at most `left` others that can.
+    /// Only mirrors on these disks, which leave and cannot be read, of extents that have at most
+    /// `left` others that can.
     Restore { lost: Vec<DiskNumber>, left: usize },
     /// Only how many mirrors each extent has.
     Convert,
-    /// What the plan says.
+    /// Those that the plan names.
     Balance,
     /// Only mirrors in AUs that are reserved for a shrink.
     Reserved,
@@ -71,7 +74,8 @@ pub(super) enum Focus {
 /// A step with one mirror of an extent.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// It moves from a disk to a disk, perhaps the same one; there to an AU before `before`, if that is given.
+    /// It moves from a disk to a disk, perhaps the same one; there to an AU before `before`, if
+    /// that is given.
     Move { from: DiskNumber, to: DiskNumber, before: Option<u32> },
     /// It is made, wherever there is room.
     Add,
@@ -101,7 +105,7 @@ impl Focus {
         }
     }
 
-    /// What ASM calls a pass with this focus, where that is not `REBALANCE`.
+    /// The stage that ASM shows for a pass with this focus, where that is not `REBALANCE`.
     pub fn stage(&self) -> Option<&'static str> {
         match self {
             Self::Restore { .. } => Some("REBUILD"),
@@ -156,7 +160,8 @@ impl Movement {
             }
             drop(ended);
         };
-        // AUs that mirrors have left become free meanwhile, and make room for the next ones. A collection is never cut short.
+        // AUs that mirrors have left become free meanwhile, and make room for the next ones. A
+        // collection is never cut short.
         let discards = async {
             while let Either::Left(_) = future::select(self.world.sleep(COLLECT), &mut end).await {
                 self.reclaim(true).await?;
@@ -189,7 +194,8 @@ impl Movement {
         future::join_all(moves).await;
     }
 
-    /// Makes the moves of the next extent. Moves in flight go on while it is searched: they hold pieces that clients wait for.
+    /// Makes the moves of the next extent. Moves in flight go on while it is searched: they hold
+    /// pieces that clients wait for.
     async fn make_next_move(&self, pass: &Pass) -> Option<Result<u64, FileError>> {
         let mut scanning = pass.scan.lock().await;
         let (extent, steps) = match self.next_to_move(scanning.as_mut()?).await {
@@ -279,7 +285,8 @@ impl Movement {
             .collect()
     }
 
-    /// Carries out the steps with the mirrors of one extent, one after the other. Returns how many were made.
+    /// Carries out the steps with the mirrors of one extent, one after the other. Returns how many
+    /// were made.
     async fn move_mirrors(&self, extent: Arc<Extent>, steps: Vec<Step>) -> Result<u64, FileError> {
         let mut moved = 0;
         for step in steps {

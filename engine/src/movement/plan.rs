@@ -1,4 +1,5 @@
-//! The least that must move, given the disks of a membership and what they hold. The plan itself is made in `space/balance.rs`.
+//! The least that must move, given the disks of a membership and what they hold. The plan itself is
+//! made in `space/balance.rs`.
 
 use crate::{
     catalog::on_disks,
@@ -36,7 +37,8 @@ impl Movement {
     fn planned_sets(&self, membership: &Membership) -> Vec<(Vec<DiskNumber>, u64)> {
         let mut sets: BTreeMap<Vec<DiskNumber>, u64> = BTreeMap::new();
         for (mut set, own, count) in self.mirror_sets.wishes() {
-            // A mirror that a file has beyond what the disks allow is dropped from the disk that it leaves, and moves nowhere.
+            // A mirror that a file has beyond what the disks allow is dropped from the disk that it
+            // leaves, and moves nowhere.
             let wanted = if own == 0 { set.len() } else { mirrors_wanted(own, membership) };
             while set.len() > wanted
                 && let Some(place) = set
@@ -50,7 +52,7 @@ impl Movement {
         sets.into_iter().collect()
     }
 
-    /// What each disk with data holds and can hold.
+    /// The load of each disk with data: what it holds and can hold.
     fn loads(&self, membership: &Membership, sets: &[(Vec<DiskNumber>, u64)]) -> Vec<Load> {
         let mut held: BTreeMap<DiskNumber, u64> = BTreeMap::new();
         for (set, count) in sets {

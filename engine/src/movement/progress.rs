@@ -3,12 +3,12 @@
 use crate::admin::Operation;
 use std::{collections::VecDeque, time::Duration};
 
-/// The rate is that of so long a time before now: what was hours ago says little about when it ends.
+/// The rate is that of this much time before now: older progress says little about the end.
 const WINDOW: Duration = Duration::from_secs(30);
 /// How far apart the moments are at which it is noted how far it was.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How far it is. What is counted is the operation's own: extents, or mirrors.
+/// The progress of an operation. It counts in units of its own: extents, or mirrors.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub state: &'static str,
@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// One more is done, for which so many bytes were copied.
+    /// One more is done, for which `bytes` bytes were copied.
     pub fn advance(&mut self, now: Duration, bytes: u64) {
         self.so_far += 1;
         self.bytes += bytes;
@@ -77,7 +77,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// An hour at one a second, then ten a second: what comes next is told by the last half minute.
+    /// An hour at one a second, then ten a second: the last half minute predicts what comes next.
     #[test]
     fn the_rate_is_that_of_the_last_half_minute() {
         let at = |seconds: f64| Duration::from_secs_f64(seconds);

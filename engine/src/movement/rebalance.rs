@@ -1,20 +1,26 @@
 //! Rebalance: passes over all extents until every disk holds its share, and every goal is reached.
 //!
-//! Statements record goals and wake the loop (`orders.rs`, `goals.rs`). No list of moves is kept: the goals are in the membership and in the
-//! catalog, and a pass that was cut short is begun again from what is there then. So a statement that comes while the loop runs
-//! changes the goal, and what has moved and would move on is moved once; and a crash repeats no more than the moves that were in flight.
+//! Statements record goals and wake the loop (`orders.rs`, `goals.rs`). No list of moves is kept:
+//! the goals are in the membership and in the catalog, and a pass that was cut short is begun again
+//! from what is there then. So a statement that comes while the loop runs changes the goal, and
+//! what has moved and would move on is moved once; and a crash repeats no more than the moves that
+//! were in flight.
 //!
 //! One round of the loop:
 //!
-//!   1. Look how many mirrors are left for each goal, and finish those goals that have none and need not wait for others.
+//!   1. Look how many mirrors are left for each goal, and finish those goals that have none and
+//!      need not wait for others.
 //!   2. Plan the least that must move (`plan.rs`).
-//!   3. If something is left that must move, or is not even enough, make a pass (`passes.rs`): to restore first, then for the first goal with
-//!      something left. Where nothing of that can move, for lack of room, every other pass moves what the plan says instead.
-//!   4. Else finish the remaining goals, in order. One that waits for something is looked at again after a pause.
-//!   5. Fill the gaps of disks, once for each order, and remove the record that a rebalance is in flight.
+//!   3. If something is left that must move, or is not even enough, make a pass (`passes.rs`): to
+//!      restore first, then for the first goal with something left. Where nothing of that can move,
+//!      for lack of room, every other pass moves what the plan says instead.
+//!   4. Else finish the remaining goals, in order. One that waits for something is looked at again
+//!      after a pause.
+//!   5. Fill the gaps of disks, once for each order, and remove the record that a rebalance is in
+//!      flight.
 //!
-//! A rebalance ends: each pass moves something, or finds out that nothing can be moved, and says why; and what is left of files that came and
-//! went meanwhile is even enough.
+//! A rebalance ends: each pass moves something, or finds out that nothing can be moved, and says
+//! why; and what is left of files that came and went meanwhile is even enough.
 
 use crate::{
     error::FileError,
@@ -95,7 +101,7 @@ impl Tries {
     }
 }
 
-/// What a round of the loop comes to.
+/// The result of a round of the loop.
 enum Next {
     Pass(NextPass),
     /// Something has changed: another round.
@@ -325,7 +331,8 @@ impl Movement {
         Ok(())
     }
 
-    /// Whether no pass is worth it any more: mirrors of files that came and went during the passes before would be left for ever.
+    /// Whether no pass is worth it any more: mirrors of files that came and went during the passes
+    /// before would be left for ever.
     fn is_even_enough(&self, work: u64, passes: u32) -> bool {
         let membership = self.voters.current();
         let mut leaving = membership.disks.iter().filter(|disk| disk.leaving);

@@ -166,7 +166,8 @@ impl Movement {
             .spawn("repair time", Box::pin(async move { group.drop_by_force(overdue).await }));
     }
 
-    /// Whether a disk, which was overdue when it had gone offline so often, has not come back since.
+    /// Whether a disk, which was overdue when it had gone offline so often, has not come back
+    /// since.
     fn is_still_overdue(&self, member: &Member, losses: u64) -> bool {
         let membership = self.voters.current();
         let stays =
@@ -176,8 +177,8 @@ impl Movement {
     }
 
     async fn drop_by_force(self: Arc<Self>, mut overdue: Vec<(Arc<Member>, u64)>) {
-        // Another statement may have been waited for for long. Until a disk is on record as leaving it neither returns
-        // nor gets another name.
+        // Another statement may have been waited for for long. Until a disk is on record as leaving
+        // it neither returns nor gets another name.
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
         overdue.retain(|(member, losses)| {

@@ -30,11 +30,12 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, AdminError>;
 
 impl Movement {
-    /// Puts other devices in the place of disks that are offline, and begins to copy what those had.
+    /// Puts other devices in the place of disks that are offline, and begins to copy what those
+    /// had.
     ///
     /// # Errors
-    /// What is wrong with a disk or a device, before anything was changed; or which device failed half way: then the disks before it are
-    /// replaced, and it and those after it are not.
+    /// What is wrong with a disk or a device, before anything was changed; or which device failed
+    /// half way: then the disks before it are replaced, and it and those after it are not.
     pub async fn replace(self: &Arc<Self>, replacements: &[Replacement]) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
@@ -59,7 +60,8 @@ impl Movement {
         Ok(())
     }
 
-    /// The statement that gives a member's failure group the other disk and drops the member: so no extent has two mirrors in one.
+    /// The statement that gives a member's failure group the other disk and drops the member: so no
+    /// extent has two mirrors in one.
     fn said_as_exchange(&self, member: &Member, replacement: &Replacement) -> String {
         let within = match self.voters.current().wanted {
             Redundancy::External => String::new(),

@@ -55,7 +55,8 @@ impl Movement {
     /// Gives disks other sizes, and begins to move what is in their way.
     ///
     /// # Errors
-    /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half way.
+    /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half
+    /// way.
     pub async fn resize_disks(
         self: &Arc<Self>,
         resizes: &[Resize],
@@ -101,7 +102,8 @@ impl Movement {
     async fn set_targets(&self, targets: &Targets) -> Result<()> {
         for (member, _) in targets.values() {
             let _nobody_compares = self.renaming.lock().await;
-            // A crash may have left copies where another target would have them, and that was not recorded.
+            // A crash may have left copies where another target would have them, and that was not
+            // recorded.
             self.move_header(member, member.layout()).await.map_err(|reason| {
                 AdminError::new(
                     Code::Io,
@@ -140,7 +142,8 @@ impl Movement {
         Ok(())
     }
 
-    /// Gives whole AUs to disks of before, which may have an AU with data in the last MiB of their device. See `headers.rs`.
+    /// Gives whole AUs to disks of before, which may have an AU with data in the last MiB of their
+    /// device. See `headers.rs`.
     pub(crate) fn use_whole_units(self: &Arc<Self>) {
         let membership = self.voters.current();
         let of_whole_units = |disk: &MemberDisk| {
@@ -285,7 +288,8 @@ impl Movement {
         })
     }
 
-    /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
+    /// Puts the header copies where a layout has them, unless they say that they are there. Their
+    /// old places are not wiped.
     async fn move_header(
         &self,
         member: &Arc<Member>,

@@ -45,7 +45,8 @@ use std::{
     time::Duration,
 };
 
-/// Extents copied between two commits: few where groups are small, so that tests see a second batch.
+/// Extents copied between two commits: few where groups are small, so that tests see a second
+/// batch.
 const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
 
 /// How a disk comes back.
@@ -152,7 +153,8 @@ impl Movement {
     /// Step 2: the reason to copy a disk whole, if there is one.
     ///
     /// # Errors
-    /// If the disk comes back by itself and another image was put in its place: only a statement writes over that.
+    /// If the disk comes back by itself and another image was put in its place: only a statement
+    /// writes over that.
     fn why_whole(
         &self,
         member: &Member,
@@ -326,7 +328,8 @@ impl Movement {
             }
         };
         if self.is_stopping() && !matches!(result, Ok(true)) {
-            // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after all.
+            // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after
+            // all.
             if let Some(progress) = self.resyncs.lock().get_mut(&member.number) {
                 progress.state = "WAIT";
             }
@@ -425,7 +428,8 @@ impl Movement {
         }
     }
 
-    /// Copies what extents hold to their mirrors on a disk, as many at once as the power says. All that began have ended then.
+    /// Copies what extents hold to their mirrors on a disk, as many at once as the power says. All
+    /// that began have ended then.
     async fn copy_extents(
         &self,
         extents: Vec<Arc<Extent>>,

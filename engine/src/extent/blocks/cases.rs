@@ -1,7 +1,8 @@
-//! Which mirror of a block is right: from what can be read of it and what is known of its checksum. Pure.
+//! Which mirror of a block is right: from what can be read of it and what is known of its checksum.
+//! Pure.
 //!
-//! Only mirrors on ONLINE disks are asked: those on others, and what is stale, may be old. The table is in docs/format.md,
-//! section 8; a test compares it with [`decide`].
+//! Only mirrors on ONLINE disks are asked: those on others, and what is stale, may be old. The
+//! table is in docs/format.md, section 8; a test compares it with [`decide`].
 
 use crate::planted::{self, Bug};
 use plinth_format::checksum::{UNKNOWN, of_block};
@@ -12,7 +13,8 @@ use smallvec::SmallVec;
 pub enum Reason {
     /// A read found something wrong, in a region that was not active at a crash.
     Repair,
-    /// The region was active at a crash: the zone may be older than the data, and mirrors may differ.
+    /// The region was active at a crash: the zone may be older than the data, and mirrors may
+    /// differ.
     Crash,
 }
 
@@ -202,7 +204,8 @@ mod tests {
     use crate::check::cases::{Table, case, combinations, fact};
     use plinth_format::BLOCK_SIZE;
 
-    /// Whatever up to three mirrors, the memory and the zones say: one row of the table, its case, and the mirror that it names.
+    /// Whatever up to three mirrors, the memory and the zones say: one row of the table, its case,
+    /// and the mirror that it names.
     #[test]
     fn every_combination_of_mirrors_is_one_case() {
         let mut table = Table::read("mirror case");

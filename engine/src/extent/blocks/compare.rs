@@ -1,10 +1,13 @@
 //! Comparing the mirrors of blocks, and rewriting those that are wrong.
 //!
-//!   1. Read the blocks on all mirrors, and the zones beside them. A silent mirror that the decision needs is waited for (`seen.rs`).
-//!   2. Judge each block by the table (`cases.rs`): which bytes are right; whether it is lost, or in dispute.
+//!   1. Read the blocks on all mirrors, and the zones beside them. A silent mirror that the
+//!      decision needs is waited for (`seen.rs`).
+//!   2. Judge each block by the table (`cases.rs`): which bytes are right; whether it is lost, or
+//!      in dispute.
 //!   3. Rewrite it on each mirror that shows something else; after a repair, read it back.
 //!   4. Write it to the place that a mirror moves to.
-//!   5. Flush, where mirrors differed and either was legal: once a reader has seen a choice, a loss of power must not undo it.
+//!   5. Flush, where mirrors differed and either was legal: once a reader has seen a choice, a loss
+//!      of power must not undo it.
 //!   6. Remember the checksums of what is right.
 //!   7. Report checksum blocks that are wrong, disputes, and lost blocks.
 //!
@@ -290,8 +293,9 @@ impl Data {
                     continue;
                 }
                 if (*is_silent || member.is_hung()) && !planted::has(Bug::UnseenOverwritten) {
-                    // A mirror that could not be compared is not overwritten: it may have data that matches its own checksum, and be the
-                    // right one. Nor does a read that has its bytes wait for a silent disk.
+                    // A mirror that could not be compared is not overwritten: it may have data that
+                    // matches its own checksum, and be the right one. Nor does a read that has its
+                    // bytes wait for a silent disk.
                     let later = self.mend_later(extent, member, block);
                     (done.left, done.unseen) = (done.left + later, done.unseen + later);
                     continue;
@@ -312,8 +316,8 @@ impl Data {
         Ok(done)
     }
 
-    /// Reads a rewritten block back, and reports what came of it. `is_shown`: the disk had shown it before, but may have lost it in a flush.
-    /// Returns how many blocks stay wrong.
+    /// Reads a rewritten block back, and reports what came of it. `is_shown`: the disk had shown it
+    /// before, but may have lost it in a flush. Returns how many blocks stay wrong.
     async fn verify_rewrite(
         &self,
         extent: &Extent,
@@ -367,7 +371,8 @@ impl Data {
         };
         for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
-            // An overdue write is waited for: if the mirror does not move after all, its AU goes to another extent, and the write would land there.
+            // An overdue write is waited for: if the mirror does not move after all, its AU goes to
+            // another extent, and the write would land there.
             match self
                 .write_copy(extent, member, Self::offset(member, target, first + index), part)
                 .await
@@ -391,7 +396,8 @@ impl Data {
         let mut left = 0;
         loop {
             self.flush_disks().await?;
-            // Another task's flush may have failed since the rewrite and lost some blocks. Our own flush does not restore them.
+            // Another task's flush may have failed since the rewrite and lost some blocks. Our own
+            // flush does not restore them.
             let is_lost = |block: &Rewritten<'_>| {
                 block.member.is_mend_uncertain(block.offset, BLOCK_SIZE as u64)
             };
@@ -436,7 +442,8 @@ impl Data {
         }
     }
 
-    /// Step 7, where data is right and a disk's checksum block is not: that is written again when the region closes.
+    /// Step 7, where data is right and a disk's checksum block is not: that is written again when
+    /// the region closes.
     fn tell_bad_zones(
         &self,
         extent: &Extent,
@@ -489,7 +496,8 @@ impl Data {
         error
     }
 
-    /// A block of a mirror stays as it is for now. Returns how many these are: none, where the disk has gone.
+    /// A block of a mirror stays as it is for now. Returns how many these are: none, where the disk
+    /// has gone.
     fn mend_later(&self, extent: &Extent, member: &Member, block: usize) -> u64 {
         if !member.is_writable() {
             return 0;
@@ -500,8 +508,8 @@ impl Data {
         1
     }
 
-    /// Rewrites a block of one mirror; false if the disk went offline instead. A disk that must stay in service is waited for: a later write of the
-    /// block must not land before this one.
+    /// Rewrites a block of one mirror; false if the disk went offline instead. A disk that must
+    /// stay in service is waited for: a later write of the block must not land before this one.
     async fn rewrite(
         &self,
         member: &Arc<Member>,
@@ -528,7 +536,8 @@ impl Data {
         }
     }
 
-    /// Whether a disk shows what was just written to it: until then nothing is repaired. `None`: it does not answer.
+    /// Whether a disk shows what was just written to it: until then nothing is repaired. `None`: it
+    /// does not answer.
     async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> Option<bool> {
         let found =
             member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;

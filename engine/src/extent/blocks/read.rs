@@ -51,7 +51,7 @@ pub enum FirstMirror {
     RoundRobin,
 }
 
-/// What is read, and for which client.
+/// A read, and its client.
 struct BlockRead<'a> {
     extent: &'a Extent,
     blocks: Range<usize>,
@@ -131,7 +131,8 @@ impl PendingRead<'_> {
 }
 
 impl Data {
-    /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
+    /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must
+    /// look.
     pub(crate) async fn try_read(
         &self,
         extent: &Extent,
@@ -158,7 +159,8 @@ impl Data {
         client: IoClient,
         first: FirstMirror,
     ) -> Option<PendingRead<'a>> {
-        // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
+        // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass
+        // takes the next.
         let turn = (extent.id as usize)
             .wrapping_add(blocks.start / STEP)
             .wrapping_add(extent.pass(blocks.start));
@@ -236,7 +238,8 @@ impl Data {
         }
     }
 
-    /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
+    /// Notes that a mirror has other bytes than another one, which match the checksum that is
+    /// known.
     pub(super) fn note_mismatch(
         &self,
         extent: &Extent,

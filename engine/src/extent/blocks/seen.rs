@@ -75,7 +75,8 @@ impl Seen<'_> {
         all.filter(|(_, is_silent)| **is_silent).map(|((_, member), _)| *member)
     }
 
-    /// How long the silent mirrors are to be waited for. That depends on whether the others have all of the `blocks` blocks right.
+    /// How long the silent mirrors are to be waited for. That depends on whether the others have
+    /// all of the `blocks` blocks right.
     pub fn patience_for(&self, reason: Reason, known: &Known, blocks: usize) -> Patience {
         let all = || (0..blocks).map(|index| self.evidence(index, reason, known));
         if all().all(|evidence| evidence.suffices()) {

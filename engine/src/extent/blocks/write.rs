@@ -104,7 +104,8 @@ impl Sent<'_> {
 }
 
 impl Data {
-    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively. `durably`: they need no flush.
+    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held
+    /// exclusively. `durably`: they need no flush.
     pub(crate) async fn write_blocks(
         &self,
         extent: &Extent,
@@ -117,7 +118,8 @@ impl Data {
         if extent.has_sums() {
             poll_fn(|context| sent.poll(context)).await;
         } else {
-            // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
+            // Those of all other blocks are read meanwhile: the region is active, so what they say
+            // of these blocks counts for nothing.
             let both = futures::future::join(
                 poll_fn(|context| sent.poll(context)),
                 self.load_sums(extent),
@@ -162,7 +164,8 @@ impl Data {
         Sent { extent, first, sums, copies, mirrors }
     }
 
-    /// Remembers the checksums of blocks that every mirror has. False: not every one, or there is something else to wait for.
+    /// Remembers the checksums of blocks that every mirror has. False: not every one, or there is
+    /// something else to wait for.
     pub(crate) fn have_all(&self, sent: &Sent<'_>) -> bool {
         let Sent { extent, first, sums, copies, .. } = sent;
         let is_simple = copies.iter().all(|copy| matches!(copy.end, End::Good))
@@ -177,7 +180,8 @@ impl Data {
     /// Goes on where not every mirror has them: steps 3 to 5.
     pub(crate) async fn finish_write(&self, mut sent: Sent<'_>) -> Result<()> {
         while !sent.is_kept() {
-            // Step 3. No current mirror has them. While one is silent, wait (R2); else all have failed.
+            // Step 3. No current mirror has them. While one is silent, wait (R2); else all have
+            // failed.
             if !sent.wait_for_silent().await {
                 return Err(self.write_failed(sent));
             }
@@ -212,7 +216,8 @@ impl Data {
         }
     }
 
-    /// Step 4: takes the disks offline whose copies failed or are overdue. A disk that must stay in service is waited for.
+    /// Step 4: takes the disks offline whose copies failed or are overdue. A disk that must stay in
+    /// service is waited for.
     async fn expel_failed(
         &self,
         extent: &Extent,
@@ -233,14 +238,16 @@ impl Data {
                     if planted::has(Bug::FailureOverSilence) {
                         break;
                     }
-                    // The other copies are waited for all the same: the caller may write something else there next.
+                    // The other copies are waited for all the same: the caller may write something
+                    // else there next.
                 }
             }
         }
         refused.map_or(Ok(()), Err)
     }
 
-    /// Expels the disk of one copy. `None`: the copy is good, perhaps only now. Else why it is not, and what the voters answered.
+    /// Expels the disk of one copy. `None`: the copy is good, perhaps only now. Else why it is not,
+    /// and what the voters answered.
     async fn expel_copy(
         &self,
         Copy { member, disk_io, end, .. }: &mut Copy<'_>,
@@ -260,8 +267,9 @@ impl Data {
             if !is_silent || matches!(expelled, Ok(()) | Err(Refusal::Closing)) {
                 return Ok(Some((failure, expelled)));
             }
-            // The disk cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Disks
-            // that were silent with it may answer meanwhile, and then it is spared.
+            // The disk cannot be spared, or not yet, so it is waited for: a later write of these
+            // blocks must not land before this one. Disks that were silent with it may answer
+            // meanwhile, and then it is spared.
             match disk_io.wait_a_while(&*self.world).await {
                 Some(end) if end.is_ok() => return Ok(None),
                 Some(end) => (is_silent, failure) = (false, end.reason()),

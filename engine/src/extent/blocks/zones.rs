@@ -1,7 +1,9 @@
-//! Checksums of an extent, from the checksum zone of one of its mirrors, when they are first needed.
+//! Checksums of an extent, from the checksum zone of one of its mirrors, when they are first
+//! needed.
 //!
-//! Which mirror's is a matter of the extent's number, so that all disks are asked alike. While none can be read because disks are
-//! only silent they are waited for; when none can be read at all nothing is known, and mirrors prove each other.
+//! Which mirror's is a matter of the extent's number, so that all disks are asked alike. While none
+//! can be read because disks are only silent they are waited for; when none can be read at all
+//! nothing is known, and mirrors prove each other.
 
 use super::{BLOCKS_PER_PIECE, Patience, STEP};
 use crate::{
@@ -25,7 +27,7 @@ impl Data {
         if extent.has_sums() {
             return Ok(());
         }
-        // In memory of its own (`file_read.rs`).
+        // Boxed: the rare path (`file_read.rs`).
         Box::pin(self.load_from_zone(extent)).await
     }
 
@@ -43,7 +45,8 @@ impl Data {
         let (sums, wrong) = loop {
             let moves = extent.moves();
             let read = self.read_any_zone(extent).await;
-            // Who reads without its range may have read where another extent's checksums are by now.
+            // A reader without the range may have read a place that has another extent's checksums
+            // by now.
             if extent.moves() == moves {
                 break read;
             }
@@ -68,23 +71,25 @@ impl Data {
             // No zone can be read: nothing is known, and mirrors prove each other.
             extent.set_loaded(&state, sums.unwrap_or_else(|| Sums::unknown(self.blocks_per_au())));
         }
-        // A zone that cannot be read is written again when the region closes. A comparison opens it, of one block if
-        // another mirror's zone is good, of all to have their checksums if not.
+        // A zone that cannot be read is written again when the region closes. A comparison opens
+        // it, of one block if another mirror's zone is good, of all to have their checksums if not.
         if let Some(extent) = self.extents.get(extent.id) {
             unproved.into_iter().for_each(|blocks| self.repairs.add(&extent, blocks));
         }
         Ok(())
     }
 
-    /// The mirror whose zone is read first, of so many. Extents differ, so that a disk is not read more than the others; and not by turns, because
-    /// mirrors of neighbours may be on disks by turns.
+    /// The mirror, of `count`, whose zone is read first. Extents differ, so that no disk is read
+    /// more than the others. Not round robin: mirrors of neighbouring extents may be on disks round
+    /// robin.
     pub(crate) fn first_zone(extent: &Extent, mirrors: usize) -> usize {
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
         (extent.id.wrapping_mul(GOLDEN) >> 32) as usize % mirrors.max(1)
     }
 
-    /// The checksums from the first zone of an extent that can be read, and whether another could not be. While none can and
-    /// some disk is only silent it is waited for: bytes must not pass unchecked for that (R2).
+    /// The checksums from the first zone of an extent that can be read, and whether another could
+    /// not be. While none can and some disk is only silent it is waited for: bytes must not pass
+    /// unchecked for that (R2).
     async fn read_any_zone(&self, extent: &Extent) -> (Option<Sums>, bool) {
         let (mut silent, mut wrong) = (Vec::new(), false);
         let mut zones: SmallVec<[_; MIRRORS_MAX]> =

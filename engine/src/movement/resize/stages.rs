@@ -30,8 +30,9 @@ use crate::{
 use plinth_format::{BLOCK_SIZE, DiskId, DiskNumber, Layout, membership::DiskState};
 use std::sync::Arc;
 
-/// The largest layout up to `target` that takes no AU with data from `now`: its middle header copy is in the AU in which it is now, and its
-/// checksum zone has no more AUs. `None`: it would have no more AUs for data.
+/// The largest layout up to `target` that takes no AU with data from `now`: its middle header copy
+/// is in the AU in which it is now, and its checksum zone has no more AUs. `None`: it would have no
+/// more AUs for data.
 fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
     let au_size = now.au_size();
     let [_, middle, ..] = now.header_places();
@@ -197,7 +198,8 @@ impl Movement {
             final_sizes.iter().map(of).collect()
         };
         let has_room = |part: u64| self.plan_of(&stage(part)).is_ok();
-        // The whole way may take less than a part of it: twice the size has its middle where nothing is yet.
+        // The whole way may take less than a part of it: twice the size has its middle where
+        // nothing is yet.
         let (mut fits, mut too_much) =
             if has_room(parts) { (parts, parts + 1) } else { (0, parts) };
         while fits + 1 < too_much {
