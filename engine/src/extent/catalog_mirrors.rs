@@ -2,7 +2,7 @@
 //! missing one can be built.
 //!
 //! A mirror may be impossible when a disk goes: no other has room for it, or what is to be copied
-//! cannot be read. What makes it possible later is often no change of disks (a file is removed, a
+//! cannot be read. It often becomes possible later without a change of disks (a file is removed, a
 //! disk that was being dropped stays, extents move), so the caretaker tries again every second.
 //! Until it is built the disks of the remaining mirrors cannot be spared.
 

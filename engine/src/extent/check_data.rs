@@ -29,7 +29,7 @@ const STEP: usize = 16;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// What is wrong with blocks of an extent.
+/// A fault of blocks of an extent.
 struct Wrong {
     text: String,
     /// A good mirror says what is right.
@@ -42,7 +42,7 @@ impl Wrong {
     }
 }
 
-/// What comparing blocks found.
+/// The result of comparing blocks.
 #[derive(Default)]
 struct Differences {
     wrong: Vec<Wrong>,
@@ -51,7 +51,7 @@ struct Differences {
     is_unsettled: bool,
 }
 
-/// What mirrors and their zones show of blocks.
+/// The blocks of mirrors, and their zones, as far as they can be read.
 #[derive(Default)]
 struct Shown<'a> {
     mirrors: Vec<(Mirror, &'a Arc<Member>)>,

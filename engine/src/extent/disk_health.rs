@@ -1,7 +1,8 @@
 //! The group looks at its disks every second: those that fail too often, and those far slower than
 //! the others, go offline where they can be spared.
 //!
-//! What is counted and when it is too much is `disk/health.rs`; what is slow is `disk/slow.rs`.
+//! The counters and limits are in `disk/health.rs`, the comparison with the others in
+//! `disk/slow.rs`.
 
 use crate::{
     disk::{

@@ -1,4 +1,4 @@
-//! What is uncertain after a failed flush (R9).
+//! Writes that are uncertain after a failed flush (R9).
 //!
 //! A flush that fails takes its disk offline; what it did not make durable is copied when the disk
 //! returns. A disk that cannot be spared (R5: some extent has its only current mirror there) stays,

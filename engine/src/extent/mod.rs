@@ -543,7 +543,7 @@ fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 /// Reads one extent's row.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>> {
     connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM extent WHERE id = ?1"))?
@@ -554,7 +554,7 @@ pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>
 /// Writes a new extent's row.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
     let mirrors = extent.mirrors();
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
@@ -583,7 +583,7 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
 /// cancelled, or the change cannot be made, and nothing has changed.
 ///
 /// # Errors
-/// What the catalog says; nothing has changed.
+/// The catalog's; nothing has changed.
 pub fn change_mirrors(
     connection: &Connection,
     extent: &Extent,
@@ -611,7 +611,7 @@ fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqli
 /// it was if the row cannot be written.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn change_marks(
     connection: &Connection,
     extent: &Extent,
@@ -645,7 +645,7 @@ pub fn change_marks(
 /// The files that have pending pieces.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn files_with_pending(
     connection: &Connection,
 ) -> Result<BTreeSet<u64>, crate::error::FileError> {
@@ -659,7 +659,7 @@ pub fn files_with_pending(
 /// After an unclean stop: pending pieces are written (`kept`) or hold nothing.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn resolve_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
     if !kept {
         connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;

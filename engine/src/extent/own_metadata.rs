@@ -31,8 +31,8 @@
 //! A look:
 //!
 //!   1. Reads without any lock. Metadata that is written meanwhile may look wrong.
-//!   2. Reads what seems wrong again, under the locks of its writers. What is wrong then is written
-//!      from memory, and read back.
+//!   2. Reads what seems wrong again, under the locks of its writers. Blocks that are wrong then
+//!      are written from memory, and read back.
 //!   3. Logs one line for each disk that says what was rewritten, and counts it
 //!      ([`Trouble::Metadata`], `v$asm_disk.metadata_repaired`).
 //!   4. Expels a disk that does not take the write, or in which something is wrong in [`LOOKS_MAX`]

@@ -17,7 +17,7 @@ const SOME: i64 = 256;
 /// Extents of a file that are looked at in one go.
 const AT_ONCE: usize = 256;
 
-/// What a [`Scope`](crate::admin::Scope) comes to.
+/// The extents that a [`Scope`](crate::admin::Scope) stands for.
 #[derive(Debug, Clone)]
 pub(crate) enum ExtentScope {
     All,

@@ -84,7 +84,7 @@ pub type Stale = BTreeMap<DiskNumber, Runs>;
 /// Reads all marks.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
     let mut stale = Stale::new();
     let mut rows = connection.prepare("SELECT disk, first, count FROM stale")?;
@@ -102,7 +102,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
 /// Writes marks for each of the disks and regions.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn mark(
     connection: &Connection,
     disks: &[DiskNumber],
@@ -123,7 +123,7 @@ pub fn mark(
 /// Replaces a disk's marks.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM stale WHERE disk = ?1")?.execute([disk.0])?;
     let mut insert =
@@ -138,7 +138,7 @@ pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqli
 /// one at a time.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn change(
     connection: &Connection,
     stale: &Mutex<Stale>,

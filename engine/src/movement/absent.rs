@@ -128,7 +128,7 @@ fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|code| GONE.contains(&code))
 }
 
-/// What a look is to find out about a disk.
+/// The question that a look is to answer about a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Its I/O failed: is it gone?

@@ -151,7 +151,7 @@ impl Movement {
     /// Adds and drops disks, and begins to move what has to move: once, for both.
     ///
     /// # Errors
-    /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed
+    /// The fault of a disk or the request; then nothing was changed, unless a disk failed
     /// half way.
     pub async fn exchange(
         self: &Arc<Self>,

@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 const PAUSES: u32 = 600;
 const PAUSES_FOR_ROOM: u32 = 20;
 
-/// What a statement recorded. See the table above.
+/// A goal that a statement recorded. See the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal {
     Convert,

@@ -55,7 +55,7 @@ impl Movement {
     /// Gives disks other sizes, and begins to move what is in their way.
     ///
     /// # Errors
-    /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half
+    /// The fault of a disk or a size; then nothing was changed, unless a disk failed half
     /// way.
     pub async fn resize_disks(
         self: &Arc<Self>,

@@ -36,7 +36,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// What comparing found and did.
+/// The result of comparing blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     /// Bytes of file data looked at, mirrors not counted.

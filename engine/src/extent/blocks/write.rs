@@ -194,7 +194,8 @@ impl Data {
             }
             return Err(error);
         }
-        // Step 5. What an offline disk misses must be on record before the caller is answered (R4).
+        // Step 5. The misses of an offline disk must be on record before the caller is answered
+        // (R4).
         extent.set_sums(first, &sums);
         for (_, member) in self.mirrors(extent) {
             self.wait_settled(member).await?;
