@@ -90,7 +90,7 @@ pub struct State {
     /// Pieces whose data was written but perhaps not flushed.
     pub pending: Bits,
     /// Pending pieces that a failed flush may have lost: no later flush covers them as they are
-    /// (`failed_flushes.rs`).
+    /// (`failed_flush.rs`).
     pub uncertain: Bits,
 }
 
