@@ -18,7 +18,7 @@ use crate::{
     space::{
         Space,
         coming::Parting,
-        mirror_sets::{MirrorSets, mirrors_wanted},
+        mirror_sets::{MirrorCount, MirrorSets, mirrors_wanted},
         placement::{Placement, Placements},
         slots::Slots,
     },
@@ -141,11 +141,11 @@ impl Data {
     /// The placement for the membership in force, of extents that have as many mirrors as the
     /// group.
     pub(crate) fn placement(&self) -> Arc<Placement> {
-        self.placement_for(0)
+        self.placement_for(MirrorCount::AsGroup)
     }
 
     /// The same, of extents of files that ask for `own` mirrors.
-    pub(crate) fn placement_for(&self, own: u8) -> Arc<Placement> {
+    pub(crate) fn placement_for(&self, own: MirrorCount) -> Arc<Placement> {
         let membership = self.voters.current();
         let mirrors = mirrors_wanted(own, &membership);
         let mut cached = self.placement.lock();

@@ -60,6 +60,7 @@ use crate::{
     },
     planted::{self, Bug},
     reached::{self, Mark},
+    space::mirror_sets::MirrorCount,
     sync::{
         bits::Bits,
         lock::{Mutex, MutexGuard},
@@ -102,8 +103,8 @@ pub struct Extent {
     pub file: u64,
     /// Its place in the file; the id for a shared extent.
     pub number: u64,
-    /// Mirrors that its file asks for; 0: as the group.
-    pub own: u8,
+    /// Mirrors that its file asks for.
+    pub own: MirrorCount,
     places: Placed,
     pub ranges: Ranges,
     state: Mutex<State>,
@@ -160,7 +161,7 @@ impl Extent {
             id,
             file,
             number,
-            own: 0,
+            own: MirrorCount::AsGroup,
             places: Placed::new(mirrors),
             ranges: Ranges::default(),
             state: Mutex::default(),
@@ -177,7 +178,7 @@ impl Extent {
 
     /// The same, of a file that asks for mirrors of its own.
     #[must_use]
-    pub fn asking_for(self, own: u8) -> Self {
+    pub fn asking_for(self, own: MirrorCount) -> Self {
         Self { own, ..self }
     }
 
@@ -526,7 +527,7 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
         return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
     }
     let mut extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
-    extent.own = row.get(9)?;
+    extent.own = MirrorCount::from_column(row.get(9)?);
     {
         let mut state = extent.state();
         state.written = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
@@ -573,7 +574,7 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
             au(1),
             disk(2),
             au(2),
-            extent.own,
+            extent.own.to_column(),
         ])?;
     Ok(())
 }

@@ -32,7 +32,7 @@ use crate::{
     space::{
         InHand, Space,
         coming::{Coming, Release},
-        mirror_sets::{MirrorSets, mirrors_wanted},
+        mirror_sets::{MirrorCount, MirrorSets, mirrors_wanted},
         placement::Mirror,
     },
     sync::lock::Mutex,
@@ -205,7 +205,7 @@ impl Data {
     pub(crate) async fn allocate(
         &self,
         file: u64,
-        own: u8,
+        own: MirrorCount,
         numbers: &[u64],
     ) -> Result<Vec<Vec<Mirror>>, FileError> {
         loop {
@@ -257,7 +257,7 @@ impl Data {
     }
 
     /// Makes sure that `extents` more can be allocated, unless other tasks take them first.
-    pub(crate) async fn make_room(&self, own: u8, extents: u64) -> Result<(), FileError> {
+    pub(crate) async fn make_room(&self, own: MirrorCount, extents: u64) -> Result<(), FileError> {
         // Few are refused or given as one.
         if extents <= ALLOCATED_AT_ONCE as u64 {
             return Ok(());
@@ -354,7 +354,7 @@ impl Data {
     }
 
     /// Gives an extent's AUs back that no commit has named.
-    pub(crate) fn unallocate(&self, mirrors: &[Mirror], own: u8) {
+    pub(crate) fn unallocate(&self, mirrors: &[Mirror], own: MirrorCount) {
         self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk), own);
         let mut space = self.space.lock();
         for mirror in mirrors {
@@ -365,7 +365,7 @@ impl Data {
     /// Gives back the AUs of an extent whose row a job was to insert, after the job failed. Not if
     /// the catalog has stopped: then the row may be on the disks all the same, and the next mount
     /// finds it. Until then its AUs stay taken, and count for R5.
-    pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: u8) {
+    pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: MirrorCount) {
         if self.catalog.failure().is_none() || planted::has(Bug::DoubtfulPlaceFreed) {
             self.unallocate(mirrors, own);
         }

@@ -22,7 +22,7 @@ use crate::{
     files::{self, File, file_stats::FileStats, file_system::FileSystem},
     planted::{self, Bug},
     reached::{self, Mark},
-    space::coming::Release,
+    space::{coming::Release, mirror_sets::MirrorCount},
     sync::rwlock::ReadGuard,
 };
 use plinth_format::layout::PIECE_SIZE;
@@ -240,7 +240,7 @@ impl FileSystem {
             return Ok(());
         }
         // Shared extents have the group's redundancy.
-        let may_share = file.mirrors() == 0 || planted::has(Bug::SharedHigh);
+        let may_share = file.mirrors() == MirrorCount::AsGroup || planted::has(Bug::SharedHigh);
         if may_share && layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
             return self.take_slot(file, layout).await;
         }
@@ -382,7 +382,8 @@ impl FileSystem {
     async fn add_shared_extent(&self) -> Result<(), FileError> {
         let id = self.next_extent_ids(1);
         let _in_hand = self.take_in_hand();
-        let mirrors = self.allocate(0, 0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
+        let mirrors =
+            self.allocate(0, MirrorCount::AsGroup, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
         let extent = Arc::new(Extent::new(id, 0, id, &mirrors));
         let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
@@ -391,7 +392,7 @@ impl FileSystem {
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
-            self.unallocate_refused(&extent.mirrors(), 0);
+            self.unallocate_refused(&extent.mirrors(), MirrorCount::AsGroup);
             return Err(error);
         }
         self.note_places(&extent);
@@ -424,7 +425,11 @@ impl FileSystem {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
         let _promoting = self.promoting.read().await;
         let _in_hand = self.take_in_hand();
-        let mirrors = self.allocate(file.node, 0, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
+        let mirrors = self
+            .allocate(file.node, MirrorCount::AsGroup, &[0])
+            .await?
+            .pop()
+            .ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
@@ -442,7 +447,7 @@ impl FileSystem {
             Ok(copied) => copied,
             Err(error) => {
                 if !planted::has(Bug::PromotionLeaks) {
-                    self.unallocate(&fresh.mirrors(), 0);
+                    self.unallocate(&fresh.mirrors(), MirrorCount::AsGroup);
                 }
                 return Err(error);
             }
@@ -497,7 +502,7 @@ impl FileSystem {
             }
             Err(error) => {
                 self.note_uncertain(file);
-                self.unallocate_refused(&fresh.mirrors(), 0);
+                self.unallocate_refused(&fresh.mirrors(), MirrorCount::AsGroup);
                 Err(error)
             }
         }

@@ -60,7 +60,10 @@ use crate::{
     extent::layout::{FileData, SlotOwner},
     files::file_stats::PlaceOf,
     limits::Limit,
-    space::coming::{Parting, Release},
+    space::{
+        coming::{Parting, Release},
+        mirror_sets::MirrorCount,
+    },
     sync::lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
@@ -247,10 +250,10 @@ impl File {
         }
     }
 
-    /// Mirrors of each of its extents; 0: as the group. They never change.
+    /// Mirrors of each of its extents. They never change.
     #[must_use]
-    pub(crate) fn mirrors(&self) -> u8 {
-        self.attributes().mirrors
+    pub(crate) fn mirrors(&self) -> MirrorCount {
+        MirrorCount::from_column(self.attributes().mirrors)
     }
 
     /// The type that bytes written at its beginning say, if nothing said one before.

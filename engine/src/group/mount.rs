@@ -66,7 +66,12 @@ use crate::{
     },
     movement::Movement,
     planted::{self, Bug},
-    space::{Space, coming::Parting, mirror_sets::MirrorSets, slots::Slots},
+    space::{
+        Space,
+        coming::Parting,
+        mirror_sets::{MirrorCount, MirrorSets},
+        slots::Slots,
+    },
     sync::lock::{AsyncMutex, Mutex},
     words::counted,
     world::{Disk, Identity, World, is_held},
@@ -837,7 +842,7 @@ async fn note_stale(
 
 /// What the catalog says about every extent.
 struct Scan {
-    mirrors: Vec<(Mirrors, u8)>,
+    mirrors: Vec<(Mirrors, MirrorCount)>,
     shared: Vec<u64>,
     slots: Vec<(u64, usize)>,
     next_extent: u64,

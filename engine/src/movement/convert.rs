@@ -26,7 +26,7 @@ use crate::{
     membership::voters::Refusal,
     movement::Movement,
     planted::{self, Bug},
-    space::mirror_sets::mirrors_wanted,
+    space::mirror_sets::{MirrorCount, mirrors_wanted},
 };
 use plinth_format::{
     DiskNumber, Layout, Redundancy,
@@ -94,7 +94,7 @@ impl Movement {
         let _one_at_a_time = self.exchanging.lock().await;
         self.check_conversion(to)?;
         let next = Membership { wanted: to, ..(*self.voters.current()).clone() };
-        let lacking = |(set, own, count): (Vec<DiskNumber>, u8, u64)| {
+        let lacking = |(set, own, count): (Vec<DiskNumber>, MirrorCount, u64)| {
             mirrors_wanted(own, &next).saturating_sub(set.len()) as u64 * count
         };
         // One AU for each mirror that is made; those that are taken cost nothing.
@@ -172,7 +172,7 @@ impl Movement {
     /// Mirrors that are to be made or taken.
     pub(crate) fn mirrors_to_convert(&self) -> u64 {
         let membership = self.voters.current();
-        let odd = |(set, own, count): &(Vec<DiskNumber>, u8, u64)| {
+        let odd = |(set, own, count): &(Vec<DiskNumber>, MirrorCount, u64)| {
             set.len().abs_diff(mirrors_wanted(*own, &membership)) as u64 * count
         };
         self.mirror_sets.wishes().iter().map(odd).sum()
@@ -244,7 +244,7 @@ impl Movement {
         self.catalog.durable_point().await?;
         let _nobody_compares = self.renaming.lock().await;
         let recorded = self.voters.change(|next| {
-            let has_all = |(set, own, _): &(Vec<DiskNumber>, u8, u64)| {
+            let has_all = |(set, own, _): &(Vec<DiskNumber>, MirrorCount, u64)| {
                 set.len() >= mirrors_wanted(*own, next)
             };
             let is_done = self.mirror_sets.wishes().iter().all(has_all);

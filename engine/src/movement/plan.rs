@@ -7,7 +7,7 @@ use crate::{
     planted::{self, Bug},
     space::{
         balance::{Load, Plan, Role, TooSmall},
-        mirror_sets::mirrors_wanted,
+        mirror_sets::{MirrorCount, mirrors_wanted},
     },
 };
 use plinth_format::{
@@ -39,7 +39,11 @@ impl Movement {
         for (mut set, own, count) in self.mirror_sets.wishes() {
             // A mirror that a file has beyond what the disks allow is dropped from the disk that it
             // leaves, and moves nowhere.
-            let wanted = if own == 0 { set.len() } else { mirrors_wanted(own, membership) };
+            let wanted = if own == MirrorCount::AsGroup {
+                set.len()
+            } else {
+                mirrors_wanted(own, membership)
+            };
             while set.len() > wanted
                 && let Some(place) = set
                     .iter()

@@ -10,18 +10,44 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+/// How many mirrors a file asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MirrorCount {
+    /// As many as the group's redundancy says.
+    #[default]
+    AsGroup,
+    Own(u8),
+}
+
+impl MirrorCount {
+    /// From a column of the catalog, which has 0 for `AsGroup`.
+    #[must_use]
+    pub fn from_column(own: u8) -> Self {
+        if own == 0 { Self::AsGroup } else { Self::Own(own) }
+    }
+
+    #[must_use]
+    pub fn to_column(self) -> u8 {
+        match self {
+            Self::AsGroup => 0,
+            Self::Own(own) => own,
+        }
+    }
+}
+
 /// How many mirrors an extent should have in a group, by `membership.wanted`, if its file asks for
-/// `own` (0: as the group). Only a NORMAL group has files with different redundancies, and none
+/// `own`. Only a NORMAL group has files with different redundancies, and none
 /// with fewer mirrors than the group's. With fewer failure groups than a file wants mirrors, as
 /// many mirrors as there are groups: the replacement of a lost failure group must not wait for one
 /// file.
 #[must_use]
-pub fn mirrors_wanted(own: u8, membership: &Membership) -> usize {
+pub fn mirrors_wanted(own: MirrorCount, membership: &Membership) -> usize {
     let least = membership.wanted.mirrors();
-    if membership.wanted != Redundancy::Normal || usize::from(own) <= least {
+    let own = usize::from(own.to_column());
+    if membership.wanted != Redundancy::Normal || own <= least {
         return least;
     }
-    usize::from(own).min(failure_groups(membership)).clamp(least, 3)
+    own.min(failure_groups(membership)).clamp(least, 3)
 }
 
 /// Number of failure groups that hold data, and stay.
@@ -34,13 +60,16 @@ pub fn failure_groups(membership: &Membership) -> usize {
 /// Number of extents on each set of disks, by the redundancy that their files ask for.
 #[derive(Debug, Default)]
 pub struct MirrorSets {
-    sets: Mutex<BTreeMap<(Vec<DiskNumber>, u8), u64>>,
+    sets: Mutex<BTreeMap<(Vec<DiskNumber>, MirrorCount), u64>>,
     /// All extents of the catalog were added.
     known: AtomicBool,
 }
 
 impl MirrorSets {
-    fn key(disks: impl Iterator<Item = DiskNumber>, own: u8) -> (Vec<DiskNumber>, u8) {
+    fn key(
+        disks: impl Iterator<Item = DiskNumber>,
+        own: MirrorCount,
+    ) -> (Vec<DiskNumber>, MirrorCount) {
         let mut key: Vec<_> = disks.collect();
         key.sort_unstable();
         (key, own)
@@ -69,7 +98,7 @@ impl MirrorSets {
 
     /// The same, by the redundancy that their files ask for.
     #[must_use]
-    pub fn wishes(&self) -> Vec<(Vec<DiskNumber>, u8, u64)> {
+    pub fn wishes(&self) -> Vec<(Vec<DiskNumber>, MirrorCount, u64)> {
         let sets = self.sets.lock();
         sets.iter().map(|((set, own), count)| (set.clone(), *own, *count)).collect()
     }
@@ -89,12 +118,12 @@ impl MirrorSets {
     }
 
     /// Adds an extent with mirrors on `disks`, of a file that asks for `own` mirrors.
-    pub fn add(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
+    pub fn add(&self, disks: impl Iterator<Item = DiskNumber>, own: MirrorCount) {
         *self.sets.lock().entry(Self::key(disks, own)).or_default() += 1;
     }
 
     /// Removes one.
-    pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
+    pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>, own: MirrorCount) {
         let mut sets = self.sets.lock();
         let key = Self::key(disks, own);
         if let Some(count) = sets.get_mut(&key) {

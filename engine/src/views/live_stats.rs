@@ -13,7 +13,11 @@ use crate::{
         timings::Bucket,
     },
     files::file_stats::FileClass,
-    space::{mirror_sets::mirrors_wanted, placement::Placement, safe_capacity},
+    space::{
+        mirror_sets::{MirrorCount, mirrors_wanted},
+        placement::Placement,
+        safe_capacity,
+    },
     world::Timestamp,
 };
 use plinth_format::{
@@ -248,7 +252,7 @@ impl Upkeep {
             .iter()
             .for_each(|run| *catalog.entry(run.disk).or_default() += u64::from(run.count));
         // Extents of files that have more mirrors than others count for as many more.
-        let wanted = |(_, own, count): (Vec<DiskNumber>, u8, u64)| {
+        let wanted = |(_, own, count): (Vec<DiskNumber>, MirrorCount, u64)| {
             mirrors_wanted(own, &membership) as u64 * count
         };
         let mirrors: u64 = self.mirror_sets.wishes().into_iter().map(wanted).sum();

@@ -6,6 +6,7 @@ use crate::{
     admin::{AdminError, Report, Value},
     check::Upkeep,
     disk::member::Member,
+    space::mirror_sets::MirrorCount,
 };
 use plinth_format::{Redundancy, membership::DiskState};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ impl Upkeep {
         let away = |member: &&Arc<Member>| !member.quorum && member.state() != DiskState::Online;
         let away: Vec<_> =
             self.members.values().filter(away).map(|member| member.name().to_string()).collect();
-        let lacks = |(set, own, _): &(Vec<_>, u8, u64)| set.len() < usize::from(*own);
+        let lacks =
+            |(set, own, _): &(Vec<_>, MirrorCount, u64)| set.len() < usize::from(own.to_column());
         let reduced =
             self.redundancy() == Redundancy::Normal && self.mirror_sets.wishes().iter().any(lacks);
         if away.is_empty() && !reduced {
