@@ -882,7 +882,7 @@ mod tests {
             assert!(change_mirrors(&connection, &extent, change).is_err());
             assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
         }
-        assert!(extent.cancel_target(target), "it is a guest that arrives, as before");
+        assert!(extent.cancel_target(target), "it is a target that arrives, as before");
         assert!(
             change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err()
         );
@@ -896,7 +896,7 @@ mod tests {
     fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
         let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
         let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
-        assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is no guest");
+        assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is not the target");
         assert!(extent.add_target(at(2)));
         assert_eq!(
             extent.after(Change::Remove { from: DiskNumber(0) }),
@@ -953,7 +953,7 @@ mod tests {
         assert!(before.get_or_insert(extent()).is_none(), "its snapshot is as old as it was");
         drop(before);
         assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
-        assert!(extents.table().tombstones.is_empty(), "no grave is kept for ever");
+        assert!(extents.table().tombstones.is_empty(), "no tombstone is kept for ever");
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Copied {
         let number = self.number.load(Relaxed);
         self.number.store(number + 1, Relaxed);
         fence(Release);
-        let (target, mirrors) = self.words.split_last().expect("there is one for the guest");
+        let (target, mirrors) = self.words.split_last().expect("there is one for the target");
         for (index, word) in mirrors.iter().enumerate() {
             word.store(word_of(places.mirrors.get(index)), Relaxed);
         }
