@@ -1,4 +1,4 @@
-//! The rooms of the engine stand one above the other, and none uses a room above it.
+//! The rooms of the engine stand one above the other, and none uses a room above it. SQL is in the catalog only.
 //!
 //! A reader can take them from below, and whoever changes a room knows whom that concerns. The compiler allows
 //! any order, so this reads the sources: each path that begins at the crate's root, in a `use` or in code, names
@@ -106,36 +106,110 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn no_room_uses_one_above_it() {
+/// A source of a room: its path in the crate, the modules that it is in, and its text.
+struct RoomSource {
+    path: String,
+    modules: Vec<String>,
+    text: String,
+}
+
+/// The sources of all rooms.
+fn room_sources() -> Vec<RoomSource> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    sources(&root, &mut paths);
     let mut all = Vec::new();
-    sources(&root, &mut all);
-    let (mut upward, mut seen) = (Vec::new(), 0);
-    for path in all {
+    for path in paths {
         let inside = path.strip_prefix(&root).expect("below").with_extension("");
-        let mut modules: Vec<&str> =
-            inside.iter().map(|part| part.to_str().expect("a name")).collect();
-        if ABOVE_ALL.contains(&modules[0]) {
+        let mut modules: Vec<String> =
+            inside.iter().map(|part| part.to_str().expect("a name").to_owned()).collect();
+        if ABOVE_ALL.contains(&&*modules[0]) {
             continue;
         }
         modules.retain(|module| *module != "mod");
-        let room = room_of(modules[0]);
-        let source = fs::read_to_string(&path).expect("the source");
-        for (line, name) in uses(&source, modules.len()) {
+        let text = fs::read_to_string(&path).expect("the source");
+        let path = path.strip_prefix(root.parent().expect("the crate")).expect("below");
+        all.push(RoomSource { path: path.display().to_string(), modules, text });
+    }
+    all
+}
+
+#[test]
+fn no_room_uses_one_above_it() {
+    let (mut upward, mut seen) = (Vec::new(), 0);
+    for RoomSource { path, modules, text } in room_sources() {
+        let room = room_of(&modules[0]);
+        for (line, name) in uses(&text, modules.len()) {
             let other = room_of(&name);
             seen += 1;
             if rank(other) > rank(room) {
-                let file =
-                    path.strip_prefix(root.parent().expect("the crate")).expect("below").display();
                 upward.push(format!(
-                    "{file}:{line}: {room} uses {name}, which is in {other}, above it"
+                    "{path}:{line}: {room} uses {name}, which is in {other}, above it"
                 ));
             }
         }
     }
     assert!(seen > 500, "{seen} uses in all: are these the sources?");
     assert!(upward.is_empty(), "these run upward:\n{}", upward.join("\n"));
+}
+
+/// Whether a text begins as a statement of SQL does. Statements of DBAs begin otherwise: ALTER DISKGROUP, DROP FILE.
+fn is_sql(text: &str) -> bool {
+    let end = text.find('"').unwrap_or(text.len());
+    let words = text[..end].split(|letter: char| !is_of_name(letter));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).take(4).collect();
+    matches!(
+        words[..],
+        ["SELECT" | "PRAGMA" | "SAVEPOINT", _, ..]
+            | ["INSERT", "INTO" | "OR", ..]
+            | ["REPLACE" | "DELETE", "INTO" | "FROM", ..]
+            | ["UPDATE", _, "SET", ..]
+            | ["WITH", _, "AS", ..]
+            | ["ALTER", "TABLE", ..]
+            | ["CREATE" | "DROP", "TABLE" | "INDEX" | "VIEW" | "TEMP" | "UNIQUE", ..]
+    )
+}
+
+/// The lines of a source where a literal begins with SQL.
+fn lines_with_sql(source: &str) -> Vec<usize> {
+    let code = without_comments(source);
+    let begins = code.match_indices('"').filter(|(at, _)| is_sql(&code[at + 1..]));
+    begins.map(|(at, _)| code[..at].matches('\n').count() + 1).collect()
+}
+
+/// What the engine asks of the catalog has a name there: `catalog/tables`.
+#[test]
+fn no_sql_stands_outside_the_catalog() {
+    let (mut outside, mut inside) = (Vec::new(), 0);
+    for RoomSource { path, modules, text } in room_sources() {
+        let lines = lines_with_sql(&text);
+        if modules[0] == "catalog" {
+            inside += lines.len();
+        } else {
+            outside.extend(lines.iter().map(|line| format!("{path}:{line}")));
+        }
+    }
+    assert!(inside > 100, "{inside} statements in the catalog: are these the sources?");
+    assert!(outside.is_empty(), "SQL outside the catalog:\n{}", outside.join("\n"));
+}
+
+#[test]
+fn each_statement_of_sql_is_seen() {
+    let source = r#"
+let a = "SELECT 1 FROM entry"; // "SELECT 2"
+let b = format!("UPDATE {table} SET kind = 1", table = "DROP FILE removes the file");
+connection.execute(
+    "
+    DELETE FROM stale",
+)?;
+let c = "ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers";
+let d = "INSERT OR IGNORE INTO access_member" + "REPLACE USER or SET OWNERSHIP";
+#[cfg(test)]
+mod tests {
+    const SQL: &str = "SELECT 3";
+}
+"#;
+    assert_eq!(lines_with_sql(source), [2, 3, 5, 9]);
 }
 
 #[test]

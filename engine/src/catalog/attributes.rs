@@ -5,6 +5,7 @@
 
 mod refused;
 
+use super::tables;
 use crate::{
     admin::{AdminError, Code, Phases},
     disk::{
@@ -16,7 +17,7 @@ use crate::{
     world::Timestamp,
 };
 use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 /// What the engine acts on.
@@ -326,12 +327,7 @@ impl Attributes {
 /// # Errors
 /// What the catalog says.
 pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO attribute(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2",
-        )?
-        .execute(params![name, value])?;
-    Ok(())
+    Ok(tables::attribute::set(connection, name, value)?)
 }
 
 /// The parts of a version, without zeros at its end.
@@ -350,8 +346,7 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
     if !name.starts_with("compatible.") {
         return Ok(());
     }
-    let mut select = connection.prepare_cached("SELECT value FROM attribute WHERE name = ?1")?;
-    let stored: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
+    let stored = tables::attribute::value(connection, name)?;
     let default = || {
         SETTABLE
             .iter()
@@ -374,12 +369,7 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
 /// # Errors
 /// What the catalog says.
 pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO attribute(name, value, read_only) VALUES (?1, ?2, 1)",
-        )?
-        .execute(params![name, value])?;
-    Ok(())
+    Ok(tables::attribute::set_read_only(connection, name, value)?)
 }
 
 /// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody sees.
@@ -407,8 +397,7 @@ fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<()
     if let Some(value) = value {
         return store(connection, name, &value);
     }
-    connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([name])?;
-    Ok(())
+    Ok(tables::attribute::delete(connection, name)?)
 }
 
 /// The power of the rebalance that was under way when the group was last used, if there was one.
@@ -416,10 +405,7 @@ fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<()
 /// # Errors
 /// What the catalog says.
 pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, FileError> {
-    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
-    let mut rows = select.query([REBALANCE])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let text: String = row.get(0)?;
+    let Some(text) = tables::attribute::value(connection, REBALANCE)? else { return Ok(None) };
     let says = |word| text.split_whitespace().any(|other| other == word);
     let compact = if says("compact") { Some(true) } else { says("loose").then_some(false) };
     // A number that is none says all the same that something was under way.
@@ -443,8 +429,7 @@ pub fn store_all_discarded(connection: &Connection, is_all: bool) -> Result<(), 
 /// # Errors
 /// What the catalog says.
 pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
-    let mut select = connection.prepare("SELECT 1 FROM attribute WHERE name = ?1")?;
-    Ok(select.exists([ALL_DISCARDED])?)
+    Ok(tables::attribute::exists(connection, ALL_DISCARDED)?)
 }
 
 /// Where the catalog keeps when all of the group was scrubbed last. No attribute that anybody sees.
@@ -463,8 +448,7 @@ pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), File
 /// # Errors
 /// What the catalog says.
 pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileError> {
-    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
-    let text: Option<String> = select.query_row([SCRUBBED], |row| row.get(0)).optional()?;
+    let text = tables::attribute::value(connection, SCRUBBED)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
@@ -515,15 +499,12 @@ fn kept_of_disks(
     connection: &Connection,
     name: &str,
 ) -> Result<Vec<(DiskNumber, String)>, FileError> {
-    let mut select =
-        connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
-    let mut rows = select.query(params![name.len() as i64, name])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (full, value): (String, String) = (row.get(0)?, row.get(1)?);
-        found.extend(full[name.len()..].parse().ok().map(|disk| (DiskNumber(disk), value)));
-    }
-    Ok(found)
+    let of_disk = |(full, value): (String, String)| {
+        let disk = full[name.len()..].parse().ok()?;
+        Some((DiskNumber(disk), value))
+    };
+    let found = tables::attribute::beginning_with(connection, name)?;
+    Ok(found.into_iter().filter_map(of_disk).collect())
 }
 
 /// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind it. No attribute that anybody sees.
@@ -560,10 +541,7 @@ pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, Strin
 /// What the catalog says.
 pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
     let mut attributes = Attributes::default();
-    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE NOT read_only")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+    for (name, value) in tables::attribute::settable(connection)? {
         let _ = attributes.set(&name, &value);
     }
     Ok(attributes)

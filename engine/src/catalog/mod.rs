@@ -39,6 +39,7 @@ mod queue;
 mod readahead;
 mod reader;
 pub mod store;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 mod upgrade;

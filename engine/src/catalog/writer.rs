@@ -33,6 +33,7 @@ use super::{
     queue::Queue,
     reader::Gate,
     store::{CatalogFile, StoreError},
+    tables,
     vfs::Link,
     wal,
 };
@@ -464,7 +465,7 @@ impl Writer {
     /// A commit that SQLite has to sync, with all before it. To flush the disks would not be enough: SQLite fills the last
     /// sector of what it syncs, so that no later write touches it.
     fn change_something(&self) -> Result<u64, FileError> {
-        self.execute("UPDATE counter SET value = value + 1 WHERE name = 'durable points'")?;
+        self.execute(tables::counter::NEXT_DURABLE_POINT)?;
         self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
         Ok(self.progress.committed.fetch_add(1, Ordering::AcqRel) + 1)
     }

@@ -5,7 +5,12 @@
 //! nothing is in between, and a difference counts only if it is still there after a time in which
 //! no AU was taken or given back.
 
-use crate::{admin::Report, catalog::on_disks, check::Upkeep, error::FileError};
+use crate::{
+    admin::Report,
+    catalog::{on_disks, tables},
+    check::Upkeep,
+    error::FileError,
+};
 use plinth_format::DiskNumber;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -70,21 +75,6 @@ impl Upkeep {
 
     /// AUs of each disk that extents have.
     async fn count_owned(&self) -> Result<BTreeMap<DiskNumber, u64>, FileError> {
-        self.catalog
-            .read(|connection| {
-                let mut owned = BTreeMap::new();
-                for column in ["d0", "d1", "d2"] {
-                    let query =
-                        format!("SELECT {column}, count(*) FROM extent WHERE {column} IS NOT NULL GROUP BY {column}");
-                    let mut select = connection.prepare(&query)?;
-                    let rows = select.query_map([], |row| Ok((row.get::<_, u16>(0)?, row.get::<_, i64>(1)?)))?;
-                    for row in rows {
-                        let (disk, count) = row?;
-                        *owned.entry(DiskNumber(disk)).or_default() += count.cast_unsigned();
-                    }
-                }
-                Ok(owned)
-            })
-            .await
+        self.catalog.read(|connection| Ok(tables::extent::count_aus(connection)?)).await
     }
 }

@@ -30,14 +30,15 @@ pub mod scrub;
 
 use crate::{
     admin::{AdminError, Code, Report, Scope},
-    catalog::on_disks,
+    catalog::{on_disks, tables::rules},
     check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     error::FileError,
     extent::{Extent, Mirror, own_metadata::MetadataLook, scope::ExtentScope},
     movement::Movement,
     space::mirror_sets::mirrors_wanted,
 };
-use plinth_format::{DiskNumber, layout::PIECE_SIZE, membership::DiskState};
+use plinth_format::{DiskNumber, membership::DiskState};
+use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Deref,
@@ -46,80 +47,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// The rules of a group with AUs of this size, and the sentence for what breaks one.
-pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)> {
-    let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
-    RULES.iter().map(move |(query, text)| {
-        (query.replace(":extent", &extent).replace(":slot", &slot), *text)
-    })
-}
-
-/// Faults of names and files: each query finds what breaks one rule. In units of 512 bytes
-/// `:extent` is the size of an extent, `:slot` that of the slot of a small file.
-const RULES: &[(&str, &str)] = &[
-    (
-        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
-        "directory {0} has an entry for file {1}, which does not exist",
-    ),
-    (
-        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.parent \
-         WHERE f.number IS NULL OR f.kind <> 16384",
-        "{0}, which is no directory, has an entry for file {1}",
-    ),
-    (
-        "SELECT f.number, f.links FROM file f WHERE f.kind <> 16384 AND f.links <> \
-         (SELECT count(*) FROM entry e WHERE e.node = f.number)",
-        "file {0} has {1} links by its count, and another number of names",
-    ),
-    (
-        "SELECT f.number, f.links FROM file f WHERE f.kind = 16384 AND f.links > 0 AND f.links <> \
-         2 + (SELECT count(*) FROM entry e WHERE e.parent = f.number AND e.kind = 16384)",
-        "directory {0} has {1} links by its count, and another number of subdirectories",
-    ),
-    (
-        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.mirrors <> coalesce(f.mirrors, 0)",
-        "extent {0} has other mirrors than file {1} asks for, or they are shared",
-    ),
-    (
-        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.file <> 0 AND f.number IS NULL",
-        "extent {0} belongs to file {1}, which does not exist",
-    ),
-    (
-        "SELECT f.number, f.shared_extent FROM file f LEFT JOIN extent x ON x.id = f.shared_extent AND x.file = 0 \
-         WHERE f.shared_extent IS NOT NULL AND x.id IS NULL",
-        "file {0} lies in shared extent {1}, which does not exist",
-    ),
-    (
-        "SELECT f.number, f.blocks FROM file f WHERE f.links > 0 AND f.blocks <> \
-         :extent * (SELECT count(*) FROM extent x WHERE x.file = f.number) + CASE WHEN f.shared_extent IS NULL THEN 0 ELSE :slot END",
-        "file {0} takes {1} blocks of 512 bytes by its count, and another number by its extents",
-    ),
-    (
-        "SELECT a.number, b.number FROM file a JOIN file b ON a.shared_extent = b.shared_extent AND a.slot = b.slot \
-         AND a.number < b.number",
-        "files {0} and {1} share one slot",
-    ),
-    (
-        "SELECT number, mirrors FROM template WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR system NOT IN (0, 1)",
-        "template number {0} asks for what no file can have, {1} mirrors or something else",
-    ),
-    (
-        "SELECT count(*), 26 FROM template WHERE system = 1 HAVING count(*) <> 26",
-        "the system has {0} templates, and {1} types of files",
-    ),
-    (
-        "SELECT number, mirrors FROM file WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) \
-         OR (kind <> 32768 AND (mirrors <> 0 OR fine <> 0 OR type IS NOT NULL))",
-        "file {0} is said to have {1} mirrors, or a type or stripes that it cannot have",
-    ),
-    (
-        "SELECT parent, node FROM entry WHERE system <> 0 AND (system <> 1 OR kind NOT IN (16384, 32768))",
-        "directory {0} has a name of the system's for {1}, which is neither a file nor a directory",
-    ),
-];
-
-/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but
-/// its own.
+/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but its own.
 pub struct Upkeep {
     pub(crate) movement: Arc<Movement>,
     pub(crate) scrub: Scrub,
@@ -288,20 +216,10 @@ impl Upkeep {
     }
 
     async fn check_rules(&self, report: &mut Report) -> Result<()> {
-        for (query, text) in rules(self.au_size) {
-            let found = self
-                .catalog
-                .read(move |connection| {
-                    let mut select = connection.prepare(&format!("{query} LIMIT 100"))?;
-                    let rows = select
-                        .query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-                    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
-                })
-                .await?;
-            for (first, second) in found {
-                report.bad(
-                    text.replace("{0}", &first.to_string()).replace("{1}", &second.to_string()),
-                );
+        for (rule, sql) in rules::all(self.au_size) {
+            let find = move |connection: &Connection| Ok(rules::find(connection, &sql)?);
+            for found in self.catalog.read(find).await? {
+                report.bad(rule.report(found));
             }
         }
         Ok(())

@@ -10,6 +10,7 @@
 use crate::{
     admin::{AdminError, Code, Scope},
     api::Kind,
+    catalog::tables,
     check::Upkeep,
     extent::scope::ExtentScope,
 };
@@ -31,15 +32,10 @@ impl Upkeep {
                     if file.kind != Kind::Regular {
                         return Err(self.no_file(name, "it is not a regular file"));
                     }
-                    let node = file.node.cast_signed();
-                    let of = self.catalog.read(move |connection| {
-                        let mut select = connection.prepare_cached(
-                            "SELECT id FROM extent WHERE file = ?1 \
-                             UNION SELECT shared_extent FROM file WHERE number = ?1 AND shared_extent IS NOT NULL",
-                        )?;
-                        let rows = select.query_map([node], |row| row.get::<_, i64>(0))?;
-                        Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<Vec<u64>>>()?)
-                    });
+                    let node = file.node;
+                    let of = self
+                        .catalog
+                        .read(move |connection| Ok(tables::extent::ids_of_file(connection, node)?));
                     ids.extend(of.await.map_err(|error| AdminError::new(Code::Io, error))?);
                 }
                 Ok(ExtentScope::Extents(ids.into_iter().collect()))

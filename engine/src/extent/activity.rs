@@ -44,11 +44,12 @@ mod gate;
 pub use gate::Gate;
 
 use crate::{
+    catalog::tables,
     disk::{counters::IoClient, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
-    extent::{Extent, Zones, stale},
+    extent::{Extent, Zones},
     limits::Limit,
     membership::voters::Refusal,
     planted::{self, Bug},
@@ -512,7 +513,7 @@ impl Data {
         self.catalog
             .release(true, move |connection| {
                 for (disk, regions) in &fresh {
-                    stale::mark(connection, &[*disk], regions)?;
+                    tables::stale::mark(connection, &[*disk], regions)?;
                 }
                 let mut stale = stale.lock();
                 for (disk, regions) in &fresh {

@@ -41,6 +41,7 @@
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
 use crate::{
+    catalog::tables,
     disk::{
         counters::IoClient,
         disk_io::DiskIo,
@@ -64,7 +65,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use plinth_format::{DiskNumber, layout::PIECE_SIZE, membership::DiskState};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -449,27 +450,13 @@ impl Data {
         let size = self.au_size;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
-            let mut select = connection
-                .prepare("SELECT d0, a0, d1, a1, d2, a2, written, pending FROM extent")?;
-            let mut rows = select.query([])?;
             let mut holes = Vec::new();
-            while let Some(row) = rows.next()? {
-                let bits = |column: usize| {
-                    let bytes = row.get::<_, Option<Vec<u8>>>(column)?;
-                    Ok::<_, FileError>(Bits::from_bytes(&bytes.unwrap_or_default()))
-                };
-                let (written, pending) = (bits(6)?, bits(7)?);
-                for place in [0, 2, 4] {
-                    let (Some(disk), Some(au)) =
-                        (row.get::<_, Option<u16>>(place)?, row.get::<_, Option<u32>>(place + 1)?)
-                    else {
-                        continue;
-                    };
-                    let empty =
-                        (0..pieces).filter(|piece| !written.has(*piece) && !pending.has(*piece));
-                    holes.extend(empty.map(|piece| (DiskNumber(disk), au, piece as u64)));
+            tables::extent::each(connection, |row| {
+                for mirror in row.extent.mirrors {
+                    let empty = row.marks.holes(pieces);
+                    holes.extend(empty.map(|piece| (mirror.disk, mirror.au, piece as u64)));
                 }
-            }
+            })?;
             Ok(holes)
         };
         let holes = self.catalog.read(read).await?;
@@ -591,26 +578,15 @@ impl Data {
         let Some(from) = from else { return Ok(()) };
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
-            let sql = "SELECT id, written, pending FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2";
-            let mut select = connection.prepare_cached(sql)?;
-            let mut rows = select.query(params![from.cast_signed(), SWEPT])?;
-            let (mut found, mut next) = (Vec::new(), None);
-            while let Some(row) = rows.next()? {
-                let id = row.get::<_, i64>(0)?.cast_unsigned();
-                let bits = |column: usize| {
-                    Ok::<_, FileError>(Bits::from_bytes(
-                        row.get_ref(column)?.as_blob_or_null().ok().flatten().unwrap_or_default(),
-                    ))
-                };
-                let (written, pending) = (bits(1)?, bits(2)?);
+            let rows = tables::extent::marks_from(connection, from, SWEPT)?;
+            let next = rows.last().map(|(id, _)| id + 1);
+            let mut found = Vec::new();
+            for (id, marks) in rows {
                 let mut empty = Bits::default();
-                (0..pieces)
-                    .filter(|piece| !written.has(*piece) && !pending.has(*piece))
-                    .for_each(|piece| empty.add(piece));
+                marks.holes(pieces).for_each(|piece| empty.add(piece));
                 if !empty.is_empty() {
                     found.push((id, empty));
                 }
-                next = Some(id + 1);
             }
             Ok((found, next))
         };

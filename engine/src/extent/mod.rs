@@ -53,10 +53,13 @@ mod places;
 mod sums;
 
 use crate::{
+    catalog::tables::{
+        self,
+        extent::{ExtentRow, MarksRow, NewExtent},
+    },
     extent::{
         activity::Gate,
         blocks::{BLOCKS_PER_PIECE, blocks_of_piece},
-        stale::EVERYTHING,
     },
     planted::{self, Bug},
     reached::{self, Mark},
@@ -72,7 +75,7 @@ use marks::Marks;
 pub use places::{Change, Mirror, Mirrors};
 use places::{Changed, Placed};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::{Deref, DerefMut, Range},
@@ -505,40 +508,17 @@ impl State {
     }
 }
 
-/// The columns of an extent's row, in the order that [`from_row`] wants.
-pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, mirrors, written, pending";
-
-/// An extent from its row.
-///
-/// # Errors
-/// If the row does not hold what it should.
-pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
-    let mut mirrors = Mirrors::new(&[]);
-    for column in [3, 5, 7] {
-        let disk: Option<u16> = row.get(column)?;
-        let au: Option<u32> = row.get(column + 1)?;
-        if let (Some(disk), Some(au)) = (disk, au) {
-            mirrors.push(Mirror { disk: DiskNumber(disk), au });
+impl From<ExtentRow> for Extent {
+    fn from(row: ExtentRow) -> Self {
+        let NewExtent { id, file, number, mirrors, own } = row.extent;
+        let extent = Self::new(id, file, number, &mirrors).asking_for(own);
+        {
+            let mut state = extent.state();
+            state.written = row.marks.written;
+            state.pending = row.marks.pending;
         }
+        extent
     }
-    // An id so high that sums overflow belongs to no extent.
-    let id = get_u64(row, 0)?;
-    if id >= EVERYTHING - u64::from(u32::MAX) {
-        return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
-    }
-    let mut extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
-    extent.own = MirrorCount::from_column(row.get(9)?);
-    {
-        let mut state = extent.state();
-        state.written = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
-        state.pending = Bits::from_bytes(row.get_ref(11)?.as_blob_or_null()?.unwrap_or_default());
-    }
-    Ok(extent)
-}
-
-fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let value = row.get::<_, i64>(column)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
 /// Reads one extent's row.
@@ -546,10 +526,7 @@ fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 /// # Errors
 /// The catalog's.
 pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM extent WHERE id = ?1"))?
-        .query_row([id.cast_signed()], from_row)
-        .optional()
+    Ok(tables::extent::load(connection, id)?.map(Extent::from))
 }
 
 /// Writes a new extent's row.
@@ -557,26 +534,42 @@ pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>
 /// # Errors
 /// The catalog's.
 pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
-    let mirrors = extent.mirrors();
-    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
-    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
-    connection
-        .prepare_cached(&format!(
-            "INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"
-        ))?
-        .execute(params![
-            extent.id.cast_signed(),
-            extent.file.cast_signed(),
-            extent.number.cast_signed(),
-            disk(0),
-            au(0),
-            disk(1),
-            au(1),
-            disk(2),
-            au(2),
-            extent.own.to_column(),
-        ])?;
-    Ok(())
+    let new = NewExtent {
+        id: extent.id,
+        file: extent.file,
+        number: extent.number,
+        mirrors: extent.mirrors(),
+        own: extent.own,
+    };
+    tables::extent::insert(connection, &new)
+}
+
+/// Extents whose rows a job has deleted. The last act of the job is [`Self::remove_from`].
+#[must_use]
+#[derive(Debug)]
+pub struct Deleted(Vec<Arc<Extent>>);
+
+/// Deletes the rows of extents, inside a job.
+///
+/// # Errors
+/// What the catalog says.
+pub fn delete<'a>(
+    connection: &Connection,
+    extents: impl IntoIterator<Item = &'a Arc<Extent>>,
+) -> rusqlite::Result<Deleted> {
+    let extents: Vec<_> = extents.into_iter().cloned().collect();
+    extents.iter().try_for_each(|extent| tables::extent::delete(connection, extent.id))?;
+    Ok(Deleted(extents))
+}
+
+impl Deleted {
+    /// Nothing is written to these extents any more, and they are not found in memory.
+    pub fn remove_from(self, extents: &Extents) {
+        for extent in self.0 {
+            extent.set_tombstone();
+            extents.remove(extent.id);
+        }
+    }
 }
 
 /// Changes the mirrors of an extent inside a job, and returns the place that is no mirror any more.
@@ -591,21 +584,9 @@ pub fn change_mirrors(
     change: Change,
 ) -> rusqlite::Result<Option<Option<Mirror>>> {
     let Some(changed) = extent.change(change) else { return Ok(None) };
-    store_mirrors(connection, extent.id, &extent.mirrors())
+    tables::extent::set_mirrors(connection, extent.id, &extent.mirrors())
         .inspect_err(|_| extent.change_back(&changed))?;
     Ok(Some(changed.old))
-}
-
-/// Writes where an extent's mirrors are.
-fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqlite::Result<()> {
-    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
-    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
-    connection
-        .prepare_cached(
-            "UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1",
-        )?
-        .execute(params![id.cast_signed(), disk(0), au(0), disk(1), au(1), disk(2), au(2)])?;
-    Ok(())
 }
 
 /// Changes an extent's marks inside a job: the row first, then memory, which stays as
@@ -618,15 +599,13 @@ pub fn change_marks(
     extent: &Extent,
     change: impl FnOnce(&mut Bits, &mut Bits),
 ) -> rusqlite::Result<()> {
-    let (mut written, mut pending) = {
+    let mut marks = {
         let state = extent.state();
-        (state.written.clone(), state.pending.clone())
+        MarksRow { written: state.written.clone(), pending: state.pending.clone() }
     };
-    change(&mut written, &mut pending);
-    let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
-    connection
-        .prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?
-        .execute(params![extent.id.cast_signed(), blob(&written), blob(&pending)])?;
+    change(&mut marks.written, &mut marks.pending);
+    tables::extent::mark(connection, extent.id, &marks)?;
+    let MarksRow { written, pending } = marks;
     let mut state = extent.state();
     if state
         .written
@@ -643,33 +622,16 @@ pub fn change_marks(
     Ok(())
 }
 
-/// The files that have pending pieces.
-///
-/// # Errors
-/// The catalog's.
-pub fn files_with_pending(
-    connection: &Connection,
-) -> Result<BTreeSet<u64>, crate::error::FileError> {
-    let sql = "SELECT file FROM extent WHERE pending IS NOT NULL AND file <> 0
-        UNION SELECT number FROM file WHERE shared_extent IN (SELECT id FROM extent WHERE pending IS NOT NULL)";
-    let mut select = connection.prepare(sql)?;
-    let files = select.query_map([], |row| row.get::<_, i64>(0))?;
-    Ok(files.map(|file| file.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
-}
-
 /// After an unclean stop: pending pieces are written (`kept`) or hold nothing.
 ///
 /// # Errors
 /// The catalog's.
 pub fn resolve_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
     if !kept {
-        connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
-        return Ok(());
+        return Ok(tables::extent::clear_pending(connection)?);
     }
-    let mut select =
-        connection.prepare(&format!("SELECT {COLUMNS} FROM extent WHERE pending IS NOT NULL"))?;
-    let rows: Vec<Extent> = select.query_map([], from_row)?.collect::<rusqlite::Result<_>>()?;
-    for extent in rows {
+    let rows = tables::extent::with_pending(connection)?;
+    for extent in rows.into_iter().map(Extent::from) {
         change_marks(connection, &extent, |written, pending| {
             written.add_all(pending);
             *pending = Bits::default();
@@ -850,12 +812,7 @@ mod tests {
     fn a_target_cancelled_while_its_row_is_written_is_a_mirror_or_is_not() {
         let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
         let mut connection = Connection::open_in_memory().expect("in memory");
-        connection
-            .execute_batch(&format!(
-                "CREATE TABLE extent({})",
-                COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,")
-            ))
-            .expect("a table");
+        tables::extent::create_table(&connection);
         let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
         insert(&connection, &extent).expect("a row");
         let target = at(2, 11);

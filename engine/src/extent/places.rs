@@ -5,7 +5,7 @@
 //! a few words with a number that is odd while they change, and another one afterwards (a sequence
 //! lock). A reader that finds an odd number, or another one after it has read, takes the lock.
 
-pub use crate::space::placement::Mirror;
+pub use crate::space::{mirrors::Mirrors, placement::Mirror};
 use crate::{
     disk::members::MIRRORS_MAX,
     sync::lock::{Mutex, MutexGuard},
@@ -19,55 +19,6 @@ use std::{
         fence,
     },
 };
-
-/// The mirrors of an extent, in the order of its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mirrors {
-    all: [Mirror; MIRRORS_MAX],
-    count: usize,
-}
-
-impl Mirrors {
-    /// # Panics
-    /// If there are more than [`MIRRORS_MAX`].
-    #[must_use]
-    pub fn new(mirrors: &[Mirror]) -> Self {
-        let mut all = [Mirror { disk: DiskNumber(0), au: 0 }; MIRRORS_MAX];
-        all[..mirrors.len()].copy_from_slice(mirrors);
-        Self { all, count: mirrors.len() }
-    }
-
-    pub(super) fn push(&mut self, mirror: Mirror) {
-        self.all[self.count] = mirror;
-        self.count += 1;
-    }
-
-    /// Takes one out; the others keep their order.
-    fn remove(&mut self, index: usize) -> Mirror {
-        let old = self.all[index];
-        self.all.copy_within(index + 1..self.count, index);
-        self.count -= 1;
-        self.all[self.count] = Mirror { disk: DiskNumber(0), au: 0 };
-        old
-    }
-}
-
-impl std::ops::Deref for Mirrors {
-    type Target = [Mirror];
-
-    fn deref(&self) -> &[Mirror] {
-        &self.all[..self.count]
-    }
-}
-
-impl IntoIterator for Mirrors {
-    type Item = Mirror;
-    type IntoIter = std::iter::Take<std::array::IntoIter<Mirror, MIRRORS_MAX>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.all.into_iter().take(self.count)
-    }
-}
 
 /// Where an extent is written. See `mover.rs`.
 #[derive(Debug, Clone)]
@@ -106,13 +57,13 @@ impl Places {
         let index = |from| self.mirrors.iter().position(|mirror| mirror.disk == from);
         let old = match change {
             Change::Move { target, from } if is_here(target) => {
-                Some(std::mem::replace(&mut next.all[index(from)?], target))
+                Some(next.replace(index(from)?, target))
             }
-            Change::Add { target } if is_here(target) && next.count < MIRRORS_MAX => {
+            Change::Add { target } if is_here(target) && next.len() < MIRRORS_MAX => {
                 next.push(target);
                 None
             }
-            Change::Remove { from } if self.target.is_none() && next.count > 1 => {
+            Change::Remove { from } if self.target.is_none() && next.len() > 1 => {
                 Some(next.remove(index(from)?))
             }
             _ => return None,

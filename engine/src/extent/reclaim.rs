@@ -23,7 +23,7 @@ use crate::{
     error::FileError,
     extent::data::Data,
     extent::{
-        Extent,
+        self, Extent,
         layout::{Freed, FreedSlot},
         scope::find,
     },
@@ -462,13 +462,7 @@ impl Data {
             .catalog
             .release(false, move |connection| {
                 let extent = find(connection, &extents, id)?;
-                connection
-                    .prepare_cached("DELETE FROM extent WHERE id = ?1")?
-                    .execute([id.cast_signed()])?;
-                if let Some(extent) = &extent {
-                    extent.set_tombstone();
-                    extents.remove(id);
-                }
+                extent::delete(connection, &extent)?.remove_from(&extents);
                 Ok(extent)
             })
             .await?;

@@ -4,12 +4,13 @@
 //! meanwhile are left out, extents that are deleted meanwhile are skipped.
 
 use crate::{
+    catalog::tables,
     error::FileError,
     extent::data::Data,
     extent::{self, Extent, Extents},
 };
 use plinth_format::DiskNumber;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::sync::Arc;
 
 /// Extents of one batch from the catalog.
@@ -73,27 +74,21 @@ impl Data {
 
     /// How many extents a part has from an id on.
     pub(crate) async fn count_of(&self, part: &ExtentScope, from: u64) -> Result<u64, FileError> {
-        let from = from.cast_signed();
-        let counts = match part {
+        let disks = match part {
             ExtentScope::Extents(ids) => {
+                let from = from.cast_signed();
                 return Ok(ids.iter().filter(|id| id.cast_signed() >= from).count() as u64);
             }
             ExtentScope::All => None,
             ExtentScope::Disks(disks) => Some(disks.clone()),
         };
-        let count = self.catalog.read(move |connection| {
-            let Some(disks) = &counts else {
-                let all = "SELECT count(*) FROM extent WHERE id >= ?1";
-                return Ok(connection.prepare_cached(all)?.query_row([from], |row| row.get::<_, i64>(0))?);
-            };
-            let list: Vec<String> = disks.iter().map(|disk| disk.0.to_string()).collect();
-            let list = list.join(",");
-            let some = format!(
-                "SELECT count(*) FROM extent WHERE id >= ?1 AND (d0 IN ({list}) OR d1 IN ({list}) OR d2 IN ({list}))"
-            );
-            Ok(connection.query_row(&some, params![from], |row| row.get::<_, i64>(0))?)
-        });
-        Ok(count.await?.cast_unsigned())
+        let count = move |connection: &Connection| {
+            Ok(match &disks {
+                None => tables::extent::count_from(connection, from)?,
+                Some(disks) => tables::extent::count_on_disks_from(connection, disks, from)?,
+            })
+        };
+        self.catalog.read(count).await
     }
 
     /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the
@@ -104,13 +99,7 @@ impl Data {
     ) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
         let ids: Vec<u64> = self
             .catalog
-            .read(move |connection| {
-                let mut select = connection
-                    .prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
-                let rows = select
-                    .query_map(params![from.cast_signed(), SOME], |row| row.get::<_, i64>(0))?;
-                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
-            })
+            .read(move |connection| Ok(tables::extent::ids_from(connection, from, SOME)?))
             .await?;
         let Some(last) = ids.last().copied() else { return Ok(None) };
         Ok(Some((self.alive(ids).await?, last + 1)))

@@ -4,15 +4,16 @@
 //! acknowledged. This is its copy in memory, so that a run already marked costs nothing.
 
 use crate::{
+    catalog::tables::{self, stale::StaleRun},
     planted::{self, Bug},
     sync::lock::Mutex,
 };
-use plinth_format::{DiskNumber, activity::Region};
-use rusqlite::{Connection, params};
+use plinth_format::DiskNumber;
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// Extent ids are SQLite integers: this is past the last.
-pub const EVERYTHING: u64 = i64::MAX as u64;
+/// Past the last extent id.
+pub const EVERYTHING: u64 = tables::extent::IDS_END;
 
 /// Runs of extent ids, merged where they touch: start to end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,37 +88,10 @@ pub type Stale = BTreeMap<DiskNumber, Runs>;
 /// The catalog's.
 pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
     let mut stale = Stale::new();
-    let mut rows = connection.prepare("SELECT disk, first, count FROM stale")?;
-    let mut rows = rows.query([])?;
-    while let Some(row) = rows.next()? {
-        let (disk, first, count): (u16, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        // A run that cannot be one says at least that the disk misses something.
-        let run =
-            u64::try_from(first).ok().zip(u64::try_from(count).ok()).unwrap_or((0, EVERYTHING));
-        stale.entry(DiskNumber(disk)).or_default().add(run.0, run.1);
+    for (disk, run) in tables::stale::load(connection)? {
+        stale.entry(disk).or_default().add(run.first, run.count);
     }
     Ok(stale)
-}
-
-/// Writes marks for each of the disks and regions.
-///
-/// # Errors
-/// The catalog's.
-pub fn mark(
-    connection: &Connection,
-    disks: &[DiskNumber],
-    regions: &[Region],
-) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare_cached(
-        "INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)
-         ON CONFLICT(disk, first) DO UPDATE SET count = max(count, excluded.count)",
-    )?;
-    for disk in disks {
-        for region in regions {
-            insert.execute(params![disk.0, region.first.cast_signed(), region.count])?;
-        }
-    }
-    Ok(())
 }
 
 /// Replaces a disk's marks.
@@ -125,13 +99,8 @@ pub fn mark(
 /// # Errors
 /// The catalog's.
 pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM stale WHERE disk = ?1")?.execute([disk.0])?;
-    let mut insert =
-        connection.prepare_cached("INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)")?;
-    for (start, end) in runs.iter() {
-        insert.execute(params![disk.0, start.cast_signed(), (end - start).cast_signed()])?;
-    }
-    Ok(())
+    let runs = runs.iter().map(|(start, end)| StaleRun { first: start, count: end - start });
+    tables::stale::replace(connection, disk, runs)
 }
 
 /// Changes a disk's marks, in the catalog and then in memory. Only jobs of the catalog change them:

@@ -12,10 +12,7 @@
 
 use super::{
     Files, Origin, Result,
-    names::{
-        Edits, Made, Rename, Said, check_name, drop_entry, find_entry, is_empty, put_entry,
-        type_after,
-    },
+    names::{Edits, Made, Rename, Said, check_name, type_after},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
     statements::{NameOrder, NewSystemFile},
     templates,
@@ -23,11 +20,12 @@ use super::{
 use crate::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Invalidation, Kind, LINK_MAX, NewFile, Node, ROOT, types::FileType},
+    catalog::tables::{entry, template::TemplateRow},
     error::FileError,
     world::Timestamp,
 };
 use plinth_format::Redundancy;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Names that a statement removes at most: more would hold up everybody else's changes.
@@ -133,7 +131,7 @@ impl<'a> Job<'a> {
         let missing =
             || refused(Code::NoSuchFile, format!("there is no {}", self.written(parts)), "");
         let (parent, name) = self.place(parts)?;
-        let (node, kind) = find_entry(self.connection(), parent, name)?.ok_or_else(missing)?;
+        let (node, kind) = entry::find(self.connection(), parent, name)?.ok_or_else(missing)?;
         Ok((parent, name, node, kind))
     }
 
@@ -141,7 +139,7 @@ impl<'a> Job<'a> {
     fn free<'p>(&self, path: &'p Spelled) -> Result<(Node, &'p [u8])> {
         let (parent, name) = self.place(&path.parts)?;
         check_name(name)?;
-        if path.found.is_some() || find_entry(self.connection(), parent, name)?.is_some() {
+        if path.found.is_some() || entry::find(self.connection(), parent, name)?.is_some() {
             return Err(refused(
                 Code::NameExists,
                 format!("there is {} already", self.written(&path.parts)),
@@ -167,16 +165,6 @@ impl<'a> Job<'a> {
         Ok((parent, name))
     }
 
-    fn is_system(&self, parent: Node, name: &[u8]) -> Result<bool> {
-        let sql = "SELECT system FROM entry WHERE parent = ?1 AND name = ?2";
-        let found = self
-            .connection()
-            .prepare_cached(sql)?
-            .query_row(params![parent.cast_signed(), name], |row| row.get::<_, bool>(0))
-            .optional()?;
-        Ok(found == Some(true))
-    }
-
     fn refuse_system(
         &self,
         parent: Node,
@@ -184,7 +172,7 @@ impl<'a> Job<'a> {
         parts: &[Vec<u8>],
         hint: &str,
     ) -> Result<()> {
-        if self.is_system(parent, name)? {
+        if entry::is_system(self.connection(), parent, name)? {
             let text = format!(
                 "{} was made by the system and is neither renamed nor dropped",
                 self.written(parts)
@@ -230,7 +218,7 @@ impl<'a> Job<'a> {
     /// Takes one name from a file or directory.
     fn remove_name(&mut self, parent: Node, name: &[u8], node: Node) -> Result<()> {
         self.count()?;
-        drop_entry(self.connection(), parent, name)?;
+        entry::delete(self.connection(), parent, name)?;
         self.edits.name(parent, name, None);
         self.say(parent, name);
         self.told.push(Invalidation::Node(node));
@@ -244,21 +232,11 @@ impl<'a> Job<'a> {
     fn remove_directory(&mut self, parent: Node, name: &[u8], node: Node) -> Result<()> {
         let mut inside = vec![node];
         while let Some(directory) = inside.pop() {
-            let sql = "SELECT name, node, kind FROM entry WHERE parent = ?1 LIMIT ?2";
-            let limit = i64::try_from(REMOVED_MAX + 1).unwrap_or(i64::MAX);
-            let mut select = self.connection().prepare_cached(sql)?;
-            let rows = select.query_map(params![directory.cast_signed(), limit], |row| {
-                Ok((
-                    row.get::<_, Vec<u8>>(0)?,
-                    row.get::<_, i64>(1)?.cast_unsigned(),
-                    row.get::<_, u32>(2)?,
-                ))
-            })?;
-            for (name, child, kind) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-                if kind == Kind::Directory as u32 {
-                    inside.push(child);
+            for child in entry::children(self.connection(), directory, REMOVED_MAX + 1)? {
+                if child.is_directory {
+                    inside.push(child.node);
                 }
-                self.remove_name(directory, &name, child)?;
+                self.remove_name(directory, &child.name, child.node)?;
             }
         }
         self.remove_name(parent, name, node)?;
@@ -268,27 +246,13 @@ impl<'a> Job<'a> {
 
     /// All names of a file, and the system's directories that are empty then.
     fn remove_file(&mut self, node: Node) -> Result<()> {
-        let sql = "SELECT parent, name FROM entry WHERE node = ?1";
-        let mut select = self.connection().prepare_cached(sql)?;
-        let rows = select.query_map([node.cast_signed()], |row| {
-            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, Vec<u8>>(1)?))
-        })?;
-        for (parent, name) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-            let system = self.is_system(parent, &name)?;
+        for (parent, name) in entry::names_of(self.connection(), node)? {
+            let system = entry::is_system(self.connection(), parent, &name)?;
             self.edits.touch_directory(parent, self.now)?;
             self.remove_name(parent, &name, node)?;
             let mut at = parent;
-            while system && at != ROOT && is_empty(self.connection(), at)? {
-                let sql = "SELECT parent, name, system FROM entry WHERE node = ?1";
-                let row = |row: &rusqlite::Row<'_>| {
-                    Ok((
-                        row.get::<_, i64>(0)?.cast_unsigned(),
-                        row.get::<_, Vec<u8>>(1)?,
-                        row.get::<_, bool>(2)?,
-                    ))
-                };
-                let (above, name, system) =
-                    self.connection().prepare_cached(sql)?.query_row([at.cast_signed()], row)?;
+            while system && at != ROOT && entry::is_empty(self.connection(), at)? {
+                let ((above, name), system) = entry::name_and_system(self.connection(), at)?;
                 if !system {
                     break;
                 }
@@ -311,7 +275,7 @@ impl<'a> Job<'a> {
         file.links += 1;
         file.changed = now;
         let kind = file.kind;
-        put_entry(self.connection(), parent, name, node, kind)?;
+        entry::insert(self.connection(), parent, name, node, kind)?;
         self.edits.name(parent, name, Some((node, kind)));
         self.say(parent, name);
         self.told.push(Invalidation::Node(node));
@@ -455,16 +419,9 @@ impl Files {
     /// What the catalog says.
     pub async fn path_of(&self, node: Node) -> Result<Option<Vec<Vec<u8>>>> {
         let look = move |connection: &Connection| {
-            let sql = "SELECT parent, name FROM entry WHERE node = ?1 ORDER BY system DESC LIMIT 1";
-            let row = |row: &rusqlite::Row<'_>| {
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, Vec<u8>>(1)?))
-            };
             let (mut at, mut parts) = (node, Vec::new());
             while at != ROOT {
-                let found = connection
-                    .prepare_cached(sql)?
-                    .query_row([at.cast_signed()], row)
-                    .optional()?;
+                let found = entry::system_name_first(connection, at)?;
                 let Some((parent, name)) = found.filter(|_| parts.len() < REMOVED_MAX) else {
                     return Ok(None);
                 };
@@ -518,7 +475,7 @@ impl Files {
             let template = templates::find(connection, &place.group, name)?;
             let mut at = ROOT;
             for part in &directory.parts {
-                at = match find_entry(connection, at, part)? {
+                at = match entry::find(connection, at, part)? {
                     Some((node, Kind::Directory)) => node,
                     Some(_) => {
                         let text = format!("{} is not a directory", job.written(&directory.parts));
@@ -556,7 +513,7 @@ impl Files {
 
 /// The mirrors that a file of a template asks for: only a NORMAL group has several redundancies. Control files
 /// get theirs where they can; what else a template says is done or refused.
-fn mirrors_of(place: &Place, name: &str, template: templates::Said) -> Result<u8> {
+fn mirrors_of(place: &Place, name: &str, template: TemplateRow) -> Result<u8> {
     if place.redundancy != Redundancy::Normal || template.mirrors == 0 {
         return Ok(0);
     }
@@ -637,7 +594,7 @@ fn carry_out(
                     return Err(refused(Code::Invalid, text, "DROP ALIAS or DROP FILE"));
                 }
                 job.refuse_system(parent, name, &path.parts, "it goes with the last file in it")?;
-                if !force && !is_empty(connection, node)? {
+                if !force && !entry::is_empty(connection, node)? {
                     let text = format!("{} is not empty", job.written(&path.parts));
                     return Err(refused(
                         Code::NotEmpty,

@@ -11,6 +11,7 @@
 //! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
 
 use crate::{
+    catalog::tables,
     error::FileError,
     extent::{
         self, Extent, Extents,
@@ -26,7 +27,7 @@ use crate::{
     sync::rwlock::ReadGuard,
 };
 use plinth_format::layout::PIECE_SIZE;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::sync::Arc;
 
 /// What the files ask of the data path.
@@ -84,23 +85,12 @@ fn release_some(
     file: Option<Arc<File>>,
 ) -> rusqlite::Result<(Freed, bool)> {
     let mut freed = Freed::default();
-    {
-        let mut select = connection.prepare_cached(&format!(
-            "SELECT {} FROM extent WHERE file = ?1 LIMIT ?2",
-            extent::COLUMNS
-        ))?;
-        let mut rows = select.query(params![node.cast_signed(), RELEASE_MAX as i64])?;
-        while let Some(row) = rows.next()? {
-            freed.extents.push(extents.get_or_insert(extent::from_row(row)?));
-        }
+    for row in tables::extent::some_of_file(connection, node, RELEASE_MAX)? {
+        freed.extents.push(extents.get_or_insert(Extent::from(row)));
     }
-    for extent in &freed.extents {
-        connection
-            .prepare_cached("DELETE FROM extent WHERE id = ?1")?
-            .execute([extent.id.cast_signed()])?;
-    }
+    let deleted = extent::delete(connection, &freed.extents)?;
     let done = freed.extents.len() < RELEASE_MAX;
-    if done && let Some((id, piece)) = slot_of(connection, node)? {
+    if done && let Some((id, piece)) = tables::slot::of(connection, node)? {
         clear_slot(connection, extents, id, piece)?;
         freed.slots.push(FreedSlot {
             extent: id,
@@ -108,21 +98,8 @@ fn release_some(
             of: file.map(|file| file as Arc<dyn SlotOwner>),
         });
     }
-    for extent in &freed.extents {
-        extent.set_tombstone();
-        extents.remove(extent.id);
-    }
+    deleted.remove_from(extents);
     Ok((freed, done))
-}
-
-/// The slot that a file's row names.
-fn slot_of(connection: &Connection, node: u64) -> rusqlite::Result<Option<(u64, usize)>> {
-    let slot: Option<(Option<i64>, Option<i64>)> = connection
-        .prepare_cached("SELECT shared_extent, slot FROM file WHERE number = ?1")?
-        .query_row([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(slot
-        .and_then(|(extent, piece)| Some((extent?.cast_unsigned(), usize::try_from(piece?).ok()?))))
 }
 
 /// Takes the marks off a slot whose file goes.
@@ -191,14 +168,8 @@ impl FileSystem {
         let (rows, slot) = self
             .catalog
             .read(move |connection| {
-                let mut select = connection.prepare_cached(&format!(
-                    "SELECT {} FROM extent WHERE file = ?1 ORDER BY number",
-                    extent::COLUMNS
-                ))?;
-                let rows: Vec<Extent> = select
-                    .query_map([node.cast_signed()], extent::from_row)?
-                    .collect::<rusqlite::Result<_>>()?;
-                let slot = match slot_of(connection, node)? {
+                let rows = tables::extent::of_file(connection, node)?;
+                let slot = match tables::slot::of(connection, node)? {
                     Some((id, piece)) => {
                         extent::load(connection, id)?.map(|extent| (extent, piece))
                     }
@@ -215,7 +186,8 @@ impl FileSystem {
         };
         // Who did not remember the file may come too late.
         let known = |extent| look.get_or_insert(extent).ok_or(FileError::Stale(node));
-        let extents = rows.into_iter().map(|extent| Ok((extent.number, known(extent)?)));
+        let extents =
+            rows.into_iter().map(|row| Ok((row.extent.number, known(Extent::from(row))?)));
         let extents = extents.collect::<Result<_, FileError>>()?;
         layout.slot = match slot {
             Some((extent, piece)) => Some(Slot { extent: known(extent)?, piece }),
@@ -357,11 +329,7 @@ impl FileSystem {
         let written = self
             .catalog
             .write(false, move |connection| {
-                connection
-                    .prepare_cached(
-                        "UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1",
-                    )?
-                    .execute(params![owner.node.cast_signed(), id.cast_signed(), piece as i64])?;
+                tables::slot::set(connection, owner.node, id, piece)?;
                 set_blocks(connection, &owner, PIECE_SIZE / 512)?;
                 find(connection, &extents, id).map_err(FileError::from)
             })
@@ -467,11 +435,7 @@ impl FileSystem {
                     })?;
                 }
                 clear_slot(connection, &extents, old, piece)?;
-                connection
-                    .prepare_cached(
-                        "UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1",
-                    )?
-                    .execute([owner.node.cast_signed()])?;
+                tables::slot::clear(connection, owner.node)?;
                 set_blocks(connection, &owner, blocks)?;
                 extents.insert(&row);
                 Ok(())
@@ -511,11 +475,11 @@ impl FileSystem {
 
 /// Inside a job that gives a file something: it was not removed meanwhile.
 pub(crate) fn must_be_there(connection: &Connection, file: &File) -> Result<(), FileError> {
-    let select = "SELECT EXISTS (SELECT 1 FROM file WHERE number = ?1)";
-    let is_there = connection
-        .prepare_cached(select)?
-        .query_row([file.node.cast_signed()], |row| row.get(0))?;
-    if is_there { Ok(()) } else { Err(FileError::Stale(file.node)) }
+    if tables::file::exists(connection, file.node)? {
+        Ok(())
+    } else {
+        Err(FileError::Stale(file.node))
+    }
 }
 
 /// Sets how much space a file takes, in its row and in memory. A file that was removed meanwhile gets none: nothing would ever free it.
@@ -524,10 +488,7 @@ pub(crate) fn set_blocks(
     file: &File,
     blocks: u64,
 ) -> Result<(), FileError> {
-    let is_there = connection
-        .prepare_cached("UPDATE file SET blocks = ?2 WHERE number = ?1")?
-        .execute(params![file.node.cast_signed(), blocks.cast_signed()])?;
-    if is_there == 0 {
+    if !tables::file::set_blocks(connection, file.node, blocks)? {
         return Err(FileError::Stale(file.node));
     }
     file.attributes().blocks = blocks;

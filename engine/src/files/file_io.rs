@@ -23,6 +23,7 @@
 
 use crate::{
     api::{Allocate, Attributes, Changes, Seek, types::FileType},
+    catalog::tables,
     disk::counters::IoClient,
     error::FileError,
     extent::{
@@ -34,7 +35,7 @@ use crate::{
         partial_blocks::RUN,
     },
     files::{
-        self, File,
+        File,
         allocation::{must_be_there, set_blocks},
         file_system::FileSystem,
     },
@@ -47,7 +48,6 @@ use crate::{
     },
 };
 use plinth_format::{BLOCK_SIZE, checksum, layout::PIECE_SIZE};
-use rusqlite::params;
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
@@ -282,8 +282,10 @@ impl FileSystem {
             let mode = owner.attributes().mode;
             let mode = if kill_set_id { without_set_id(mode) } else { mode };
             let said = match said {
-                Some(said) if files::set_type(connection, &owner, said)? => Some(said),
-                _ => None,
+                Some(said) => {
+                    tables::file::set_recognised_type(connection, owner.node, said)?.then_some(said)
+                }
+                None => None,
             };
             grow(connection, &owner, end, mode, now)?;
             if said.is_some() {
@@ -825,27 +827,16 @@ impl FileSystem {
                         }
                     })?;
                 }
-                for extent in &gone {
-                    connection
-                        .prepare_cached("DELETE FROM extent WHERE id = ?1")?
-                        .execute([extent.id.cast_signed()])?;
-                }
+                let deleted = extent::delete(connection, &gone)?;
                 if let Some(size) = cut {
                     let mode = owner.attributes().mode;
                     set_size(connection, &owner, size, mode, now)?;
                 }
                 if has_slot_freed {
-                    connection
-                        .prepare_cached(
-                            "UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1",
-                        )?
-                        .execute([owner.node.cast_signed()])?;
+                    tables::slot::clear(connection, owner.node)?;
                 }
                 set_blocks(connection, &owner, blocks)?;
-                for extent in &gone {
-                    extent.set_tombstone();
-                    extents.remove(extent.id);
-                }
+                deleted.remove_from(&extents);
                 Ok(())
             })
             .await
@@ -948,11 +939,7 @@ fn set_row(
     now: i64,
     resized: impl FnOnce(&mut Attributes),
 ) -> Result<()> {
-    connection
-        .prepare_cached(
-            "UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1",
-        )?
-        .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
+    tables::file::set_size_and_mode(connection, file.node, size, mode, now)?;
     let mut attributes = file.attributes();
     resized(&mut attributes);
     attributes.mode = mode;

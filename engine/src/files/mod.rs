@@ -54,8 +54,11 @@ mod xattrs;
 
 use self::sizes::Sizes;
 use crate::{
-    api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher, types::FileType},
-    catalog::{Catalog, CommitNumber},
+    api::{Attributes, ConnectionId, Invalidation, Kind, Node, Watcher, types::FileType},
+    catalog::{
+        Catalog, CommitNumber,
+        tables::{self, file::TimesAndSize},
+    },
     error::FileError,
     extent::layout::{FileData, SlotOwner},
     files::file_stats::PlaceOf,
@@ -68,7 +71,7 @@ use crate::{
     world::{Timestamp, World},
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::{Deref, DerefMut},
@@ -386,42 +389,6 @@ pub struct Files {
     this: Weak<Self>,
 }
 
-/// Columns of `file` that make [`Attributes`].
-const COLUMNS: &str = "number, generation, kind, mode, links, uid, gid, rdev, size, blocks, accessed, modified, \
-                       changed, created, type, mirrors, fine";
-
-fn attributes_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Attributes> {
-    let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
-    let kind: u32 = row.get(2)?;
-    let unknown = || rusqlite::Error::IntegralValueOutOfRange(2, i64::from(kind));
-    Ok(Attributes {
-        node: unsigned(0)?,
-        generation: unsigned(1)?,
-        kind: Kind::of_mode(kind).filter(|_| kind != 0).ok_or_else(unknown)?,
-        mode: row.get(3)?,
-        links: row.get(4)?,
-        uid: row.get(5)?,
-        gid: row.get(6)?,
-        rdev: row.get(7)?,
-        size: unsigned(8)?,
-        blocks: unsigned(9)?,
-        accessed: row.get(10)?,
-        modified: row.get(11)?,
-        changed: row.get(12)?,
-        created: row.get(13)?,
-        file_type: row.get::<_, Option<String>>(14)?.and_then(|word| FileType::of_word(&word)),
-        mirrors: row.get(15)?,
-        fine: row.get(16)?,
-    })
-}
-
-fn load(connection: &Connection, node: Node) -> rusqlite::Result<Option<Attributes>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM file WHERE number = ?1"))?
-        .query_row([node.cast_signed()], attributes_of)
-        .optional()
-}
-
 /// What a job stored of a file's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
@@ -440,28 +407,9 @@ pub(crate) fn store_times_of(
     let Some((accessed, modified, changed, size)) = file.take_times(commit) else {
         return Ok(None);
     };
-    let sql =
-        "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4, size = ?5 WHERE number = ?1";
-    let size_stored = size.cast_signed();
-    connection.prepare_cached(sql)?.execute(params![
-        file.node.cast_signed(),
-        accessed,
-        modified,
-        changed,
-        size_stored
-    ])?;
+    let new = TimesAndSize { accessed, modified, changed, size };
+    tables::file::set_times_and_size(connection, file.node, &new)?;
     Ok(Some(Stored { size, cuts: file.cuts.load(Ordering::Acquire) }))
-}
-
-/// Inside a job: sets a file's type in its row, unless another one was said meanwhile: whether it was not.
-pub(crate) fn set_type(connection: &Connection, file: &File, file_type: FileType) -> Result<bool> {
-    let sql = "UPDATE file SET type = ?2 WHERE number = ?1 AND said = 0 AND type = ?3";
-    let changed = connection.prepare_cached(sql)?.execute(params![
-        file.node.cast_signed(),
-        file_type.word(),
-        FileType::Other.word()
-    ])?;
-    Ok(changed > 0)
 }
 
 /// Makes the root directory of a new catalog, empty, mode 0755, root's.
@@ -470,15 +418,7 @@ pub(crate) fn set_type(connection: &Connection, file: &File, file_type: FileType
 /// What the catalog says.
 pub async fn make_root(catalog: &Catalog, now: Timestamp) -> Result<()> {
     let job = move |connection: &Connection| {
-        let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, size, accessed, modified, changed, \
-                   created) VALUES (?1, 1, ?2, 493, 2, 0, 0, ?3, ?4, ?4, ?4, ?4)";
-        connection.prepare_cached(sql)?.execute(params![
-            ROOT.cast_signed(),
-            Kind::Directory as u32,
-            names::DIRECTORY_SIZE.cast_signed(),
-            now
-        ])?;
-        Ok(())
+        Ok(tables::file::insert_root(connection, names::DIRECTORY_SIZE, now)?)
     };
     catalog.write(true, job).await.map(|_| ())
 }
@@ -494,14 +434,7 @@ impl Files {
         data: Arc<dyn Releasing>,
         sizes: Arc<Sizes>,
     ) -> Result<Arc<Self>> {
-        let orphans = catalog
-            .read(|connection| {
-                let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
-                let nodes =
-                    select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-                Ok(nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?)
-            })
-            .await?;
+        let orphans = catalog.read(|connection| Ok(tables::file::orphans(connection)?)).await?;
         Ok(Arc::new_cyclic(|this| Self {
             world,
             catalog,
@@ -576,7 +509,10 @@ impl Files {
                 return Ok(file);
             }
             let seen = self.catalog.committed();
-            let found = self.catalog.read(move |connection| Ok(load(connection, node)?)).await?;
+            let found = self
+                .catalog
+                .read(move |connection| Ok(tables::file::load(connection, node)?))
+                .await?;
             {
                 let mut cache = self.cache.lock();
                 if let Some(file) = cache.files.get(&node) {
@@ -785,12 +721,8 @@ impl Files {
                 then(commit);
                 file.iter().for_each(|file| sizes.forget(file));
             });
-            connection
-                .prepare_cached("DELETE FROM xattr WHERE node = ?1")?
-                .execute([node.cast_signed()])?;
-            connection
-                .prepare_cached("DELETE FROM file WHERE number = ?1")?
-                .execute([node.cast_signed()])?;
+            tables::xattr::delete_all(connection, node)?;
+            tables::file::delete(connection, node)?;
             let mut cache = self.cache.lock();
             self.hide(&cache, node);
             cache.files.remove(&node);

@@ -9,19 +9,22 @@
 
 mod owners;
 
-use super::{File, Files, Released, Result, load, reply_cache::Asked, xattrs::delete_capability};
+use super::{File, Files, Released, Result, reply_cache::Asked, xattrs::delete_capability};
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node,
         ROOT, RenameMode, SYMLINK_MAX, SetTime,
         types::{FileType, LEVELS},
     },
-    catalog::CommitNumber,
+    catalog::{
+        CommitNumber,
+        tables::{self, counter, counter::Counter, entry},
+    },
     error::FileError,
     planted::{self, Bug},
     world::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 /// What `stat` says of a directory's size, as ext4's smallest.
@@ -51,90 +54,6 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn next_number(connection: &Connection, counter: &str) -> rusqlite::Result<u64> {
-    let sql = "UPDATE counter SET value = value + 1 WHERE name = ?1 RETURNING value - 1";
-    connection
-        .prepare_cached(sql)?
-        .query_row([counter], |row| row.get::<_, i64>(0))
-        .map(i64::cast_unsigned)
-}
-
-pub(super) fn find_entry(
-    connection: &Connection,
-    parent: Node,
-    name: &[u8],
-) -> rusqlite::Result<Option<(Node, Kind)>> {
-    let sql = "SELECT node, kind FROM entry WHERE parent = ?1 AND name = ?2";
-    let row = |row: &rusqlite::Row<'_>| {
-        let kind: u32 = row.get(1)?;
-        let unknown = rusqlite::Error::IntegralValueOutOfRange(1, i64::from(kind));
-        Ok((row.get::<_, i64>(0)?.cast_unsigned(), Kind::of_mode(kind).ok_or(unknown)?))
-    };
-    connection.prepare_cached(sql)?.query_row(params![parent.cast_signed(), name], row).optional()
-}
-
-pub(super) fn put_entry(
-    connection: &Connection,
-    parent: Node,
-    name: &[u8],
-    node: Node,
-    kind: Kind,
-) -> rusqlite::Result<()> {
-    let cookie = next_number(connection, "cookie")?;
-    connection
-        .prepare_cached(
-            "INSERT INTO entry (parent, name, node, kind, cookie) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(params![
-            parent.cast_signed(),
-            name,
-            node.cast_signed(),
-            kind as u32,
-            cookie.cast_signed()
-        ])?;
-    Ok(())
-}
-
-/// Lets a name mean another file; its cookie stays.
-fn point_entry(
-    connection: &Connection,
-    parent: Node,
-    name: &[u8],
-    node: Node,
-    kind: Kind,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("UPDATE entry SET node = ?3, kind = ?4 WHERE parent = ?1 AND name = ?2")?
-        .execute(params![parent.cast_signed(), name, node.cast_signed(), kind as u32])?;
-    Ok(())
-}
-
-pub(super) fn drop_entry(
-    connection: &Connection,
-    parent: Node,
-    name: &[u8],
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("DELETE FROM entry WHERE parent = ?1 AND name = ?2")?
-        .execute(params![parent.cast_signed(), name])?;
-    Ok(())
-}
-
-pub(super) fn is_empty(connection: &Connection, directory: Node) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM entry WHERE parent = ?1 LIMIT 1")?
-        .exists([directory.cast_signed()])
-        .map(|any| !any)
-}
-
-fn parent_of(connection: &Connection, directory: Node) -> rusqlite::Result<Option<Node>> {
-    connection
-        .prepare_cached("SELECT parent FROM entry WHERE node = ?1")?
-        .query_row([directory.cast_signed()], |row| row.get::<_, i64>(0))
-        .optional()
-        .map(|parent| parent.map(i64::cast_unsigned))
-}
-
 /// The type that a new name gives a file.
 pub(super) fn type_of_name(
     connection: &Connection,
@@ -142,16 +61,11 @@ pub(super) fn type_of_name(
     name: &[u8],
 ) -> Result<Option<FileType>> {
     let mut above: Vec<Option<(Node, Vec<u8>)>> = Vec::new();
-    let sql = "SELECT parent, name FROM entry WHERE node = ?1";
     FileType::of_name(name, |level| -> Result<Option<Vec<u8>>> {
         while above.len() < level.min(LEVELS) {
             let at = above.last().map_or(Some(parent), |last| last.as_ref().map(|(node, _)| *node));
-            let row =
-                |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?));
             above.push(match at.filter(|at| *at != ROOT) {
-                Some(at) => {
-                    connection.prepare_cached(sql)?.query_row([at.cast_signed()], row).optional()?
-                }
+                Some(at) => entry::name_of(connection, at)?,
                 None => None,
             });
         }
@@ -169,11 +83,7 @@ pub(super) fn type_after(
     if file.kind != Kind::Regular {
         return Ok(None);
     }
-    let said = connection
-        .prepare_cached("SELECT said FROM file WHERE number = ?1")?
-        .query_row([file.node.cast_signed()], |row| row.get::<_, bool>(0))
-        .optional()?;
-    if said == Some(true) {
+    if tables::file::has_given_type(connection, file.node)? == Some(true) {
         return Ok(file.file_type);
     }
     if let Some(found) = type_of_name(connection, to.0, to.1)? {
@@ -192,7 +102,7 @@ fn holds(connection: &Connection, directory: Node, below: Node) -> Result<bool> 
         if at == directory {
             return Ok(true);
         }
-        match parent_of(connection, at)? {
+        match entry::parent_of(connection, at)? {
             Some(parent) if at != ROOT => at = parent,
             _ => return Ok(false),
         }
@@ -246,7 +156,7 @@ impl<'a> Edits<'a> {
                 self.files.cache.lock().files.get(&node).map(|file| file.attributes().clone());
             let now = match cached {
                 Some(attributes) => attributes,
-                None => load(self.connection, node)?.ok_or(FileError::Stale(node))?,
+                None => tables::file::load(self.connection, node)?.ok_or(FileError::Stale(node))?,
             };
             self.changed.insert(node, (now.clone(), now));
         }
@@ -310,7 +220,7 @@ impl<'a> Edits<'a> {
             directory.links += 1;
         }
         let connection = self.connection;
-        if find_entry(connection, parent, name)?.is_some() {
+        if entry::find(connection, parent, name)?.is_some() {
             return Err(FileError::Exists);
         }
         let mode = match kind {
@@ -332,7 +242,7 @@ impl<'a> Edits<'a> {
             _ => None,
         };
         let attributes = Attributes {
-            node: next_number(connection, "node")?,
+            node: counter::next(connection, Counter::Node)?,
             // Odd, and from the time, as ASM's incarnations; node numbers are not reused anyway.
             generation: (now / 1_000_000_000).cast_unsigned() & 0xffff_ffff | 1,
             kind,
@@ -352,26 +262,7 @@ impl<'a> Edits<'a> {
             fine: said.as_ref().is_some_and(|said| said.fine),
         };
         let node = attributes.node;
-        let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, rdev, size, durable_size, \
-                   accessed, modified, changed, created, target, type, said, mirrors, fine) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11, ?12, ?13, ?14, ?15)";
-        connection.prepare_cached(sql)?.execute(params![
-            node.cast_signed(),
-            attributes.generation.cast_signed(),
-            kind as u32,
-            mode,
-            attributes.links,
-            attributes.uid,
-            gid,
-            rdev,
-            size.cast_signed(),
-            now,
-            target,
-            file_type.map(FileType::word),
-            said.is_some(),
-            attributes.mirrors,
-            attributes.fine,
-        ])?;
+        tables::file::insert(connection, &attributes, target.as_deref(), said.is_some())?;
         let system_name;
         let name = match (&said, system) {
             (Some(said), true) => {
@@ -380,11 +271,9 @@ impl<'a> Edits<'a> {
             }
             _ => name,
         };
-        put_entry(connection, parent, name, node, kind)?;
+        entry::insert(connection, parent, name, node, kind)?;
         if system {
-            connection
-                .prepare_cached("UPDATE entry SET system = 1 WHERE parent = ?1 AND name = ?2")?
-                .execute(params![parent.cast_signed(), name])?;
+            entry::mark_system(connection, parent, name)?;
         }
         self.name(parent, name, Some((node, kind)));
         self.fresh.push(attributes.clone());
@@ -407,26 +296,13 @@ impl<'a> Edits<'a> {
 
     /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The job's last act.
     pub(super) fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
-        let sql = "UPDATE file SET mode = ?2, links = ?3, uid = ?4, gid = ?5, accessed = ?6, modified = ?7, changed = ?8 \
-                   WHERE number = ?1";
         for (node, (old, new)) in &self.changed {
             if old != new {
-                self.connection.prepare_cached(sql)?.execute(params![
-                    node.cast_signed(),
-                    new.mode,
-                    new.links,
-                    new.uid,
-                    new.gid,
-                    new.accessed,
-                    new.modified,
-                    new.changed
-                ])?;
+                tables::file::set_owner_and_times(self.connection, new)?;
             }
             // It is in an index, and hardly ever changes.
             if old.file_type != new.file_type {
-                let sql = "UPDATE file SET type = ?2 WHERE number = ?1";
-                let word = new.file_type.map(FileType::word);
-                self.connection.prepare_cached(sql)?.execute(params![node.cast_signed(), word])?;
+                tables::file::set_type(self.connection, *node, new.file_type)?;
             }
         }
         // From here on a `forget` finds an orphan, and its own job comes after this one.
@@ -520,7 +396,7 @@ impl Files {
                     let wanted = name.to_vec();
                     let found = self
                         .catalog
-                        .read(move |connection| Ok(find_entry(connection, parent, &wanted)?))
+                        .read(move |connection| Ok(entry::find(connection, parent, &wanted)?))
                         .await?;
                     self.cache.lock().learn(parent, name, found, seen);
                     found
@@ -548,7 +424,7 @@ impl Files {
             return Ok(ROOT);
         }
         self.catalog
-            .read(move |connection| Ok(parent_of(connection, node)?))
+            .read(move |connection| Ok(entry::parent_of(connection, node)?))
             .await?
             .ok_or(FileError::NotFound)
     }
@@ -630,10 +506,10 @@ impl Files {
             }
             file.changed = now;
             let after = file.clone();
-            if find_entry(connection, parent, &name)?.is_some() {
+            if entry::find(connection, parent, &name)?.is_some() {
                 return Err(FileError::Exists);
             }
-            put_entry(connection, parent, &name, node, after.kind)?;
+            entry::insert(connection, parent, &name, node, after.kind)?;
             edits.name(parent, &name, Some((node, after.kind)));
             asked.record(connection, Some(node))?;
             edits.apply(None)?;
@@ -676,15 +552,18 @@ impl Files {
             let now = files.world.now();
             let mut edits = Edits::new(&files, connection);
             edits.touch_directory(parent, now)?;
-            let (node, kind) = find_entry(connection, parent, &name)?.ok_or(FileError::NotFound)?;
+            let (node, kind) =
+                entry::find(connection, parent, &name)?.ok_or(FileError::NotFound)?;
             match (directory, kind == Kind::Directory) {
                 (true, false) => return Err(FileError::NotADirectory),
                 (false, true) => return Err(FileError::IsADirectory),
-                (true, true) if !is_empty(connection, node)? => return Err(FileError::NotEmpty),
+                (true, true) if !entry::is_empty(connection, node)? => {
+                    return Err(FileError::NotEmpty);
+                }
                 (true, true) => edits.edit(parent)?.links -= 1,
                 (false, false) => {}
             }
-            drop_entry(connection, parent, &name)?;
+            entry::delete(connection, parent, &name)?;
             edits.name(parent, &name, None);
             let last = edits.unlink(node, now)?;
             asked.record(connection, None)?;
@@ -741,8 +620,8 @@ impl Files {
             let mut edits = Edits::new(&files, connection);
             edits.directory(from.0)?;
             edits.directory(to.0)?;
-            let source = find_entry(connection, from.0, &from.1)?.ok_or(FileError::NotFound)?;
-            let target = find_entry(connection, to.0, &to.1)?;
+            let source = entry::find(connection, from.0, &from.1)?.ok_or(FileError::NotFound)?;
+            let target = entry::find(connection, to.0, &to.1)?;
             let named = (from.clone(), to.clone());
             let change = Rename { from, to, source, now };
             let (nodes, gone) = match (mode, target) {
@@ -841,12 +720,7 @@ impl Files {
             return Err(FileError::Invalid("not a symbolic link"));
         }
         let read = move |connection: &Connection| {
-            let sql = "SELECT target FROM file WHERE number = ?1";
-            let target = connection
-                .prepare_cached(sql)?
-                .query_row([node.cast_signed()], |row| row.get::<_, Option<Vec<u8>>>(0))
-                .optional()?;
-            target.flatten().ok_or(FileError::Stale(node))
+            tables::file::link_target(connection, node)?.ok_or(FileError::Stale(node))
         };
         self.catalog.read(read).await
     }
@@ -866,25 +740,7 @@ impl Files {
             return Err(FileError::NotADirectory);
         }
         directory.note_access(self.world.now());
-        let read = move |connection: &Connection| {
-            let sql = "SELECT name, node, kind, cookie FROM entry WHERE parent = ?1 AND cookie > ?2 \
-                       ORDER BY cookie LIMIT ?3";
-            let mut select = connection.prepare_cached(sql)?;
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            let cookie = i64::try_from(cookie).unwrap_or(i64::MAX);
-            let entry = |row: &rusqlite::Row<'_>| {
-                let kind: u32 = row.get(2)?;
-                let unknown = rusqlite::Error::IntegralValueOutOfRange(2, i64::from(kind));
-                Ok(Entry {
-                    name: row.get(0)?,
-                    node: row.get::<_, i64>(1)?.cast_unsigned(),
-                    kind: Kind::of_mode(kind).ok_or(unknown)?,
-                    cookie: row.get::<_, i64>(3)?.cast_unsigned(),
-                })
-            };
-            let rows = select.query_map(params![node.cast_signed(), cookie, count], entry)?;
-            Ok(rows.collect::<rusqlite::Result<Vec<Entry>>>()?)
-        };
+        let read = move |connection: &Connection| Ok(entry::list(connection, node, cookie, count)?);
         self.catalog.read(read).await
     }
 
@@ -943,8 +799,8 @@ impl Rename {
         if Self::is_directory(self.source.1) {
             Self::move_link(edits, self.from.0, self.to.0)?;
         }
-        drop_entry(edits.connection, self.from.0, &self.from.1)?;
-        put_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        entry::delete(edits.connection, self.from.0, &self.from.1)?;
+        entry::insert(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
         edits.name(self.from.0, &self.from.1, None);
         edits.name(self.to.0, &self.to.1, Some(self.source));
         Ok(())
@@ -960,7 +816,7 @@ impl Rename {
                 let above = holds(edits.connection, target.0, self.from.0)?;
                 return Err(if above { FileError::NotEmpty } else { FileError::IsADirectory });
             }
-            (true, true) if !is_empty(edits.connection, target.0)? => {
+            (true, true) if !entry::is_empty(edits.connection, target.0)? => {
                 return Err(FileError::NotEmpty);
             }
             (true, true) => {
@@ -971,8 +827,8 @@ impl Rename {
             (false, false) => {}
         }
         self.touch_parents(edits)?;
-        drop_entry(edits.connection, self.from.0, &self.from.1)?;
-        point_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        entry::delete(edits.connection, self.from.0, &self.from.1)?;
+        entry::point(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
         edits.name(self.from.0, &self.from.1, None);
         edits.name(self.to.0, &self.to.1, Some(self.source));
         edits.unlink(target.0, self.now)
@@ -989,8 +845,8 @@ impl Rename {
             (false, true) => Self::move_link(edits, self.to.0, self.from.0)?,
             _ => {}
         }
-        point_entry(edits.connection, self.from.0, &self.from.1, target.0, target.1)?;
-        point_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        entry::point(edits.connection, self.from.0, &self.from.1, target.0, target.1)?;
+        entry::point(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
         edits.name(self.from.0, &self.from.1, Some(target));
         edits.name(self.to.0, &self.to.1, Some(self.source));
         edits.edit(target.0)?.changed = self.now;

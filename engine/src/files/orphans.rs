@@ -26,6 +26,8 @@
 use super::{Files, Result};
 use crate::{
     api::{ConnectionId, Node, Watcher},
+    catalog::tables::{counter, counter::Counter},
+    error::FileError,
     files::Origin,
     planted::{self, Bug},
 };
@@ -68,8 +70,8 @@ impl Files {
     pub async fn resume(&self, connections: &[ConnectionId]) -> Result<()> {
         self.inherit_replies(connections).await?;
         let next = |connection: &Connection| {
-            let sql = "SELECT value FROM counter WHERE name = 'node'";
-            Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.cast_unsigned())
+            let next = counter::value(connection, Counter::Node)?;
+            next.ok_or_else(|| FileError::Catalog(rusqlite::Error::QueryReturnedNoRows))
         };
         let below = self.catalog.read(next).await?;
         let heir = |connection: &ConnectionId| {

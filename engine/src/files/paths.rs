@@ -11,13 +11,14 @@
 //! know no such rule, so a directory may hold names that differ in case only: the one that is written exactly so is meant, and
 //! where there is none and several others, the name is ambiguous and refused.
 
-use super::{Files, Result, names::find_entry};
+use super::{Files, Result};
 use crate::{
     admin::{AdminError, Code},
     api::{Kind, NAME_MAX, Node, ROOT},
+    catalog::tables::entry,
     error::FileError,
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 /// What stands behind a group's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +135,7 @@ pub(super) fn exactly(connection: &Connection, parts: &[Vec<u8>]) -> Result<Opti
         if at.1 != Kind::Directory {
             return Ok(None);
         }
-        match find_entry(connection, at.0, part)? {
+        match entry::find(connection, at.0, part)? {
             Some(found) => at = found,
             None => return Ok(None),
         }
@@ -148,19 +149,15 @@ fn spell_one(
     parent: Node,
     name: &[u8],
 ) -> Result<Option<(Vec<u8>, Node, Kind)>> {
-    if let Some((node, kind)) = find_entry(connection, parent, name)? {
+    if let Some((node, kind)) = entry::find(connection, parent, name)? {
         return Ok(Some((name.to_vec(), node, kind)));
     }
     let Ok(text) = std::str::from_utf8(name) else { return Ok(None) };
-    let sql = "SELECT name FROM entry WHERE parent = ?1 AND CAST(name AS TEXT) = ?2 COLLATE NOCASE LIMIT 2";
-    let mut select = connection.prepare_cached(sql)?;
-    let alike =
-        select.query_map(params![parent.cast_signed(), text], |row| row.get::<_, Vec<u8>>(0))?;
-    let alike = alike.collect::<rusqlite::Result<Vec<_>>>()?;
+    let alike = entry::find_in_any_case(connection, parent, text)?;
     match &alike[..] {
         [] => Ok(None),
         [one] => {
-            Ok(find_entry(connection, parent, one)?.map(|(node, kind)| (one.clone(), node, kind)))
+            Ok(entry::find(connection, parent, one)?.map(|(node, kind)| (one.clone(), node, kind)))
         }
         [one, other, ..] => {
             let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));

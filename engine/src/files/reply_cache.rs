@@ -34,9 +34,12 @@
 //!   3. A connection has no more rows than requests were ever under way at one time, and [`INHERITED_MAX`].
 
 use super::{Files, Origin, Result};
-use crate::api::{ConnectionId, Node};
-use crate::sync::lock::Mutex;
-use rusqlite::{Connection as Sqlite, params};
+use crate::{
+    api::{ConnectionId, Node},
+    catalog::tables::reply::{self, ReplyRow},
+    sync::lock::Mutex,
+};
+use rusqlite::Connection as Sqlite;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -78,15 +81,8 @@ pub(crate) struct Row {
 impl Row {
     /// Inside the job. `node`: what was made, or got a name, if the answer says.
     fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> rusqlite::Result<()> {
-        let sql = "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
-        sqlite.prepare_cached(sql)?.execute(params![
-            self.connection.0.cast_signed(),
-            self.slot,
-            self.request.cast_signed(),
-            node.map(Node::cast_signed),
-            self.sequence.cast_signed()
-        ])?;
-        Ok(())
+        let Self { connection, slot, request, sequence } = *self;
+        reply::put(sqlite, &ReplyRow { connection, slot, request, node, sequence })
     }
 }
 
@@ -191,56 +187,36 @@ impl Replies {
     }
 }
 
-/// A row of the table: connection, slot, request, node.
-type Found = (ConnectionId, u32, u64, Option<Node>, u64);
-
-fn load(sqlite: &Sqlite) -> rusqlite::Result<Vec<Found>> {
-    let mut select = sqlite
-        .prepare("SELECT connection, slot, request, node, sequence FROM reply ORDER BY sequence")?;
-    let rows = select.query_map([], |row| {
-        let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
-        let node = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
-        Ok((ConnectionId(unsigned(0)?), row.get(1)?, unsigned(2)?, node, unsigned(4)?))
-    })?;
-    rows.collect()
-}
-
 impl Files {
     /// Takes over what the engine before left of these connections; what it left of others is deleted.
     pub(super) async fn inherit_replies(&self, connections: &[ConnectionId]) -> Result<()> {
-        let mut rows = self.catalog.read(|sqlite| Ok(load(sqlite)?)).await?;
+        let mut rows = self.catalog.read(|sqlite| Ok(reply::load(sqlite)?)).await?;
         let mut gone: Vec<(ConnectionId, u32)> = Vec::new();
         rows.retain(|row| {
-            let wanted = connections.contains(&row.0);
+            let wanted = connections.contains(&row.connection);
             if !wanted {
-                gone.push((row.0, row.1));
+                gone.push((row.connection, row.slot));
             }
             wanted
         });
         for connection in connections {
-            let own: Vec<_> = rows.iter().filter(|row| row.0 == *connection).copied().collect();
+            let own: Vec<_> =
+                rows.iter().filter(|row| row.connection == *connection).copied().collect();
             let surplus = own.len().saturating_sub(INHERITED_MAX);
             let (old, own) = own.split_at(surplus);
-            gone.extend(old.iter().map(|row| (row.0, row.1)));
+            gone.extend(old.iter().map(|row| (row.connection, row.slot)));
             let slots = Slots {
-                taken: own.iter().map(|row| row.1).collect(),
+                taken: own.iter().map(|row| row.slot).collect(),
                 inherited: own
                     .iter()
-                    .map(|row| (row.2, Inherited { slot: row.1, node: row.3 }))
+                    .map(|row| (row.request, Inherited { slot: row.slot, node: row.node }))
                     .collect(),
-                sequence: own.last().map_or(0, |row| row.4.wrapping_add(1)),
+                sequence: own.last().map_or(0, |row| row.sequence.wrapping_add(1)),
             };
             self.replies.0.lock().insert(*connection, slots);
         }
         if !gone.is_empty() {
-            let job = move |sqlite: &Sqlite| {
-                let mut delete = sqlite
-                    .prepare_cached("DELETE FROM reply WHERE connection = ?1 AND slot = ?2")?;
-                for (connection, slot) in &gone {
-                    delete.execute(params![connection.0.cast_signed(), slot])?;
-                }
-                Ok(())
-            };
+            let job = move |sqlite: &Sqlite| Ok(reply::delete(sqlite, &gone)?);
             self.catalog.release(false, job).await?;
         }
         Ok(())
@@ -249,11 +225,7 @@ impl Files {
     /// Deletes what a connection that is gone has left.
     pub(super) async fn delete_replies(&self, connection: ConnectionId) -> Result<()> {
         self.replies.end(connection);
-        let job = move |sqlite: &Sqlite| {
-            let sql = "DELETE FROM reply WHERE connection = ?1";
-            sqlite.prepare_cached(sql)?.execute([connection.0.cast_signed()])?;
-            Ok(())
-        };
+        let job = move |sqlite: &Sqlite| Ok(reply::delete_of(sqlite, connection)?);
         self.catalog.release(false, job).await.map(|_| ())
     }
 

@@ -23,6 +23,7 @@
 
 use super::{File, Result, Stored};
 use crate::{
+    catalog::tables::{self, counter, counter::Counter},
     extent::layout::FILE_SIZE_MAX,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -30,7 +31,7 @@ use crate::{
     world::{Keepsake, World},
 };
 use plinth_format::GroupId;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::{
     io,
     sync::{
@@ -48,9 +49,6 @@ const PLACES_AT: usize = 8;
 
 /// Words that a group asks for: room for 4,092 files that grow within a second. Others commit, as all would without.
 pub const WORDS: usize = 8192;
-
-/// The counter of the catalog that has the token.
-const COUNTER: &str = "sizes";
 
 /// A file's place among the words; counted from 1, 0: it has none.
 #[derive(Debug, Default)]
@@ -127,25 +125,15 @@ impl Sizes {
     /// # Errors
     /// What the catalog says.
     pub fn restore(&self, connection: &Connection, survived: bool) -> Result<usize> {
-        let select = "SELECT value FROM counter WHERE name = ?1";
-        let token = connection
-            .prepare_cached(select)?
-            .query_row([COUNTER], |row| row.get::<_, i64>(0))
-            .optional()?;
-        let token = token.map_or(0, i64::cast_unsigned);
+        let token = counter::value(connection, Counter::SizesToken)?.unwrap_or(0);
         let mut restored = 0;
         if self.words.is_some() && survived && token != 0 && self.found[TOKEN_AT] == token {
-            let sql = "UPDATE file SET size = ?2 WHERE number = ?1 AND size < ?2";
-            let mut update = connection.prepare_cached(sql)?;
-            for (node, size) in self.kept() {
-                restored += update.execute([node.cast_signed(), size.cast_signed()])?;
-            }
+            restored = tables::file::grow(connection, self.kept())?;
             if restored > 0 {
                 reached::at(Mark::SizeRestored);
             }
         }
-        let insert = "INSERT OR REPLACE INTO counter (name, value) VALUES (?1, ?2)";
-        connection.prepare_cached(insert)?.execute(params![COUNTER, self.token.cast_signed()])?;
+        counter::set(connection, Counter::SizesToken, self.token)?;
         Ok(restored)
     }
 

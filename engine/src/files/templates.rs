@@ -7,31 +7,19 @@ use super::{Result, statements::Template};
 use crate::{
     admin::{AdminError, Code},
     api::types::FileType,
+    catalog::tables::template::{self, TemplateRow},
     error::FileError,
 };
 use plinth_format::{Redundancy, is_name};
-use rusqlite::{Connection, OptionalExtension, params};
-
-/// What a template says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said {
-    /// 0: as the group.
-    pub mirrors: u8,
-    pub fine: bool,
-    pub system: bool,
-}
+use rusqlite::Connection;
 
 fn refused(code: Code, text: String) -> FileError {
     FileError::Order(Box::new(AdminError::new(code, text)))
 }
 
 /// A template, by its name in upper case.
-pub(super) fn find(connection: &Connection, group: &str, name: &str) -> Result<Said> {
-    let sql = "SELECT mirrors, fine, system FROM template WHERE name = ?1";
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok(Said { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? })
-    };
-    let found = connection.prepare_cached(sql)?.query_row([name], row).optional()?;
+pub(super) fn find(connection: &Connection, group: &str, name: &str) -> Result<TemplateRow> {
+    let found = template::find(connection, name)?;
     found.ok_or_else(|| {
         let error = AdminError::new(
             Code::NoSuchTemplate,
@@ -75,29 +63,20 @@ pub(super) fn add(
     connection: &Connection,
     group: &str,
     redundancy: Redundancy,
-    template: &Template,
+    new: &Template,
 ) -> Result<()> {
-    let name = &template.name;
+    let name = &new.name;
     if !is_name(name) {
         return Err(refused(Code::Invalid, format!("'{name}' cannot be the name of a template")));
     }
-    if connection.prepare_cached("SELECT 1 FROM template WHERE name = ?1")?.exists([name])? {
+    if template::exists(connection, name)? {
         return Err(refused(
             Code::TemplateExists,
             format!("disk group {group} has a template {name} already"),
         ));
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO template (name, number, mirrors, fine) \
-             VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3)",
-        )?
-        .execute(params![
-            name,
-            mirrors_in(group, redundancy, template)?,
-            template.fine == Some(true)
-        ])?;
-    Ok(())
+    let mirrors = mirrors_in(group, redundancy, new)?;
+    Ok(template::insert(connection, name, mirrors, new.fine == Some(true))?)
 }
 
 /// `MODIFY TEMPLATE`, inside a job: what is not said stays.
@@ -105,17 +84,15 @@ pub(super) fn modify(
     connection: &Connection,
     group: &str,
     redundancy: Redundancy,
-    template: &Template,
+    new: &Template,
 ) -> Result<()> {
-    let before = find(connection, group, &template.name)?;
-    let mirrors = match template.mirrors {
-        Some(_) => mirrors_in(group, redundancy, template)?,
+    let before = find(connection, group, &new.name)?;
+    let mirrors = match new.mirrors {
+        Some(_) => mirrors_in(group, redundancy, new)?,
         None => before.mirrors,
     };
-    connection
-        .prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?
-        .execute(params![template.name, mirrors, template.fine.unwrap_or(before.fine)])?;
-    Ok(())
+    let fine = new.fine.unwrap_or(before.fine);
+    Ok(template::update(connection, &new.name, mirrors, fine)?)
 }
 
 /// `DROP TEMPLATE`, inside a job.
@@ -127,8 +104,7 @@ pub(super) fn drop(connection: &Connection, group: &str, name: &str) -> Result<(
         );
         return Err(FileError::Order(Box::new(error.hint("MODIFY TEMPLATE changes it"))));
     }
-    connection.prepare_cached("DELETE FROM template WHERE name = ?1")?.execute([name])?;
-    Ok(())
+    Ok(template::delete(connection, name)?)
 }
 
 /// The type of files that a template of the system is for.

@@ -5,12 +5,16 @@ mod statements;
 
 use super::*;
 use crate::{
-    api::{Caller, Changes, LINK_MAX, NAME_MAX, NewFile, RenameMode, SetTime, SetXattr, XATTR_MAX},
+    api::{
+        Caller, Changes, LINK_MAX, NAME_MAX, NewFile, ROOT, RenameMode, SetTime, SetXattr,
+        XATTR_MAX,
+    },
     catalog::{Store, memory_store::MemoryStore},
     sync::lock::Mutex,
     testing::{Numbers, TestWorld, block_on},
 };
 use futures::future::{Either, select};
+use rusqlite::params;
 use std::{pin::pin, time::Duration};
 
 /// A data path that needs two jobs to release a file, and counts.
@@ -152,8 +156,10 @@ impl Fixture {
         assert_eq!(wrong.unwrap(), Vec::<i64>::new());
         for file in self.files.all() {
             let node = file.node;
-            let row =
-                block_on(self.catalog.read(move |connection| Ok(load(connection, node)?))).unwrap();
+            let row = block_on(
+                self.catalog.read(move |connection| Ok(tables::file::load(connection, node)?)),
+            )
+            .unwrap();
             let mut row = row.unwrap_or_else(|| panic!("file {node} is in memory, but has no row"));
             let memory = file.attributes().clone();
             (row.accessed, row.modified) = (memory.accessed, memory.modified);

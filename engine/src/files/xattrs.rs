@@ -3,14 +3,14 @@
 //! The kernel asks for `security.capability` before writes through its page cache, so "there are none"
 //! has to be as cheap as a look.
 
-use super::{File, Files, Origin, Result, Xattrs, load, reply_cache::Asked};
+use super::{File, Files, Origin, Result, Xattrs, reply_cache::Asked};
 use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
-    catalog::CommitNumber,
+    catalog::{CommitNumber, tables},
     error::FileError,
     planted::{self, Bug},
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::sync::Arc;
 
 /// What a program may do whoever runs it. Goes with a write, as set-id bits do.
@@ -18,8 +18,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 
 /// Inside a job: takes a file's capabilities away. Whether it had any; what is in memory of its attributes is wrong then.
 pub(super) fn delete_capability(connection: &Connection, node: Node) -> rusqlite::Result<bool> {
-    let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
-    Ok(connection.prepare_cached(sql)?.execute(params![node.cast_signed(), CAPABILITY])? > 0)
+    tables::xattr::delete(connection, node, CAPABILITY)
 }
 
 fn check_name(name: &[u8]) -> Result<()> {
@@ -33,12 +32,6 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn load_all(connection: &Connection, node: Node) -> rusqlite::Result<Xattrs> {
-    let mut select = connection.prepare_cached("SELECT name, value FROM xattr WHERE node = ?1")?;
-    let rows = select.query_map([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
-}
-
 impl Files {
     async fn with_xattrs<T>(&self, node: Node, look: impl FnOnce(&Xattrs) -> T) -> Result<T> {
         let file = self.get(node).await?;
@@ -46,7 +39,8 @@ impl Files {
             return Ok(look(known));
         }
         let seen = self.catalog.committed();
-        let found = self.catalog.read(move |connection| Ok(load_all(connection, node)?)).await?;
+        let found =
+            self.catalog.read(move |connection| Ok(tables::xattr::load(connection, node)?)).await?;
         let value = look(&found);
         let mut known = file.xattrs.lock();
         if known.is_none() && (seen >= file.last_commit() || planted::has(Bug::OldXattrsKept)) {
@@ -94,9 +88,7 @@ impl Files {
                 (SetXattr::Replace, false) => return Err(FileError::NoAttribute),
                 _ => {}
             }
-            let sql = "INSERT INTO xattr (node, name, value) VALUES (?1, ?2, ?3) \
-                       ON CONFLICT DO UPDATE SET value = excluded.value";
-            connection.prepare_cached(sql)?.execute(params![node.cast_signed(), name, value])?;
+            tables::xattr::set(connection, node, &name, &value)?;
             all.insert(name, value);
             if all.keys().map(|name| name.len() + 1).sum::<usize>() > XATTR_MAX {
                 return Err(FileError::NoSpace);
@@ -126,9 +118,7 @@ impl Files {
             if all.remove(&name).is_none() {
                 return Err(FileError::NoAttribute);
             }
-            connection
-                .prepare_cached("DELETE FROM xattr WHERE node = ?1 AND name = ?2")?
-                .execute(params![node.cast_signed(), name])?;
+            tables::xattr::delete(connection, node, &name)?;
             asked.record(connection, None)?;
             files.xattrs_changed(connection, node, all)
         };
@@ -159,7 +149,7 @@ impl Files {
         let known = self.cached(node).and_then(|file| file.xattrs.lock().clone());
         Ok(match known {
             Some(known) => known,
-            None => load_all(connection, node)?,
+            None => tables::xattr::load(connection, node)?,
         })
     }
 
@@ -170,15 +160,15 @@ impl Files {
         let file = match self.cached(node) {
             Some(file) => file,
             None => {
-                let file =
-                    File::new(load(connection, node)?.ok_or(FileError::Stale(node))?, commit);
+                let file = File::new(
+                    tables::file::load(connection, node)?.ok_or(FileError::Stale(node))?,
+                    commit,
+                );
                 self.insert(&mut self.cache.lock(), Arc::clone(&file));
                 file
             }
         };
-        connection
-            .prepare_cached("UPDATE file SET changed = ?2 WHERE number = ?1")?
-            .execute(params![node.cast_signed(), now])?;
+        tables::file::set_changed(connection, node, now)?;
         file.attributes().changed = now;
         file.committed(commit);
         *file.xattrs.lock() = Some(all);

@@ -10,18 +10,19 @@
 use crate::{
     admin::{AccessChange, AdminError, Code, Permission, Principal},
     api::{Changes, Kind, Node},
+    catalog::tables::{
+        access::{self, Names},
+        file::{self, Owner},
+    },
     error::FileError,
     event::Severity,
     files::session::Session,
     group::Group,
     words::counted,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 
 type Refusable<T> = Result<T, AdminError>;
-
-/// Regular files that have a name and are no volumes.
-const FILES: &str = "kind = 32768 AND links > 0 AND coalesce(type, '') <> 'ASMVOL'";
 
 /// What a job comes to: refused, or done with these files changed.
 type Outcome = Result<(Refusable<()>, Vec<(Node, Changes)>), FileError>;
@@ -32,23 +33,6 @@ fn refused(error: AdminError) -> Outcome {
 
 fn done() -> Outcome {
     Ok((Ok(()), Vec::new()))
-}
-
-fn number(connection: &Connection, table: &str, name: &str) -> rusqlite::Result<Option<u32>> {
-    let sql = format!("SELECT number FROM {table} WHERE name = ?1");
-    connection.prepare_cached(&sql)?.query_row([name], |row| row.get(0)).optional()
-}
-
-fn name(connection: &Connection, table: &str, number: u32) -> rusqlite::Result<Option<String>> {
-    let sql = format!("SELECT name FROM {table} WHERE number = ?1");
-    connection.prepare_cached(&sql)?.query_row([number], |row| row.get(0)).optional()
-}
-
-fn files_of(connection: &Connection, column: &str, number: u32) -> rusqlite::Result<Vec<Node>> {
-    let sql = format!("SELECT number FROM file WHERE {column} = ?1 AND {FILES}");
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map([number], |row| row.get::<_, i64>(0))?;
-    rows.map(|node| node.map(i64::cast_unsigned)).collect()
 }
 
 fn no_user(name: &str) -> AdminError {
@@ -64,14 +48,14 @@ fn no_group(name: &str) -> AdminError {
 /// Why a user or user group cannot be added: its name or its number is there.
 fn taken(
     connection: &Connection,
-    table: &str,
+    names: Names,
     new: &Principal,
 ) -> rusqlite::Result<Option<AdminError>> {
     let exists = |text| Some(AdminError::new(Code::UserExists, text));
-    if number(connection, table, &new.name)?.is_some() {
+    if access::number(connection, names, &new.name)?.is_some() {
         return Ok(exists(format!("the disk group has {} already", new.name)));
     }
-    let same = name(connection, table, new.number)?;
+    let same = access::name(connection, names, new.number)?;
     Ok(same.and_then(|same| {
         exists(format!(
             "{} is number {} on this host, which the disk group knows as {same}",
@@ -82,7 +66,7 @@ fn taken(
 
 fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
     for (index, user) in users.iter().enumerate() {
-        if let Some(error) = taken(connection, "access_user", user)? {
+        if let Some(error) = taken(connection, Names::Users, user)? {
             return refused(error);
         }
         if users[..index].iter().any(|other| other.number == user.number) {
@@ -93,19 +77,17 @@ fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
         }
     }
     for user in users {
-        connection
-            .prepare_cached("INSERT INTO access_user (number, name) VALUES (?1, ?2)")?
-            .execute(params![user.number, user.name])?;
+        access::insert(connection, Names::Users, user)?;
     }
     done()
 }
 
 fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
     for user in users {
-        let Some(number) = number(connection, "access_user", user)? else {
+        let Some(number) = access::number(connection, Names::Users, user)? else {
             return refused(no_user(user));
         };
-        let files = files_of(connection, "uid", number)?.len();
+        let files = file::owned_by(connection, Owner::User(number))?.len();
         if files > 0 {
             let text = format!("user {user} owns {}", counted(files, "file"));
             return refused(
@@ -116,9 +98,10 @@ fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
         }
     }
     for user in users {
-        let number = number(connection, "access_user", user)?;
-        connection.execute("DELETE FROM access_member WHERE user = ?1", [number])?;
-        connection.execute("DELETE FROM access_user WHERE number = ?1", [number])?;
+        // One that is named twice is gone already.
+        if let Some(number) = access::number(connection, Names::Users, user)? {
+            access::delete_user(connection, number)?;
+        }
     }
     done()
 }
@@ -126,10 +109,10 @@ fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
 fn replace_users(connection: &Connection, pairs: &[(String, Principal)]) -> Outcome {
     let mut numbers = Vec::new();
     for (old, new) in pairs {
-        let Some(number) = number(connection, "access_user", old)? else {
+        let Some(number) = access::number(connection, Names::Users, old)? else {
             return refused(no_user(old));
         };
-        if let Some(error) = taken(connection, "access_user", new)? {
+        if let Some(error) = taken(connection, Names::Users, new)? {
             return refused(error);
         }
         if numbers.iter().any(|(before, other)| *before == number || *other == new.number) {
@@ -142,48 +125,37 @@ fn replace_users(connection: &Connection, pairs: &[(String, Principal)]) -> Outc
     }
     let mut changes = Vec::new();
     for ((number, replaced), (_, new)) in numbers.into_iter().zip(pairs) {
-        let files = files_of(connection, "uid", number)?;
+        let files = file::owned_by(connection, Owner::User(number))?;
         changes.extend(
             files
                 .into_iter()
                 .map(|node| (node, Changes { uid: Some(replaced), ..Changes::default() })),
         );
-        let sql = "UPDATE access_user SET number = ?2, name = ?3 WHERE number = ?1";
-        connection.execute(sql, params![number, replaced, new.name])?;
-        connection.execute(
-            "UPDATE access_member SET user = ?2 WHERE user = ?1",
-            params![number, replaced],
-        )?;
+        access::replace_user(connection, number, new)?;
     }
     Ok((Ok(()), changes))
 }
 
 fn add_members(connection: &Connection, group: u32, members: &[String]) -> Outcome {
     for member in members {
-        let Some(user) = number(connection, "access_user", member)? else {
+        let Some(user) = access::number(connection, Names::Users, member)? else {
             return refused(no_user(member));
         };
-        connection
-            .prepare_cached(
-                "INSERT OR IGNORE INTO access_member (usergroup, user) VALUES (?1, ?2)",
-            )?
-            .execute(params![group, user])?;
+        access::add_member(connection, group, user)?;
     }
     done()
 }
 
 fn add_user_group(connection: &Connection, group: &Principal, members: &[String]) -> Outcome {
-    if let Some(error) = taken(connection, "access_group", group)? {
+    if let Some(error) = taken(connection, Names::Groups, group)? {
         return refused(error);
     }
     for member in members {
-        if number(connection, "access_user", member)?.is_none() {
+        if access::number(connection, Names::Users, member)?.is_none() {
             return refused(no_user(member));
         }
     }
-    connection
-        .prepare_cached("INSERT INTO access_group (number, name) VALUES (?1, ?2)")?
-        .execute(params![group.number, group.name])?;
+    access::insert(connection, Names::Groups, group)?;
     add_members(connection, group.number, members)
 }
 
@@ -193,12 +165,12 @@ fn modify_user_group(
     add: bool,
     members: &[String],
 ) -> Outcome {
-    let Some(group) = number(connection, "access_group", group)? else {
+    let Some(group) = access::number(connection, Names::Groups, group)? else {
         return refused(no_group(group));
     };
     let mut users = Vec::new();
     for member in members {
-        let Some(user) = number(connection, "access_user", member)? else {
+        let Some(user) = access::number(connection, Names::Users, member)? else {
             return refused(no_user(member));
         };
         users.push(user);
@@ -207,19 +179,16 @@ fn modify_user_group(
         return add_members(connection, group, members);
     }
     for user in users {
-        connection.execute(
-            "DELETE FROM access_member WHERE usergroup = ?1 AND user = ?2",
-            params![group, user],
-        )?;
+        access::delete_member(connection, group, user)?;
     }
     done()
 }
 
 fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
-    let Some(number) = number(connection, "access_group", group)? else {
+    let Some(number) = access::number(connection, Names::Groups, group)? else {
         return refused(no_group(group));
     };
-    let files = files_of(connection, "gid", number)?.len();
+    let files = file::owned_by(connection, Owner::Group(number))?.len();
     if files > 0 {
         let text = format!("user group {group} has {}", counted(files, "file"));
         return refused(
@@ -227,8 +196,7 @@ fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
                 .hint("SET OWNERSHIP GROUP = ... FOR FILE ... gives them to another one"),
         );
     }
-    connection.execute("DELETE FROM access_member WHERE usergroup = ?1", [number])?;
-    connection.execute("DELETE FROM access_group WHERE number = ?1", [number])?;
+    access::delete_group(connection, number)?;
     done()
 }
 
@@ -283,10 +251,7 @@ impl Group {
             AccessChange::SetPermission { owner, usergroup, other, .. } => {
                 let mut changes = Vec::new();
                 for node in files {
-                    let sql = "SELECT mode FROM file WHERE number = ?1";
-                    let mode = connection
-                        .prepare_cached(sql)?
-                        .query_row([node.cast_signed()], |row| row.get(0))?;
+                    let mode = file::mode(connection, node)?;
                     let mode = with_permission(mode, 6, *owner);
                     let mode = with_permission(with_permission(mode, 3, *usergroup), 0, *other);
                     changes.push((node, Changes { mode: Some(mode), ..Changes::default() }));
@@ -296,13 +261,13 @@ impl Group {
             AccessChange::SetOwnership { owner, usergroup, .. } => {
                 let mut changes = Changes::default();
                 if let Some(owner) = owner {
-                    let Some(uid) = number(connection, "access_user", owner)? else {
+                    let Some(uid) = access::number(connection, Names::Users, owner)? else {
                         return refused(no_user(owner));
                     };
                     changes.uid = Some(uid);
                 }
                 if let Some(group) = usergroup {
-                    let Some(gid) = number(connection, "access_group", group)? else {
+                    let Some(gid) = access::number(connection, Names::Groups, group)? else {
                         return refused(no_group(group));
                     };
                     changes.gid = Some(gid);
@@ -329,8 +294,10 @@ impl Group {
         };
         let wanted = user.to_owned();
         let find = move |connection: &Connection| {
-            let Some(number) = number(connection, "access_user", &wanted)? else { return Ok(None) };
-            Ok(Some(files_of(connection, "uid", number)?))
+            let Some(number) = access::number(connection, Names::Users, &wanted)? else {
+                return Ok(None);
+            };
+            Ok(Some(file::owned_by(connection, Owner::User(number))?))
         };
         let (nodes, _) = self.catalog.release(false, find).await.map_err(failed)?;
         let Some(nodes) = nodes else { return Err(no_user(user)) };

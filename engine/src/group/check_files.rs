@@ -287,7 +287,8 @@ mod tests {
     use crate::{
         admin::{NewDisk, NewGroup},
         api::{Caller, NewFile, ROOT},
-        catalog::store::CatalogFile,
+        catalog::{store::CatalogFile, tables},
+        extent,
         files::session::Session,
         testing::{MemoryDisk, Numbers, TestWorld, block_on},
     };
@@ -460,12 +461,10 @@ mod tests {
         let mut lab = Lab::new();
         lab.write_file();
         let extent = block_on(lab.group().catalog.read(|connection| {
-            let query =
-                format!("SELECT {} FROM extent ORDER BY id LIMIT 1", crate::extent::COLUMNS);
-            Ok(connection.query_row(&query, [], crate::extent::from_row)?)
-        }))
-        .expect("there is an extent");
-        let mirror = extent.mirrors()[1];
+            let first = tables::extent::ids_from(connection, 0, 1)?[0];
+            Ok(extent::load(connection, first)?)
+        }));
+        let mirror = extent.expect("read").expect("there is an extent").mirrors()[1];
         let offset = lab.group().members[&mirror.disk].layout().au_offset(mirror.au);
         lab.dismount();
         lab.disks[usize::from(mirror.disk.0)]

@@ -24,7 +24,10 @@ pub(crate) mod volume;
 use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
-    catalog::attributes::{self, Attributes},
+    catalog::{
+        attributes::{self, Attributes},
+        tables,
+    },
     check::Upkeep,
     disk::{
         member::{Member, TICK_MS},
@@ -591,13 +594,9 @@ impl Group {
     /// # Errors
     /// If it holds files, or a disk cannot be written.
     pub async fn drop_group(&self, contents: bool) -> Result<()> {
-        // A file with several names is one.
-        let counts = "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
-        let (files, directories): (i64, i64) = self
+        let (files, directories) = self
             .catalog
-            .read(|connection| {
-                Ok(connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
-            })
+            .read(|connection| Ok(tables::entry::count(connection)?))
             .await
             .map_err(|error| AdminError::new(Code::Io, error))?;
         if files + directories > 0 && !contents {

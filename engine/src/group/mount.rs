@@ -27,6 +27,7 @@ use crate::{
         Catalog,
         attributes::{self, Attributes},
         on_disks::{self, DiskStore},
+        tables::{self, extent::NewExtent},
     },
     check::Upkeep,
     disk::{
@@ -524,7 +525,7 @@ async fn mount_disks(
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
             let files = if is_lost {
-                crate::extent::files_with_pending(connection)?
+                tables::extent::files_with_pending(connection)?
             } else {
                 BTreeSet::new()
             };
@@ -830,7 +831,7 @@ async fn note_stale(
     let rows = known.clone();
     catalog
         .release(true, move |connection| {
-            connection.execute("DELETE FROM stale", [])?;
+            tables::stale::delete_all(connection)?;
             for (disk, runs) in &rows {
                 stale::replace(connection, *disk, runs)?;
             }
@@ -902,27 +903,18 @@ async fn scan_extents(
                 next_extent: 1,
                 suspects: BTreeSet::new(),
             };
-            let mut select = connection
-                .prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
-            let mut rows = select.query([])?;
-            while let Some(row) = rows.next()? {
-                let extent = crate::extent::from_row(row)?;
-                if extent.file == 0 {
-                    scan.shared.push(extent.id);
+            tables::extent::each(connection, |row| {
+                let NewExtent { id, file, mirrors, own, .. } = row.extent;
+                if file == 0 {
+                    scan.shared.push(id);
                 }
-                if runs.has(extent.id) && !planted::has(Bug::CrashedRegionsForgotten) {
-                    scan.suspects.insert(extent.id);
+                if runs.has(id) && !planted::has(Bug::CrashedRegionsForgotten) {
+                    scan.suspects.insert(id);
                 }
-                scan.next_extent = scan.next_extent.max(extent.id + 1);
-                scan.mirrors.push((extent.mirrors(), extent.own));
-            }
-            let mut select = connection
-                .prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
-            let mut rows = select.query([])?;
-            while let Some(row) = rows.next()? {
-                let (id, piece): (i64, i64) = (row.get(0)?, row.get(1)?);
-                scan.slots.push((id.cast_unsigned(), usize::try_from(piece).unwrap_or(usize::MAX)));
-            }
+                scan.next_extent = scan.next_extent.max(id + 1);
+                scan.mirrors.push((mirrors, own));
+            })?;
+            tables::slot::each(connection, |id, piece| scan.slots.push((id, piece)))?;
             Ok(scan)
         })
         .await

@@ -24,30 +24,21 @@
 use crate::{
     admin::{AdminError, Code, VolumeChange},
     api::{Allocate, Caller, Changes, Kind, NewFile, Node, ROOT},
+    catalog::tables::{
+        self,
+        volume::{self, VolumeRow, VolumeUpdate},
+    },
     error::FileError,
     event::Severity,
     files::session::Session,
     group::Group,
 };
-use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::BTreeSet;
+use rusqlite::Connection;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
 const DIRECTORY: &[u8] = b".volumes";
 const OWNER: Caller = Caller { uid: 0, gid: 0 };
-
-/// A volume's row.
-struct Row {
-    number: i64,
-    name: String,
-    file: Option<Node>,
-}
-
-fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let file: Option<i64> = row.get(2)?;
-    Ok(Row { number: row.get(0)?, name: row.get(1)?, file: file.map(i64::cast_unsigned) })
-}
 
 impl Group {
     /// Makes, changes, resizes, drops, enables or disables volumes.
@@ -82,18 +73,12 @@ impl Group {
             VolumeChange::Drop { name } => self.drop_volume(session, name).await,
             VolumeChange::Modify { name, mount_path, usage } => {
                 let (mount_path, usage) = (mount_path.clone(), usage.clone());
-                self.update_volume(name, move |connection, number| {
-                    let sql = "UPDATE volume SET mount_path = coalesce(?2, mount_path), usage = coalesce(?3, usage) \
-                               WHERE number = ?1";
-                    connection.execute(sql, params![number, mount_path, usage])
-                })
-                .await
+                self.update_volume(name, VolumeUpdate::Usage { mount_path, usage }).await
             }
             VolumeChange::Enable { volumes: None, enable } => {
                 let enable = *enable;
-                let all = move |connection: &Connection| {
-                    Ok(connection.execute("UPDATE volume SET enabled = ?1", [enable])?)
-                };
+                let all =
+                    move |connection: &Connection| Ok(volume::enable_all(connection, enable)?);
                 self.catalog
                     .write(true, all)
                     .await
@@ -105,14 +90,7 @@ impl Group {
                     self.find_volume(name).await?;
                 }
                 for name in names {
-                    let enable = *enable;
-                    self.update_volume(name, move |connection, number| {
-                        connection.execute(
-                            "UPDATE volume SET enabled = ?2 WHERE number = ?1",
-                            params![number, enable],
-                        )
-                    })
-                    .await?;
+                    self.update_volume(name, VolumeUpdate::Enabled(*enable)).await?;
                 }
                 Ok(())
             }
@@ -134,14 +112,7 @@ impl Group {
     }
 
     async fn tidy_volumes_in(&self, session: &Session) -> std::result::Result<(), FileError> {
-        let look = |connection: &Connection| {
-            let sql = "SELECT v.number, v.name, v.file FROM volume v LEFT JOIN file f ON f.number = v.file AND f.links > 0 \
-                       WHERE NOT v.complete OR f.number IS NULL";
-            let mut select = connection.prepare(sql)?;
-            let rows = select.query_map([], row_of)?;
-            Ok(rows.collect::<rusqlite::Result<Vec<Row>>>()?)
-        };
-        let left = self.catalog.read(look).await?;
+        let left = self.catalog.read(|connection| Ok(volume::incomplete(connection)?)).await?;
         for row in left {
             self.remove_volume(session, &row).await?;
         }
@@ -150,14 +121,7 @@ impl Group {
 
     /// Which files are volumes from now on.
     async fn learn_volumes(&self) -> std::result::Result<(), FileError> {
-        let look = |connection: &Connection| {
-            let mut select = connection.prepare("SELECT file FROM volume WHERE complete")?;
-            let rows = select.query_map([], |row| row.get::<_, i64>(0))?;
-            Ok(rows
-                .map(|node| node.map(i64::cast_unsigned))
-                .collect::<rusqlite::Result<BTreeSet<Node>>>()?)
-        };
-        let files = self.catalog.read(look).await?;
+        let files = self.catalog.read(|connection| Ok(volume::files(connection)?)).await?;
         self.volumes.are(files);
         Ok(())
     }
@@ -166,7 +130,7 @@ impl Group {
     async fn remove_volume(
         &self,
         session: &Session,
-        row: &Row,
+        row: &VolumeRow,
     ) -> std::result::Result<(), FileError> {
         let mut names = Vec::new();
         if let Some(file) = row.file {
@@ -181,10 +145,7 @@ impl Group {
             }
         }
         let number = row.number;
-        let forget = move |connection: &Connection| {
-            connection.execute("DELETE FROM volume WHERE number = ?1", [number])?;
-            Ok(())
-        };
+        let forget = move |connection: &Connection| Ok(volume::delete(connection, number)?);
         self.catalog.release(true, forget).await.map(drop)
     }
 
@@ -198,12 +159,9 @@ impl Group {
         AdminError::new(code, format!("disk group {}: {what}: {error}", self.name))
     }
 
-    async fn find_volume(&self, name: &str) -> Result<Row> {
+    async fn find_volume(&self, name: &str) -> Result<VolumeRow> {
         let wanted = name.to_owned();
-        let find = move |connection: &Connection| {
-            let sql = "SELECT number, name, file FROM volume WHERE name = ?1";
-            Ok(connection.prepare_cached(sql)?.query_row([&wanted], row_of).optional()?)
-        };
+        let find = move |connection: &Connection| Ok(volume::find(connection, &wanted)?);
         let (found, _) = self
             .catalog
             .release(false, find)
@@ -219,16 +177,9 @@ impl Group {
     }
 
     /// Changes the row of a volume, durably.
-    async fn update_volume(
-        &self,
-        name: &str,
-        update: impl FnOnce(&Connection, i64) -> rusqlite::Result<usize> + Send + 'static,
-    ) -> Result<()> {
-        let Row { number, .. } = self.find_volume(name).await?;
-        let job = move |connection: &Connection| {
-            update(connection, number)?;
-            Ok(())
-        };
+    async fn update_volume(&self, name: &str, update: VolumeUpdate) -> Result<()> {
+        let VolumeRow { number, .. } = self.find_volume(name).await?;
+        let job = move |connection: &Connection| Ok(volume::update(connection, number, &update)?);
         self.catalog.write(true, job).await.map_err(|error| self.volume_failed(name, &error))?;
         Ok(())
     }
@@ -285,12 +236,8 @@ impl Group {
             return Err(AdminError::new(Code::VolumeExists, text));
         }
         let (wanted, (width, columns)) = (name.to_owned(), stripes);
-        let begin = move |connection: &Connection| {
-            let sql = "INSERT INTO volume (number, name, stripe_width, stripe_columns) \
-                       SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3 FROM volume RETURNING number";
-            let numbers = params![wanted, width.cast_signed(), columns.cast_signed()];
-            Ok(connection.query_row(sql, numbers, |row| row.get::<_, i64>(0))?)
-        };
+        let begin =
+            move |connection: &Connection| Ok(volume::insert(connection, &wanted, width, columns)?);
         let (number, _) = self.catalog.write(true, begin).await.map_err(failed)?;
         let made = self.make_volume(session, directory, name, number, size).await;
         if let Err(error) = made {
@@ -323,28 +270,20 @@ impl Group {
         let file =
             session.create(directory, name.as_bytes(), NewFile::Regular, 0o600, OWNER).await?.node;
         let point = move |connection: &Connection| {
-            connection.execute(
-                "UPDATE file SET type = 'ASMVOL' WHERE number = ?1",
-                [file.cast_signed()],
-            )?;
-            connection.execute(
-                "UPDATE volume SET file = ?2 WHERE number = ?1",
-                params![number, file.cast_signed()],
-            )?;
-            Ok(())
+            tables::file::set_volume_type(connection, file)?;
+            Ok(volume::set_file(connection, number, file)?)
         };
         self.catalog.write(true, point).await?;
         session.allocate(file, 0, size, Allocate::Reserve { keep_size: false }, false).await?;
         let complete = move |connection: &Connection| {
-            connection.execute("UPDATE volume SET complete = 1 WHERE number = ?1", [number])?;
-            Ok(())
+            Ok(volume::update(connection, number, &VolumeUpdate::Complete(true))?)
         };
         self.catalog.write(true, complete).await.map(drop)
     }
 
     async fn resize_volume(&self, session: &Session, name: &str, size: u64) -> Result<()> {
         let size = self.volume_size(name, size)?;
-        let Row { file: Some(file), .. } = self.find_volume(name).await? else {
+        let VolumeRow { file: Some(file), .. } = self.find_volume(name).await? else {
             return Err(AdminError::new(
                 Code::NoSuchVolume,
                 format!("volume {name} is being dropped"),
@@ -382,10 +321,7 @@ impl Group {
 
     async fn drop_volume(&self, session: &Session, name: &str) -> Result<()> {
         let row = self.find_volume(name).await?;
-        self.update_volume(name, |connection, number| {
-            connection.execute("UPDATE volume SET complete = 0 WHERE number = ?1", [number])
-        })
-        .await?;
+        self.update_volume(name, VolumeUpdate::Complete(false)).await?;
         self.remove_volume(session, &row)
             .await
             .map_err(|error| self.volume_failed(name, &error))?;

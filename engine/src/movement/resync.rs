@@ -16,6 +16,7 @@
 
 use crate::{
     admin::{AdminError, Code, Selection},
+    catalog::tables,
     disk::{
         identify,
         member::Member,
@@ -25,8 +26,8 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{
-        self, Extent,
-        stale::{self, EVERYTHING},
+        Extent,
+        stale::{self, EVERYTHING, Runs},
     },
     membership::{
         mount_decision::{self, DiskVerdict},
@@ -472,16 +473,8 @@ impl Movement {
     ) -> Result<Vec<Extent>, FileError> {
         self.catalog
             .read(move |connection| {
-                let mut select = connection.prepare_cached(&format!(
-                    "SELECT {} FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2) ORDER BY id LIMIT ?4",
-                    extent::COLUMNS
-                ))?;
-                let most = i64::try_from(most).unwrap_or(i64::MAX);
-                let rows = select.query_map(
-                    rusqlite::params![start.cast_signed(), end.min(EVERYTHING).cast_signed(), disk.0, most],
-                    extent::from_row,
-                )?;
-                Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+                let rows = tables::extent::on_disk(connection, disk, start..end, most)?;
+                Ok(rows.into_iter().map(Extent::from).collect())
             })
             .await
     }
@@ -489,24 +482,12 @@ impl Movement {
     async fn count_work(&self, disk: DiskNumber) -> Result<(), FileError> {
         let runs: Vec<_> = {
             let stale = self.stale.lock();
-            stale.get(&disk).map(|runs| runs.iter().collect()).unwrap_or_default()
+            let ids = |runs: &Runs| runs.iter().map(|(start, end)| start..end).collect();
+            stale.get(&disk).map(ids).unwrap_or_default()
         };
         let work = self
             .catalog
-            .read(move |connection| {
-                let mut count = connection.prepare_cached(
-                    "SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)",
-                )?;
-                let mut work = 0;
-                for (start, end) in &runs {
-                    let found: i64 = count.query_row(
-                        rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0],
-                        |row| row.get(0),
-                    )?;
-                    work += found.cast_unsigned();
-                }
-                Ok(work)
-            })
+            .read(move |connection| Ok(tables::extent::count_on_disk(connection, disk, &runs)?))
             .await?;
         if let Some(progress) = self.resyncs.lock().get_mut(&disk) {
             progress.work = work;

@@ -33,6 +33,7 @@
 pub mod balance;
 pub(crate) mod coming;
 pub(crate) mod mirror_sets;
+pub mod mirrors;
 pub mod placement;
 pub(crate) mod safe_capacity;
 pub(crate) mod slots;

@@ -1,6 +1,7 @@
 //! Checksum blocks that cannot be read.
 
 use super::*;
+use crate::{catalog::tables, extent::Extent};
 use std::sync::atomic::Ordering;
 
 impl Lab {
@@ -16,10 +17,8 @@ impl Lab {
         let group = self.group();
         let node = self.find(name);
         let extents = group.catalog.read(move |connection| {
-            let sql = format!("SELECT {} FROM extent WHERE file = ?1", crate::extent::COLUMNS);
-            Ok(connection
-                .prepare(&sql)?
-                .query_row([node.cast_signed()], crate::extent::from_row)?)
+            let mut rows = tables::extent::of_file(connection, node)?;
+            Ok(Extent::from(rows.remove(0)))
         });
         let extent = block_on(extents).expect("the extent's row");
         let zone = |mirror: &crate::extent::Mirror| {

@@ -4,6 +4,7 @@
 
 use crate::{
     admin::{AdminError, Report, Value},
+    catalog::tables::missing_mirror::{self, MissingMirror},
     check::Upkeep,
     disk::member::Member,
     space::mirror_sets::MirrorCount,
@@ -42,8 +43,7 @@ impl Upkeep {
         if away.is_empty() && !reduced {
             return Ok(Vec::new());
         }
-        let sql = "SELECT file_number, name, extents, mirrors_left, redundancy, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number";
-        let found = self.query(&format!("{sql} LIMIT {FILES_NAMED}")).await?;
+        let found = self.query(&missing_mirror::query(FILES_NAMED)).await?;
         let away = if away.is_empty() {
             "too few failure groups".to_owned()
         } else {
@@ -52,28 +52,19 @@ impl Upkeep {
         let mut texts = Vec::new();
         let mut total = 0;
         for row in &found.rows {
-            let [
-                Value::Integer(number),
-                name,
-                Value::Integer(extents),
-                Value::Integer(left),
-                redundancy,
-                Value::Integer(all),
-            ] = &row[..]
-            else {
-                continue;
-            };
-            let wanted = match redundancy {
+            let Some(row) = missing_mirror::of_row(row) else { continue };
+            let wanted = match row.redundancy {
                 Value::Text(word) if word == "HIGH" => 3,
                 Value::Text(word) if word == "MIRROR" => 2,
                 _ => 1,
             };
-            total = usize::try_from(*all).unwrap_or(0);
-            let name = if let Value::Text(name) = name {
+            total = usize::try_from(row.total).unwrap_or(0);
+            let name = if let Value::Text(name) = row.name {
                 name
             } else {
                 "a file that is not in any directory"
             };
+            let MissingMirror { number, extents, mirrors_left: left, .. } = row;
             texts.push(format!(
                 "{name} (file {number}): of {extents} extents mirrors are missing, {left} of {wanted} are left; {away}"
             ));

@@ -3,6 +3,7 @@
 use super::{Edits, MODE_BITS, without_set_id};
 use crate::{
     api::{Changes, Invalidation, Kind, Node},
+    catalog::tables::entry,
     files::{Files, Origin, Result, xattrs::delete_capability},
 };
 use rusqlite::Connection;
@@ -73,14 +74,7 @@ impl Files {
     /// # Errors
     /// What the catalog says.
     pub async fn names_of(&self, node: Node) -> Result<Vec<(Node, Vec<u8>)>> {
-        let find = move |connection: &Connection| {
-            let mut select =
-                connection.prepare_cached("SELECT parent, name FROM entry WHERE node = ?1")?;
-            let rows = select.query_map([node.cast_signed()], |row| {
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        };
+        let find = move |connection: &Connection| Ok(entry::names_of(connection, node)?);
         // On the writer's thread: a snapshot may be older than what the caller has just done.
         self.catalog.release(false, find).await.map(|(names, _)| names)
     }

@@ -1,0 +1,53 @@
+//! Table `template`: what files made through a template are like.
+
+use super::Result;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// What a template says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TemplateRow {
+    /// 0: as the group.
+    pub mirrors: u8,
+    pub fine: bool,
+    pub system: bool,
+}
+
+/// A template, by its name in upper case.
+pub(crate) fn find(connection: &Connection, name: &str) -> Result<Option<TemplateRow>> {
+    connection
+        .prepare_cached("SELECT mirrors, fine, system FROM template WHERE name = ?1")?
+        .query_row([name], |row| {
+            Ok(TemplateRow { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? })
+        })
+        .optional()
+}
+
+/// Whether there is such a template.
+pub(crate) fn exists(connection: &Connection, name: &str) -> Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM template WHERE name = ?1")?.exists([name])
+}
+
+/// Adds a template that is not the system's, with the next number.
+pub(crate) fn insert(connection: &Connection, name: &str, mirrors: u8, fine: bool) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO template (name, number, mirrors, fine) \
+             VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3)",
+        )?
+        .execute(params![name, mirrors, fine])?;
+    Ok(())
+}
+
+/// Changes what a template says.
+pub(crate) fn update(connection: &Connection, name: &str, mirrors: u8, fine: bool) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?
+        .execute(params![name, mirrors, fine])?;
+    Ok(())
+}
+
+/// Deletes a template.
+pub(crate) fn delete(connection: &Connection, name: &str) -> Result<()> {
+    connection.prepare_cached("DELETE FROM template WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
