@@ -55,6 +55,17 @@ impl Kind {
     }
 }
 
+const SET_UID: u32 = 0o4000;
+pub(crate) const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// A mode without the bits that go when a file changes hands or content: set-user-id, and set-group-id where the group may
+/// execute it.
+#[must_use]
+pub(crate) fn without_set_id(mode: u32) -> u32 {
+    if mode & GROUP_EXECUTE == 0 { mode & !SET_UID } else { mode & !(SET_UID | SET_GID) }
+}
+
 /// Everything `stat` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {

@@ -90,7 +90,7 @@ pub(crate) type BeforeWait = Box<dyn FnOnce()>;
 thread_local! {
     /// The request that this worker carries out, which the library does not pass on, and the
     /// engine's record of it, which is kept until the request is answered.
-    static CURRENT: RefCell<Option<(Header, Option<Request>)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(Header, Option<OpenRequest>)>> = const { RefCell::new(None) };
     static BEFORE_WAIT: RefCell<Option<BeforeWait>> = const { RefCell::new(None) };
 }
 

@@ -145,7 +145,8 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
     Ok((number * unit) as u64)
 }
 
-/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in nanoseconds.
+/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in
+/// nanoseconds.
 fn time(
     name: &str,
     value: &str,
@@ -284,48 +285,54 @@ impl Attributes {
             "space_critical" => self.space_critical = percentage(name, value)?,
             "space_warning" => self.space_warning = percentage(name, value)?,
             "scrub_metadata.enabled" => self.scrub_metadata = boolean(name, value)?,
-            "content.check" => {
-                only(name, value, true, "whatever is copied is verified against its checksums")?
-            }
-            "content_hardcheck.enabled" => {
-                only(
-                    name,
-                    value,
-                    false,
-                    "HARD is about Oracle's blocks; every block here has a checksum",
-                )?;
-            }
-            "preferred_read.enabled" => only(
-                name,
-                value,
-                false,
-                "there are no sites; ALTER SYSTEM SET asm_preferred_read_failure_groups prefers failure groups",
-            )?,
-            "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
-                let is_version =
-                    !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
-                if !is_version {
-                    return Err(invalid(name, value, "a version such as 19.0"));
-                }
-            }
-            _ if let Some(refusal) = refused::refusal(name) => return Err(refusal),
-            _ => {
-                let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
-                return Err(AdminError::new(
-                    Code::Invalid,
-                    format!("there is no attribute '{name}'"),
-                )
-                .hint(format!("attributes are {}", known.join(", "))));
-            }
+            _ => check_without_effect(name, value)?,
         }
         Ok(())
     }
 }
 
+/// Checks an attribute of which no value changes anything: what ASM has and this engine has not, or
+/// does always.
+fn check_without_effect(name: &str, value: &str) -> Result<(), AdminError> {
+    match name {
+        "content.check" => {
+            only(name, value, true, "whatever is copied is verified against its checksums")?
+        }
+        "content_hardcheck.enabled" => {
+            only(
+                name,
+                value,
+                false,
+                "HARD is about Oracle's blocks; every block here has a checksum",
+            )?;
+        }
+        "preferred_read.enabled" => only(
+            name,
+            value,
+            false,
+            "there are no sites; ALTER SYSTEM SET asm_preferred_read_failure_groups prefers failure groups",
+        )?,
+        "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
+            let is_version =
+                !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
+            if !is_version {
+                return Err(invalid(name, value, "a version such as 19.0"));
+            }
+        }
+        _ if let Some(refusal) = refused::refusal(name) => return Err(refusal),
+        _ => {
+            let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
+            return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
+                .hint(format!("attributes are {}", known.join(", "))));
+        }
+    }
+    Ok(())
+}
+
 /// Stores one attribute.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
     Ok(tables::attribute::set(connection, name, value)?)
 }
@@ -337,8 +344,8 @@ fn version(text: &str) -> Vec<u16> {
     parts
 }
 
-/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, what says that it may rely on a
-/// version must be right for good.
+/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, what says
+/// that it may rely on a version must be right for good.
 ///
 /// # Errors
 /// That, or what the catalog says.
@@ -367,18 +374,19 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
 /// Stores one attribute that nobody can set.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
     Ok(tables::attribute::set_read_only(connection, name, value)?)
 }
 
-/// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody sees.
+/// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody
+/// sees.
 const REBALANCE: &str = "_rebalance";
 
 /// Says with which power a rebalance is under way, or that none is.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_rebalance(
     connection: &Connection,
     begun: Option<(u32, Phases)>,
@@ -403,7 +411,7 @@ fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<()
 /// The power of the rebalance that was under way when the group was last used, if there was one.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, FileError> {
     let Some(text) = tables::attribute::value(connection, REBALANCE)? else { return Ok(None) };
     let says = |word| text.split_whitespace().any(|other| other == word);
@@ -419,7 +427,7 @@ const ALL_DISCARDED: &str = "_all_discarded";
 /// Says that nothing is left to discard, or that there may be something from now on.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_all_discarded(connection: &Connection, is_all: bool) -> Result<(), FileError> {
     keep(connection, ALL_DISCARDED, is_all.then(|| "true".to_owned()))
 }
@@ -427,7 +435,7 @@ pub fn store_all_discarded(connection: &Connection, is_all: bool) -> Result<(), 
 /// Whether nothing was left to discard when the group was last used.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
     Ok(tables::attribute::exists(connection, ALL_DISCARDED)?)
 }
@@ -438,7 +446,7 @@ const SCRUBBED: &str = "_scrubbed";
 /// Says that all of the group was scrubbed.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), FileError> {
     store(connection, SCRUBBED, &at.to_string())
 }
@@ -446,16 +454,18 @@ pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), File
 /// When all of the group was scrubbed last, if it ever was.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileError> {
     let text = tables::attribute::value(connection, SCRUBBED)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No attribute that anybody sees.
+/// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No
+/// attribute that anybody sees.
 const DROP_AFTER: &str = "_drop_after.";
 
-/// How long a disk that is offline is waited for, in place of the group's repair time: `OFFLINE ... DROP AFTER`.
+/// How long a disk that is offline is waited for, in place of the group's repair time: `OFFLINE ...
+/// DROP AFTER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropAfter {
     pub seconds: u64,
@@ -466,7 +476,7 @@ pub struct DropAfter {
 /// Says how long a disk is waited for, or that it is as long as any.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_drop_after(
     connection: &Connection,
     disk: DiskNumber,
@@ -479,7 +489,7 @@ pub fn store_drop_after(
 /// How long disks are waited for, where that was said of them.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load_drop_after(
     connection: &Connection,
 ) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
@@ -507,13 +517,14 @@ fn kept_of_disks(
     Ok(found.into_iter().filter_map(of_disk).collect())
 }
 
-/// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind it. No attribute that anybody sees.
+/// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind
+/// it. No attribute that anybody sees.
 const GOAL: &str = "_resize_goal.";
 
 /// Says which size a disk comes to in stages, in bytes, or that it does not any more.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn store_goal(
     connection: &Connection,
     disk: DiskNumber,
@@ -523,10 +534,11 @@ pub fn store_goal(
     keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
 }
 
-/// Which sizes disks come to in stages, in bytes, each with the id of the disk that had the number then.
+/// Which sizes disks come to in stages, in bytes, each with the id of the disk that had the number
+/// then.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, String)>, FileError> {
     let goal = |(disk, value): (DiskNumber, String)| {
         let (size, id) = value.split_once(' ')?;
@@ -538,7 +550,7 @@ pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, Strin
 /// The attributes as stored; what cannot be understood keeps its default.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
     let mut attributes = Attributes::default();
     for (name, value) in tables::attribute::settable(connection)? {

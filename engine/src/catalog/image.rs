@@ -6,15 +6,17 @@
 //! [`Catalog`](super::Catalog).
 //!
 //! Pages of the database are kept in a cache that all connections share (`pages.rs`); those that a
-//! reader will want next are read together (`readahead.rs`). A checkpoint writes pages into it; they reach
-//! the store in runs, when they are pushed. Every page is sealed before it goes to the store and verified when it comes back.
+//! reader will want next are read together (`readahead.rs`). A checkpoint writes pages into it;
+//! they reach the store in runs, when they are pushed. Every page is sealed before it goes to the
+//! store and verified when it comes back.
 //!
 //! Invariants:
 //!
 //!   1. Dirty pages and dirty log blocks are never dropped from memory.
-//!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile.
-//!      It is what was written last: where that is not known yet, all mirrors are read, for one of them may have
-//!      lost a write and not know it; afterwards the number of the write is remembered, and one mirror that has it is enough.
+//!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile. It is
+//!      what was written last: where that is not known yet, all mirrors are read, for one of them
+//!      may have lost a write and not know it; afterwards the number of the write is remembered,
+//!      and one mirror that has it is enough.
 //!   3. `sync` returns after everything written before it is durable on the store.
 
 use super::{
@@ -56,7 +58,7 @@ struct Log {
 }
 
 /// A page that was read, and the write that it is of.
-struct Found {
+struct FetchedPage {
     number: u32,
     write: u64,
     bytes: Slice,
@@ -166,14 +168,14 @@ impl Image {
             let bytes =
                 self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
             let write = age(&bytes).unwrap_or(0);
-            found.insert(0, Found { number, write, bytes: bytes.share() });
+            found.insert(0, FetchedPage { number, write, bytes: bytes.share() });
         }
         if let Some(page) = found.first() {
             use_it(&page.bytes);
         }
         let mut pages = self.pages.lock();
         if pages.changes == changes || planted::has(Bug::PageCachedLate) {
-            for Found { number, write, bytes } in found {
+            for FetchedPage { number, write, bytes } in found {
                 pages.insert(number, &bytes);
                 pages.learn(number, write);
             }
@@ -182,9 +184,10 @@ impl Image {
         Ok(())
     }
 
-    /// Reads pages, all at once: from one mirror, by turns, where their last write is known; from all where it is not. Those
-    /// come back that are what was written last, as far as is known, and the same wherever they were read.
-    fn fetch(&self, wanted: &[(u32, u64)]) -> Vec<Found> {
+    /// Reads pages, all at once: from one mirror, by turns, where their last write is known; from
+    /// all where it is not. Those come back that are what was written last, as far as is known, and
+    /// the same wherever they were read.
+    fn fetch(&self, wanted: &[(u32, u64)]) -> Vec<FetchedPage> {
         let file = CatalogFile::Database;
         let mirrors = self.store.mirrors(file);
         let runs: Vec<&[(u32, u64)]> = wanted
@@ -220,7 +223,7 @@ impl Image {
                 if let Some(write) =
                     write.filter(|write| others.iter().all(|copy| written(copy) == Some(*write)))
                 {
-                    found.push(Found {
+                    found.push(FetchedPage {
                         number: *number,
                         write,
                         bytes: first.part(start..start + PAGE_SIZE),
@@ -298,7 +301,8 @@ impl Image {
         if full { self.push_log() } else { Ok(()) }
     }
 
-    /// Empties the log in memory. The store's copy is void from when the next log's header is written.
+    /// Empties the log in memory. The store's copy is void from when the next log's header is
+    /// written.
     pub(super) fn truncate_log(&self, size: u64) {
         let mut log = self.log.lock();
         if size == 0 {
@@ -308,8 +312,8 @@ impl Image {
         }
     }
 
-    /// Gives back what the store keeps for the database beyond `size` bytes. Nobody may need any of it: all that was
-    /// written is in the database, durably, and the log on the disks is void.
+    /// Gives back what the store keeps for the database beyond `size` bytes. Nobody may need any of
+    /// it: all that was written is in the database, durably, and the log on the disks is void.
     pub(super) fn shrink(&self, size: u64) -> Result<(), StoreError> {
         self.room[CatalogFile::Database as usize - 1].store(0, Ordering::Relaxed);
         self.note(self.store.shrink(CatalogFile::Database, size))
@@ -329,7 +333,8 @@ impl Image {
         Ok(())
     }
 
-    /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when this returns.
+    /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when
+    /// this returns.
     pub(super) fn push_log(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.pushing.lock_for_long();
         let (dirty, runs) = {
@@ -348,7 +353,8 @@ impl Image {
         written
     }
 
-    /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the log meanwhile.
+    /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the
+    /// log meanwhile.
     pub(super) fn compare_log(&self, repair: bool) -> Vec<Problem> {
         let _one_at_a_time = self.pushing.lock_for_long();
         let (blocks, dirty) = {

@@ -97,6 +97,51 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// Fills `live_disk`.
+fn fill_disks(connection: &Connection, disks: &[LiveDisk]) -> rusqlite::Result<()> {
+    let values = ["?"; 34].join(",");
+    let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
+    for disk in disks {
+        connection.prepare_cached(&insert)?.execute(params![
+            disk.number,
+            disk.mount_status,
+            disk.header_status,
+            disk.mode_status,
+            disk.state,
+            signed(disk.os_size),
+            signed(disk.total),
+            signed(disk.free),
+            disk.name,
+            disk.failure_group,
+            disk.quorum,
+            disk.path,
+            disk.id,
+            disk.created,
+            disk.mounted,
+            signed(disk.repair_timer),
+            signed(disk.reads),
+            signed(disk.writes),
+            signed(disk.read_errors),
+            signed(disk.write_errors),
+            signed(disk.read_timeouts),
+            signed(disk.write_timeouts),
+            signed(disk.read_time),
+            signed(disk.write_time),
+            signed(disk.bytes_read),
+            signed(disk.bytes_written),
+            signed(disk.blocks_repaired),
+            signed(disk.metadata_repaired),
+            disk.votes,
+            disk.sector,
+            disk.logical_sector,
+            disk.can_discard,
+            disk.hash,
+            disk.preferred,
+        ])?;
+    }
+    Ok(())
+}
+
 impl Live {
     /// Fills the temporary tables.
     pub(super) fn fill(&self, connection: &Connection) -> rusqlite::Result<()> {
@@ -121,46 +166,7 @@ impl Live {
                 group.usable,
                 group.offline_disks,
             ])?;
-        let values = ["?"; 34].join(",");
-        let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
-        for disk in &self.disks {
-            connection.prepare_cached(&insert)?.execute(params![
-                disk.number,
-                disk.mount_status,
-                disk.header_status,
-                disk.mode_status,
-                disk.state,
-                signed(disk.os_size),
-                signed(disk.total),
-                signed(disk.free),
-                disk.name,
-                disk.failure_group,
-                disk.quorum,
-                disk.path,
-                disk.id,
-                disk.created,
-                disk.mounted,
-                signed(disk.repair_timer),
-                signed(disk.reads),
-                signed(disk.writes),
-                signed(disk.read_errors),
-                signed(disk.write_errors),
-                signed(disk.read_timeouts),
-                signed(disk.write_timeouts),
-                signed(disk.read_time),
-                signed(disk.write_time),
-                signed(disk.bytes_read),
-                signed(disk.bytes_written),
-                signed(disk.blocks_repaired),
-                signed(disk.metadata_repaired),
-                disk.votes,
-                disk.sector,
-                disk.logical_sector,
-                disk.can_discard,
-                disk.hash,
-                disk.preferred,
-            ])?;
-        }
+        fill_disks(connection, &self.disks)?;
         for operation in &self.operations {
             connection
                 .prepare_cached("INSERT INTO temp.live_operation VALUES (?,?,?,?,?,?,?,?)")?

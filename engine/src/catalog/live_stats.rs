@@ -1,13 +1,14 @@
-//! What the views of `views_stats.sql` show that is not in the catalog: counters, histograms, and what lies in fixed places.
+//! What the views of `views_stats.sql` show that is not in the catalog: counters, histograms, and
+//! what lies in fixed places.
 //!
-//! As in `live.rs` a query's connection has a temporary table for each. There may be many rows, so only those of the views
-//! that a statement names are gathered: [`Wanted`].
+//! As in `live.rs` a query's connection has a temporary table for each. There may be many rows, so
+//! only those of the views that a statement names are gathered: [`NamedViews`].
 
 use rusqlite::{Connection, params};
 
 /// Which of these views a statement names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct NamedViews {
     pub disk_times: bool,
     pub file_times: bool,
     pub file_counts: bool,
@@ -20,10 +21,10 @@ pub struct Wanted {
     pub read_policy: bool,
 }
 
-impl Wanted {
+impl NamedViews {
     /// By the text of a statement: a name in a comment is enough.
     #[must_use]
-    pub fn by(sql: &str) -> Self {
+    pub fn in_statement(sql: &str) -> Self {
         let sql = sql.to_ascii_lowercase();
         let names = |what: &str| sql.contains(what);
         // There are many files, and most statements ask for nothing that is counted of them.
@@ -204,6 +205,13 @@ fn fill<T>(
 impl LiveStats {
     /// Fills the temporary tables.
     pub(super) fn fill(&self, connection: &Connection) -> rusqlite::Result<()> {
+        self.fill_disks(connection)?;
+        self.fill_files(connection)?;
+        self.fill_group(connection)
+    }
+
+    /// Those of disks, and of reads by disk; the histograms of disks and files.
+    fn fill_disks(&self, connection: &Connection) -> rusqlite::Result<()> {
         for (table, times) in
             [("live_disk_time", &self.disk_times), ("live_file_time", &self.file_times)]
         {
@@ -240,7 +248,11 @@ impl LiveStats {
                 large,
                 huge,
             ])
-        })?;
+        })
+    }
+
+    /// Those of files and errors.
+    fn fill_files(&self, connection: &Connection) -> rusqlite::Result<()> {
         fill(connection, "live_file", 11, &self.files, |insert, file| {
             insert.execute(params![
                 signed(file.number),
@@ -267,7 +279,11 @@ impl LiveStats {
                 trouble.place.map(|(_, length)| signed(length)),
                 trouble.text,
             ])
-        })?;
+        })
+    }
+
+    /// Those of AUs, space and clients.
+    fn fill_group(&self, connection: &Connection) -> rusqlite::Result<()> {
         fill(connection, "live_unit", 4, &self.units, |insert, unit| {
             insert.execute(params![unit.disk, unit.au, unit.what, unit.number])
         })?;
@@ -314,11 +330,16 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_gathered() {
-        assert_eq!(Wanted::by("SELECT path FROM v$asm_disk"), Wanted::default());
-        let wanted = Wanted::by("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
+        assert_eq!(NamedViews::in_statement("SELECT path FROM v$asm_disk"), NamedViews::default());
+        let wanted = NamedViews::in_statement("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
         assert_eq!(
             wanted,
-            Wanted { file_times: true, file_counts: true, units: true, ..Wanted::default() }
+            NamedViews {
+                file_times: true,
+                file_counts: true,
+                units: true,
+                ..NamedViews::default()
+            }
         );
         for (sql, wanted) in [
             ("SELECT type, count(*) FROM v$asm_file GROUP BY type", false),
@@ -327,7 +348,7 @@ mod tests {
             ("SELECT f.* FROM v$asm_alias JOIN v$asm_file AS f USING (file_number)", true),
             ("SELECT small_reads FROM v$asm_file_iostat", true),
         ] {
-            assert_eq!(Wanted::by(sql).file_counts, wanted, "{sql}");
+            assert_eq!(NamedViews::in_statement(sql).file_counts, wanted, "{sql}");
         }
     }
 }

@@ -6,12 +6,13 @@
 //!   SQL ---------> queue --> query threads --+
 //! ```
 //!
-//! - [`Catalog::write`] runs a job in a transaction that it shares with others ([`writer`]). When it
-//!   returns, the change is on the disks: it survives the end of our processes. It
-//!   survives the loss of power from the next *durable point* on: a commit made with
-//!   `durable`, [`Catalog::durable_point`], or a checkpoint.
-//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8). A job that ends well is part of the
-//!   commit with the next number, also if it changed nothing: a cache that was told that number is not told of a commit that never comes.
+//! - [`Catalog::write`] runs a job in a transaction that it shares with others ([`writer`]). When
+//!   it returns, the change is on the disks: it survives the end of our processes. It survives the
+//!   loss of power from the next *durable point* on: a commit made with `durable`,
+//!   [`Catalog::durable_point`], or a checkpoint.
+//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8). A
+//!   job that ends well is part of the commit with the next number, also if it changed nothing: a
+//!   cache that was told that number is not told of a commit that never comes.
 //! - [`Catalog::read`] and [`Catalog::query`] see one snapshot, and neither wait for the writer nor
 //!   hold it up ([`reader`]).
 //! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).
@@ -20,7 +21,8 @@
 //!
 //! Invariants:
 //!
-//!   1. One thread writes. Jobs run in the order in which they were given, and are answered in that order.
+//!   1. One thread writes. Jobs run in the order in which they were given, and are answered in that
+//!      order.
 //!   2. A commit is answered after the store has it, and counts as durable after the
 //!      store was flushed and no later write can touch its last block (R7).
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
@@ -58,7 +60,7 @@ pub use live::{Live, LiveDisk, LiveGroup};
 use plinth_format::page::{self, PAGE_SIZE, RESERVED};
 use queue::Queue;
 pub use reader::QueryLimits;
-use reader::{Gate, Read};
+use reader::{Read, SnapshotBarrier};
 use rusqlite::{Connection, config::DbConfig};
 use std::sync::{
     Arc, OnceLock,
@@ -67,12 +69,13 @@ use std::sync::{
 pub use store::{CatalogFile, Store, StoreError};
 use vfs::{Link, Vfs};
 pub use wal::Recovery;
-use writer::{Progress, Request, Writer};
+use writer::{Progress, Writer, WriterRequest};
 
 const SCHEMA: &str = include_str!("schema.sql");
 const VIEWS: &str = concat!(include_str!("views.sql"), include_str!("views_stats.sql"));
 
-/// The version of the schema, in the database's `user_version`. A later one is refused, an earlier one is brought up to date.
+/// The version of the schema, in the database's `user_version`. A later one is refused, an earlier
+/// one is brought up to date.
 pub const SCHEMA_VERSION: i64 = 3;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
@@ -122,13 +125,13 @@ pub(crate) type MakeRoom = Box<dyn Fn() -> Task<'static, bool> + Send + Sync>;
 /// An open catalog. See the module's description.
 pub struct Catalog {
     vfs: Arc<Vfs>,
-    writes: Arc<Queue<Request>>,
+    writes: Arc<Queue<WriterRequest>>,
     reads: Arc<Queue<Read>>,
     queries: Arc<Queue<Read>>,
     progress: Arc<Progress>,
     room: OnceLock<MakeRoom>,
     #[cfg(test)]
-    gate: Arc<Gate>,
+    barrier: Arc<SnapshotBarrier>,
 }
 
 /// What every connection is set to.
@@ -169,8 +172,8 @@ impl Catalog {
         .map(|(catalog, _)| catalog)
     }
 
-    /// Opens the catalog on `store`; replays its log if it was not closed in good order. `force`: does without the part of
-    /// the log that no disk can read.
+    /// Opens the catalog on `store`; replays its log if it was not closed in good order. `force`:
+    /// does without the part of the log that no disk can read.
     ///
     /// # Errors
     /// If the store fails, the catalog is damaged, or of a later version.
@@ -245,7 +248,7 @@ impl Catalog {
                 return;
             }
         };
-        let (vfs, gate) = (Arc::clone(link.vfs()), Arc::new(Gate::default()));
+        let (vfs, barrier) = (Arc::clone(link.vfs()), Arc::new(SnapshotBarrier::default()));
         let catalog = Arc::new(Self {
             vfs: Arc::clone(&vfs),
             writes: Arc::new(Queue::new()),
@@ -254,7 +257,7 @@ impl Catalog {
             progress: Arc::new(Progress::new()),
             room: OnceLock::new(),
             #[cfg(test)]
-            gate: Arc::clone(&gate),
+            barrier: Arc::clone(&barrier),
         });
         for (count, queue, name, views) in [
             (READERS, &catalog.reads, "catalog-read", false),
@@ -265,7 +268,7 @@ impl Catalog {
                     world,
                     name,
                     Arc::clone(&vfs),
-                    Arc::clone(&gate),
+                    Arc::clone(&barrier),
                     Arc::clone(queue),
                     views,
                 );
@@ -277,7 +280,7 @@ impl Catalog {
             world: Arc::clone(world),
             queue: Arc::clone(&catalog.writes),
             progress: Arc::clone(&catalog.progress),
-            gate,
+            barrier,
             full: false,
             checkpointed: 0,
             refused_at: None,
@@ -378,7 +381,7 @@ impl Catalog {
                 }
             }
         });
-        let request = Request::Write { durable, grows, job: run };
+        let request = WriterRequest::Write { durable, grows, job: run };
         if self.writes.put(request).is_err() {
             return Err((self.progress.stopped(), None));
         }
@@ -387,7 +390,7 @@ impl Catalog {
 
     async fn ask(
         &self,
-        request: impl FnOnce(oneshot::Sender<Result<CommitNumber, FileError>>) -> Request,
+        request: impl FnOnce(oneshot::Sender<Result<CommitNumber, FileError>>) -> WriterRequest,
     ) -> Result<CommitNumber, FileError> {
         let (sender, receiver) = oneshot::channel();
         if self.writes.put(request(sender)).is_err() {
@@ -405,7 +408,7 @@ impl Catalog {
         if self.durable() >= committed && self.progress.failure().is_none() {
             return Ok(committed);
         }
-        self.ask(Request::DurablePoint).await
+        self.ask(WriterRequest::DurablePoint).await
     }
 
     /// Makes a commit durable, that is done or under way.
@@ -417,15 +420,16 @@ impl Catalog {
             return Ok(());
         }
         // Behind it in the queue.
-        self.ask(Request::DurablePoint).await.map(|_| ())
+        self.ask(WriterRequest::DurablePoint).await.map(|_| ())
     }
 
-    /// Brings everything into the database and restarts the log. Ends readers that stand in the way.
+    /// Brings everything into the database and restarts the log. Ends readers that stand in the
+    /// way.
     ///
     /// # Errors
     /// `CatalogStopped`.
     pub async fn checkpoint(&self) -> Result<CommitNumber, FileError> {
-        self.ask(Request::Checkpoint).await
+        self.ask(WriterRequest::Checkpoint).await
     }
 
     /// The last commit that was answered.
@@ -459,8 +463,9 @@ impl Catalog {
         self.progress.failure()
     }
 
-    /// Runs a job on a snapshot of what is committed: again, on a newer one, if it took so long that the log ran full. The
-    /// job must not wait for the writer: the writer may be waiting for it.
+    /// Runs a job on a snapshot of what is committed: again, on a newer one, if it took so long
+    /// that the log ran full. The job must not wait for the writer: the writer may be waiting for
+    /// it.
     ///
     /// # Errors
     /// What the job returns; `SnapshotTooOld` if it took too long each time.
@@ -492,11 +497,12 @@ impl Catalog {
         receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
     }
 
-    /// Runs a SELECT of somebody's over the views; the result comes piece by piece. The catalog waits for whoever takes
-    /// it, but not longer than it can keep the snapshot, and never holds more of it than some MiB.
+    /// Runs a SELECT of somebody's over the views; the result comes piece by piece. The catalog
+    /// waits for whoever takes it, but not longer than it can keep the snapshot, and never holds
+    /// more of it than some MiB.
     ///
-    /// # Errors
-    /// If the catalog has stopped. What is wrong with the statement, or which limit it passed, is the last piece.
+    /// # Errors If the catalog has stopped. What is wrong with the statement, or which limit it
+    /// passed, is the last piece.
     pub fn query(
         &self,
         sql: &str,
@@ -552,7 +558,7 @@ impl Catalog {
     /// # Errors
     /// `CatalogStopped`; the threads end all the same.
     pub async fn close(&self) -> Result<(), FileError> {
-        let result = self.ask(Request::Close).await;
+        let result = self.ask(WriterRequest::Close).await;
         self.end();
         result.map(|_| ())
     }

@@ -4,12 +4,13 @@
 //! of which disk hold which AUs of the file. Reading and writing need nothing else:
 //! no allocation, no activity-log entry, no commit.
 //!
-//! A mirror whose disk fails goes with the disk: the membership that takes the disk
-//! offline strikes the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more again,
-//! `places.rs` where they go, and `damage.rs` which one is right where they differ.
+//! A mirror whose disk fails goes with the disk: the membership that takes the disk offline strikes
+//! the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more
+//! again, `places.rs` where they go, and `damage.rs` which one is right where they differ.
 //!
-//! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
-//! last flush. Such a disk goes offline, or the catalog's next flush fails although the disk would take it (R9).
+//! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog
+//! wrote there since its own last flush. Such a disk goes offline, or the catalog's next flush
+//! fails although the disk would take it (R9).
 
 mod damage;
 mod mirrors;
@@ -54,17 +55,21 @@ pub struct DiskStore {
     au_size: u64,
     /// The AUs that are marked used on the catalog's behalf.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
-    /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody asks.
+    /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody
+    /// asks.
     mended: Mutex<Vec<String>>,
-    /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no place.
+    /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no
+    /// place.
     lost: Mutex<BTreeMap<u64, String>>,
-    /// The disks on which something is written and not flushed: how often each had gone, and failed a flush, when that began.
+    /// The disks on which something is written and not flushed: how often each had gone, and failed
+    /// a flush, when that began.
     unflushed: Mutex<BTreeMap<DiskNumber, (u64, u64)>>,
     /// A flush failed on a disk that stayed.
     flush_failed: AtomicBool,
     retired: Mutex<Retired>,
-    /// Whose turn it is to write to the mirrors, or to flush them: threads that read mend pages (`damage.rs`), and the catalog's own
-    /// must neither be overtaken by what was right before it wrote, nor take their flush for its own.
+    /// Whose turn it is to write to the mirrors, or to flush them: threads that read mend pages
+    /// (`damage.rs`), and the catalog's own must neither be overtaken by what was right before it
+    /// wrote, nor take their flush for its own.
     turn: AsyncMutex<()>,
 }
 
@@ -81,8 +86,9 @@ struct Looked {
     unread: usize,
 }
 
-/// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of mirrors that could not be built. They become free
-/// when nobody reads or writes them any more, and not while their disk hangs: a write that was given up may still land there (R2).
+/// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of
+/// mirrors that could not be built. They become free when nobody reads or writes them any more, and
+/// not while their disk hangs: a write that was given up may still land there (R2).
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
@@ -102,7 +108,7 @@ impl Drop for Reading<'_> {
 }
 
 /// A part of a request on one mirror.
-struct Part {
+struct MirrorPart {
     member: Arc<Member>,
     offset: u64,
     /// Bytes of the request.
@@ -149,12 +155,14 @@ impl DiskStore {
         }
     }
 
-    /// From now on the catalog may grow: what files have is marked used in the space it shares with them.
+    /// From now on the catalog may grow: what files have is marked used in the space it shares with
+    /// them.
     pub fn note_space_known(&self) {
         self.is_space_known.store(true, Ordering::Release);
     }
 
-    /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that does not list it.
+    /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that
+    /// does not list it.
     fn free_retired(&self) {
         let mut retired = self.retired.lock();
         if retired.readers > 0 || retired.aus.is_empty() {
@@ -193,7 +201,7 @@ impl DiskStore {
         mirror: u8,
         offset: u64,
         length: usize,
-    ) -> Option<Vec<Part>> {
+    ) -> Option<Vec<MirrorPart>> {
         let membership = self.voters.current();
         let mut parts = Vec::new();
         let mut done = 0;
@@ -209,7 +217,7 @@ impl DiskStore {
             let inside = at - u64::from(run.at) * self.au_size;
             let rest = u64::from(run.count) * self.au_size - inside;
             let take = usize::try_from(rest).unwrap_or(usize::MAX).min(length - done);
-            parts.push(Part {
+            parts.push(MirrorPart {
                 member: Arc::clone(member),
                 offset: member.layout().au_offset(run.first) + inside,
                 range: done..done + take,
@@ -229,14 +237,15 @@ impl DiskStore {
         StoreError::Failed { file: FileName(file), doing, offset, length, reason }
     }
 
-    /// Whether a flush has failed on a disk that stayed: what else was written to it may be lost, too.
+    /// Whether a flush has failed on a disk that stayed: what else was written to it may be lost,
+    /// too.
     pub fn has_failed_to_flush(&self) -> bool {
         self.flush_failed.load(Ordering::Relaxed)
     }
 
     async fn read_parts(
         &self,
-        parts: &[Part],
+        parts: &[MirrorPart],
         length: usize,
     ) -> Result<Buffer, (Arc<Member>, Settled)> {
         let mut whole = Buffer::zeroed(length);
@@ -306,7 +315,8 @@ impl DiskStore {
         looked
     }
 
-    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It is the caller's turn.
+    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It
+    /// is the caller's turn.
     async fn write_to(
         &self,
         file: CatalogFile,
@@ -351,7 +361,8 @@ impl DiskStore {
         }
     }
 
-    /// Notes that a disk is about to be written. What was written before it last went offline no longer counts.
+    /// Notes that a disk is about to be written. What was written before it last went offline no
+    /// longer counts.
     fn begin_unflushed(&self, member: &Member) {
         let mut unflushed = self.unflushed.lock();
         let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));
@@ -360,7 +371,8 @@ impl DiskStore {
         }
     }
 
-    /// Takes failed disks offline. True: a silent disk could not be spared, so the I/O is to be tried again.
+    /// Takes failed disks offline. True: a silent disk could not be spared, so the I/O is to be
+    /// tried again.
     async fn drop_failed(
         &self,
         file: CatalogFile,
@@ -386,7 +398,8 @@ impl DiskStore {
                     Ok(()) => break,
                     Err(Refusal::Closing) => return Err(let_go()),
                     Err(_) if is_silent => {
-                        // R2: when nothing else is left, wait until the old I/O has ended, on each disk: before that none is begun.
+                        // R2: when nothing else is left, wait until the old I/O has ended, on each
+                        // disk: before that none is begun.
                         again = true;
                         let Some(member) = self.members.get(disk) else { break };
                         member.answers_soon(|| self.voters.is_closing()).await;

@@ -1,15 +1,16 @@
 //! Pages of the database in memory: which stay when there is room for no more.
 //!
-//! Two queues (as in Johnson and Shasha's 2Q, 1994), so that a walk along everything does not throw out what is used again
-//! and again:
+//! Two queues (as in Johnson and Shasha's 2Q, 1994), so that a walk along everything does not throw
+//! out what is used again and again:
 //!
 //! ```text
 //!   read or written --> passing --(looked at twice)--> used --(not looked at since the hand passed)--> gone
 //!                          \---------(once)----------------------------------------------------------> gone
 //! ```
 //!
-//! Those that pass leave first as long as they have a quarter of the room or more. A page that is taken in gets the memory of
-//! one that goes: all that were ever here lie in the same [`ROOM`] places, whichever threads read them.
+//! Those that pass leave first as long as they have a quarter of the room or more. A page that is
+//! taken in gets the memory of one that goes: all that were ever here lie in the same [`ROOM`]
+//! places, whichever threads read them.
 
 use super::readahead::ReadAhead;
 use crate::limits::Limit;
@@ -23,7 +24,8 @@ const ROOM_USED: Limit = Limit::new(ROOM, 64);
 
 struct Page {
     bytes: Box<[u8]>,
-    /// How often it was looked at or written since it came, or since the hand passed; more than twice is twice.
+    /// How often it was looked at or written since it came, or since the hand passed; more than
+    /// twice is twice.
     looks: u8,
 }
 
@@ -57,8 +59,8 @@ impl Pages {
         Some(&page.bytes)
     }
 
-    /// What to read when a page is wanted that is not here: that first. With each the number of its last write, 0 where
-    /// that is not known.
+    /// What to read when a page is wanted that is not here: that first. With each the number of its
+    /// last write, 0 where that is not known.
     pub(super) fn wanted(&mut self, number: u32) -> Vec<(u32, u64)> {
         let end = u32::try_from(self.size / PAGE_SIZE as u64).unwrap_or(u32::MAX).saturating_add(1);
         let Self { cached, written, ahead, .. } = self;
@@ -151,7 +153,8 @@ mod tests {
         false
     }
 
-    /// What is looked at again stays while walks along ten times as much as there is room for go by.
+    /// What is looked at again stays while walks along ten times as much as there is room for go
+    /// by.
     #[test]
     fn walks_throw_out_nothing_that_is_used() {
         let mut pages = Pages::new(1 << 40);

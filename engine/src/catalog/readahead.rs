@@ -1,14 +1,17 @@
 //! Which pages of the database a reader will want next.
 //!
-//! Whoever walks along a table or an index wants leaf after leaf, and each would be a wait for a disk. Which leaf follows is
-//! known: the inner page above them has the numbers of all that are below it, in order, wherever in the file they lie.
+//! Whoever walks along a table or an index wants leaf after leaf, and each would be a wait for a
+//! disk. Which leaf follows is known: the inner page above them has the numbers of all that are
+//! below it, in order, wherever in the file they lie.
 //!
 //!   1. The inner pages that were looked at last are remembered.
-//!   2. A page that is not in memory, and stands in one of them, is read together with those that follow it there.
+//!   2. A page that is not in memory, and stands in one of them, is read together with those that
+//!      follow it there.
 //!   3. Where no inner page is known, it is the pages that follow in the file.
 //!
-//! How many depends on what was wanted before: one for who looks something up, twice as many each time for who goes on
-//! where he was, [`AHEAD_MAX`] at last. This only decides what is read; a wrong guess costs a read and nothing else.
+//! How many depends on what was wanted before: one for who looks something up, twice as many each
+//! time for who goes on where he was, [`AHEAD_MAX`] at last. This only decides what is read; a
+//! wrong guess costs a read and nothing else.
 
 use std::collections::VecDeque;
 
@@ -51,8 +54,8 @@ impl ReadAhead {
         self.inner.push_back(number);
     }
 
-    /// The pages to read when `number` is wanted and not in memory: that first, then others that are not there either, all
-    /// below `end`. `cached` shows pages that are in memory.
+    /// The pages to read when `number` is wanted and not in memory: that first, then others that
+    /// are not there either, all below `end`. `cached` shows pages that are in memory.
     pub(super) fn pages<'a>(
         &mut self,
         number: u32,
@@ -172,7 +175,8 @@ mod tests {
         waits
     }
 
-    /// Leaves that lie anywhere are read as they stand in the pages above them, from one of these to the next.
+    /// Leaves that lie anywhere are read as they stand in the pages above them, from one of these
+    /// to the next.
     #[test]
     fn a_walk_follows_the_tree() {
         let leaves: Vec<Vec<u32>> = (0..4)

@@ -1,12 +1,12 @@
 //! Readers of the catalog: threads with a connection each, on snapshots.
 //!
-//! A read never waits for a write, nor a write for a read, with one exception: the
-//! log is capped, and it cannot be restarted while a reader needs a frame of it.
-//! When it is half full the writer holds statements of people back, and goes on; when
-//! those that are under way have ended, which is nearly always soon, it restarts the log. Those that take longer than others
-//! should wait for do not give way any more: who is waited for is in a hurry.
-//! If the log runs full before that it closes the gate: all new reads wait, those under way
-//! get a moment to end, and then end with "snapshot too old".
+//! A read never waits for a write, nor a write for a read, with one exception: the log is capped,
+//! and it cannot be restarted while a reader needs a frame of it. When it is half full the writer
+//! holds statements of people back, and goes on; when those that are under way have ended, which is
+//! nearly always soon, it restarts the log. Those that take longer than others should wait for do
+//! not give way any more: who is waited for is in a hurry. If the log runs full before that it
+//! closes the barrier: all new reads wait, those under way get a moment to end, and then end with
+//! "snapshot too old".
 //!
 //! ```text
 //!   open --hold--> held --(no statement inside)--> closed --(nobody inside)--> the log is restarted --open--> open
@@ -95,7 +95,7 @@ pub(super) enum Who {
     Statement,
 }
 
-/// Called when the last statement has left while the gate is held.
+/// Called when the last statement has left while the barrier is held.
 type Quiet = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -117,11 +117,11 @@ impl Inside {
     }
 }
 
-/// Who reads at the moment, and the gate before them.
+/// Who reads at the moment, and the barrier before them.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<Inside>);
+pub(super) struct SnapshotBarrier(Mutex<Inside>);
 
-impl Gate {
+impl SnapshotBarrier {
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock()
     }
@@ -160,8 +160,8 @@ impl Gate {
         }
     }
 
-    /// Keeps statements outside until the gate is opened again. `quiet` is called, perhaps more than once, when none is
-    /// inside any more.
+    /// Keeps statements outside until the barrier is opened again. `quiet` is called, perhaps more
+    /// than once, when none is inside any more.
     pub(super) fn hold(&self, quiet: Quiet) {
         let now = {
             let mut inside = self.lock();
@@ -202,7 +202,8 @@ impl Gate {
         }
     }
 
-    /// Lets nobody in, and waits until nobody is inside; those who stay longer than `grace` are ended.
+    /// Lets nobody in, and waits until nobody is inside; those who stay longer than `grace` are
+    /// ended.
     pub(super) async fn close(&self, world: &dyn World, grace: Duration) {
         self.lock().closed = true;
         self.hurry(world, Duration::ZERO);
@@ -250,7 +251,7 @@ pub(super) fn start(
     world: &Arc<dyn World>,
     name: &str,
     vfs: Arc<Vfs>,
-    gate: Arc<Gate>,
+    barrier: Arc<SnapshotBarrier>,
     queue: Arc<Queue<Read>>,
     views: bool,
 ) {
@@ -264,7 +265,7 @@ pub(super) fn start(
             if views {
                 world.give_way(Stage::Begins);
             }
-            let id = wait_for(&*world, gate.enter(who, &snapshot, &*world));
+            let id = wait_for(&*world, barrier.enter(who, &snapshot, &*world));
             let open = match &mut reader {
                 Some(reader) => Ok(reader),
                 None => {
@@ -272,7 +273,7 @@ pub(super) fn start(
                 }
             };
             read(open.map_err(FileError::from));
-            gate.leave(id);
+            barrier.leave(id);
             if views {
                 world.give_way(Stage::Ended);
             }

@@ -1,4 +1,5 @@
-//! Rows of a query on their way out: as bytes, in parts, made where SQLite shows a row and read where it is used.
+//! Rows of a query on their way out: as bytes, in parts, made where SQLite shows a row and read
+//! where it is used.
 //!
 //! ```text
 //!   row:    count u32 | value ...        all numbers little-endian
@@ -7,9 +8,10 @@
 //!           3 | length u32 | UTF-8       4 | length u32 | bytes
 //! ```
 //!
-//! Between the two stands a [`Pipe`] that holds some MiB: whoever reads the catalog waits while it is full, and looks
-//! meanwhile whether it may still hold its snapshot. So a result may be as large as it likes, and a client that does not
-//! read it holds up neither the catalog's log nor the engine's memory.
+//! Between the two stands a [`Pipe`] that holds some MiB: whoever reads the catalog waits while it
+//! is full, and looks meanwhile whether it may still hold its snapshot. So a result may be as large
+//! as it likes, and a client that does not read it holds up neither the catalog's log nor the
+//! engine's memory.
 
 use crate::{
     admin::{AdminError, Rows, Value},
@@ -128,7 +130,8 @@ pub fn encode_row(row: &[Value], body: &mut Vec<u8>) {
     }
 }
 
-/// Sends rows in parts: `send` gets how many rows a part has, and the part's bytes. The last may be empty.
+/// Sends rows in parts: `send` gets how many rows a part has, and the part's bytes. The last may be
+/// empty.
 ///
 /// # Errors
 /// What `send` says first.
@@ -248,7 +251,8 @@ pub fn pipe() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Hands a piece on; waits, as long as `may_wait` says, while there is no room. `false`: it was not taken.
+    /// Hands a piece on; waits, as long as `may_wait` says, while there is no room. `false`: it was
+    /// not taken.
     #[must_use]
     pub fn put(&self, piece: Piece, world: &dyn World, may_wait: impl Fn() -> bool) -> bool {
         loop {

@@ -59,8 +59,9 @@ pub trait Store: Send + Sync {
     /// A number that is higher than in any engine before, on the same disks.
     fn epoch(&self) -> u64;
 
-    /// Reads from every mirror, takes what is newest by `age`, which says `None` of what is damaged, and repairs
-    /// the mirrors that have something else: one of them may have lost a write and not know it.
+    /// Reads from every mirror, takes what is newest by `age`, which says `None` of what is
+    /// damaged, and repairs the mirrors that have something else: one of them may have lost a write
+    /// and not know it.
     ///
     /// # Errors
     /// `NoGoodMirror` if none is good.
@@ -84,8 +85,8 @@ pub trait Store: Send + Sync {
         length: usize,
     ) -> Result<Buffer, StoreError>;
 
-    /// Reads places, each of one mirror, its offset and length, as they are, all at once. `None`: that could not be read;
-    /// whoever needs it reads it by [`Store::read`].
+    /// Reads places, each of one mirror, its offset and length, as they are, all at once. `None`:
+    /// that could not be read; whoever needs it reads it by [`Store::read`].
     fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
         places
             .iter()

@@ -134,7 +134,8 @@ fn a_failed_job_is_undone_alone() {
     assert!(last.0 <= begun.0 + 1, "jobs that wait together are committed together");
 }
 
-/// A job that changes no row is part of a commit of its own number, which writes nothing and is as durable as the one before it.
+/// A job that changes no row is part of a commit of its own number, which writes nothing and is as
+/// durable as the one before it.
 #[test]
 fn what_changes_no_row_is_a_commit_all_the_same() {
     let store = store();
@@ -276,7 +277,8 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
     }
 }
 
-/// A durable job that leaves every row as it was writes nothing, and what was committed before it is durable all the same.
+/// A durable job that leaves every row as it was writes nothing, and what was committed before it
+/// is durable all the same.
 #[test]
 fn a_durable_job_that_changes_nothing_is_a_durable_point() {
     for (seed, again) in (0..40).flat_map(|seed| [(seed, 5), (seed, 6)]) {
@@ -392,7 +394,8 @@ fn recovery_cut_short_never_needs_the_mirror_it_copied_from() {
     }
 }
 
-/// A reader that never ends does not let the log grow beyond its capacity: it is ended, and so are all its repetitions.
+/// A reader that never ends does not let the log grow beyond its capacity: it is ended, and so are
+/// all its repetitions.
 #[test]
 fn a_long_reader_ends_when_the_log_is_full() {
     let store = small_log();
@@ -416,8 +419,9 @@ fn a_read_that_was_ended_is_done_again() {
     assert_eq!(times.load(Ordering::SeqCst), 3);
 }
 
-/// While a statement is under way and the log is more than half full others wait, the engine's own reads and commits go on, and the
-/// log is restarted when that statement ends, without any commit that would ask for it.
+/// While a statement is under way and the log is more than half full others wait, the engine's own
+/// reads and commits go on, and the log is restarted when that statement ends, without any commit
+/// that would ask for it.
 #[test]
 fn statements_wait_for_the_log_and_commits_do_not() {
     let catalog = create(&small_log());
@@ -432,7 +436,7 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     assert!(matches!(block_on(long.next()), Some(crate::catalog::rows::Piece::Columns(..))));
     let position = || catalog.vfs.image().log_position();
     let mut value = 0;
-    while !catalog.gate.is_held() {
+    while !catalog.barrier.is_held() {
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
     }
@@ -455,7 +459,8 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     assert_eq!(all(&catalog).unwrap().len(), 500);
 }
 
-/// A statement gives way before it begins and on its way, until the log is so full that commits would have to wait for its end.
+/// A statement gives way before it begins and on its way, until the log is so full that commits
+/// would have to wait for its end.
 #[test]
 fn who_is_waited_for_does_not_give_way() {
     let world = TestWorld::new();
@@ -475,7 +480,7 @@ fn who_is_waited_for_does_not_give_way() {
     wait(Stage::GoesOn, 10);
     assert_eq!(world.gave_way(Stage::Begins), 1);
     let mut value = 0;
-    while !catalog.gate.is_held() {
+    while !catalog.barrier.is_held() {
         assert_eq!(world.gave_way(Stage::IsWaitedFor), 0);
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
@@ -528,7 +533,8 @@ fn read_slowly(connection: &Connection, for_ever: bool) -> Result<i64, FileError
     Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?)
 }
 
-/// The database cannot grow: jobs that need space are told, releases still run, and then there is space again.
+/// The database cannot grow: jobs that need space are told, releases still run, and then there is
+/// space again.
 #[test]
 fn a_full_group_still_takes_releases() {
     let store = MemoryStore::new(2, MIB, MIB, None);
@@ -631,8 +637,8 @@ fn schema_of(catalog: &Catalog) -> Vec<String> {
     .unwrap()
 }
 
-/// A catalog of an earlier version has what it had, and is like a new one; whenever the power goes meanwhile, so it is at the
-/// next mount.
+/// A catalog of an earlier version has what it had, and is like a new one; whenever the power goes
+/// meanwhile, so it is at the next mount.
 #[test]
 fn an_earlier_schema_is_brought_up_to_date() {
     let expected = schema_of(&create(&store()));
@@ -666,8 +672,8 @@ fn an_earlier_schema_is_brought_up_to_date() {
     }
 }
 
-/// What a catalog of many rows has taken it gives back when they are gone; whenever the power goes meanwhile, nothing that
-/// was committed is lost, and the next one goes on giving back.
+/// What a catalog of many rows has taken it gives back when they are gone; whenever the power goes
+/// meanwhile, nothing that was committed is lost, and the next one goes on giving back.
 #[test]
 fn a_catalog_shrinks_when_its_rows_are_gone() {
     const ROWS: u64 = 800;
@@ -818,8 +824,8 @@ fn people_can_query_the_views() {
     assert!(query("SELECT 1").is_ok());
 }
 
-/// A million rows are read in the order in which they lie, none is looked up by itself, and what only counts walks along
-/// an index.
+/// A million rows are read in the order in which they lie, none is looked up by itself, and what
+/// only counts walks along an index.
 #[test]
 fn views_of_many_rows_are_read_in_order() {
     let connection = Connection::open_in_memory().unwrap();
@@ -843,7 +849,8 @@ fn views_of_many_rows_are_read_in_order() {
     assert_eq!(scan("SELECT count(*) FROM entries"), "SCAN entry USING COVERING INDEX entry_node");
 }
 
-/// A page is written while a reader already has its old bytes from the disk. They are not kept in the cache: the next reader gets the new ones.
+/// A page is written while a reader already has its old bytes from the disk. They are not kept in
+/// the cache: the next reader gets the new ones.
 #[test]
 fn a_page_that_was_read_before_a_write_is_not_kept() {
     let store = MemoryStore::new(1, 4 * MIB, 4 * MIB, Some(7));

@@ -117,7 +117,8 @@ unsafe impl Send for Vfs {}
 unsafe impl Sync for Vfs {}
 
 impl Vfs {
-    /// Registers a VFS under a name of its own: a group can be opened again while remains of it are closing.
+    /// Registers a VFS under a name of its own: a group can be opened again while remains of it are
+    /// closing.
     pub(super) fn register(image: Arc<Image>, world: Arc<dyn World>) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("plinth-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -191,7 +192,8 @@ impl Link {
         let connection = Connection::open_with_flags_and_vfs(DATABASE, flags, vfs.name.as_c_str())?;
         if new {
             let mut reserved = c_int::try_from(plinth_format::page::RESERVED).expect("16");
-            // SAFETY: the connection is open, and `reserved` is the int this operation reads and writes.
+            // SAFETY: the connection is open, and `reserved` is the int this operation reads and
+            // writes.
             let result = unsafe {
                 let pointer = ptr::from_mut(&mut reserved).cast();
                 ffi::sqlite3_file_control(

@@ -4,9 +4,11 @@
 //! Mirrors of the log may differ: the last writes reached some of them, or parts
 //! of them. What was acknowledged is on each, within its longest valid prefix.
 //!
-//!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit. Where no mirror shows
-//!      its end, because it cannot be read so far, there may be more of it that was acknowledged: refuse, unless FORCE.
-//!   2. Take the one that counts ([`decide`]), as a rule the longest; copy it to the other mirrors, flush.
+//!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit.
+//!      Where no mirror shows its end, because it cannot be read so far, there may be more of it
+//!      that was acknowledged: refuse, unless FORCE.
+//!   2. Take the one that counts ([`decide`]), as a rule the longest; copy it to the other mirrors,
+//!      flush.
 //!   3. Write the pages of its last commits into the database, flush.
 //!   4. Write zeros over the log's header, flush. Now it is empty.
 //!
@@ -45,7 +47,7 @@ const WINDOW: usize = 1 << 20;
 /// What recovery did, for the alert log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
-    pub case: Case,
+    pub case: LogChoice,
     /// Commits replayed from the log.
     pub commits: u64,
     pub frames: u64,
@@ -178,13 +180,15 @@ pub enum Holders {
 pub enum Relation {
     /// One log, as far as it goes.
     Same,
-    /// One was begun anew after the other: its salt follows the other's, and its first commit is younger than all of that.
+    /// One was begun anew after the other: its salt follows the other's, and its first commit is
+    /// younger than all of that.
     Restarted,
     /// Nothing says which is younger.
     Unrelated,
 }
 
-/// Whether the end of the log is known: acknowledged commits are on every mirror, so one that ends tells of all.
+/// Whether the end of the log is known: acknowledged commits are on every mirror, so one that ends
+/// tells of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Seen,
@@ -206,7 +210,7 @@ pub struct Facts {
 
 /// Which log counts: a row of the table of logs in docs/format.md, section 8.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Case {
+pub enum LogChoice {
     /// No mirror has a commit: the database is whole without a log.
     #[default]
     Empty,
@@ -224,16 +228,16 @@ pub enum Case {
 
 /// The table.
 #[must_use]
-pub fn decide(facts: Facts) -> Case {
+pub fn decide(facts: Facts) -> LogChoice {
     if facts.end == End::Hidden {
-        return Case::HiddenEnd;
+        return LogChoice::HiddenEnd;
     }
     match (facts.holders, facts.relation, facts.lengths_differ) {
-        (Holders::None, ..) => Case::Empty,
-        (Holders::All, Relation::Same, false) => Case::Agreed,
-        (_, Relation::Same, _) => Case::Longest,
-        (_, Relation::Restarted, _) => Case::Youngest,
-        (_, Relation::Unrelated, _) => Case::Unrelated,
+        (Holders::None, ..) => LogChoice::Empty,
+        (Holders::All, Relation::Same, false) => LogChoice::Agreed,
+        (_, Relation::Same, _) => LogChoice::Longest,
+        (_, Relation::Restarted, _) => LogChoice::Youngest,
+        (_, Relation::Unrelated, _) => LogChoice::Unrelated,
     }
 }
 
@@ -255,7 +259,7 @@ impl Log {
 }
 
 /// The case, and which mirror's log counts.
-fn choose(mirrors: &[Option<Log>], end: End) -> (Case, Option<usize>) {
+fn choose(mirrors: &[Option<Log>], end: End) -> (LogChoice, Option<usize>) {
     let logs: Vec<(usize, Log)> =
         mirrors.iter().enumerate().filter_map(|(at, log)| Some((at, (*log)?))).collect();
     let unsurpassed: Vec<_> =
@@ -312,7 +316,7 @@ pub fn recover(store: &dyn Store, force: bool) -> Result<Recovery, CatalogError>
     if planted::has(Bug::FirstLogBelieved) {
         chosen = logs.iter().position(Option::is_some);
     }
-    if case == Case::HiddenEnd {
+    if case == LogChoice::HiddenEnd {
         return Err(CatalogError::LogHidden);
     }
     let mut recovery = Recovery { case, ..Recovery::default() };
@@ -375,7 +379,8 @@ fn replay(store: &dyn Store, log: &Prefix) -> Result<(), StoreError> {
     write_pages(store, pages)
 }
 
-/// The number of a write of pages that is higher than those of all engines before; whoever writes on counts up from it.
+/// The number of a write of pages that is higher than those of all engines before; whoever writes
+/// on counts up from it.
 pub(super) fn first_write(store: &dyn Store) -> u64 {
     store.epoch() << 32
 }
@@ -420,7 +425,8 @@ mod tests {
         Some(Log { header, frames })
     }
 
-    /// Whatever up to three mirrors hold, in whatever order: one row of the table, its case, and the log that it names.
+    /// Whatever up to three mirrors hold, in whatever order: one row of the table, its case, and
+    /// the log that it names.
     #[test]
     fn every_combination_of_logs_is_one_case() {
         let mut table = Table::read("log case");

@@ -17,9 +17,10 @@
 //!             0                 its end       tight capacity, grown ahead in growing runs
 //! ```
 //!
-//! When much of the database is free, and nothing else is to be done, its last pages move into the gaps, some at a
-//! time, and then the AUs behind its end are given back. That is, when the whole log is in the database, durably, and
-//! the log on the disks is void: a log that was replayed after a crash could need them.
+//! When much of the database is free, and nothing else is to be done, its last pages move into the
+//! gaps, some at a time, and then the AUs behind its end are given back. That is, when the whole
+//! log is in the database, durably, and the log on the disks is void: a log that was replayed after
+//! a crash could need them.
 //!
 //! When the database cannot grow any more and what is left is tight, jobs that may
 //! grow it are refused with `NoSpace`, and jobs that release something still run.
@@ -31,7 +32,7 @@
 use super::{
     CommitNumber, Listener,
     queue::Queue,
-    reader::Gate,
+    reader::SnapshotBarrier,
     store::{CatalogFile, StoreError},
     tables,
     vfs::Link,
@@ -56,13 +57,14 @@ use std::{
 };
 
 /// Tells the one who asked how it ended.
-pub(super) type Answer = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
-/// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to answer.
+pub(super) type OnCommit = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
+/// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to
+/// answer.
 pub(super) type Job =
-    Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<Answer>) + Send>;
+    Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<OnCommit>) + Send>;
 
 /// What the writer is asked for.
-pub(super) enum Request {
+pub(super) enum WriterRequest {
     Write {
         durable: bool,
         grows: bool,
@@ -72,14 +74,15 @@ pub(super) enum Request {
     Checkpoint(oneshot::Sender<Result<CommitNumber, FileError>>),
     /// Moves some of the last pages into gaps.
     Tidy,
-    /// No statement is inside the gate that is held: the log can be restarted.
+    /// No statement is inside the barrier that is held: the log can be restarted.
     Quiet,
     Close(oneshot::Sender<Result<CommitNumber, FileError>>),
 }
 
 /// Jobs in one commit: beyond this the first wait too long for the last.
 const JOBS_MAX: Limit = Limit::new(256, 3);
-/// A passive checkpoint is due when the log is this long: long enough to coalesce pages, short enough to be quick.
+/// A passive checkpoint is due when the log is this long: long enough to coalesce pages, short
+/// enough to be quick.
 const CHECKPOINT_BYTES: Limit = Limit::new(8 << 20, 64 << 10);
 /// How long a reader may hold its snapshot while the log is more than half full.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
@@ -92,7 +95,8 @@ const TIGHT_PAGES: u64 = 512;
 const GAPS_MIN: u64 = 1024;
 /// Pages that move in one commit, for which whoever comes next waits: some milliseconds.
 const TIDY_PAGES: u64 = 128;
-/// Bytes behind the database's end that are not worth giving back, beyond half of what is wanted there.
+/// Bytes behind the database's end that are not worth giving back, beyond half of what is wanted
+/// there.
 const SLACK_MIN: u64 = 16 << 20;
 
 /// What everybody may know of the writer.
@@ -204,16 +208,16 @@ impl Progress {
 pub(super) struct Writer {
     pub(super) link: Link,
     pub(super) world: Arc<dyn World>,
-    pub(super) queue: Arc<Queue<Request>>,
+    pub(super) queue: Arc<Queue<WriterRequest>>,
     pub(super) progress: Arc<Progress>,
-    pub(super) gate: Arc<Gate>,
+    pub(super) barrier: Arc<SnapshotBarrier>,
     /// The connection's `synchronous` is FULL, not NORMAL.
     pub(super) full: bool,
     /// The log's length at the last checkpoint since it was restarted.
     pub(super) checkpointed: u64,
     /// Pages of the database when the store last refused to let it grow.
     pub(super) refused_at: Option<u64>,
-    /// The queue has a [`Request::Tidy`].
+    /// The queue has a [`WriterRequest::Tidy`].
     pub(super) tidies: bool,
 }
 
@@ -226,23 +230,23 @@ impl Writer {
                 continue;
             }
             match first {
-                Request::Checkpoint(sender) => {
+                WriterRequest::Checkpoint(sender) => {
                     let result = self.restart_log().map(|()| self.progress.durable());
                     let _ = sender.send(result.map_err(|error| self.poison(&error)));
                 }
-                Request::Quiet => {
-                    if self.gate.is_held()
+                WriterRequest::Quiet => {
+                    if self.barrier.is_held()
                         && let Err(error) = self.restart_log()
                     {
                         self.poison(&error);
                     }
                 }
-                Request::Tidy => {
+                WriterRequest::Tidy => {
                     if let Err(error) = self.tidy() {
                         self.poison(&error);
                     }
                 }
-                Request::Close(sender) => {
+                WriterRequest::Close(sender) => {
                     self.queue.close();
                     while let Some(late) = self.queue.try_take() {
                         self.refuse(late);
@@ -257,21 +261,21 @@ impl Writer {
         self.progress.end();
     }
 
-    fn refuse(&mut self, request: Request) {
+    fn refuse(&mut self, request: WriterRequest) {
         let error = || self.progress.stopped();
         match request {
-            Request::Write { job, .. } => {
+            WriterRequest::Write { job, .. } => {
                 if let (_, Some(answer)) = job(Err(error())) {
                     answer(Err(error()));
                 }
             }
-            Request::DurablePoint(sender)
-            | Request::Checkpoint(sender)
-            | Request::Close(sender) => {
+            WriterRequest::DurablePoint(sender)
+            | WriterRequest::Checkpoint(sender)
+            | WriterRequest::Close(sender) => {
                 let _ = sender.send(Err(error()));
             }
-            Request::Tidy => self.tidies = false,
-            Request::Quiet => {}
+            WriterRequest::Tidy => self.tidies = false,
+            WriterRequest::Quiet => {}
         }
     }
 
@@ -302,7 +306,7 @@ impl Writer {
     }
 
     /// One group commit, of `first` and what waits behind it.
-    fn commit(&mut self, first: Request) {
+    fn commit(&mut self, first: WriterRequest) {
         let room = self.make_room();
         let tight = match room {
             Ok(tight) => tight,
@@ -317,10 +321,10 @@ impl Writer {
         while batch.len() < JOBS_MAX.get() {
             match self.queue.try_take() {
                 Some(
-                    other @ (Request::Checkpoint(_)
-                    | Request::Close(_)
-                    | Request::Tidy
-                    | Request::Quiet),
+                    other @ (WriterRequest::Checkpoint(_)
+                    | WriterRequest::Close(_)
+                    | WriterRequest::Tidy
+                    | WriterRequest::Quiet),
                 ) => {
                     self.queue.put_back(other);
                     break;
@@ -329,12 +333,12 @@ impl Writer {
                 None => break,
             }
         }
-        let wanted = |request: &Request| match request {
-            Request::Write { durable, .. } => *durable,
+        let wanted = |request: &WriterRequest| match request {
+            WriterRequest::Write { durable, .. } => *durable,
             _ => true,
         };
         let durable = batch.iter().any(wanted);
-        let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
+        let mut answers: Vec<OnCommit> = Vec::with_capacity(batch.len());
         let result = self.transaction(batch, durable, tight, &mut answers);
         match result {
             Ok(number) => {
@@ -355,10 +359,10 @@ impl Writer {
 
     fn transaction(
         &mut self,
-        batch: Vec<Request>,
+        batch: Vec<WriterRequest>,
         durable: bool,
         tight: bool,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<OnCommit>,
     ) -> Result<CommitNumber, FileError> {
         // Whatever goes wrong below, every request gets an answer.
         let mut batch = batch.into_iter();
@@ -371,11 +375,13 @@ impl Writer {
                 unreachable!("a batch is run to its end");
             }
             match request {
-                Request::Write { job, .. } => answers.extend(job(Err(self.progress.stopped())).1),
-                Request::Tidy | Request::Quiet => {}
-                Request::DurablePoint(sender)
-                | Request::Checkpoint(sender)
-                | Request::Close(sender) => {
+                WriterRequest::Write { job, .. } => {
+                    answers.extend(job(Err(self.progress.stopped())).1)
+                }
+                WriterRequest::Tidy | WriterRequest::Quiet => {}
+                WriterRequest::DurablePoint(sender)
+                | WriterRequest::Checkpoint(sender)
+                | WriterRequest::Close(sender) => {
                     answers.push(Box::new(move |result| drop(sender.send(result))));
                 }
             }
@@ -385,10 +391,10 @@ impl Writer {
 
     fn run_batch(
         &mut self,
-        batch: &mut std::vec::IntoIter<Request>,
+        batch: &mut std::vec::IntoIter<WriterRequest>,
         durable: bool,
         tight: bool,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<OnCommit>,
     ) -> Result<CommitNumber, FileError> {
         if self.full != durable {
             let level =
@@ -401,8 +407,8 @@ impl Writer {
         let enough = self.changes_max();
         let mut has_ended_well = false;
         while let Some(request) = batch.next() {
-            let Request::Write { grows, job, .. } = request else {
-                if let Request::DurablePoint(sender) = request {
+            let WriterRequest::Write { grows, job, .. } = request else {
+                if let WriterRequest::DurablePoint(sender) = request {
                     answers.push(Box::new(move |result| drop(sender.send(result))));
                 }
                 continue;
@@ -417,7 +423,8 @@ impl Writer {
             let (done, answer) = job(Ok(self.connection()));
             answers.extend(answer);
             if self.connection().is_autocommit() {
-                // SQLite gave the whole transaction up: jobs before this one are undone, their caches are not.
+                // SQLite gave the whole transaction up: jobs before this one are undone, their
+                // caches are not.
                 return Err(FileError::CatalogStopped(
                     "a transaction was rolled back by SQLite".into(),
                 ));
@@ -441,7 +448,8 @@ impl Writer {
         let (syncs, position) = (image.log_syncs(), image.log_position());
         self.execute("COMMIT")?;
         let mut number = self.progress.committed().0;
-        // A job may have told caches which commit it is part of, also where it changed no row: whoever waits for that commit sees it.
+        // A job may have told caches which commit it is part of, also where it changed no row:
+        // whoever waits for that commit sees it.
         if changed || has_ended_well {
             image.push_log().map_err(|error| stopped(&error))?;
             let was_durable = self.progress.durable().0 >= number;
@@ -462,8 +470,8 @@ impl Writer {
         Ok(CommitNumber(number))
     }
 
-    /// A commit that SQLite has to sync, with all before it. To flush the disks would not be enough: SQLite fills the last
-    /// sector of what it syncs, so that no later write touches it.
+    /// A commit that SQLite has to sync, with all before it. To flush the disks would not be
+    /// enough: SQLite fills the last sector of what it syncs, so that no later write touches it.
     fn change_something(&self) -> Result<u64, FileError> {
         self.execute(tables::counter::NEXT_DURABLE_POINT)?;
         self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
@@ -520,11 +528,11 @@ impl Writer {
         Ok(tight)
     }
 
-    /// Where statements are under way that the log cannot be restarted for, it grows instead of keeping commits waiting.
-    /// Whether it did.
+    /// Where statements are under way that the log cannot be restarted for, it grows instead of
+    /// keeping commits waiting. Whether it did.
     fn grow_log(&mut self) -> Result<bool, FileError> {
         let capacity = self.log_capacity();
-        if self.gate.is_quiet() || capacity >= LOG_MAX {
+        if self.barrier.is_quiet() || capacity >= LOG_MAX {
             return Ok(false);
         }
         match self.link.vfs().image().store().grow(CatalogFile::Wal, (capacity * 2).min(LOG_MAX)) {
@@ -538,13 +546,13 @@ impl Writer {
         let position = self.link.vfs().image().log_position();
         let capacity = self.log_capacity();
         if position > capacity / 2 {
-            self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
+            self.barrier.expire(&*self.world, SNAPSHOT_AGE_MAX);
             let is_late = position > capacity / 8 * 5;
-            self.gate
+            self.barrier
                 .hurry(&*self.world, if is_late { Duration::ZERO } else { SNAPSHOT_AGE_MAX / 5 });
-            if !self.gate.is_held() {
+            if !self.barrier.is_held() {
                 let queue = Arc::clone(&self.queue);
-                self.gate.hold(Arc::new(move || drop(queue.put(Request::Quiet))));
+                self.barrier.hold(Arc::new(move || drop(queue.put(WriterRequest::Quiet))));
             }
         }
         if position < self.checkpointed {
@@ -573,13 +581,14 @@ impl Writer {
         Ok(whole)
     }
 
-    /// Brings everything into the database and restarts the log, ending readers that stand in the way.
+    /// Brings everything into the database and restarts the log, ending readers that stand in the
+    /// way.
     fn restart_log(&mut self) -> Result<(), FileError> {
         // Most of the work while readers may go on.
         self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
-        wait_for(&*self.world, self.gate.close(&*self.world, GRACE));
+        wait_for(&*self.world, self.barrier.close(&*self.world, GRACE));
         let whole = self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
-        self.gate.open();
+        self.barrier.open();
         if whole? {
             Ok(())
         } else {
@@ -598,7 +607,7 @@ impl Writer {
         let gaps = free >= GAPS_MIN && free >= used / 4 && self.number("PRAGMA auto_vacuum")? == 2;
         // Or it was cut short after its last step.
         if gaps || self.spare(used).is_some() {
-            self.tidies = self.queue.put(Request::Tidy).is_ok();
+            self.tidies = self.queue.put(WriterRequest::Tidy).is_ok();
         }
         Ok(())
     }
@@ -633,7 +642,7 @@ impl Writer {
         self.progress.committed.fetch_add(1, Ordering::AcqRel);
         self.checkpoint_if_due()?;
         if (TIDY_PAGES..before).contains(&self.number("PRAGMA freelist_count")?) {
-            self.tidies = self.queue.put(Request::Tidy).is_ok();
+            self.tidies = self.queue.put(WriterRequest::Tidy).is_ok();
             return Ok(());
         }
         self.give_back()

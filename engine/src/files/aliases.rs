@@ -1,14 +1,17 @@
 //! Names as DBAs order them: directories, aliases, files under system names.
 //!
-//! A file that is made as `+DATA` or `+DATA(template)` gets a name from the system, `+DATA/DB/TYPE/tag.number.incarnation`, in directories
-//! that are made for it. It may have more names: aliases, which are hard links like all others, so that `stat` counts them. What the
-//! system made says so in its entry; SQL neither renames nor drops it, but for the file itself, and with a file go all its names, and
-//! the system's directories that are empty then. Through a mount POSIX's rules hold, as for any other file: what is renamed there is
-//! the system's no more, and directories stay until they are removed.
+//! A file that is made as `+DATA` or `+DATA(template)` gets a name from the system,
+//! `+DATA/DB/TYPE/tag.number.incarnation`, in directories that are made for it. It may have more
+//! names: aliases, which are hard links like all others, so that `stat` counts them. What the
+//! system made says so in its entry; SQL neither renames nor drops it, but for the file itself, and
+//! with a file go all its names, and the system's directories that are empty then. Through a mount
+//! POSIX's rules hold, as for any other file: what is renamed there is the system's no more, and
+//! directories stay until they are removed.
 //!
-//! A statement is one job, whatever it lists: all of it is done, or nothing. Names are found in any case first, in a snapshot
-//! (`paths.rs`); the job goes by the exact ones. What it removes is an orphan when it ends, and released by jobs of its own, as if a front end
-//! had let it go last: a crash in between leaves an orphan for the next mount.
+//! A statement is one job, whatever it lists: all of it is done, or nothing. Names are found in any
+//! case first, in a snapshot (`paths.rs`); the job goes by the exact ones. What it removes is an
+//! orphan when it ends, and released by jobs of its own, as if a front end had let it go last: a
+//! crash in between leaves an orphan for the next mount.
 
 use super::{
     Files, Origin, Result,
@@ -37,7 +40,7 @@ const NO_DATABASE: &str = "ASM";
 
 /// Who orders, and where.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct StatementContext {
     pub origin: Origin,
     pub group: String,
     pub redundancy: Redundancy,
@@ -328,6 +331,77 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    fn add_directories(&mut self, paths: &[Spelled], caller: Caller) -> Result<()> {
+        let mut earlier: Vec<Vec<Vec<u8>>> = Vec::new();
+        for path in paths {
+            // A directory of this very statement is found in any case, too.
+            let mut path = path.clone();
+            for made in &earlier {
+                if is_above(made, &path.parts) {
+                    path.parts[..made.len()].clone_from_slice(made);
+                }
+            }
+            let (parent, name) = self.free(&path)?;
+            self.make_directory(parent, name, caller, false)?;
+            earlier.push(path.parts);
+        }
+        Ok(())
+    }
+
+    fn drop_directory(&mut self, path: &Spelled, force: bool) -> Result<()> {
+        let (parent, name, node, kind) = self.existing(&path.parts)?;
+        if kind != Kind::Directory {
+            let text = format!("{} is not a directory", self.written(&path.parts));
+            return Err(refused(Code::Invalid, text, "DROP ALIAS or DROP FILE"));
+        }
+        self.refuse_system(parent, name, &path.parts, "it goes with the last file in it")?;
+        if !force && !entry::is_empty(self.connection(), node)? {
+            let text = format!("{} is not empty", self.written(&path.parts));
+            let hint = "DROP DIRECTORY ... FORCE removes all that is in it";
+            return Err(refused(Code::NotEmpty, text, hint));
+        }
+        self.remove_directory(parent, name, node)
+    }
+
+    fn drop_alias(&mut self, path: &Spelled) -> Result<()> {
+        let (parent, name, node, kind) = self.existing(&path.parts)?;
+        if kind == Kind::Directory {
+            let text = format!("{} is a directory", self.written(&path.parts));
+            return Err(refused(Code::Invalid, text, "DROP DIRECTORY"));
+        }
+        self.refuse_system(parent, name, &path.parts, "DROP FILE removes the file")?;
+        if self.edits.edit(node)?.links < 2 {
+            let text = format!("{} is the only name of its file", self.written(&path.parts));
+            return Err(refused(Code::Invalid, text, "DROP FILE removes the file"));
+        }
+        self.edits.touch_directory(parent, self.now)?;
+        self.remove_name(parent, name, node)
+    }
+
+    fn drop_files(&mut self, paths: &[Spelled]) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        for path in paths {
+            let missing = |job: &Self| {
+                let text = format!("there is no {}", job.written(&path.parts));
+                refused(Code::NoSuchFile, text, "")
+            };
+            let (node, kind) = path.found.ok_or_else(|| missing(self))?;
+            if kind == Kind::Directory {
+                let text = format!("{} is a directory", self.written(&path.parts));
+                return Err(refused(Code::Invalid, text, "DROP DIRECTORY"));
+            }
+            // Otherwise it is another name of a file that is removed already.
+            if seen.insert(node) {
+                let (.., now, _) = self.existing(&path.parts)?;
+                if now != node {
+                    return Err(missing(self));
+                }
+                self.remove_file(node)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The job's last act.
     fn end(self) -> Result<Removed> {
         let Self { edits, told, gone, .. } = self;
@@ -347,7 +421,7 @@ impl Files {
     ///
     /// # Errors
     /// What is wrong with it; then nothing was changed.
-    pub async fn order(&self, place: Place, order: NameOrder) -> Result<()> {
+    pub async fn order(&self, context: StatementContext, order: NameOrder) -> Result<()> {
         let paths: Vec<&String> = match &order {
             NameOrder::AddTemplates(_)
             | NameOrder::ModifyTemplates(_)
@@ -364,10 +438,10 @@ impl Files {
         };
         let mut names = Vec::with_capacity(paths.len());
         for path in paths {
-            names.push(self.name_of(&place.group, path).await?);
+            names.push(self.name_of(&context.group, path).await?);
         }
         let spelled = self.spell(names).await?;
-        let (files, origin) = (self.strong(), place.origin);
+        let (files, origin) = (self.strong(), context.origin);
         let drops = matches!(
             order,
             NameOrder::DropTemplates(_)
@@ -375,8 +449,9 @@ impl Files {
                 | NameOrder::DropAliases(_)
                 | NameOrder::DropFiles(_)
         );
-        let job =
-            move |connection: &Connection| carry_out(&files, connection, &place, &order, &spelled);
+        let job = move |connection: &Connection| {
+            carry_out(&files, connection, &context, &order, &spelled)
+        };
         // A full catalog must not keep anybody from dropping what is in it.
         let done = if drops {
             self.catalog.release(false, job).await
@@ -416,7 +491,7 @@ impl Files {
     /// A path of a file: one of the system's, if there is one.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn path_of(&self, node: Node) -> Result<Option<Vec<Vec<u8>>>> {
         let look = move |connection: &Connection| {
             let (mut at, mut parts) = (node, Vec::new());
@@ -434,13 +509,14 @@ impl Files {
         self.catalog.read(look).await
     }
 
-    /// Makes a file under a system name. Returns it and its path; `head` are the first bytes that will be written.
+    /// Makes a file under a system name. Returns it and its path; `head` are the first bytes that
+    /// will be written.
     ///
     /// # Errors
     /// If there is no such template, or the alias is taken or in no directory.
     pub async fn create_system(
         &self,
-        place: Place,
+        context: StatementContext,
         new: NewSystemFile,
         head: &[u8],
         mode: u32,
@@ -463,16 +539,16 @@ impl Files {
         let directory = vec![database.into_bytes(), plain(file_type.word()).into_bytes()];
         let mut paths = vec![directory];
         if let Some(alias) = &new.alias {
-            paths.push(self.name_of(&place.group, alias).await?);
+            paths.push(self.name_of(&context.group, alias).await?);
         }
         let mut spelled = self.spell(paths).await?;
         let alias = (spelled.len() > 1).then(|| spelled.pop()).flatten();
         let directory = spelled.pop().ok_or(FileError::Invalid("a path"))?;
-        let (files, origin, group) = (self.strong(), place.origin, place.group.clone());
+        let (files, origin, group) = (self.strong(), context.origin, context.group.clone());
         let job = move |connection: &Connection| {
-            let mut job = Job::new(&files, connection, &place.group);
+            let mut job = Job::new(&files, connection, &context.group);
             let name = template.as_deref().unwrap_or(file_type.word());
-            let template = templates::find(connection, &place.group, name)?;
+            let template = templates::find(connection, &context.group, name)?;
             let mut at = ROOT;
             for part in &directory.parts {
                 at = match entry::find(connection, at, part)? {
@@ -481,15 +557,15 @@ impl Files {
                         let text = format!("{} is not a directory", job.written(&directory.parts));
                         return Err(refused(Code::Invalid, text, "rename what is in the way"));
                     }
-                    None => job.make_directory(at, part, place.caller, true)?,
+                    None => job.make_directory(at, part, context.caller, true)?,
                 };
             }
-            let mirrors = mirrors_of(&place, name, template)?;
+            let mirrors = mirrors_of(&context, name, template)?;
             let said = Said { file_type, mirrors, fine: template.fine, tag: plain(&tag) };
             let made = Made {
                 new: NewFile::Regular,
                 mode,
-                caller: place.caller,
+                caller: context.caller,
                 now: job.now,
                 said: Some(said),
                 system: true,
@@ -511,13 +587,13 @@ impl Files {
     }
 }
 
-/// The mirrors that a file of a template asks for: only a NORMAL group has several redundancies. Control files
-/// get theirs where they can; what else a template says is done or refused.
-fn mirrors_of(place: &Place, name: &str, template: TemplateRow) -> Result<u8> {
-    if place.redundancy != Redundancy::Normal || template.mirrors == 0 {
+/// The mirrors that a file of a template asks for: only a NORMAL group has several redundancies.
+/// Control files get theirs where they can; what else a template says is done or refused.
+fn mirrors_of(context: &StatementContext, name: &str, template: TemplateRow) -> Result<u8> {
+    if context.redundancy != Redundancy::Normal || template.mirrors == 0 {
         return Ok(0);
     }
-    if place.failure_groups >= usize::from(template.mirrors) {
+    if context.failure_groups >= usize::from(template.mirrors) {
         return Ok(template.mirrors);
     }
     if name == FileType::Controlfile.word() {
@@ -525,7 +601,7 @@ fn mirrors_of(place: &Place, name: &str, template: TemplateRow) -> Result<u8> {
     }
     let text = format!(
         "template {name} has HIGH redundancy, which needs 3 failure groups with data; disk group {} has {}",
-        place.group, place.failure_groups
+        context.group, context.failure_groups
     );
     Err(refused(
         Code::NotEnoughFailureGroups,
@@ -551,16 +627,16 @@ fn is_above(above: &[Vec<u8>], path: &[Vec<u8>]) -> bool {
         && above.iter().zip(path).all(|(one, other)| one.eq_ignore_ascii_case(other))
 }
 
+/// Carries a statement out, inside its job.
 fn carry_out(
     files: &Arc<Files>,
     connection: &Connection,
-    place: &Place,
+    context: &StatementContext,
     order: &NameOrder,
     paths: &[Spelled],
 ) -> Result<Removed> {
-    let (group, redundancy) = (&place.group, place.redundancy);
+    let (group, redundancy) = (&context.group, context.redundancy);
     let mut job = Job::new(files, connection, group);
-    let mut twice = BTreeSet::new();
     match order {
         NameOrder::AddTemplates(all) => {
             all.iter().try_for_each(|one| templates::add(connection, group, redundancy, one))?;
@@ -571,38 +647,10 @@ fn carry_out(
         NameOrder::DropTemplates(all) => {
             all.iter().try_for_each(|name| templates::drop(connection, group, name))?;
         }
-        NameOrder::AddDirectories(_) => {
-            let mut earlier: Vec<Vec<Vec<u8>>> = Vec::new();
-            for path in paths {
-                // A directory of this very statement is found in any case, too.
-                let mut path = path.clone();
-                for made in &earlier {
-                    if is_above(made, &path.parts) {
-                        path.parts[..made.len()].clone_from_slice(made);
-                    }
-                }
-                let (parent, name) = job.free(&path)?;
-                job.make_directory(parent, name, place.caller, false)?;
-                earlier.push(path.parts);
-            }
-        }
+        NameOrder::AddDirectories(_) => job.add_directories(paths, context.caller)?,
         NameOrder::DropDirectories(all) => {
             for (path, (_, force)) in paths.iter().zip(all) {
-                let (parent, name, node, kind) = job.existing(&path.parts)?;
-                if kind != Kind::Directory {
-                    let text = format!("{} is not a directory", job.written(&path.parts));
-                    return Err(refused(Code::Invalid, text, "DROP ALIAS or DROP FILE"));
-                }
-                job.refuse_system(parent, name, &path.parts, "it goes with the last file in it")?;
-                if !force && !entry::is_empty(connection, node)? {
-                    let text = format!("{} is not empty", job.written(&path.parts));
-                    return Err(refused(
-                        Code::NotEmpty,
-                        text,
-                        "DROP DIRECTORY ... FORCE removes all that is in it",
-                    ));
-                }
-                job.remove_directory(parent, name, node)?;
+                job.drop_directory(path, *force)?;
             }
         }
         NameOrder::RenameDirectories(_) | NameOrder::RenameAliases(_) => {
@@ -622,45 +670,9 @@ fn carry_out(
             }
         }
         NameOrder::DropAliases(_) => {
-            for path in paths {
-                let (parent, name, node, kind) = job.existing(&path.parts)?;
-                if kind == Kind::Directory {
-                    let text = format!("{} is a directory", job.written(&path.parts));
-                    return Err(refused(Code::Invalid, text, "DROP DIRECTORY"));
-                }
-                job.refuse_system(parent, name, &path.parts, "DROP FILE removes the file")?;
-                if job.edits.edit(node)?.links < 2 {
-                    let text = format!("{} is the only name of its file", job.written(&path.parts));
-                    return Err(refused(Code::Invalid, text, "DROP FILE removes the file"));
-                }
-                job.edits.touch_directory(parent, job.now)?;
-                job.remove_name(parent, name, node)?;
-            }
+            paths.iter().try_for_each(|path| job.drop_alias(path))?;
         }
-        NameOrder::DropFiles(_) => {
-            for path in paths {
-                let missing = || {
-                    refused(
-                        Code::NoSuchFile,
-                        format!("there is no {}", written(group, &path.parts)),
-                        "",
-                    )
-                };
-                let (node, kind) = path.found.ok_or_else(missing)?;
-                if kind == Kind::Directory {
-                    let text = format!("{} is a directory", job.written(&path.parts));
-                    return Err(refused(Code::Invalid, text, "DROP DIRECTORY"));
-                }
-                // Two names of one file.
-                if twice.insert(node) {
-                    let (.., now, _) = job.existing(&path.parts)?;
-                    if now != node {
-                        return Err(missing());
-                    }
-                    job.remove_file(node)?;
-                }
-            }
-        }
+        NameOrder::DropFiles(_) => job.drop_files(paths)?,
     }
     job.end()
 }

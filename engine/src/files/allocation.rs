@@ -1,4 +1,5 @@
-//! Files get places for their bytes: extents, or a slot in a shared extent; and places go when files do.
+//! Files get places for their bytes: extents, or a slot in a shared extent; and places go when
+//! files do.
 //!
 //! A file that fits into a piece (64 KiB) lives in one slot of a shared extent, an
 //! ordinary extent that belongs to file 0. The first write that goes further
@@ -7,8 +8,9 @@
 //! charge and an extent that the commit never named, so its AUs are free again. Bytes that were
 //! synced are flushed in their new place before that commit, and written there from the first.
 //!
-//! A commit that fails with the catalog may be on the disks all the same: only the next mount finds out. What it names stays taken until
-//! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
+//! A commit that fails with the catalog may be on the disks all the same: only the next mount finds
+//! out. What it names stays taken until then (`unallocate_refused`), and a file whose places or
+//! marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
 
 use crate::{
     catalog::tables,
@@ -74,7 +76,8 @@ impl files::Releasing for Releaser {
     }
 }
 
-/// Extents deleted in one job: more would hold up the other jobs. Few in tests, whose files are small.
+/// Extents deleted in one job: more would hold up the other jobs. Few in tests, whose files are
+/// small.
 const RELEASE_MAX: usize = if cfg!(any(test, feature = "testing")) { 3 } else { 512 };
 
 /// Deletes extents of a file, and at last its slot, inside a job. False: there are more.
@@ -117,15 +120,17 @@ fn clear_slot(
 }
 
 impl FileSystem {
-    /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows whether they are what they were, or what they
-    /// were to be, as they are in memory: nothing that is written there is acknowledged any more, and no hole read as zeros.
+    /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows
+    /// whether they are what they were, or what they were to be, as they are in memory: nothing
+    /// that is written there is acknowledged any more, and no hole read as zeros.
     pub(crate) fn note_uncertain(&self, file: &File) {
         if self.catalog.failure().is_some() {
             file.data.set_uncertain();
         }
     }
 
-    /// An error if what is written to a file now may be missing after the next mount, or a hole of it be none.
+    /// An error if what is written to a file now may be missing after the next mount, or a hole of
+    /// it be none.
     pub(crate) fn must_not_be_uncertain(&self, file: &File) -> Result<(), FileError> {
         if !file.data.is_uncertain() || planted::has(Bug::DoubtfulPlaceFreed) {
             return Ok(());
@@ -133,8 +138,9 @@ impl FileSystem {
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
-    /// The error for a read or write in an extent that a job has deleted. If the catalog stopped in that commit, the extent may be there after the
-    /// next mount; otherwise its file was cut or removed.
+    /// The error for a read or write in an extent that a job has deleted. If the catalog stopped in
+    /// that commit, the extent may be there after the next mount; otherwise its file was cut or
+    /// removed.
     pub(crate) fn given_up(&self, extent: &Extent) -> FileError {
         self.catalog.failure().map_or(FileError::Stale(extent.file), FileError::CatalogStopped)
     }
@@ -219,8 +225,8 @@ impl FileSystem {
         if layout.slot.is_some() {
             self.promote(file, layout).await?;
         }
-        // A request can be large (`fallocate`): first a look whether it fits at all, so that one that does not leaves
-        // nothing behind; then a commit's worth at a time.
+        // A request can be large (`fallocate`): first a look whether it fits at all, so that one
+        // that does not leaves nothing behind; then a commit's worth at a time.
         let stripes = layout.stripes(self.au_size);
         let around = layout.extents.range(stripes.around(offset, end));
         let there = around
@@ -257,7 +263,8 @@ impl FileSystem {
             if !any {
                 break;
             }
-            // Before the new size, or a loss of power could leave that and take the zeros back: also those that were there.
+            // Before the new size, or a loss of power could leave that and take the zeros back:
+            // also those that were there.
             self.flush_disks().await?;
             // Another task's flush may have failed meanwhile, and lost the zeros.
             if self.failed_flushes.count() == failures || planted::has(Bug::ShownZerosBelieved) {
@@ -368,7 +375,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Copies what a slot holds, with `durably` so that no loss of power undoes it. False: it holds nothing.
+    /// Copies what a slot holds, with `durably` so that no loss of power undoes it. False: it holds
+    /// nothing.
     async fn copy_slot(
         &self,
         slot: &Slot,
@@ -400,14 +408,16 @@ impl FileSystem {
             .ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
-        // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
+        // What was synced must not become less than that: a commit that is durable before the copy
+        // is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
         let began = self.failed_flushes.flush_epoch();
         // What is read in the slot may have to be mended first, in a region of its own.
         let _room = self.activity.room_for(2).await;
         let copy = async {
-            // Until it can be found in memory its region must not close: its checksums would be left out.
+            // Until it can be found in memory its region must not close: its checksums would be
+            // left out.
             let active = self.activate(&fresh).await?;
             Ok((self.copy_slot(&slot, &fresh, durably).await?, active))
         };
@@ -444,7 +454,8 @@ impl FileSystem {
         match written {
             Ok(((), commit)) => {
                 if held && !durably && !planted::has(Bug::PromotionNotNoted) {
-                    // Whoever wants it grown may yet fail, and not note anything: the copy must be flushed all the same.
+                    // Whoever wants it grown may yet fail, and not note anything: the copy must be
+                    // flushed all the same.
                     file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
                 }
                 self.note_places(&fresh);
@@ -482,7 +493,8 @@ pub(crate) fn must_be_there(connection: &Connection, file: &File) -> Result<(), 
     }
 }
 
-/// Sets how much space a file takes, in its row and in memory. A file that was removed meanwhile gets none: nothing would ever free it.
+/// Sets how much space a file takes, in its row and in memory. A file that was removed meanwhile
+/// gets none: nothing would ever free it.
 pub(crate) fn set_blocks(
     connection: &Connection,
     file: &File,

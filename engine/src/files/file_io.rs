@@ -6,23 +6,23 @@
 //!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
 //!      completed with zeros; a block written in part is read first.
 //!   3. All mirrors are written (`blocks.rs`).
-//!   4. If pieces were marked, one catalog commit says so. If the file only grew, its size is kept where a kill does not reach it, and
-//!      the catalog gets it later (`files/sizes.rs`).
+//!   4. If pieces were marked, one catalog commit says so. If the file only grew, its size is kept
+//!      where a kill does not reach it, and the catalog gets it later (`files/sizes.rs`).
 //!   5. The blocks are let go, and the caller is told.
 //!
-//! What a write in the steady state does not come to (regions that open, disks that fail, commits) is in memory of its own, as with
-//! reads (`file_read.rs`).
+//! What a write in the steady state does not come to (regions that open, disks that fail, commits)
+//! is in memory of its own, as with reads (`file_read.rs`).
 //!
 //! A crash of the engine after 5 loses nothing: the bytes are on the disks and the commit
 //! is in the catalog. A loss of power before the next `sync` may lose both, never one by
 //! a stranger's bytes: marks of step 4 are `pending` (`extent.rs`).
 //!
-//! A sync flushes the disks, then commits, durably, that the pending pieces it found
-//! before the flush are written (R9). Where all that was written since the last good flush
-//! was written durably (`log_detector.rs`), there is no flush: only the catalog is asked to be durable.
+//! A sync flushes the disks, then commits, durably, that the pending pieces it found before the
+//! flush are written (R9). Where all that was written since the last good flush was written durably
+//! (`log_detector.rs`), there is no flush: only the catalog is asked to be durable.
 
 use crate::{
-    api::{Allocate, Attributes, Changes, Seek, types::FileType},
+    api::{Allocate, Attributes, Changes, Seek, types::FileType, without_set_id},
     catalog::tables,
     disk::counters::IoClient,
     error::FileError,
@@ -121,8 +121,77 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     }
 }
 
+/// What of a file becomes a hole.
+#[derive(Default)]
+struct Dropped {
+    /// Pieces that lose their marks.
+    cleared: Pending,
+    /// Extents that lie in the range as a whole, and the slot of a file that is cut to nothing.
+    freed: Freed,
+    /// Bytes of pieces that lie in the range in part, and hold data.
+    edges: Vec<(Arc<Extent>, Range<u64>)>,
+}
+
+impl Dropped {
+    /// What of a file becomes a hole when `range` does. `takes_slot`: its slot is freed, if it has
+    /// one.
+    fn plan(layout: &Layout, range: Range<u64>, au_size: u64, takes_slot: bool) -> Self {
+        let mut dropped = Self::default();
+        if let Some(slot) = &layout.slot
+            && range.start < PIECE_SIZE
+        {
+            let base = slot.piece as u64 * PIECE_SIZE;
+            let inside = base + range.start..base + range.end.min(PIECE_SIZE);
+            dropped.add_part(&slot.extent, inside);
+        }
+        let stripes = layout.stripes(au_size);
+        for (number, extent) in layout.extents.range(stripes.around(range.start, range.end)) {
+            let inside = stripes.inside(*number, range.start, range.end);
+            if inside.is_empty() {
+                continue;
+            }
+            if inside.start == 0 && inside.end == au_size {
+                dropped.freed.extents.push(Arc::clone(extent));
+            } else {
+                dropped.add_part(extent, inside);
+            }
+        }
+        let slot = layout.slot.as_ref().filter(|_| takes_slot);
+        let slot =
+            slot.map(|slot| FreedSlot { extent: slot.extent.id, piece: slot.piece, of: None });
+        dropped.freed.slots.extend(slot);
+        dropped
+    }
+
+    /// A part of an extent, that of a slot even if it is a whole piece.
+    fn add_part(&mut self, extent: &Arc<Extent>, inside: Range<u64>) {
+        let mut pieces = Vec::new();
+        for piece in piece_of(inside.start)..=piece_of(inside.end - 1) {
+            if !extent.has_piece(piece) {
+                continue;
+            }
+            let bounds = piece as u64 * PIECE_SIZE..(piece as u64 + 1) * PIECE_SIZE;
+            if inside.start <= bounds.start && bounds.end <= inside.end {
+                pieces.push(piece);
+            } else {
+                let edge = inside.start.max(bounds.start)..inside.end.min(bounds.end);
+                self.edges.push((Arc::clone(extent), edge));
+            }
+        }
+        if !pieces.is_empty() {
+            self.cleared.push((Arc::clone(extent), pieces));
+        }
+    }
+
+    /// Whether nothing is to be committed.
+    fn is_empty(&self) -> bool {
+        self.cleared.is_empty() && self.freed.extents.is_empty() && self.freed.slots.is_empty()
+    }
+}
+
 impl FileSystem {
-    /// Writes all of `bytes` at `offset`, `now` by the monotonic clock. `durably`: a sync follows at once.
+    /// Writes all of `bytes` at `offset`, `now` by the monotonic clock. `durably`: a sync follows
+    /// at once.
     pub(crate) async fn write_file(
         &self,
         now: Duration,
@@ -140,7 +209,8 @@ impl FileSystem {
             return Ok(());
         }
         let began = self.failed_flushes.flush_epoch();
-        // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
+        // The kernel asks with every write of a program that is not privileged; hardly ever is
+        // there a bit to go.
         let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         'steady: {
             if kill_set_id {
@@ -218,7 +288,8 @@ impl FileSystem {
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
-        // To be acknowledged, it must be so long also after a kill: another one's commit that says so may be under way.
+        // To be acknowledged, it must be so long also after a kill: another one's commit that says
+        // so may be under way.
         let grows = end > file.sure();
         let durably = file.data.log_detector.write() || durably;
         let is_steady = marks.is_empty() && !grows && !kill_set_id;
@@ -256,8 +327,9 @@ impl FileSystem {
         began: u64,
     ) -> Result<()> {
         let now = self.world.now();
-        // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie there. A size may:
-        // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
+        // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie
+        // there. A size may: what it newly covers holds zeros until the data comes, and whoever
+        // reads it waits for the range.
         let size_only = marks.is_empty();
         // What comes to lie where there is no data, and is not to be, goes back.
         let places: Vec<_> =
@@ -272,7 +344,8 @@ impl FileSystem {
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
-            // The slot of a file that was removed goes to another small file, which takes it to be empty.
+            // The slot of a file that was removed goes to another small file, which takes it to be
+            // empty.
             must_be_there(connection, &owner)?;
             for (extent, pieces) in &marks {
                 extent::change_marks(connection, extent, |_, pending| {
@@ -417,8 +490,9 @@ impl FileSystem {
         })
     }
 
-    /// Puts into `into` what is in a block that a write leaves something of, and whose range the caller holds exclusively: as it was `kept`,
-    /// or read. With `along`, those behind it are read too, and kept for the writes that follow.
+    /// Puts into `into` what is in a block that a write leaves something of, and whose range the
+    /// caller holds exclusively: as it was `kept`, or read. With `along`, those behind it are read
+    /// too, and kept for the writes that follow.
     async fn old_block(
         &self,
         extent: &Arc<Extent>,
@@ -471,7 +545,8 @@ impl FileSystem {
         }
     }
 
-    /// Makes bytes zeros that are not, without a mark of their own. Whether they are stored: zeros that were there may not be durable.
+    /// Makes bytes zeros that are not, without a mark of their own. Whether they are stored: zeros
+    /// that were there may not be durable.
     pub(crate) async fn zero_part(&self, part: &ExtentPart) -> Result<bool> {
         let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else {
             return Ok(false);
@@ -562,15 +637,16 @@ impl FileSystem {
         pending.append(&mut again);
         let has_times = (!data_only && file.has_times()) || file.has_grown();
         if pending.is_empty() && !has_times {
-            // With the disks, a flush makes durable what the catalog was told before, of whatever file: a name that was changed before a
-            // sync is as durable as the file. So it stays without a flush.
+            // With the disks, a flush makes durable what the catalog was told before, of whatever
+            // file: a name that was changed before a sync is as durable as the file. So it stays
+            // without a flush.
             let commit =
                 if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
             self.catalog.make_durable(commit).await?;
         } else {
             let timed = has_times.then(|| Arc::clone(file)).into_iter().collect();
             let settle =
-                move |connection: &rusqlite::Connection| settle_marks(connection, &pending);
+                move |connection: &rusqlite::Connection| mark_written(connection, &pending);
             self.files.store_with(&self.catalog, true, timed, settle).await?;
         }
         if early {
@@ -605,7 +681,8 @@ impl FileSystem {
         files
     }
 
-    /// Makes everything acknowledged durable. A file that owes its next sync an error goes on owing it.
+    /// Makes everything acknowledged durable. A file that owes its next sync an error goes on owing
+    /// it.
     pub(crate) async fn sync_everything(&self) -> Result<()> {
         self.files.store_times(&self.catalog).await?;
         let mut owed = None;
@@ -741,8 +818,14 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes `start .. end` of a file a hole: bytes at the edges of pieces are zeroed, whole
-    /// pieces lose their marks, whole extents are freed. `cut`: the file ends at `start`.
+    /// Makes `start .. end` of a file a hole. `cut`: the file ends at `start`.
+    ///
+    ///   1. Plan: which pieces and extents lie in the range as a whole, and which bytes at its
+    ///      edges do not ([`Dropped`]).
+    ///   2. Write zeros over the bytes at the edges.
+    ///   3. Commit: pieces lose their marks, extents are deleted, a file that is cut to nothing
+    ///      loses its slot.
+    ///   4. Bring the layout up to date; places are free when the commit is durable.
     async fn drop_range(
         &self,
         file: &Arc<File>,
@@ -751,62 +834,28 @@ impl FileSystem {
         end: u64,
         cut: Option<u64>,
     ) -> Result<()> {
-        let mut cleared: Vec<(Arc<Extent>, Vec<usize>)> = Vec::new();
-        let mut freed = Freed::default();
-        let mut edges: Vec<(Arc<Extent>, Range<u64>)> = Vec::new();
-        let mut consider = |extent: &Arc<Extent>, inside: Range<u64>| {
-            let mut pieces = Vec::new();
-            for piece in piece_of(inside.start)..=piece_of(inside.end - 1) {
-                if !extent.has_piece(piece) {
-                    continue;
-                }
-                let bounds = piece as u64 * PIECE_SIZE..(piece as u64 + 1) * PIECE_SIZE;
-                if inside.start <= bounds.start && bounds.end <= inside.end {
-                    pieces.push(piece);
-                } else {
-                    edges.push((
-                        Arc::clone(extent),
-                        inside.start.max(bounds.start)..inside.end.min(bounds.end),
-                    ));
-                }
-            }
-            if !pieces.is_empty() {
-                cleared.push((Arc::clone(extent), pieces));
-            }
-        };
-        if let Some(slot) = &layout.slot
-            && start < PIECE_SIZE
-        {
-            let base = slot.piece as u64 * PIECE_SIZE;
-            consider(&slot.extent, base + start..base + end.min(PIECE_SIZE));
-        }
-        let stripes = layout.stripes(self.au_size);
-        for (number, extent) in layout.extents.range(stripes.around(start, end)) {
-            let inside = stripes.inside(*number, start, end);
-            if inside.is_empty() {
-                continue;
-            }
-            if inside.start == 0 && inside.end == self.au_size {
-                freed.extents.push(Arc::clone(extent));
-            } else {
-                consider(extent, inside);
-            }
-        }
-        // A file cut to nothing gives its slot back, too.
-        let slot = layout.slot.as_ref().filter(|_| cut == Some(0));
-        let slot =
-            slot.map(|slot| FreedSlot { extent: slot.extent.id, piece: slot.piece, of: None });
-        let has_slot_freed = slot.is_some();
-        freed.slots.extend(slot);
-        for (extent, inside) in edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
-            let zeros =
-                Buffer::zeroed(usize::try_from(inside.end - inside.start).expect("64 KiB at most"))
-                    .share();
+        let dropped = Dropped::plan(layout, start..end, self.au_size, cut == Some(0));
+        for (extent, inside) in dropped.edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
+            let length = usize::try_from(inside.end - inside.start).expect("64 KiB at most");
+            let zeros = Buffer::zeroed(length).share();
             self.write_part(extent, inside.clone(), &Source::Shared(zeros)).await?;
         }
-        if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
+        if dropped.is_empty() {
             return Ok(());
         }
+        self.commit_dropped(file, layout, dropped, cut).await
+    }
+
+    /// Steps 3 and 4 of [`Self::drop_range`].
+    async fn commit_dropped(
+        &self,
+        file: &Arc<File>,
+        layout: &mut Layout,
+        dropped: Dropped,
+        cut: Option<u64>,
+    ) -> Result<()> {
+        let Dropped { cleared, freed, .. } = dropped;
+        let has_slot_freed = !freed.slots.is_empty();
         let units = (layout.extents.len() - freed.extents.len()) as u64 * self.au_size;
         let slot_size = if layout.slot.is_some() && !has_slot_freed { PIECE_SIZE } else { 0 };
         let blocks = (units + slot_size) / 512;
@@ -816,31 +865,29 @@ impl FileSystem {
         let _release = self.freeing.begin();
         let holes: Vec<(u64, Vec<usize>)> =
             cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
-        let ((), commit) = self
-            .catalog
-            .release(false, move |connection| {
-                for (extent, pieces) in &cleared {
-                    extent::change_marks(connection, extent, |written, pending| {
-                        for piece in pieces {
-                            written.remove(*piece);
-                            pending.remove(*piece);
-                        }
-                    })?;
-                }
-                let deleted = extent::delete(connection, &gone)?;
-                if let Some(size) = cut {
-                    let mode = owner.attributes().mode;
-                    set_size(connection, &owner, size, mode, now)?;
-                }
-                if has_slot_freed {
-                    tables::slot::clear(connection, owner.node)?;
-                }
-                set_blocks(connection, &owner, blocks)?;
-                deleted.remove_from(&extents);
-                Ok(())
-            })
-            .await
-            .inspect_err(|_| self.note_uncertain(file))?;
+        let job = move |connection: &rusqlite::Connection| {
+            for (extent, pieces) in &cleared {
+                extent::change_marks(connection, extent, |written, pending| {
+                    for piece in pieces {
+                        written.remove(*piece);
+                        pending.remove(*piece);
+                    }
+                })?;
+            }
+            let deleted = extent::delete(connection, &gone)?;
+            if let Some(size) = cut {
+                let mode = owner.attributes().mode;
+                set_size(connection, &owner, size, mode, now)?;
+            }
+            if has_slot_freed {
+                tables::slot::clear(connection, owner.node)?;
+            }
+            set_blocks(connection, &owner, blocks)?;
+            deleted.remove_from(&extents);
+            Ok(())
+        };
+        let committed = self.catalog.release(false, job).await;
+        let ((), commit) = committed.inspect_err(|_| self.note_uncertain(file))?;
         file.committed(commit);
         for extent in &freed.extents {
             layout.extents.remove(&extent.number);
@@ -873,7 +920,8 @@ impl FileSystem {
         if what == Seek::Hole { Ok(size) } else { Err(FileError::NoData) }
     }
 
-    /// Where a part of a file has data and where holes: lengths from `offset` on, `most` at most, to the end of the part or of the file.
+    /// Where a part of a file has data and where holes: lengths from `offset` on, `most` at most,
+    /// to the end of the part or of the file.
     pub(crate) async fn map_file(
         &self,
         file: &Arc<File>,
@@ -949,7 +997,7 @@ fn set_row(
 }
 
 /// Pieces whose data was flushed are written.
-fn settle_marks(
+fn mark_written(
     connection: &rusqlite::Connection,
     pending: &[(Arc<Extent>, Vec<usize>)],
 ) -> Result<()> {
@@ -968,11 +1016,4 @@ fn settle_marks(
         })?;
     }
     Ok(())
-}
-
-/// A mode without set-user-id, and without set-group-id where the group may execute.
-#[must_use]
-pub fn without_set_id(mode: u32) -> u32 {
-    let mode = mode & !0o4000;
-    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
 }

@@ -1,11 +1,14 @@
 //! Reading files.
 //!
-//! Nearly every read is of one run of blocks of one extent, whose checksums are in memory and which nobody writes: it waits for nothing but
-//! its disk. Then all that comes before is done without an `await`, and so is all that comes after.
+//! Nearly every read is of one run of blocks of one extent, whose checksums are in memory and which
+//! nobody writes: it waits for nothing but its disk. Then all that comes before is done without an
+//! `await`, and so is all that comes after.
 //!
-//! That is not for brevity. What is under way is a value as large as all that it may come to, and it is moved twice by each call that awaits it:
-//! calls inside calls had each read move six times its size. What a read in the steady state does not come to (layouts to be loaded, holes,
-//! several extents, ranges that are written, mirrors that fail, repairs) is in memory of its own, allocated when it comes to that (`Box::pin`).
+//! That is not for brevity. What is under way is a value as large as all that it may come to, and
+//! it is moved twice by each call that awaits it: calls inside calls had each read move six times
+//! its size. What a read in the steady state does not come to (layouts to be loaded, holes, several
+//! extents, ranges that are written, mirrors that fail, repairs) is in memory of its own, allocated
+//! when it comes to that (`Box::pin`).
 
 use crate::{
     disk::counters::IoClient,
@@ -36,7 +39,8 @@ const READ_MAX: u64 = 1 << 20;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// Whether the first pieces of a part of an extent hold data, and up to where it is so, or so much at once.
+/// Whether the first pieces of a part of an extent hold data, and up to where it is so, or so much
+/// at once.
 fn run_of_pieces(extent: &Extent, part: &Range<u64>) -> (bool, u64) {
     let has = extent.has_piece(piece_of(part.start));
     let mut end = part.start;
@@ -59,7 +63,8 @@ fn length_to_end(file: &File, offset: u64, length: usize) -> usize {
 }
 
 impl FileSystem {
-    /// Bytes from `offset` of a file; fewer than `length` only at its end. `now` by the monotonic clock, which is not looked at more often than needed.
+    /// Bytes from `offset` of a file; fewer than `length` only at its end. `now` by the monotonic
+    /// clock, which is not looked at more often than needed.
     pub(crate) async fn read_file(
         &self,
         now: Duration,
@@ -106,7 +111,8 @@ impl FileSystem {
         Box::pin(self.read_parts(file, offset, length)).await
     }
 
-    /// Holds the blocks of some bytes of an extent, if whoever reads or overwrites them has to wait for nothing but disks.
+    /// Holds the blocks of some bytes of an extent, if whoever reads or overwrites them has to wait
+    /// for nothing but disks.
     pub(crate) fn hold_steady<'a>(
         &self,
         extent: &'a Extent,
@@ -170,8 +176,8 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
-    /// another had it right, before the caller's eyes if not. `None`: not all of them hold data any more.
+    /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if another had
+    /// it right, before the caller's eyes if not. `None`: not all of them hold data any more.
     pub(crate) async fn read_checked(
         &self,
         extent: &Arc<Extent>,
@@ -197,7 +203,8 @@ impl FileSystem {
         }
     }
 
-    /// Goes on when the first mirror did not have the blocks, whose range is held. `None` as for [`Self::read_checked`].
+    /// Goes on when the first mirror did not have the blocks, whose range is held. `None` as for
+    /// [`Self::read_checked`].
     async fn read_otherwise(
         &self,
         extent: &Arc<Extent>,

@@ -1,18 +1,20 @@
 //! What front ends do with each file, and how long they wait: `v$asm_file_histogram`.
 //!
-//! A file has a *place* for its counts from its first request on, of which there are [`PLACES`]: so it costs the same however many files
-//! there are. The caretaker keeps some places free: it takes those of the files that were not used for longest. A file that is removed
-//! gives its place back. What was counted there is summed up in the *rest*, as are requests that find no place free.
+//! A file has a *place* for its counts from its first request on, of which there are [`PLACES`]: so
+//! it costs the same however many files there are. The caretaker keeps some places free: it takes
+//! those of the files that were not used for longest. A file that is removed gives its place back.
+//! What was counted there is summed up in the *rest*, as are requests that find no place free.
 //!
 //! ```text
 //!   free --first request of a file--> its --caretaker, removal--> leaving --caretaker, a round later--> free
 //!                                     counts                              counts go to the rest
 //! ```
 //!
-//! A request looks whose the place is, then counts, without a lock. Between the two the place may begin to leave; it is emptied a round of the
-//! caretaker later, so that the request is not lost.
+//! A request looks whose the place is, then counts, without a lock. Between the two the place may
+//! begin to leave; it is emptied a round of the caretaker later, so that the request is not lost.
 //!
-//! What is counted is what was asked for and done: with the time spent waiting for disks, the catalog and others.
+//! What is counted is what was asked for and done: with the time spent waiting for disks, the
+//! catalog and others.
 
 use crate::{
     api::Node,

@@ -1,7 +1,8 @@
-//! The file system of a mounted group: names and attributes ([`Files`]), and the bytes behind them ([`Data`]).
+//! The file system of a mounted group: names and attributes ([`Files`]), and the bytes behind them
+//! ([`Data`]).
 //!
-//! Front ends come in through [`Session`](crate::files::session::Session). It knows of no moves of mirrors, and
-//! of no statements: those stand above it.
+//! Front ends come in through [`Session`](crate::files::session::Session). It knows of no moves of
+//! mirrors, and of no statements: those stand above it.
 
 use crate::{
     admin::{AdminError, Code},
@@ -67,7 +68,8 @@ impl FileSystem {
         self.restricted.load(Ordering::Acquire)
     }
 
-    /// From now on `ask` says who uses the group. It is asked for each statement that wants to know, and may take its time.
+    /// From now on `ask` says who uses the group. It is asked for each statement that wants to
+    /// know, and may take its time.
     pub fn set_clients(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
         self.clients.set(ask);
     }

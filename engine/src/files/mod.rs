@@ -1,12 +1,12 @@
 //! Files and their names: the part of a group that front ends see.
 //!
-//! The truth is in the catalog. In memory are the files in use and the names
-//! looked up lately, so that the calls databases make all the time (`stat`, opening a file) need no query.
+//! The truth is in the catalog. In memory are the files in use and the names looked up lately, so
+//! that the calls databases make all the time (`stat`, opening a file) need no query.
 //!
-//! Changes are jobs of the catalog's writer thread ([`names`], [`xattrs`]). A job reads what it needs,
-//! checks, writes rows, and as its last act updates the caches. So the order of the caches is
-//! the order of commits; what is in memory may be ahead of the disks by the commit under way, and the
-//! caller is answered after it.
+//! Changes are jobs of the catalog's writer thread ([`names`], [`xattrs`]). A job reads what it
+//! needs, checks, writes rows, and as its last act updates the caches. So the order of the caches
+//! is the order of commits; what is in memory may be ahead of the disks by the commit under way,
+//! and the caller is answered after it.
 //!
 //! A query sees a snapshot that may be older than the caches. What it finds may
 //! enter a cache only if no change since then could have touched it:
@@ -26,8 +26,9 @@
 //!
 //! Invariants:
 //!
-//!   1. Kind, links, owner and mode in memory change on the writer's thread only, and a size that does not grow. Times may be
-//!      newer in memory than in the catalog, and a size larger ([`sizes`]); such a file is dirty and stays in memory.
+//!   1. Kind, links, owner and mode in memory change on the writer's thread only, and a size that
+//!      does not grow. Times may be newer in memory than in the catalog, and a size larger
+//!      ([`sizes`]); such a file is dirty and stays in memory.
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
@@ -82,8 +83,9 @@ use std::{
     time::Duration,
 };
 
-/// For how long after a file's last name went a front end is expected to let go of it, if no program has it open: the kernel says so in a
-/// request of its own, behind the end of a `close` that was under way.
+/// For how long after a file's last name went a front end is expected to let go of it, if no
+/// program has it open: the kernel says so in a request of its own, behind the end of a `close`
+/// that was under way.
 const PARTING: Duration = Duration::from_secs(1);
 /// Files kept in memory although nobody holds them.
 const FILES_MAX: Limit = Limit::new(50_000, 4);
@@ -91,7 +93,8 @@ const FILES_MAX: Limit = Limit::new(50_000, 4);
 const RECENT: usize = 1024;
 /// Names kept in memory.
 const NAMES_MAX: Limit = Limit::new(100_000, 8);
-/// An access time is brought up to date when it is this old, or older than the last change (as `relatime`).
+/// An access time is brought up to date when it is this old, or older than the last change (as
+/// `relatime`).
 const ACCESS_AGE: Timestamp = 24 * 3600 * 1_000_000_000;
 
 type Result<T> = std::result::Result<T, FileError>;
@@ -119,7 +122,7 @@ pub struct File {
     /// Times in memory are newer than the catalog's, or the size is larger.
     dirty: AtomicBool,
     /// Where its size is kept until the catalog has it.
-    kept: sizes::Place,
+    kept: sizes::KeptSize,
     /// The commit that last changed it, or the one under way.
     last_commit: AtomicU64,
     /// All extended attributes, once somebody asked.
@@ -183,13 +186,14 @@ impl File {
             touched: AtomicI64::new(UNTOUCHED),
             attributes: Mutex::new(attributes),
             dirty: AtomicBool::new(false),
-            kept: sizes::Place::default(),
+            kept: sizes::KeptSize::default(),
             last_commit: AtomicU64::new(commit.0),
             xattrs: Mutex::default(),
         })
     }
 
-    /// What `stat` tells. Everything but times and a size that grows is changed on the writer's thread only.
+    /// What `stat` tells. Everything but times and a size that grows is changed on the writer's
+    /// thread only.
     pub fn attributes(&self) -> AttributesGuard<'_> {
         let mut attributes = self.attributes.lock();
         let touched = self.touched.swap(UNTOUCHED, Ordering::SeqCst);
@@ -278,8 +282,9 @@ impl File {
         self.kept.is_some()
     }
 
-    /// Inside a job that becomes part of `commit`: what the catalog does not have yet, for the job to store: the times accessed, modified,
-    /// changed, and the size. Who finds nothing afterwards finds the commit that has it.
+    /// Inside a job that becomes part of `commit`: what the catalog does not have yet, for the job
+    /// to store: the times accessed, modified, changed, and the size. Who finds nothing afterwards
+    /// finds the commit that has it.
     pub fn take_times(&self, commit: u64) -> Option<(Timestamp, Timestamp, Timestamp, u64)> {
         if self.has_times() || self.has_grown() {
             self.committed(CommitNumber(commit));
@@ -320,11 +325,11 @@ pub struct Released {
 
 /// What the data path knows of files.
 pub trait Releasing: Send + Sync {
-    /// Deletes a file's extents, or a good part of them, inside a job. `file`: if it is in memory, where somebody may be reading or
-    /// writing it.
+    /// Deletes a file's extents, or a good part of them, inside a job. `file`: if it is in memory,
+    /// where somebody may be reading or writing it.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     fn release(
         &self,
         connection: &Connection,
@@ -335,7 +340,8 @@ pub trait Releasing: Send + Sync {
     /// Whether the file may leave memory: no marks that only memory knows. Must not call [`Files`].
     fn is_idle(&self, file: &File) -> bool;
 
-    /// Jobs that release something are going to run: held until the last of them is committed and noted.
+    /// Jobs that release something are going to run: held until the last of them is committed and
+    /// noted.
     fn begin_release(&self) -> Option<Release> {
         None
     }
@@ -380,7 +386,8 @@ pub struct Files {
     sizes: Arc<Sizes>,
     cache: Mutex<Cache>,
     watchers: ArcSwap<BTreeMap<Origin, Arc<dyn Watcher>>>,
-    /// Some of the files of the cache, each in the place of its number, to be found without a lock. Filled and emptied with the cache.
+    /// Some of the files of the cache, each in the place of its number, to be found without a lock.
+    /// Filled and emptied with the cache.
     recent: Box<[ArcSwapOption<File>]>,
     replies: reply_cache::Replies,
     origins: AtomicU64,
@@ -397,8 +404,8 @@ pub(crate) struct Stored {
     cuts: u64,
 }
 
-/// Inside a job that is part of `commit`: stores a file's times and its size, if they are newer in memory than in the catalog. The size then, for
-/// [`Sizes::let_go`] when the job is committed.
+/// Inside a job that is part of `commit`: stores a file's times and its size, if they are newer in
+/// memory than in the catalog. The size then, for [`Sizes::let_go`] when the job is committed.
 pub(crate) fn store_times_of(
     connection: &Connection,
     file: &File,
@@ -415,7 +422,7 @@ pub(crate) fn store_times_of(
 /// Makes the root directory of a new catalog, empty, mode 0755, root's.
 ///
 /// # Errors
-/// What the catalog says.
+/// If the catalog fails.
 pub async fn make_root(catalog: &Catalog, now: Timestamp) -> Result<()> {
     let job = move |connection: &Connection| {
         Ok(tables::file::insert_root(connection, names::DIRECTORY_SIZE, now)?)
@@ -427,7 +434,7 @@ impl Files {
     /// The files of an open catalog.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn open(
         world: Arc<dyn World>,
         catalog: Arc<Catalog>,
@@ -525,8 +532,8 @@ impl Files {
                     return Ok(file);
                 }
             }
-            // Something of it is in a commit that is under way, perhaps for as long as a disk may take. Who only reads
-            // hears nothing of a catalog that cannot grow.
+            // Something of it is in a commit that is under way, perhaps for as long as a disk may
+            // take. Who only reads hears nothing of a catalog that cannot grow.
             self.catalog.release(false, |_| Ok(())).await?;
         }
     }
@@ -573,7 +580,8 @@ impl Files {
                 .or_else(|| cache.files.first_key_value());
             let Some((node, file)) = found else { return };
             let (node, last) = (*node, file.last_commit());
-            // First, so that its share is not counted, and nobody gets another one while it is looked.
+            // First, so that its share is not counted, and nobody gets another one while it is
+            // looked.
             self.hide(cache, node);
             let idle = Arc::strong_count(file) == 1
                 && node != keep
@@ -629,7 +637,7 @@ impl Files {
     /// The same for some files, in the job that does something `else_too`; `durably` or not.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn store_with(
         &self,
         catalog: &Catalog,
@@ -680,7 +688,7 @@ impl Files {
     /// left behind that no front end resumes.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn reap_orphans(&self) -> Result<usize> {
         let orphans: Vec<Node> = self.cache.lock().orphans.iter().copied().collect();
         for node in &orphans {
@@ -710,7 +718,8 @@ impl Files {
         }
     }
 
-    /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is left.
+    /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is
+    /// left.
     fn release_in(&self, connection: &Connection, node: Node) -> Result<Released> {
         let file = self.cache.lock().files.get(&node).cloned();
         let mut released = self.data.release(connection, node, file.clone())?;
@@ -794,7 +803,8 @@ impl Cache {
 }
 
 impl Parting for Files {
-    /// For how much longer whoever finds no space waits for front ends to let go of files that have lost their last names just now.
+    /// For how much longer whoever finds no space waits for front ends to let go of files that have
+    /// lost their last names just now.
     fn parting(&self) -> Option<Duration> {
         let cache = self.cache.lock();
         let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;

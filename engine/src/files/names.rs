@@ -4,8 +4,8 @@
 //! of parents, set-group-id directories, set-id bits that go with the owner.
 //! Permissions are the kernel's business.
 //!
-//! Every change is one job: read the rows, check, write rows, update the caches. [`Edits`] collects the
-//! attributes that a job changes, so that nothing in memory changes unless all of it does.
+//! Every change is one job: read the rows, check, write rows, update the caches. [`Edits`] collects
+//! the attributes that a job changes, so that nothing in memory changes unless all of it does.
 
 mod owners;
 
@@ -13,8 +13,9 @@ use super::{File, Files, Released, Result, reply_cache::Asked, xattrs::delete_ca
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node,
-        ROOT, RenameMode, SYMLINK_MAX, SetTime,
+        ROOT, RenameMode, SET_GID, SYMLINK_MAX, SetTime,
         types::{FileType, LEVELS},
+        without_set_id,
     },
     catalog::{
         CommitNumber,
@@ -29,16 +30,7 @@ use std::collections::BTreeMap;
 
 /// What `stat` says of a directory's size, as ext4's smallest.
 pub(super) const DIRECTORY_SIZE: u64 = 4096;
-const SET_UID: u32 = 0o4000;
-const SET_GID: u32 = 0o2000;
-const GROUP_EXECUTE: u32 = 0o010;
 const MODE_BITS: u32 = 0o7777;
-
-/// A mode without the bits that go when a file changes hands or content.
-#[must_use]
-pub(super) fn without_set_id(mode: u32) -> u32 {
-    if mode & GROUP_EXECUTE == 0 { mode & !SET_UID } else { mode & !(SET_UID | SET_GID) }
-}
 
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
@@ -280,7 +272,8 @@ impl<'a> Edits<'a> {
         Ok(attributes)
     }
 
-    /// As [`Self::apply`]; files that have lost their last name are orphans then, and released by jobs of their own.
+    /// As [`Self::apply`]; files that have lost their last name are orphans then, and released by
+    /// jobs of their own.
     pub(super) fn orphan(self, gone: &[Node]) -> Result<()> {
         let files = self.files;
         {
@@ -294,7 +287,8 @@ impl<'a> Edits<'a> {
         })
     }
 
-    /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The job's last act.
+    /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The
+    /// job's last act.
     pub(super) fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
         for (node, (old, new)) in &self.changed {
             if old != new {
@@ -342,7 +336,8 @@ impl<'a> Edits<'a> {
                     merge(&mut file.attributes(), old, new);
                     file.committed(CommitNumber(commit));
                 }
-                // In memory from now on: a snapshot from before this commit must not bring the old state in.
+                // In memory from now on: a snapshot from before this commit must not bring the old
+                // state in.
                 None => self.files.insert(&mut cache, File::new(new.clone(), CommitNumber(commit))),
             }
         }
@@ -439,8 +434,8 @@ impl Files {
 
     /// Makes a file.
     ///
-    /// # Errors
-    /// `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`, `NoSpace`, or a bad name.
+    /// # Errors `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`,
+    /// `NoSpace`, or a bad name.
     pub async fn create(
         &self,
         asked: impl Into<Asked>,
@@ -480,8 +475,8 @@ impl Files {
 
     /// Gives a file one more name.
     ///
-    /// # Errors
-    /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file without names.
+    /// # Errors `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file
+    /// without names.
     pub async fn link(
         &self,
         asked: impl Into<Asked>,
@@ -576,7 +571,8 @@ impl Files {
         self.finish(released, last.then_some(node), commit).await
     }
 
-    /// After a commit that took the last name of `gone`, and released it or a part of it, unless somebody may hold it.
+    /// After a commit that took the last name of `gone`, and released it or a part of it, unless
+    /// somebody may hold it.
     async fn finish(
         &self,
         released: Option<(Node, Released)>,
@@ -599,8 +595,8 @@ impl Files {
 
     /// Renames, replaces or exchanges.
     ///
-    /// # Errors
-    /// As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid`, `TooManyLinks`.
+    /// # Errors As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`,
+    /// `Invalid`, `TooManyLinks`.
     pub async fn rename(
         &self,
         asked: impl Into<Asked>,
@@ -747,7 +743,7 @@ impl Files {
     /// Makes all acknowledged changes of names durable.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn sync_directory(&self, _node: Node) -> Result<()> {
         self.catalog.durable_point().await.map(|_| ())
     }

@@ -1,27 +1,30 @@
 //! Who may hold a file that has no name any more.
 //!
-//! A front end counts the references that it gave the kernel, and the kernel gives them back. An engine that takes a mount
-//! over has not seen what its predecessor gave, so its count is too low for every file that there was then, and may fall
-//! to nothing while the kernel holds the file. For those files the count says only "held", never "not held". So:
+//! A front end counts the references that it gave the kernel, and the kernel gives them back. An
+//! engine that takes a mount over has not seen what its predecessor gave, so its count is too low
+//! for every file that there was then, and may fall to nothing while the kernel holds the file. For
+//! those files the count says only "held", never "not held". So:
 //!
 //! ```text
 //!   count 0, no name, older than the take-over --> the kernel is asked --has it--> stays; asked again with its next `forget`
 //!                                                                      \--not---> released
 //! ```
 //!
-//! The kernel can be asked because it answers a notification on a file that it does not have with an error. It has the file as long
-//! as a program or a name in its cache does. An answer of ours that brings the file and is on its way is no danger: it holds its
-//! directory's lock, and no name of the file is removed through that mount meanwhile; where another front end removed it,
-//! what the answer brings is a file that is gone, and the kernel looks again.
+//! The kernel can be asked because it answers a notification on a file that it does not have with
+//! an error. It has the file as long as a program or a name in its cache does. An answer of ours
+//! that brings the file and is on its way is no danger: it holds its directory's lock, and no name
+//! of the file is removed through that mount meanwhile; where another front end removed it, what
+//! the answer brings is a file that is gone, and the kernel looks again.
 //!
-//! Files made after the take-over are counted as always. When a mount is gone, whatever only it may have held is released.
+//! Files made after the take-over are counted as always. When a mount is gone, whatever only it may
+//! have held is released.
 //!
 //! Invariants:
 //!
-//!   1. A file is released only when no front end counts it, and every heir that is older than no file says that the kernel
-//!      does not have it.
-//!   2. What the engine before left without a name is not released before every mount that is to be taken over was asked, or
-//!      given up.
+//!   1. A file is released only when no front end counts it, and every heir that is older than no
+//!      file says that the kernel does not have it.
+//!   2. What the engine before left without a name is not released before every mount that is to be
+//!      taken over was asked, or given up.
 
 use super::{Files, Result};
 use crate::{
@@ -63,10 +66,11 @@ impl super::Cache {
 }
 
 impl Files {
-    /// Before anybody is served: `connections` are going to be taken over. Everything that the engine before left of others goes.
+    /// Before anybody is served: `connections` are going to be taken over. Everything that the
+    /// engine before left of others goes.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn resume(&self, connections: &[ConnectionId]) -> Result<()> {
         self.inherit_replies(connections).await?;
         let next = |connection: &Connection| {
@@ -81,7 +85,8 @@ impl Files {
         Ok(())
     }
 
-    /// A front end of a mount. If it takes the mount over, it is asked for every file that has no name.
+    /// A front end of a mount. If it takes the mount over, it is asked for every file that has no
+    /// name.
     #[must_use]
     pub fn attach_mount(&self, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Origin {
         let origin = self.attach(Some(Arc::clone(&watcher)));
@@ -108,7 +113,8 @@ impl Files {
         !self.cache.lock().references.contains_key(&node)
     }
 
-    /// A file without a name, and without a reference that is counted: asks who may hold it, or releases it.
+    /// A file without a name, and without a reference that is counted: asks who may hold it, or
+    /// releases it.
     pub(super) async fn let_go(&self, node: Node) -> Result<()> {
         let (held, asked): (bool, Vec<Origin>) = {
             let cache = self.cache.lock();
@@ -126,7 +132,8 @@ impl Files {
         Ok(())
     }
 
-    /// The answer to [`Watcher::still_holds`]: the kernel does not have the file. Does not wait: the file is released by a task.
+    /// The answer to [`Watcher::still_holds`]: the kernel does not have the file. Does not wait:
+    /// the file is released by a task.
     pub fn release_reference(&self, connection: ConnectionId, node: Node) {
         {
             let mut cache = self.cache.lock();
@@ -163,10 +170,11 @@ impl Files {
         self.world.spawn("release", Box::pin(task));
     }
 
-    /// A mount is gone, or is not taken over: so is all that only it held, and what it may have asked again.
+    /// A mount is gone, or is not taken over: so is all that only it held, and what it may have
+    /// asked again.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn end_mount(&self, connection: ConnectionId) -> Result<()> {
         let was_heir = self.cache.lock().heirs.remove(&connection).is_some();
         self.delete_replies(connection).await?;

@@ -7,9 +7,10 @@
 //!   +DATA  +DATA(template)  +DATA(template)/dir/alias     where a new file goes: the system makes its name
 //! ```
 //!
-//! In SQL and in the shell names are the same in any case, and are kept as they were written. Programs that use a mount
-//! know no such rule, so a directory may hold names that differ in case only: the one that is written exactly so is meant, and
-//! where there is none and several others, the name is ambiguous and refused.
+//! In SQL and in the shell names are the same in any case, and are kept as they were written.
+//! Programs that use a mount know no such rule, so a directory may hold names that differ in case
+//! only: the one that is written exactly so is meant, and where there is none and several others,
+//! the name is ambiguous and refused.
 
 use super::{Files, Result};
 use crate::{
@@ -96,8 +97,8 @@ pub fn parse(text: &str, group: &str) -> std::result::Result<Form, AdminError> {
     behind_group(text, rest)
 }
 
-/// Reads what stands behind the group's name: `/dir/file`, `.259.1234`, `(template)/alias`. Without a slash at its beginning it is a
-/// path from the root, too.
+/// Reads what stands behind the group's name: `/dir/file`, `.259.1234`, `(template)/alias`. Without
+/// a slash at its beginning it is a path from the root, too.
 ///
 /// # Errors
 /// If it is none.
@@ -172,7 +173,8 @@ fn spell_one(
 }
 
 impl Files {
-    /// Finds paths in any case. In a snapshot: a large directory is looked through, and nobody must wait for that.
+    /// Finds paths in any case. In a snapshot: a large directory is looked through, and nobody must
+    /// wait for that.
     ///
     /// # Errors
     /// If one is ambiguous.

@@ -1,37 +1,44 @@
-//! What was answered: a request that is not idempotent is carried out once, though it is sent twice (R12).
+//! What was answered: a request that is not idempotent is carried out once, though it is sent twice
+//! (R12).
 //!
-//! An engine that dies may have carried out a request and not have answered it. The kernel sends it again, to the next engine.
-//! A second `create` would find the file of the first, a second `unlink` nothing. So each such request leaves a row in the
-//! table `reply`, in the commit of its effect:
+//! An engine that dies may have carried out a request and not have answered it. The kernel sends it
+//! again, to the next engine. A second `create` would find the file of the first, a second `unlink`
+//! nothing. So each such request leaves a row in the table `reply`, in the commit of its effect:
 //!
 //!   1. The request takes a slot, the lowest of its connection's that is free ([`Replies::begin`]).
-//!   2. Its job writes the row of the slot, over what an earlier request left there ([`Row::record`]).
+//!   2. Its job writes the row of the slot, over what an earlier request left there
+//!      ([`Row::record`]).
 //!   3. The front end answers. From here on nobody asks again.
-//!   4. The slot is free ([`Request`] is dropped).
+//!   4. The slot is free ([`OpenRequest`] is dropped).
 //!
-//! A death before 2 leaves neither effect nor row: what is sent again is done anew. After 2 it leaves both, and what is
-//! sent again is answered from the row. After 3 the row is of no use, and some later request writes over it.
+//! A death before 2 leaves neither effect nor row: what is sent again is done anew. After 2 it
+//! leaves both, and what is sent again is answered from the row. After 3 the row is of no use, and
+//! some later request writes over it.
 //!
-//! A request that fails has no effect and leaves no row. Sent again it may end otherwise, as if it had come later:
-//! nobody was told how it ended.
+//! A request that fails has no effect and leaves no row. Sent again it may end otherwise, as if it
+//! had come later: nobody was told how it ended.
 //!
-//! A successor inherits the rows. Their slots are not free before their requests were sent again and answered. Which of
-//! them will not be sent again, because they were answered, nobody can say; of those that stay the oldest go when there are
-//! more than [`INHERITED_MAX`].
+//! A successor inherits the rows. Their slots are not free before their requests were sent again
+//! and answered. Which of them will not be sent again, because they were answered, nobody can say;
+//! of those that stay the oldest go when there are more than [`INHERITED_MAX`].
 //!
-//! What is simply done again, and why that does no harm: everything that sets a state and does not depend on the one
-//! before. A write says its offset and its bytes (also one with `O_APPEND`: the kernel computes the offset), `truncate`,
-//! `chmod`, `chown`, `utimensat` and `fallocate` their result. Done twice they could undo what was done between the two;
-//! but what changes the same thing in between was under way at the same time as a request that nobody had been told
-//! the end of, and was in no order with it. Through one mount not even that: the kernel holds the file's lock until it
-//! is answered, except for direct writes inside a file, whose order is nobody's. `fsync` makes durable what is
-//! there. Reads, lookups and listings change nothing.
+//! What is simply done again, and why that does no harm: everything that sets a state and does not
+//! depend on the one before. A write says its offset and its bytes (also one with `O_APPEND`: the
+//! kernel computes the offset), `truncate`, `chmod`, `chown`, `utimensat` and `fallocate` their
+//! result. Done twice they could undo what was done between the two; but what changes the same
+//! thing in between was under way at the same time as a request that nobody had been told the end
+//! of, and was in no order with it. Through one mount not even that: the kernel holds the file's
+//! lock until it is answered, except for direct writes inside a file, whose order is nobody's.
+//! `fsync` makes durable what is there. Reads, lookups and listings change nothing.
 //!
 //! Invariants:
 //!
-//!   1. The row of a request that has an effect and no answer is in the catalog, and no other request has its slot.
-//!   2. Rows of two connections never meet: a mount has an id of its own, made at random, which its successors keep.
-//!   3. A connection has no more rows than requests were ever under way at one time, and [`INHERITED_MAX`].
+//!   1. The row of a request that has an effect and no answer is in the catalog, and no other
+//!      request has its slot.
+//!   2. Rows of two connections never meet: a mount has an id of its own, made at random, which its
+//!      successors keep.
+//!   3. A connection has no more rows than requests were ever under way at one time, and
+//!      [`INHERITED_MAX`].
 
 use super::{Files, Origin, Result};
 use crate::{
@@ -45,8 +52,8 @@ use std::{
     sync::Arc,
 };
 
-/// Rows of a connection that a successor takes over: so many as several engines in a row can leave behind that die before they
-/// have answered what they inherited.
+/// Rows of a connection that a successor takes over: so many as several engines in a row can leave
+/// behind that die before they have answered what they inherited.
 const INHERITED_MAX: usize = 1024;
 
 /// A row that was there when the engine started.
@@ -114,13 +121,13 @@ pub struct DoneBefore {
 }
 
 /// A request under way. To be kept until it was answered.
-pub struct Request {
+pub struct OpenRequest {
     files: Arc<Files>,
     row: Row,
     before: Option<DoneBefore>,
 }
 
-impl Request {
+impl OpenRequest {
     pub(crate) fn row(&self) -> Row {
         self.row
     }
@@ -132,7 +139,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         if let Some(slots) = self.files.replies.0.lock().get_mut(&self.row.connection) {
             slots.taken.remove(&self.row.slot);
@@ -154,14 +161,15 @@ impl Replies {
         self.0.lock().remove(&connection);
     }
 
-    /// Begins a request. `resent`: it may have been carried out before. `None`: the connection has ended.
+    /// Begins a request. `resent`: it may have been carried out before. `None`: the connection has
+    /// ended.
     pub fn begin(
         &self,
         files: &Arc<Files>,
         connection: ConnectionId,
         request: u64,
         resent: bool,
-    ) -> Option<Request> {
+    ) -> Option<OpenRequest> {
         let mut all = self.0.lock();
         let slots = all.get_mut(&connection)?;
         let known = if resent { slots.inherited.get(&request).copied() } else { None };
@@ -183,12 +191,13 @@ impl Replies {
         let row = Row { connection, slot, request, sequence: slots.sequence };
         slots.sequence = slots.sequence.wrapping_add(1);
         let before = known.map(|known| DoneBefore { node: known.node });
-        Some(Request { files: Arc::clone(files), row, before })
+        Some(OpenRequest { files: Arc::clone(files), row, before })
     }
 }
 
 impl Files {
-    /// Takes over what the engine before left of these connections; what it left of others is deleted.
+    /// Takes over what the engine before left of these connections; what it left of others is
+    /// deleted.
     pub(super) async fn inherit_replies(&self, connections: &[ConnectionId]) -> Result<()> {
         let mut rows = self.catalog.read(|sqlite| Ok(reply::load(sqlite)?)).await?;
         let mut gone: Vec<(ConnectionId, u32)> = Vec::new();
@@ -231,7 +240,12 @@ impl Files {
 
     /// Begins a request of a connection that must not be carried out twice.
     #[must_use]
-    pub fn begin(&self, connection: ConnectionId, request: u64, resent: bool) -> Option<Request> {
+    pub fn begin(
+        &self,
+        connection: ConnectionId,
+        request: u64,
+        resent: bool,
+    ) -> Option<OpenRequest> {
         self.replies.begin(&self.strong(), connection, request, resent)
     }
 }

@@ -11,11 +11,11 @@ use crate::{
     error::FileError,
     files::{
         File, Origin,
-        aliases::Place as Names,
+        aliases::StatementContext,
         file_stats::FileClass,
         file_system::{FileSystem, Mounted},
         paths,
-        reply_cache::{Asked, Request, Row},
+        reply_cache::{Asked, OpenRequest, Row},
         statements::{NameOrder, NewSystemFile},
     },
     space::mirror_sets::failure_groups,
@@ -28,12 +28,12 @@ type Result<T> = std::result::Result<T, FileError>;
 /// A front end's place in a group. Clones share it; it ends with the last of them.
 #[derive(Clone)]
 pub struct Session {
-    place: Arc<Place>,
+    attached: Arc<Attached>,
     /// On behalf of a request that may be sent again.
     row: Option<Row>,
 }
 
-struct Place {
+struct Attached {
     file_system: Arc<FileSystem>,
     /// As long as somebody uses it.
     _mounted: Arc<dyn Mounted>,
@@ -42,7 +42,7 @@ struct Place {
     connection: Option<ConnectionId>,
 }
 
-impl Drop for Place {
+impl Drop for Attached {
     fn drop(&mut self) {
         self.file_system.files.detach(self.origin);
     }
@@ -55,12 +55,13 @@ impl Session {
         let file_system = Arc::clone(group.file_system());
         let origin = file_system.files.attach(watcher);
         Self {
-            place: Arc::new(Place { file_system, _mounted: group, origin, connection: None }),
+            attached: Arc::new(Attached { file_system, _mounted: group, origin, connection: None }),
             row: None,
         }
     }
 
-    /// The front end of a mount: of a new one, or of one that the group was mounted to take over (`Group::resume`).
+    /// The front end of a mount: of a new one, or of one that the group was mounted to take over
+    /// (`Group::resume`).
     #[must_use]
     pub fn of_mount(
         group: Arc<impl Mounted + 'static>,
@@ -71,55 +72,56 @@ impl Session {
         let origin = file_system.files.attach_mount(watcher, connection);
         let connection = Some(connection);
         Self {
-            place: Arc::new(Place { file_system, _mounted: group, origin, connection }),
+            attached: Arc::new(Attached { file_system, _mounted: group, origin, connection }),
             row: None,
         }
     }
 
-    /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until it was answered. `number`: the
-    /// kernel's for it; `resent`: an engine before this one may have carried it out.
+    /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until
+    /// it was answered. `number`: the kernel's for it; `resent`: an engine before this one may have
+    /// carried it out.
     #[must_use]
-    pub fn begin(&self, number: u64, resent: bool) -> Option<Request> {
-        self.file_system().files.begin(self.place.connection?, number, resent)
+    pub fn begin(&self, number: u64, resent: bool) -> Option<OpenRequest> {
+        self.file_system().files.begin(self.attached.connection?, number, resent)
     }
 
     /// This session, on behalf of a request: what it changes first leaves the request's row.
     #[must_use]
-    pub fn on_behalf_of(&self, request: &Request) -> Self {
-        Self { place: Arc::clone(&self.place), row: Some(request.row()) }
+    pub fn on_behalf_of(&self, request: &OpenRequest) -> Self {
+        Self { attached: Arc::clone(&self.attached), row: Some(request.row()) }
     }
 
     /// The kernel does not have a file that it was asked for ([`Watcher::still_holds`]).
     pub fn release_reference(&self, node: Node) {
-        if let Some(connection) = self.place.connection {
+        if let Some(connection) = self.attached.connection {
             self.file_system().files.release_reference(connection, node);
         }
     }
 
     /// The mount is gone.
     pub async fn end(&self) {
-        if let Some(connection) = self.place.connection {
+        if let Some(connection) = self.attached.connection {
             // What is left is deleted by the next mount of the group.
             let _ = self.file_system().files.end_mount(connection).await;
         }
     }
 
     fn asked(&self) -> Asked {
-        Asked { origin: self.place.origin, row: self.row }
+        Asked { origin: self.attached.origin, row: self.row }
     }
 
     /// The group's name, upper case.
     #[must_use]
     pub fn group_name(&self) -> &str {
-        &self.place.file_system.name
+        &self.attached.file_system.name
     }
 
     pub(crate) fn origin(&self) -> Origin {
-        self.place.origin
+        self.attached.origin
     }
 
     fn file_system(&self) -> &FileSystem {
-        &self.place.file_system
+        &self.attached.file_system
     }
 
     /// The file, if it has bytes.
@@ -145,7 +147,7 @@ impl Session {
 
     /// Others must not go on showing what they cached of a file.
     fn changed(&self, node: Node) {
-        self.file_system().files.invalidate(self.place.origin, &Invalidation::Node(node));
+        self.file_system().files.invalidate(self.attached.origin, &Invalidation::Node(node));
     }
 
     /// Resolves one name. Handles neither `.` nor `..`.
@@ -187,7 +189,7 @@ impl Session {
                 return self.attributes(node).await;
             }
         }
-        self.file_system().files.change(self.place.origin, node, &changes).await
+        self.file_system().files.change(self.attached.origin, node, &changes).await
     }
 
     /// Makes a file. `mode` has the permission bits after the umask; group and
@@ -322,7 +324,7 @@ impl Session {
         let file_system = self.file_system();
         // Linux sees to that where the write comes through its page cache only.
         if file.is_program() {
-            Box::pin(file_system.files.drop_capability(self.place.origin, node)).await?;
+            Box::pin(file_system.files.drop_capability(self.attached.origin, node)).await?;
         }
         let began = file_system.world.monotonic();
         let result =
@@ -339,7 +341,8 @@ impl Session {
         result
     }
 
-    /// Writes, and makes the file durable as [`Self::sync`] does: where nothing but these bytes changes, in one trip to the disks.
+    /// Writes, and makes the file durable as [`Self::sync`] does: where nothing but these bytes
+    /// changes, in one trip to the disks.
     ///
     /// # Errors
     /// As [`Self::write`] and [`Self::sync`].
@@ -363,7 +366,8 @@ impl Session {
         let file = self.file_system().files.get(node).await?;
         let file_system = self.file_system();
         let began = file_system.world.monotonic();
-        // In memory of its own: a front end's request is as large as the largest that it may be, and most are none of these.
+        // In memory of its own: a front end's request is as large as the largest that it may be,
+        // and most are none of these.
         Box::pin(file_system.sync_file(&file, data_only)).await?;
         file_system.note_request(&file, FileClass::Sync, 0, began);
         Ok(())
@@ -385,7 +389,8 @@ impl Session {
         self.file_system().sync_everything().await
     }
 
-    /// `fallocate`, all or nothing where space is missing. `kill_set_id`: on behalf of a program that is not privileged.
+    /// `fallocate`, all or nothing where space is missing. `kill_set_id`: on behalf of a program
+    /// that is not privileged.
     ///
     /// # Errors
     /// `NoSpace`, `TooLarge`, `Invalid`.
@@ -414,8 +419,8 @@ impl Session {
         self.file_system().seek_file(&file, offset, what).await
     }
 
-    /// Where a part of a file has data and where holes, in one look: lengths from `offset` on, `most` at most, to the end of the part or of
-    /// the file.
+    /// Where a part of a file has data and where holes, in one look: lengths from `offset` on,
+    /// `most` at most, to the end of the part or of the file.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -460,12 +465,12 @@ impl Session {
         self.file_system().files.remove_xattr(self.asked(), node, name).await
     }
 
-    fn names(&self, caller: Caller) -> Names {
+    fn names(&self, caller: Caller) -> StatementContext {
         let file_system = self.file_system();
         let membership = file_system.voters.current();
         let failure_groups = failure_groups(&membership);
         let (redundancy, group) = (membership.wanted, file_system.name.clone());
-        Names { origin: self.place.origin, group, redundancy, failure_groups, caller }
+        StatementContext { origin: self.attached.origin, group, redundancy, failure_groups, caller }
     }
 
     /// Carries out a DBA's statement on names or templates, all of it or nothing.
@@ -476,7 +481,8 @@ impl Session {
         self.file_system().files.order(self.names(caller), order).await
     }
 
-    /// Makes a file under a system name; returns it and its path. `head`: what will be written first, if that is known.
+    /// Makes a file under a system name; returns it and its path. `head`: what will be written
+    /// first, if that is known.
     ///
     /// # Errors
     /// If there is no such template, or its alias is taken or in no directory.
@@ -490,7 +496,8 @@ impl Session {
         self.file_system().files.create_system(self.names(caller), new, head, mode).await
     }
 
-    /// What a DBA's name means, in any case: `dir/file`, or `.number.incarnation`, behind the group's name. `None`: there is nothing.
+    /// What a DBA's name means, in any case: `dir/file`, or `.number.incarnation`, behind the
+    /// group's name. `None`: there is nothing.
     ///
     /// # Errors
     /// If it is ambiguous, or no name of a file that there is.
@@ -505,7 +512,7 @@ impl Session {
     /// A path of a file, behind the group's name: the system's, if it has one.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn path_of(&self, node: Node) -> Result<Option<String>> {
         let parts = self.file_system().files.path_of(node).await?;
         Ok(parts.map(|parts| paths::written(self.group_name(), &parts)))

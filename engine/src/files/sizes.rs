@@ -1,9 +1,11 @@
 //! Sizes of files that grow, where the end of a process does not reach them.
 //!
-//! Whoever writes behind the end of a file makes it longer, and who is told that he has must find it so, also when the engine is killed
-//! in the next moment. A commit of the catalog says so for good, and takes several times as long as the write. So a size that grows is first
-//! kept in words that outlive the process ([`World::keepsake`]), and stored in the catalog with the times: once a second, by a sync, before the
-//! file is cut, and when the group is dismounted. As with what is pending, a loss of power loses it, and only a sync promises more.
+//! Whoever writes behind the end of a file makes it longer, and who is told that he has must find
+//! it so, also when the engine is killed in the next moment. A commit of the catalog says so for
+//! good, and takes several times as long as the write. So a size that grows is first kept in words
+//! that outlive the process ([`World::keepsake`]), and stored in the catalog with the times: once a
+//! second, by a sync, before the file is cut, and when the group is dismounted. As with what is
+//! pending, a loss of power loses it, and only a sync promises more.
 //!
 //! ```text
 //!   word 0   the kind of these words
@@ -12,13 +14,16 @@
 //!   8 ...    a file and its size, two words each; file 0: nobody's
 //! ```
 //!
-//! Each mount gives the catalog another token. The words count for a mount if it finds the token in the catalog that they have: nobody can
-//! have changed a file since. What they say of sizes becomes part of the commit that changes the token.
+//! Each mount gives the catalog another token. The words count for a mount if it finds the token in
+//! the catalog that they have: nobody can have changed a file since. What they say of sizes becomes
+//! part of the commit that changes the token.
 //!
 //! Invariants, at each instruction:
 //!
-//!   1. A file's size in the catalog or in its words, whichever is larger, is at least what anybody was told.
-//!   2. A file's words are nobody's before a job that makes it shorter begins; they become so after a commit with its size.
+//!   1. A file's size in the catalog or in its words, whichever is larger, is at least what anybody
+//!      was told.
+//!   2. A file's words are nobody's before a job that makes it shorter begins; they become so after
+//!      a commit with its size.
 //!   3. A size is stored before its file: nobody finds a file with another one's size.
 
 use super::{File, Result, Stored};
@@ -47,14 +52,15 @@ const BOOT_AT: usize = 1;
 const TOKEN_AT: usize = 3;
 const PLACES_AT: usize = 8;
 
-/// Words that a group asks for: room for 4,092 files that grow within a second. Others commit, as all would without.
+/// Words that a group asks for: room for 4,092 files that grow within a second. Others commit, as
+/// all would without.
 pub const WORDS: usize = 8192;
 
 /// A file's place among the words; counted from 1, 0: it has none.
 #[derive(Debug, Default)]
-pub(super) struct Place(AtomicU32);
+pub(super) struct KeptSize(AtomicU32);
 
-impl Place {
+impl KeptSize {
     pub fn is_some(&self) -> bool {
         self.0.load(SeqCst) != 0
     }
@@ -119,11 +125,11 @@ impl Sizes {
         words.store(KIND_AT, KIND)
     }
 
-    /// Inside a job, the first of a mount: gives files the sizes that were kept, if they `survived`, and the catalog another token. How many
-    /// files were longer than the catalog said.
+    /// Inside a job, the first of a mount: gives files the sizes that were kept, if they
+    /// `survived`, and the catalog another token. How many files were longer than the catalog said.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub fn restore(&self, connection: &Connection, survived: bool) -> Result<usize> {
         let token = counter::value(connection, Counter::SizesToken)?.unwrap_or(0);
         let mut restored = 0;
@@ -148,7 +154,8 @@ impl Sizes {
         let Some(words) = &self.words else { return };
         let count = (self.found.len() - PLACES_AT) / 2;
         let places = 1..=u32::try_from(count).unwrap_or(u32::MAX);
-        // The commit has what is forgotten here, and no word counts before the token does. Where that fails nothing is kept.
+        // The commit has what is forgotten here, and no word counts before the token does. Where
+        // that fails nothing is kept.
         let mut used = places
             .clone()
             .filter(|place| self.found[at(*place)] != 0 && !planted::has(Bug::WordsStay));
@@ -173,8 +180,9 @@ impl Sizes {
         file.kept.is_some() || !self.free.lock().is_empty()
     }
 
-    /// A file's bytes up to `end` are on the disks: it is that long, for everybody and for good, unless the host loses its memory.
-    /// False: that cannot be kept, and is so only when the catalog says it.
+    /// A file's bytes up to `end` are on the disks: it is that long, for everybody and for good,
+    /// unless the host loses its memory. False: that cannot be kept, and is so only when the
+    /// catalog says it.
     #[must_use]
     pub fn grow(&self, file: &File, end: u64) -> bool {
         let Some(words) = &self.words else { return false };
@@ -208,7 +216,8 @@ impl Sizes {
         true
     }
 
-    /// A commit says that a file is so long: its words are nobody's, unless it has grown since, or was cut and perhaps grew again.
+    /// A commit says that a file is so long: its words are nobody's, unless it has grown since, or
+    /// was cut and perhaps grew again.
     pub(crate) fn let_go(&self, file: &File, stored: Stored) {
         let attributes = file.attributes();
         let is_stored = attributes.size <= stored.size || planted::has(Bug::GrownLetGo);

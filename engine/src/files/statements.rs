@@ -1,4 +1,5 @@
-//! The words in which operators speak of names: templates, directories, aliases, files under system names.
+//! The words in which operators speak of names: templates, directories, aliases, files under system
+//! names.
 
 use crate::api::types::FileType;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! Templates: what files that are made through them are like.
 //!
-//! There is one for each type of file, the system's, and those that DBAs add. A change is for files that are made later. What a
-//! template may say depends on the group: where there is one redundancy for everything, no template has another.
+//! There is one for each type of file, the system's, and those that DBAs add. A change is for files
+//! that are made later. What a template may say depends on the group: where there is one redundancy
+//! for everything, no template has another.
 
 use super::{Result, statements::Template};
 use crate::{

@@ -373,8 +373,9 @@ fn an_unlinked_file_stays_while_it_is_remembered() {
     f.check();
 }
 
-/// A damaged index lists an orphan that has no row. The commit that was to release it changes nothing, and is one all the same: whoever
-/// looks for a file waits for it, and hears of it without any other commit.
+/// A damaged index lists an orphan that has no row. The commit that was to release it changes
+/// nothing, and is one all the same: whoever looks for a file waits for it, and hears of it without
+/// any other commit.
 #[test]
 fn an_orphan_without_a_row_keeps_nobody_waiting() {
     let f = Fixture::new();

@@ -1,5 +1,5 @@
-//! Which files are volumes: a front end can write those, and neither truncate them nor write behind their end.
-//! How volumes are made and dropped is `group/volume.rs`.
+//! Which files are volumes: a front end can write those, and neither truncate them nor write behind
+//! their end. How volumes are made and dropped is `group/volume.rs`.
 
 use crate::{
     api::Node,

@@ -1,7 +1,7 @@
 //! Extended attributes: all of a file's are read at once, and then answered from memory.
 //!
-//! The kernel asks for `security.capability` before writes through its page cache, so "there are none"
-//! has to be as cheap as a look.
+//! The kernel asks for `security.capability` before writes through its page cache, so "there are
+//! none" has to be as cheap as a look.
 
 use super::{File, Files, Origin, Result, Xattrs, reply_cache::Asked};
 use crate::{
@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// What a program may do whoever runs it. Goes with a write, as set-id bits do.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Inside a job: takes a file's capabilities away. Whether it had any; what is in memory of its attributes is wrong then.
+/// Inside a job: takes a file's capabilities away. Whether it had any; what is in memory of its
+/// attributes is wrong then.
 pub(super) fn delete_capability(connection: &Connection, node: Node) -> rusqlite::Result<bool> {
     tables::xattr::delete(connection, node, CAPABILITY)
 }
@@ -59,13 +60,13 @@ impl Files {
     /// The names, in a stable order.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
         self.with_xattrs(node, |all| all.keys().cloned().collect()).await
     }
 
-    /// # Errors
-    /// `Exists` or `NoAttribute` as `mode` asks, `Range` if it is too long, `NoSpace` if there are too many.
+    /// # Errors `Exists` or `NoAttribute` as `mode` asks, `Range` if it is too long, `NoSpace` if
+    /// there are too many.
     pub async fn set_xattr(
         &self,
         asked: impl Into<Asked>,
@@ -130,7 +131,7 @@ impl Files {
     /// Takes a file's capabilities away, if it has any.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn drop_capability(&self, origin: Origin, node: Node) -> Result<()> {
         if !self.with_xattrs(node, |all| all.contains_key(CAPABILITY)).await? {
             return Ok(());

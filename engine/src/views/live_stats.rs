@@ -3,7 +3,7 @@
 use crate::{
     catalog::live_stats::{
         LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime,
-        LiveTrouble, LiveUnit, Wanted,
+        LiveTrouble, LiveUnit, NamedViews,
     },
     check::Upkeep,
     disk::{
@@ -61,7 +61,7 @@ impl Clocks {
 impl Upkeep {
     /// What a statement wants.
     pub(crate) fn live_stats(&self, sql: &str) -> LiveStats {
-        let wanted = Wanted::by(sql);
+        let wanted = NamedViews::in_statement(sql);
         let clocks = Clocks { wall: self.world.now(), monotonic: self.world.monotonic() };
         let mut stats = LiveStats::default();
         if wanted.disk_times {

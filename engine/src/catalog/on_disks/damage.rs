@@ -96,11 +96,11 @@ impl DiskStore {
         std::mem::take(&mut self.mended.lock())
     }
 
-    /// Compares the mirrors of some pages of the database, from `offset` on, and says where the next begin.
-    /// Runs on the catalog's writer thread. Other threads only mend pages.
+    /// Compares the mirrors of some pages of the database, from `offset` on, and says where the
+    /// next begin. Runs on the catalog's writer thread. Other threads only mend pages.
     ///
-    /// A page that is good nowhere is none that the database uses, or its own check finds it. Of pages that
-    /// are good and differ the one that was written last is what the catalog reads.
+    /// A page that is good nowhere is none that the database uses, or its own check finds it. Of
+    /// pages that are good and differ the one that was written last is what the catalog reads.
     pub fn compare_mirrors(&self, offset: u64, repair: bool) -> (Vec<Problem>, Option<u64>) {
         let file = CatalogFile::Database;
         let pages = match database_pages(self) {
@@ -176,7 +176,8 @@ impl DiskStore {
         (problems, Some(offset + length as u64))
     }
 
-    /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if one is.
+    /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if
+    /// one is.
     pub(super) async fn read_best(
         &self,
         file: CatalogFile,
@@ -211,8 +212,9 @@ impl DiskStore {
         best.ok_or(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
     }
 
-    /// Rewrites the mirrors on which a read found something wrong, with what it finds when it is its turn: the catalog may have written
-    /// there meanwhile. `right`: what was found before, for whoever reads.
+    /// Rewrites the mirrors on which a read found something wrong, with what it finds when it is
+    /// its turn: the catalog may have written there meanwhile. `right`: what was found before, for
+    /// whoever reads.
     pub(super) fn mend(
         &self,
         file: CatalogFile,
@@ -235,12 +237,14 @@ impl DiskStore {
         }
         reached::at(Mark::PageMended);
         let slice = right.share();
-        // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be gone by now.
+        // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be
+        // gone by now.
         if wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())])).is_ok() {
             // The other mirror may be the next to go.
             let _ = wait_for(&*self.world, self.flush_all());
             let current = self.mirrors(file);
-            // What cannot be read back is not mended: the next read finds it again, and too many take the disk offline (`health.rs`).
+            // What cannot be read back is not mended: the next read finds it again, and too many
+            // take the disk offline (`health.rs`).
             let is_there = |mirror: &&u8| {
                 let found = self.read_mirror(file, **mirror, offset, slice.len());
                 found.is_ok_and(|found| found[..] == slice[..])

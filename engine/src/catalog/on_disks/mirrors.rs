@@ -1,15 +1,19 @@
 //! How mirrors of the catalog come and grow. `places.rs` says where.
 //!
-//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where nothing else writes:
+//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where
+//! nothing else writes:
 //!
-//!   1. Allocate AUs on a disk of a failure group that has no mirror; where there are too few, the rest on others, apart from all other mirrors.
+//!   1. Allocate AUs on a disk of a failure group that has no mirror; where there are too few, the
+//!      rest on others, apart from all other mirrors.
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 //!
-//! Two mirrors may be in one failure group, built while no other could be written. Where all three are there, the
-//! new one takes the place of one of those in the same membership. Its AUs are free when no read that began before is under way.
+//! Two mirrors may be in one failure group, built while no other could be written. Where all three
+//! are there, the new one takes the place of one of those in the same membership. Its AUs are free
+//! when no read that began before is under way.
 //!
-//! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
+//! Where the disk is one that returns, that membership is the one that makes it ONLINE
+//! ([`DiskStore::bring_online`]).
 
 use super::{
     DiskStore,
@@ -24,7 +28,7 @@ use crate::{
     disk::{counters::IoClient, disk_io::Settled, member::Member},
     membership::voters::{Refusal, find},
     planted::{self, Bug},
-    space::Space,
+    space::{InHand, Space},
     world::wait_for,
 };
 use plinth_format::{
@@ -33,6 +37,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -45,6 +50,9 @@ struct Built {
     aus: Parts<Vec<u32>>,
     runs: Vec<CatalogRun>,
 }
+
+/// A mirror, and the AUs of a disk with which it grows.
+type Growing = (u8, DiskNumber, Vec<u32>);
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
@@ -71,8 +79,9 @@ impl DiskStore {
         self.reserve();
     }
 
-    /// Keeps room for the mirrors that the catalog lacks: in each failure group without one. Else files could take
-    /// all space while a disk is away, and its return would not make the group whole.
+    /// Keeps room for the mirrors that the catalog lacks: in each failure group without one. Else
+    /// files could take all space while a disk is away, and its return would not make the group
+    /// whole.
     fn reserve(&self) {
         let membership = self.voters.current();
         let mut space = self.space.lock();
@@ -96,7 +105,8 @@ impl DiskStore {
         space.reserve(reserved);
     }
 
-    /// Where mirrors of a file could be built if the disks were there: the disks of each failure group without a mirror, emptiest first.
+    /// Where mirrors of a file could be built if the disks were there: the disks of each failure
+    /// group without a mirror, emptiest first.
     fn lacking(
         &self,
         membership: &Membership,
@@ -124,7 +134,8 @@ impl DiskStore {
         groups.into_values().map(by_room).collect()
     }
 
-    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
+    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as
+    /// far as it could before.
     fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
         let membership = self.voters.current();
         let space = self.space.lock();
@@ -156,9 +167,9 @@ impl DiskStore {
         })
     }
 
-    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and records with
-    /// `edit`, in the same change, that it is. Runs on the catalog's writer thread. A mirror that cannot be
-    /// built keeps no disk away: [`Self::rebuild`] tries again, and says why.
+    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and
+    /// records with `edit`, in the same change, that it is. Runs on the catalog's writer thread. A
+    /// mirror that cannot be built keeps no disk away: [`Self::rebuild`] tries again, and says why.
     ///
     /// # Errors
     /// If the change is refused.
@@ -228,7 +239,8 @@ impl DiskStore {
         Ok(Some(built))
     }
 
-    /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if not. Whether it does.
+    /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if
+    /// not. Whether it does.
     fn keep_if_listed(&self, membership: Option<&Arc<Membership>>, built: &Built) -> bool {
         let listed = membership
             .is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
@@ -271,7 +283,8 @@ impl DiskStore {
             .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
     }
 
-    /// The number of the next mirror of a file, and where it goes, its start on one of the candidates.
+    /// The number of the next mirror of a file, and where it goes, its start on one of the
+    /// candidates.
     fn place_mirror(
         &self,
         membership: &Membership,
@@ -302,8 +315,9 @@ impl DiskStore {
         next(&on_one).or_else(|| next(&in_parts))
     }
 
-    /// How a mirror of so many AUs could lie on several disks, as many as possible of them on its home, and none where the loss of a
-    /// disk or a failure group would take another mirror along. `None`: there is no room for it.
+    /// How a mirror of so many AUs could lie on several disks, as many as possible of them on its
+    /// home, and none where the loss of a disk or a failure group would take another mirror along.
+    /// `None`: there is no room for it.
     fn parts_for(
         &self,
         membership: &Membership,
@@ -344,7 +358,8 @@ impl DiskStore {
             .map(|run| run.disk)
     }
 
-    /// Gives up mirrors that are in the way of a resize and more than there should be: there is no place to which they could move.
+    /// Gives up mirrors that are in the way of a resize and more than there should be: there is no
+    /// place to which they could move.
     async fn strike_reserved(&self, file: CatalogFile) {
         let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
             run.file == file
@@ -370,8 +385,8 @@ impl DiskStore {
         }
     }
 
-    /// Moves an AU that is in the way of a resize to another place on its disk, where there is none for the whole mirror. False: there is none in
-    /// the way, or no room for it.
+    /// Moves an AU that is in the way of a resize to another place on its disk, where there is none
+    /// for the whole mirror. False: there is none in the way, or no room for it.
     async fn move_reserved_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
         let Some(run) = membership
@@ -526,8 +541,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// The AUs are free when the membership that does not list them is in force, and no read that began before is under
-    /// way. A crash before leaves them to the catalog.
+    /// The AUs are free when the membership that does not list them is in force, and no read that
+    /// began before is under way. A crash before leaves them to the catalog.
     pub(super) async fn shrink_to(
         &self,
         file: CatalogFile,
@@ -541,7 +556,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// What could not be recorded is tried again: the catalog does not end because a disk that is to vote does not take the activity log.
+    /// What could not be recorded is tried again: the catalog does not end because a disk that is
+    /// to vote does not take the activity log.
     async fn wait_for_voters(&self, refusal: Refusal) -> Result<(), StoreError> {
         if !matches!(refusal, Refusal::Other(_))
             || self.voters.is_closing()
@@ -566,6 +582,23 @@ impl DiskStore {
         if want <= have {
             return Ok(true);
         }
+        let (runs, entries, _in_hand) =
+            self.take_to_grow(file, &membership, &mirrors, have..want)?;
+        let grown = self.record_growth(&runs, &entries).await;
+        self.reserve();
+        grown
+    }
+
+    /// Takes AUs with which the mirrors of a file grow from `size.start` to `size.end` AUs or
+    /// somewhat more, all of them by as many.
+    fn take_to_grow(
+        &self,
+        file: CatalogFile,
+        membership: &Membership,
+        mirrors: &BTreeMap<u8, DiskNumber>,
+        size: Range<u32>,
+    ) -> Result<(Vec<Growing>, Vec<CatalogRun>, InHand), StoreError> {
+        let (have, want) = (size.start, size.end);
         // Growing runs: an eighth more than there is, so that a large catalog has few runs.
         let mut ahead = (want + have / 8) - have;
         if !self.leaves_room(file, ahead) {
@@ -574,22 +607,22 @@ impl DiskStore {
                 return Err(StoreError::NoSpace);
             }
         }
-        let _in_hand = self.space.lock().take_in_hand();
+        let in_hand = self.space.lock().take_in_hand();
         let mut taken: Parts<Vec<u32>> = Vec::new();
-        let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
-        for (mirror, home) in &mirrors {
-            // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
-            let mut others = disks_of_others(&membership, file, *mirror);
+        let mut runs: Vec<Growing> = Vec::new();
+        for (mirror, home) in mirrors {
+            // Where the others are, and where they grow now: what takes two mirrors along at once
+            // is no place for a part of this one.
+            let mut others = disks_of_others(membership, file, *mirror);
             others.extend(runs.iter().map(|(_, disk, _)| *disk));
-            let found = [*home]
-                .into_iter()
-                .chain(neighbours(&membership, *home, &others))
-                .find_map(|disk| {
+            let found = [*home].into_iter().chain(neighbours(membership, *home, &others)).find_map(
+                |disk| {
                     let aus = self
                         .allocate(disk, ahead, Space::allocate_on)
                         .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
                     Some((disk, aus))
-                });
+                },
+            );
             let Some((disk, aus)) = found else {
                 self.give_back_all(&taken);
                 return Err(StoreError::NoSpace);
@@ -610,11 +643,22 @@ impl DiskStore {
             runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
             return Err(StoreError::NoSpace);
         }
+        Ok((runs, entries, in_hand))
+    }
+
+    /// Records the membership in which mirrors have these AUs, too. False: a disk has gone
+    /// meanwhile.
+    async fn record_growth(
+        &self,
+        runs: &[Growing],
+        entries: &[CatalogRun],
+    ) -> Result<bool, StoreError> {
         let recorded = self
             .voters
             .change(|next| {
-                // A mirror struck meanwhile does not grow. One that would grow onto a disk that has gone meanwhile would be struck for it.
-                let grows = growing(next, &entries);
+                // A mirror struck meanwhile does not grow. One that would grow onto a disk that has
+                // gone meanwhile would be struck for it.
+                let grows = growing(next, entries);
                 let online = can_list(next, &grows);
                 if online {
                     next.catalog.extend(grows);
@@ -622,10 +666,10 @@ impl DiskStore {
                 Ok(online)
             })
             .await;
-        let grown = match recorded {
+        match recorded {
             Ok(membership) => {
                 let listed = units(&membership);
-                for (_, disk, aus) in &runs {
+                for (_, disk, aus) in runs {
                     for au in aus {
                         if listed.contains(&(*disk, *au)) {
                             self.owned.lock().insert((*disk, *au));
@@ -634,17 +678,13 @@ impl DiskStore {
                         }
                     }
                 }
-                Ok(growing(&membership, &entries)
-                    .iter()
-                    .all(|run| membership.catalog.contains(run)))
+                Ok(growing(&membership, entries).iter().all(|run| membership.catalog.contains(run)))
             }
             Err(refusal) => {
                 // What was more than the least is given back already.
                 runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
                 self.wait_for_voters(refusal).await.map(|()| false)
             }
-        };
-        self.reserve();
-        grown
+        }
     }
 }

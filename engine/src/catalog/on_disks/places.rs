@@ -43,8 +43,8 @@ pub(super) fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<Catal
     runs.iter().filter(is_there).copied().collect()
 }
 
-/// Disks on which a mirror that has its start on `home` can have a part, given those of all other mirrors: what takes two mirrors along at
-/// once is no place for it.
+/// Disks on which a mirror that has its start on `home` can have a part, given those of all other
+/// mirrors: what takes two mirrors along at once is no place for it.
 pub(super) fn neighbours<'a>(
     membership: &'a Membership,
     home: DiskNumber,
@@ -106,8 +106,8 @@ fn open_disks<'a>(
     open.filter(move |disk| has_room(disk.number))
 }
 
-/// The disk on which the next mirror of the catalog should go, given those that others have a part on: online, in a failure group
-/// without one.
+/// The disk on which the next mirror of the catalog should go, given those that others have a part
+/// on: online, in a failure group without one.
 fn disk_apart(
     membership: &Membership,
     others: &BTreeSet<DiskNumber>,
@@ -137,8 +137,9 @@ pub(crate) fn next_disk(
     disk_apart(membership, others, &has_room).or_else(any)
 }
 
-/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With none to add, in place of one that shares a disk or a
-/// failure group with another, if there is a place apart from all others; and in place of one that has to leave where it is.
+/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With none to add,
+/// in place of one that shares a disk or a failure group with another, if there is a place apart
+/// from all others; and in place of one that has to leave where it is.
 pub(super) fn next_mirror(
     membership: &Membership,
     file: CatalogFile,
@@ -162,7 +163,8 @@ pub(super) fn next_mirror(
         !own.is_disjoint(&groups_of(membership, &others(*mirror)))
     };
     let free = (0..3).find(|mirror| !mirrors.contains(mirror));
-    // Of two that share, the later one goes, if it can. Where there is no disk for one there may be one for the next.
+    // Of two that share, the later one goes, if it can. Where there is no disk for one there may be
+    // one for the next.
     let spares = || {
         mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror))
     };
@@ -171,7 +173,8 @@ pub(super) fn next_mirror(
         .or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
-/// Whether a mirror is one more than there should be, given where those others are that stay: with room everywhere there would be no place for it.
+/// Whether a mirror is one more than there should be, given where those others are that stay: with
+/// room everywhere there would be no place for it.
 pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
     let stays = |disk: &DiskNumber| membership.disk(*disk).is_some_and(takes_mirrors);
     let others: BTreeSet<u8> = runs_where(membership, file, |one| one != mirror)
@@ -190,7 +193,8 @@ pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     membership.catalog.extend(runs.iter().copied());
 }
 
-/// The runs of the mirror that `run` is of, with one AU in another place on its disk. `None`: it does not have the AU any more.
+/// The runs of the mirror that `run` is of, with one AU in another place on its disk. `None`: it
+/// does not have the AU any more.
 pub(super) fn moved(
     membership: &Membership,
     run: CatalogRun,

@@ -1,4 +1,5 @@
-//! Tables `access_user`, `access_group` and `access_member`: users and user groups that statements know by name.
+//! Tables `access_user`, `access_group` and `access_member`: users and user groups that statements
+//! know by name.
 
 use super::Result;
 use crate::admin::Principal;

@@ -1,4 +1,5 @@
-//! Table `attribute`: attributes of the group, and values that the engine keeps under names that begin with `_`.
+//! Table `attribute`: attributes of the group, and values that the engine keeps under names that
+//! begin with `_`.
 
 use super::Result;
 use rusqlite::{Connection, OptionalExtension, params};

@@ -192,7 +192,8 @@ pub(crate) fn list(
     rows.collect()
 }
 
-/// How many files have names, and how many directories there are besides the root. A file with several names is one.
+/// How many files have names, and how many directories there are besides the root. A file with
+/// several names is one.
 pub(crate) fn count(connection: &Connection) -> Result<(i64, i64)> {
     let sql = "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
     connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))

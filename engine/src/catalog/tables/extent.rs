@@ -1,9 +1,10 @@
-//! Table `extent`: AU-sized pieces of files, each in one to three mirrors, and the marks of what they hold.
+//! Table `extent`: AU-sized pieces of files, each in one to three mirrors, and the marks of what
+//! they hold.
 
 use super::{Result, unsigned};
 use crate::{
     api::Node,
-    space::{mirrors::Mirrors, placement::Mirror},
+    space::{mirror_sets::MirrorCount, mirrors::Mirrors, placement::Mirror},
     sync::bits::Bits,
 };
 use plinth_format::DiskNumber;
@@ -213,7 +214,8 @@ pub(crate) fn count_aus(connection: &Connection) -> Result<BTreeMap<DiskNumber, 
     Ok(aus)
 }
 
-/// Marks of extents with ids from `from` on, in ascending order, `most` of them at most. What cannot be read of them counts as no marks.
+/// Marks of extents with ids from `from` on, in ascending order, `most` of them at most. What
+/// cannot be read of them counts as no marks.
 pub(crate) fn marks_from(
     connection: &Connection,
     from: u64,

@@ -1,4 +1,5 @@
-//! Table `file`: every file, directory, link and special file. The columns of a file's slot: [`slot`](super::slot).
+//! Table `file`: every file, directory, link and special file. The columns of a file's slot:
+//! [`slot`](super::slot).
 
 use super::{Result, unsigned};
 use crate::{
@@ -86,7 +87,8 @@ pub(crate) fn mode(connection: &Connection, node: Node) -> Result<u32> {
         .query_row([node.cast_signed()], |row| row.get(0))
 }
 
-/// Whether the type of a file was given when it was made, so that names do not change it. `None`: there is no such file.
+/// Whether the type of a file was given when it was made, so that names do not change it. `None`:
+/// there is no such file.
 pub(crate) fn has_given_type(connection: &Connection, node: Node) -> Result<Option<bool>> {
     connection
         .prepare_cached("SELECT said FROM file WHERE number = ?1")?

@@ -1,14 +1,15 @@
-//! The operations of the catalog: what the rest of the engine asks of its tables, one module per table.
+//! The operations of the catalog: what the rest of the engine asks of its tables, one module per
+//! table.
 //!
-//! The SQL of the engine is here, beside the schema, and in the parts of the catalog that run it; a test
-//! (`rooms.rs`) fails where a statement stands elsewhere. A caller names an operation and passes numbers, names
-//! and rows, and gets rows back: what it does to its own memory is its own business. So an operation could
-//! be carried out by another host.
+//! The SQL of the engine is here, beside the schema, and in the parts of the catalog that run it; a
+//! test (`rooms.rs`) fails where a statement stands elsewhere. A caller names an operation and
+//! passes numbers, names and rows, and gets rows back: what it does to its own memory is its own
+//! business. So an operation could be carried out by another host.
 //!
-//! Each function runs its statements at once, in the transaction of the connection that it is given: a job of the
-//! writer ([`Catalog::write`](super::Catalog::write)) or a snapshot of a reader
-//! ([`Catalog::read`](super::Catalog::read)). Statements that are run often are prepared once per connection.
-//! Where no error is described, an operation fails as SQLite does.
+//! Each function runs its statements at once, in the transaction of the connection that it is
+//! given: a job of the writer ([`Catalog::write`](super::Catalog::write)) or a snapshot of a reader
+//! ([`Catalog::read`](super::Catalog::read)). Statements that are run often are prepared once per
+//! connection. Where no error is described, an operation fails as SQLite does.
 
 pub(crate) mod access;
 pub(crate) mod attribute;

@@ -1,4 +1,5 @@
-//! The rules that tie names, files, extents and templates together: each is a query that finds what breaks it.
+//! The rules that tie names, files, extents and templates together: each is a query that finds what
+//! breaks it.
 
 use super::Result;
 use plinth_format::layout::PIECE_SIZE;
@@ -10,7 +11,8 @@ const FOUND_MAX: usize = 100;
 /// A rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// Finds what breaks it. In units of 512 bytes `:extent` is the size of an extent, `:slot` that of the slot of a small file.
+    /// Finds what breaks it. In units of 512 bytes `:extent` is the size of an extent, `:slot` that
+    /// of the slot of a small file.
     sql: &'static str,
     /// How that is reported, with the two numbers in `{0}` and `{1}`.
     broken: &'static str,

@@ -30,7 +30,8 @@ pub(crate) fn clear(connection: &Connection, node: Node) -> Result<()> {
     Ok(())
 }
 
-/// Passes each slot that a file has: the shared extent and the piece. A piece that cannot be one is `usize::MAX`.
+/// Passes each slot that a file has: the shared extent and the piece. A piece that cannot be one is
+/// `usize::MAX`.
 pub(crate) fn each(connection: &Connection, mut pass: impl FnMut(u64, usize)) -> Result<()> {
     let mut select = connection
         .prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;

@@ -11,7 +11,8 @@ pub(crate) struct StaleRun {
     pub count: u64,
 }
 
-/// All runs of all disks. A row that cannot be a run says at least that the disk misses something: it counts as everything.
+/// All runs of all disks. A row that cannot be a run says at least that the disk misses something:
+/// it counts as everything.
 pub(crate) fn load(connection: &Connection) -> Result<Vec<(DiskNumber, StaleRun)>> {
     let mut select = connection.prepare("SELECT disk, first, count FROM stale")?;
     let rows = select.query_map([], |row| {

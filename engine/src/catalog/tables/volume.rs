@@ -41,7 +41,8 @@ pub(crate) fn files(connection: &Connection) -> Result<BTreeSet<Node>> {
     rows.map(|node| node.map(i64::cast_unsigned)).collect()
 }
 
-/// Adds a volume that is not complete, with the next number, and returns that. `stripe_width` in bytes.
+/// Adds a volume that is not complete, with the next number, and returns that. `stripe_width` in
+/// bytes.
 pub(crate) fn insert(
     connection: &Connection,
     name: &str,

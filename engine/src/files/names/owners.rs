@@ -1,8 +1,8 @@
 //! Owners and modes of many files, and what else a statement changes with them, in one commit.
 
-use super::{Edits, MODE_BITS, without_set_id};
+use super::{Edits, MODE_BITS};
 use crate::{
-    api::{Changes, Invalidation, Kind, Node},
+    api::{Changes, Invalidation, Kind, Node, without_set_id},
     catalog::tables::entry,
     files::{Files, Origin, Result, xattrs::delete_capability},
 };
@@ -19,7 +19,8 @@ impl Files {
         self.creation_mask.load(Ordering::Relaxed)
     }
 
-    /// Runs a job that says which files get another owner, group or mode, and gives them these. All of it is one durable commit, or nothing.
+    /// Runs a job that says which files get another owner, group or mode, and gives them these. All
+    /// of it is one durable commit, or nothing.
     ///
     /// # Errors
     /// What the job returns; `Stale` if one of the files is not there.
@@ -72,7 +73,7 @@ impl Files {
     /// Where a file's names are: directory and name of each.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the catalog fails.
     pub async fn names_of(&self, node: Node) -> Result<Vec<(Node, Vec<u8>)>> {
         let find = move |connection: &Connection| Ok(entry::names_of(connection, node)?);
         // On the writer's thread: a snapshot may be older than what the caller has just done.

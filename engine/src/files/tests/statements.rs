@@ -6,7 +6,7 @@ use crate::{
     api::types::{FileType, TYPES},
     catalog::tables::rules,
     files::{
-        aliases::Place,
+        aliases::StatementContext,
         statements::{NameOrder, NewSystemFile, Template},
     },
 };
@@ -21,8 +21,8 @@ fn pairs(texts: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 impl Fixture {
-    fn place(&self, redundancy: Redundancy) -> Place {
-        Place {
+    fn place(&self, redundancy: Redundancy) -> StatementContext {
+        StatementContext {
             origin: self.origin,
             group: "DATA".to_owned(),
             redundancy,
@@ -88,8 +88,8 @@ impl Fixture {
     }
 }
 
-/// Directories and aliases are made, renamed and dropped, in any case; what cannot be is refused, and nothing of its
-/// statement is done.
+/// Directories and aliases are made, renamed and dropped, in any case; what cannot be is refused,
+/// and nothing of its statement is done.
 #[test]
 fn directories_and_aliases() {
     let fixture = Fixture::new();
@@ -155,7 +155,8 @@ fn directories_and_aliases() {
     fixture.whole();
 }
 
-/// Names that differ in case only can be made through a mount: the exact one is meant, others are ambiguous.
+/// Names that differ in case only can be made through a mount: the exact one is meant, others are
+/// ambiguous.
 #[test]
 fn an_exact_name_wins_and_an_ambiguous_one_is_refused() {
     let fixture = Fixture::new();
@@ -185,8 +186,8 @@ fn a_directory_goes_with_all_that_is_in_it() {
     fixture.whole();
 }
 
-/// A file gets a system name, in directories that come with the first file and go with the last; an alias is one more name;
-/// SQL leaves the system's names alone; with the file all its names go.
+/// A file gets a system name, in directories that come with the first file and go with the last; an
+/// alias is one more name; SQL leaves the system's names alone; with the file all its names go.
 #[test]
 fn system_names() {
     let fixture = Fixture::new();
@@ -229,7 +230,8 @@ fn system_names() {
     assert!(path.starts_with("+DATA/ASM/ARCHIVELOG/archivelog."), "{path}");
 }
 
-/// Templates: the system's are there and stay, others come and go; what the group cannot have is refused.
+/// Templates: the system's are there and stay, others come and go; what the group cannot have is
+/// refused.
 #[test]
 fn templates() {
     let fixture = Fixture::new();
@@ -296,7 +298,8 @@ fn mounts_are_told() {
     }
 }
 
-/// The type of a file follows its name, and where that says nothing its first bytes; what a name does not say it does not take.
+/// The type of a file follows its name, and where that says nothing its first bytes; what a name
+/// does not say it does not take.
 #[test]
 fn types_follow_names() {
     let fixture = Fixture::new();

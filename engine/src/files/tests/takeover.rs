@@ -1,9 +1,10 @@
-//! An engine takes mounts over: what was done is not done again, and what the kernel may hold stays.
+//! An engine takes mounts over: what was done is not done again, and what the kernel may hold
+//! stays.
 
 use super::*;
 use crate::{
     api::ConnectionId,
-    files::reply_cache::{Asked, DoneBefore, Request},
+    files::reply_cache::{Asked, DoneBefore, OpenRequest},
     sync::lock::Mutex,
 };
 
@@ -34,7 +35,7 @@ impl Fixture {
         kernel
     }
 
-    fn begin(&self, connection: ConnectionId, number: u64) -> Request {
+    fn begin(&self, connection: ConnectionId, number: u64) -> OpenRequest {
         self.files.begin(connection, number, false).unwrap()
     }
 
@@ -43,11 +44,11 @@ impl Fixture {
         self.files.begin(connection, number, true).unwrap().done_before()
     }
 
-    fn asked(&self, request: &Request) -> Asked {
+    fn asked(&self, request: &OpenRequest) -> Asked {
         Asked { origin: self.origin, row: Some(request.row()) }
     }
 
-    fn create_for(&self, request: &Request, name: &str) -> Result<Node> {
+    fn create_for(&self, request: &OpenRequest, name: &str) -> Result<Node> {
         let asked = self.asked(request);
         let made =
             block_on(self.files.create(asked, ROOT, name.as_bytes(), NewFile::Regular, 0o600, ME));
@@ -89,7 +90,8 @@ impl Fixture {
     }
 }
 
-/// An engine dies after it has done each kind of thing that cannot be done twice, and before it has answered.
+/// An engine dies after it has done each kind of thing that cannot be done twice, and before it has
+/// answered.
 #[test]
 fn what_was_done_is_known_to_the_next_engine() {
     let f = Fixture::new();
@@ -97,7 +99,7 @@ fn what_was_done_is_known_to_the_next_engine() {
     let (a, b, c) = (f.file(ROOT, "a"), f.file(ROOT, "b"), f.file(ROOT, "c"));
     f.directory(ROOT, "d");
     block_on(f.files.set_xattr(f.origin, c, b"user.old", b"", SetXattr::Any)).unwrap();
-    let requests: Vec<Request> = (1..=8).map(|number| f.begin(ONE, number)).collect();
+    let requests: Vec<OpenRequest> = (1..=8).map(|number| f.begin(ONE, number)).collect();
     let by = |number: usize| f.asked(&requests[number - 1]);
     let made = f.create_for(&requests[0], "made").unwrap();
     block_on(f.files.link(by(2), a, ROOT, b"a2")).unwrap();
@@ -203,7 +205,8 @@ fn what_is_inherited_again_and_again_is_bounded() {
     assert!(f.before(ONE, 76).is_some() && f.before(ONE, 1099).is_some());
 }
 
-/// A file without a name that the kernel may hold outlives its engine, until the kernel says that it has it no more.
+/// A file without a name that the kernel may hold outlives its engine, until the kernel says that
+/// it has it no more.
 #[test]
 fn unlinked_files_survive_while_the_kernel_has_them() {
     let f = Fixture::new();
