@@ -20,26 +20,27 @@ use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
 use rusqlite::Connection;
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-/// What the engine acts on.
+/// The attributes that change what the engine does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// The I/O deadline (R2), in ticks of the watchdog.
     pub disk_timeout_ticks: u64,
-    /// Seconds an offline disk is waited for.
+    /// Seconds for which the group waits for an offline disk before it is dropped.
     pub disk_repair_time: u64,
-    /// So many reads that fail within `disk_error_time` seconds are too many; 0: none are.
+    /// A disk with this number of failed reads within `disk_error_time` seconds has failed; 0:
+    /// there is no limit.
     pub disk_error_limit: usize,
     /// The same of reads that do not match their checksums.
     pub disk_checksum_limit: usize,
     pub disk_error_time: u64,
-    /// A disk that is far slower than the others for so long is taken offline.
+    /// For how long a disk may be far slower than the others before it is taken offline.
     pub disk_slow_time: Option<Duration>,
     pub failgroup_repair_time: u64,
     /// Whether freed AUs are discarded.
     pub discard: bool,
-    /// What front ends are promised while mirrors move.
+    /// Target for the p99 latency of client I/O while mirrors move.
     pub latency_target: Option<Duration>,
-    /// For how long threads that serve clients look for what comes next before they sleep.
+    /// For how long threads that serve clients busy-poll before they sleep.
     pub poll_time: Option<Duration>,
     /// Permission bits that new regular files do not get, if access control is on.
     pub umask: u32,
@@ -54,7 +55,8 @@ pub struct Attributes {
     pub scrub_metadata: bool,
     /// Seconds after which an operator is reminded that nothing was scrubbed; 0: never.
     pub scrub_reminder: u64,
-    /// How full a group may be until an operator hears of it, in percent; twice.
+    /// Percent of a group in use from which a warning is written to the alert log, and a critical
+    /// one.
     pub space_warning: u8,
     pub space_critical: u8,
 }
@@ -115,7 +117,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("thin_provisioned", "true"),
 ];
 
-/// What every group has, and nobody can set.
+/// Attributes of every group that cannot be set.
 pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
 /// Seconds for which a disk can be waited for: 136 years, as in ASM.
@@ -296,7 +298,7 @@ impl Attributes {
 fn check_without_effect(name: &str, value: &str) -> Result<(), AdminError> {
     match name {
         "content.check" => {
-            only(name, value, true, "whatever is copied is verified against its checksums")?
+            only(name, value, true, "whatever is copied is verified against its checksums")?;
         }
         "content_hardcheck.enabled" => {
             only(
@@ -344,11 +346,11 @@ fn version(text: &str) -> Vec<u16> {
     parts
 }
 
-/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, what says
-/// that it may rely on a version must be right for good.
+/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, software may
+/// rely on a version for good.
 ///
 /// # Errors
-/// That, or what the catalog says.
+/// That refusal, or if the catalog fails.
 pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
     if !name.starts_with("compatible.") {
         return Ok(());
@@ -371,7 +373,7 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
     Err(FileError::Order(Box::new(AdminError::new(Code::Lowered, text).hint(hint))))
 }
 
-/// Stores one attribute that nobody can set.
+/// Stores one attribute that cannot be set.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -379,11 +381,11 @@ pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(
     Ok(tables::attribute::set_read_only(connection, name, value)?)
 }
 
-/// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody
-/// sees.
+/// The name under which the catalog keeps that a rebalance runs, and its power. No statement sees
+/// this attribute.
 const REBALANCE: &str = "_rebalance";
 
-/// Says with which power a rebalance is under way, or that none is.
+/// Stores with which power a rebalance runs, or that none does.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -408,7 +410,7 @@ fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<()
     Ok(tables::attribute::delete(connection, name)?)
 }
 
-/// The power of the rebalance that was under way when the group was last used, if there was one.
+/// The power of the rebalance that ran when the group was last used, if there was one.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -416,15 +418,16 @@ pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, 
     let Some(text) = tables::attribute::value(connection, REBALANCE)? else { return Ok(None) };
     let says = |word| text.split_whitespace().any(|other| other == word);
     let compact = if says("compact") { Some(true) } else { says("loose").then_some(false) };
-    // A number that is none says all the same that something was under way.
+    // A text that is no number means all the same that a rebalance ran.
     let power = text.split_whitespace().next().and_then(|power| power.parse().ok()).unwrap_or(1);
     Ok(Some((power, Phases { balance: !says("unbalanced"), compact })))
 }
 
-/// Where the catalog keeps that nothing is left to discard. No attribute that anybody sees.
+/// The name under which the catalog keeps that nothing is left to discard. No statement sees this
+/// attribute.
 const ALL_DISCARDED: &str = "_all_discarded";
 
-/// Says that nothing is left to discard, or that there may be something from now on.
+/// Stores that nothing is left to discard, or that there may be something from now on.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -440,10 +443,11 @@ pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
     Ok(tables::attribute::exists(connection, ALL_DISCARDED)?)
 }
 
-/// Where the catalog keeps when all of the group was scrubbed last. No attribute that anybody sees.
+/// The name under which the catalog keeps when the whole group was last scrubbed. No statement sees
+/// this attribute.
 const SCRUBBED: &str = "_scrubbed";
 
-/// Says that all of the group was scrubbed.
+/// Stores when the whole group was scrubbed.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -451,7 +455,7 @@ pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), File
     store(connection, SCRUBBED, &at.to_string())
 }
 
-/// When all of the group was scrubbed last, if it ever was.
+/// When the whole group was last scrubbed, if it ever was.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -460,11 +464,11 @@ pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileE
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No
-/// attribute that anybody sees.
+/// The name under which the catalog keeps how long the group waits for one disk, with the number of
+/// the disk behind it. No statement sees this attribute.
 const DROP_AFTER: &str = "_drop_after.";
 
-/// How long a disk that is offline is waited for, in place of the group's repair time: `OFFLINE ...
+/// How long the group waits for a disk that is offline, instead of its repair time: `OFFLINE ...
 /// DROP AFTER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropAfter {
@@ -473,7 +477,7 @@ pub struct DropAfter {
     pub since: i64,
 }
 
-/// Says how long a disk is waited for, or that it is as long as any.
+/// Stores how long the group waits for a disk, or that it is as long as for any.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -486,7 +490,7 @@ pub fn store_drop_after(
     keep(connection, &format!("{DROP_AFTER}{}", disk.0), value)
 }
 
-/// How long disks are waited for, where that was said of them.
+/// How long the group waits for single disks, where a statement gave a time.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -504,7 +508,7 @@ pub fn load_drop_after(
     Ok(found)
 }
 
-/// What is kept under a name with a disk's number behind it.
+/// The values under a name with the number of a disk behind it.
 fn kept_of_disks(
     connection: &Connection,
     name: &str,
@@ -517,11 +521,11 @@ fn kept_of_disks(
     Ok(found.into_iter().filter_map(of_disk).collect())
 }
 
-/// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind
-/// it. No attribute that anybody sees.
+/// The name under which the catalog keeps the size that a disk reaches in stages, with the number
+/// of the disk behind it. No statement sees this attribute.
 const GOAL: &str = "_resize_goal.";
 
-/// Says which size a disk comes to in stages, in bytes, or that it does not any more.
+/// Stores which size a disk reaches in stages, in bytes, or that it does not any more.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -534,7 +538,7 @@ pub fn store_goal(
     keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
 }
 
-/// Which sizes disks come to in stages, in bytes, each with the id of the disk that had the number
+/// Sizes that disks reach in stages, in bytes, each with the id of the disk that had the number
 /// then.
 ///
 /// # Errors
@@ -547,7 +551,7 @@ pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, Strin
     Ok(kept_of_disks(connection, GOAL)?.into_iter().filter_map(goal).collect())
 }
 
-/// The attributes as stored; what cannot be understood keeps its default.
+/// The attributes as stored; one with a value that is not understood has its default.
 ///
 /// # Errors
 /// If the catalog fails.

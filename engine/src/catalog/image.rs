@@ -73,10 +73,10 @@ pub(super) struct Image {
     pushing: Mutex<()>,
     /// The number of the last write of pages.
     writes: AtomicU64,
-    /// Whose turn it is to be read where one mirror is enough.
+    /// Counts reads for which one mirror is enough: they go to the mirrors by turns.
     waiters: AtomicU64,
     log_syncs: AtomicU64,
-    /// Capacities last seen, which never shrink: asked for again only when they are reached.
+    /// Capacities last seen, which never shrink: read again only when they are reached.
     room: [AtomicU64; 2],
     /// The last thing that went wrong, for messages: SQLite passes on only a number.
     error: Mutex<Option<StoreError>>,
@@ -312,8 +312,9 @@ impl Image {
         }
     }
 
-    /// Gives back what the store keeps for the database beyond `size` bytes. Nobody may need any of
-    /// it: all that was written is in the database, durably, and the log on the disks is void.
+    /// Gives back what the store keeps for the database beyond `size` bytes. The caller makes sure
+    /// that none of it is needed: all that was written is in the database, durably, and the log on
+    /// the disks is void.
     pub(super) fn shrink(&self, size: u64) -> Result<(), StoreError> {
         self.room[CatalogFile::Database as usize - 1].store(0, Ordering::Relaxed);
         self.note(self.store.shrink(CatalogFile::Database, size))
@@ -353,8 +354,8 @@ impl Image {
         written
     }
 
-    /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the
-    /// log meanwhile.
+    /// Compares each mirror of the log, as far as it was pushed, with memory. The log must not be
+    /// written meanwhile.
     pub(super) fn compare_log(&self, repair: bool) -> Vec<Problem> {
         let _one_at_a_time = self.pushing.lock_for_long();
         let (blocks, dirty) = {
@@ -430,7 +431,7 @@ impl Image {
             return Ok(());
         }
         self.note(self.store.write_many(CatalogFile::Database, runs))?;
-        // Nobody else writes pages while they are being pushed: checkpoints run one at a time.
+        // No other thread writes pages while they are being pushed: checkpoints run one at a time.
         let mut pages = self.pages.lock();
         pages.changes += 1;
         pages.dirty.retain(|number| !dirty.contains(number));

@@ -81,7 +81,7 @@ pub struct LiveDisk {
     pub preferred: String,
 }
 
-/// What the views show that is not in the catalog.
+/// The part of the views that is not in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Live {
     pub group: LiveGroup,

@@ -61,7 +61,7 @@ pub struct LiveTime {
     pub last: Option<i64>,
 }
 
-/// What front ends did with a file; with number 0, with all others.
+/// I/O of front ends on a file; with number 0, on all other files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveFile {
     pub number: u64,
@@ -78,7 +78,7 @@ pub struct LiveFile {
     pub sync_time: u64,
 }
 
-/// What a disk did for one client.
+/// I/O of a disk for one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveDiskClient {
     pub disk: u32,
@@ -98,7 +98,7 @@ pub struct LiveReadPolicy {
     pub expected: [Option<u64>; 4],
 }
 
-/// What went wrong on a disk.
+/// Errors of one kind on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveTrouble {
     pub disk: u32,
@@ -151,7 +151,7 @@ pub struct LiveSpace {
     pub remark: Option<String>,
 }
 
-/// Somebody who uses the group.
+/// A client of the group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveClient {
     pub instance: String,

@@ -116,7 +116,7 @@ impl MemoryStore {
         self.lock().fail_writes = fail;
     }
 
-    /// Does something when the next read of a mirror has its bytes, before who reads has them.
+    /// Does something when the next read of a mirror has its bytes, before its caller has them.
     pub fn during_next_read(&self, what: impl FnOnce() + Send + 'static) {
         self.lock().during_read = Some(Box::new(what));
     }
@@ -126,12 +126,12 @@ impl MemoryStore {
         self.lock().lost.push(mirror);
     }
 
-    /// Overwrites bytes of one mirror behind everybody's back.
+    /// Overwrites bytes of one mirror, which the store does not notice.
     pub fn corrupt(&self, file: CatalogFile, mirror: usize, offset: u64, bytes: &[u8]) {
         self.lock().mirrors[mirror][index(file)].corrupt(offset, bytes);
     }
 
-    /// What one mirror holds.
+    /// The bytes of one mirror.
     #[must_use]
     pub fn peek(&self, file: CatalogFile, mirror: usize, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
@@ -282,7 +282,7 @@ impl Store for MemoryStore {
         let mut guard = self.lock();
         let state = &mut *guard;
         for mirror in &mut state.mirrors {
-            // What was under way reaches some mirrors; which sectors of it, the cut decides.
+            // Writes in flight reach some mirrors; the cut decides which of their sectors.
             if !last || state.numbers.below(2) == 0 {
                 mirror[index(file)].write(offset, &data);
             }
@@ -332,7 +332,7 @@ impl Store for MemoryStore {
         let last = self.step(file, "shrinking")?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        // What was recorded last before the power went counts, or does not.
+        // The last record before the power went counts, or does not.
         if !last || state.numbers.below(2) == 0 {
             let now = &mut state.capacity[index(file)];
             *now = capacity.min(*now);

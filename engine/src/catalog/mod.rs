@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tasks --job--> queue --> writer thread --+
-//!   tasks --read-> queue --> reader threads -+--> SQLite --> vfs --> image --> Store (mirrored disks)
+//!   tasks --read-> queue --> reader threads -+--> SQLite --> vfs --> image --> Store (on disks)
 //!   SQL ---------> queue --> query threads --+
 //! ```
 //!
@@ -11,8 +11,8 @@
 //!   loss of power from the next *durable point* on: a commit made with `durable`,
 //!   [`Catalog::durable_point`], or a checkpoint.
 //! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8). A
-//!   job that ends well is part of the commit with the next number, also if it changed nothing: a
-//!   cache that was told that number is not told of a commit that never comes.
+//!   job that ends well is part of the commit with the next number, even if it changed nothing: a
+//!   cache that was given that number does not wait for a commit that never comes.
 //! - [`Catalog::read`] and [`Catalog::query`] see one snapshot, and neither wait for the writer nor
 //!   hold it up ([`reader`]).
 //! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).
@@ -79,10 +79,11 @@ const VIEWS: &str = concat!(include_str!("views.sql"), include_str!("views_stats
 pub const SCHEMA_VERSION: i64 = 3;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
-/// Threads for the engine's own reads, and for statements of people.
+/// Threads for the engine's own reads, and for statements of clients.
 pub(crate) const READERS: usize = 2;
 const QUERIES: usize = 4;
-/// The name of the threads that serve statements of people: they may step back behind all others.
+/// The name of the threads that serve statements of clients: they may be throttled in favour of all
+/// others.
 pub const STATEMENTS: &str = "catalog-query";
 /// A commit's place in the order of commits since the catalog was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -111,7 +112,8 @@ pub enum CatalogError {
     LogHidden,
 }
 
-/// Hears of the writer's progress, on the writer's thread; must not call the catalog and wait.
+/// Is called with the writer's progress, on the writer's thread; must not call the catalog and
+/// wait.
 pub trait Listener: Send + Sync {
     /// Everything up to and including this commit is durable.
     fn durable(&self, number: CommitNumber);
@@ -134,7 +136,7 @@ pub struct Catalog {
     barrier: Arc<SnapshotBarrier>,
 }
 
-/// What every connection is set to.
+/// Settings of every connection.
 fn configure(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -173,7 +175,7 @@ impl Catalog {
     }
 
     /// Opens the catalog on `store`; replays its log if it was not closed in good order. `force`:
-    /// does without the part of the log that no disk can read.
+    /// ignores the part of the log that no disk can read.
     ///
     /// # Errors
     /// If the store fails, the catalog is damaged, or of a later version.
@@ -298,7 +300,7 @@ impl Catalog {
     /// With `durable` the commit is a durable point.
     ///
     /// # Errors
-    /// What the job returns; `NoSpace` if the catalog cannot grow; `CatalogStopped`.
+    /// The error of the job; `NoSpace` if the catalog cannot grow; `CatalogStopped`.
     pub async fn write<T: Send + 'static>(
         &self,
         durable: bool,
@@ -318,7 +320,7 @@ impl Catalog {
         self.progress.shortage()
     }
 
-    /// Whom to ask for room when the catalog cannot grow, before anybody hears of it.
+    /// Sets who makes room when the catalog cannot grow, before the job fails.
     pub(crate) fn when_tight(&self, make_room: MakeRoom) {
         let _ = self.room.set(make_room);
     }
@@ -341,7 +343,7 @@ impl Catalog {
     /// catalog cannot grow any more.
     ///
     /// # Errors
-    /// What the job returns; `CatalogStopped`.
+    /// The error of the job; `CatalogStopped`.
     pub async fn release<T: Send + 'static>(
         &self,
         durable: bool,
@@ -411,7 +413,7 @@ impl Catalog {
         self.ask(WriterRequest::DurablePoint).await
     }
 
-    /// Makes a commit durable, that is done or under way.
+    /// Makes a commit durable that is done or in progress.
     ///
     /// # Errors
     /// `CatalogStopped`.
@@ -468,7 +470,7 @@ impl Catalog {
     /// it.
     ///
     /// # Errors
-    /// What the job returns; `SnapshotTooOld` if it took too long each time.
+    /// The error of the job; `SnapshotTooOld` if it took too long each time.
     pub async fn read<T: Send + 'static>(
         &self,
         job: impl Fn(&Connection) -> Result<T, FileError> + Send + Sync + 'static,
@@ -497,9 +499,9 @@ impl Catalog {
         receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
     }
 
-    /// Runs a SELECT of somebody's over the views; the result comes piece by piece. The catalog
-    /// waits for whoever takes it, but not longer than it can keep the snapshot, and never holds
-    /// more of it than some MiB.
+    /// Runs a SELECT of a client over the views; the result comes piece by piece. The catalog waits
+    /// for the receiver, but not longer than it can keep the snapshot, and never holds more of the
+    /// result than some MiB.
     ///
     /// # Errors If the catalog has stopped. What is wrong with the statement, or which limit it
     /// passed, is the last piece.
@@ -541,7 +543,7 @@ impl Catalog {
     /// If the catalog has stopped.
     pub async fn compare_log(&self, repair: bool) -> Result<Vec<Problem>, FileError> {
         let vfs = Arc::clone(&self.vfs);
-        // On the writer's thread, where nobody else writes it.
+        // On the writer's thread, the only one that writes the catalog.
         self.release(false, move |_| Ok(vfs.image().compare_log(repair)))
             .await
             .map(|(problems, _)| problems)

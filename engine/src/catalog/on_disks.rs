@@ -8,7 +8,7 @@
 //! the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more
 //! again, `places.rs` where they go, and `damage.rs` which one is right where they differ.
 //!
-//! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog
+//! A flush that fails on a disk of the catalog, of whatever caller, may have lost what the catalog
 //! wrote there since its own last flush. Such a disk goes offline, or the catalog's next flush
 //! fails although the disk would take it (R9).
 
@@ -50,16 +50,16 @@ pub struct DiskStore {
     members: Arc<Members>,
     voters: Arc<Voters>,
     space: Arc<Mutex<Space>>,
-    /// `space` knows what the files have, too: until then nothing is allocated from it.
+    /// `space` knows the AUs of files, too: until then nothing is allocated from it.
     is_space_known: AtomicBool,
     au_size: u64,
     /// The AUs that are marked used on the catalog's behalf.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
-    /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody
-    /// asks.
+    /// Sentences about pages that a read found damaged on one mirror and rewrote, until they are
+    /// taken.
     mended: Mutex<Vec<String>>,
-    /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no
-    /// place.
+    /// Sentences about pages that are damaged on every mirror, each reported once: SQLite's own
+    /// errors know no place.
     lost: Mutex<BTreeMap<u64, String>>,
     /// The disks on which something is written and not flushed: how often each had gone, and failed
     /// a flush, when that began.
@@ -73,9 +73,9 @@ pub struct DiskStore {
     turn: AsyncMutex<()>,
 }
 
-/// What the mirrors have where something is read.
+/// The copies that the mirrors have of a range that is read.
 struct Looked {
-    /// What is newest, if anything is good.
+    /// The newest good copy, if there is one.
     right: Option<Buffer>,
     /// The mirrors that have something else, or could not be read.
     wrong: Vec<u8>,
@@ -87,8 +87,8 @@ struct Looked {
 }
 
 /// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of
-/// mirrors that could not be built. They become free when nobody reads or writes them any more, and
-/// not while their disk hangs: a write that was given up may still land there (R2).
+/// mirrors that could not be built. They become free when no I/O of them is in flight, and not
+/// while their disk hangs: a write that was given up may still land there (R2).
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
@@ -122,7 +122,7 @@ pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
     runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
 }
 
-/// The disks were let go.
+/// The disks were released.
 fn let_go() -> StoreError {
     StoreError::Stopped("dismounted by force".to_owned())
 }
@@ -161,8 +161,8 @@ impl DiskStore {
         self.is_space_known.store(true, Ordering::Release);
     }
 
-    /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that
-    /// does not list it.
+    /// Frees retired AUs, if no read is in progress. A read that begins now uses the membership
+    /// that does not list them.
     fn free_retired(&self) {
         let mut retired = self.retired.lock();
         if retired.readers > 0 || retired.aus.is_empty() {
@@ -324,7 +324,7 @@ impl DiskStore {
         runs: &[(u64, Slice)],
     ) -> Result<(), StoreError> {
         loop {
-            // What a mirror has is nobody else's while something is written there.
+            // The AUs of a mirror stay the mirror's while a write to them is in flight.
             let _reading =
                 (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
             let mut jobs = Vec::new();
@@ -361,8 +361,8 @@ impl DiskStore {
         }
     }
 
-    /// Notes that a disk is about to be written. What was written before it last went offline no
-    /// longer counts.
+    /// Notes that a disk is about to be written. Writes from before it last went offline no longer
+    /// count.
     fn begin_unflushed(&self, member: &Member) {
         let mut unflushed = self.unflushed.lock();
         let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));
@@ -454,7 +454,7 @@ impl DiskStore {
                 dropped?;
                 continue;
             }
-            // A flush for somebody else that failed meanwhile is not made good by ours.
+            // Our flush does not make good one of another caller that failed meanwhile.
             let broken = {
                 let unflushed = self.unflushed.lock();
                 let is_broken = |member: &Member| {

@@ -4,8 +4,8 @@
 //! out what is used again and again:
 //!
 //! ```text
-//!   read or written --> passing --(looked at twice)--> used --(not looked at since the hand passed)--> gone
-//!                          \---------(once)----------------------------------------------------------> gone
+//!   read or written --> passing --(used twice)--> kept --(not used since the hand passed)--> gone
+//!                          \-----(used once)----------------------------------------> gone
 //! ```
 //!
 //! Those that pass leave first as long as they have a quarter of the room or more. A page that is
@@ -128,7 +128,7 @@ impl Pages {
         &self.cached[&number].bytes
     }
 
-    /// Ends the database after so many bytes.
+    /// Ends the database after this number of bytes.
     pub(super) fn truncate(&mut self, size: u64) {
         self.size = self.size.min(size);
         let first = u32::try_from(size.div_ceil(PAGE_SIZE as u64)).expect("32 bits") + 1;
@@ -153,8 +153,7 @@ mod tests {
         false
     }
 
-    /// What is looked at again stays while walks along ten times as much as there is room for go
-    /// by.
+    /// Pages that are used again stay in the cache while walks along ten times its size go by.
     #[test]
     fn walks_throw_out_nothing_that_is_used() {
         let mut pages = Pages::new(1 << 40);

@@ -1,30 +1,30 @@
 //! Which pages of the database a reader will want next.
 //!
-//! Whoever walks along a table or an index wants leaf after leaf, and each would be a wait for a
-//! disk. Which leaf follows is known: the inner page above them has the numbers of all that are
-//! below it, in order, wherever in the file they lie.
+//! A walk along a table or an index reads leaf after leaf, and each would be a wait for a disk.
+//! Which leaf follows is known: the inner page above them has the numbers of all that are below it,
+//! in order, wherever in the file they lie.
 //!
 //!   1. The inner pages that were looked at last are remembered.
 //!   2. A page that is not in memory, and stands in one of them, is read together with those that
 //!      follow it there.
 //!   3. Where no inner page is known, it is the pages that follow in the file.
 //!
-//! How many depends on what was wanted before: one for who looks something up, twice as many each
-//! time for who goes on where he was, [`AHEAD_MAX`] at last. This only decides what is read; a
-//! wrong guess costs a read and nothing else.
+//! How many are read depends on the reads before: one page for a lookup; for a walk that goes on
+//! where it was, twice as many each time, up to [`AHEAD_MAX`]. This only decides which pages are
+//! read; a wrong guess costs a read and nothing else.
 
 use std::collections::VecDeque;
 
 /// Pages read at once, at most.
 const AHEAD_MAX: u32 = 64;
-/// Walks that are remembered, those of who looked up one page among them.
+/// Walks that are remembered; a lookup of one page is one, too.
 const WALKS: usize = 32;
 /// Inner pages that are remembered.
 const INNER: usize = 32;
 /// Without an inner page: how much further in the file than expected the next leaf may lie.
 const NEAR: u32 = 4;
 
-/// What a walk wants next.
+/// The page that a walk reads next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Page(u32),
@@ -37,12 +37,12 @@ enum Next {
 pub(super) struct ReadAhead {
     /// The latest last.
     inner: VecDeque<u32>,
-    /// What each wants next and how much it got at last; the latest last.
+    /// The next page of each walk, and how many pages its last read had; the latest walk last.
     walks: VecDeque<(Next, u32)>,
 }
 
 impl ReadAhead {
-    /// Somebody looks at a page.
+    /// A page is used.
     pub(super) fn saw(&mut self, number: u32, page: &[u8]) {
         if !is_inner(page, number) || self.inner.back() == Some(&number) {
             return;
@@ -203,7 +203,7 @@ mod tests {
         assert!(waits <= 25, "{waits} waits for 1000 pages");
     }
 
-    /// Who looks something up gets that alone.
+    /// A lookup reads its page alone.
     #[test]
     fn a_look_is_no_walk() {
         let leaves: Vec<u32> = (0..250).map(|at| 100 + at * 3).collect();

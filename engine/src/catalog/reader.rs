@@ -2,19 +2,18 @@
 //!
 //! A read never waits for a write, nor a write for a read, with one exception: the log is capped,
 //! and it cannot be restarted while a reader needs a frame of it. When it is half full the writer
-//! holds statements of people back, and goes on; when those that are under way have ended, which is
-//! nearly always soon, it restarts the log. Those that take longer than others should wait for do
-//! not give way any more: who is waited for is in a hurry. If the log runs full before that it
-//! closes the barrier: all new reads wait, those under way get a moment to end, and then end with
-//! "snapshot too old".
+//! keeps new statements of clients waiting, and goes on; when those that run have ended, which is
+//! nearly always soon, it restarts the log. A statement that the writer waits for is throttled no
+//! more. If the log runs full before that, the writer closes the barrier: all new reads wait, those
+//! that run get a moment to end, and then end with "snapshot too old".
 //!
 //! ```text
-//!   open --hold--> held --(no statement inside)--> closed --(nobody inside)--> the log is restarted --open--> open
+//!   open --hold--> held --(no statement in)--> closed --(no read in)--> restart --open--> open
 //!                   \-----------(the log is full)-----/
 //! ```
 //!
-//! Two kinds of threads: for the engine's own short reads, and for statements of
-//! people, which have views, an authorizer and limits.
+//! Two kinds of threads: for the engine's own short reads, and for statements of clients, which
+//! have views, an authorizer and limits.
 
 use super::{
     live::Live,
@@ -50,7 +49,7 @@ use std::{
     time::Duration,
 };
 
-/// What a statement may cost.
+/// Limits of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryLimits {
     pub rows_max: usize,
@@ -68,11 +67,11 @@ const STEPS: i32 = 2_000;
 /// Bytes of one value in a statement: enough for what the catalog holds.
 const VALUE_MAX: i32 = 16 << 20;
 
-/// What the progress handler of a reader's connection looks at.
+/// The state that the progress handler of a reader's connection reads.
 #[derive(Default)]
 pub(super) struct Snapshot {
     too_old: AtomicBool,
-    /// Somebody waits for the end.
+    /// The writer waits for its end.
     hurries: AtomicBool,
     /// Nanoseconds of [`World::monotonic`]; 0 if there is no limit.
     deadline: AtomicI64,
@@ -80,7 +79,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether whoever reads must end.
+    /// Whether the read must end.
     fn is_over(&self, world: &dyn World) -> bool {
         let deadline = self.deadline.load(Ordering::Relaxed);
         self.too_old.load(Ordering::Relaxed)
@@ -88,7 +87,7 @@ impl Snapshot {
     }
 }
 
-/// Who reads.
+/// The two kinds of readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Engine,
@@ -105,9 +104,9 @@ struct Inside {
     held: Option<Quiet>,
     active: BTreeMap<u64, (Who, Arc<Snapshot>)>,
     count: u64,
-    /// Those who wait outside.
+    /// Reads that wait outside.
     outside: Vec<Waker>,
-    /// Who waits until nobody is inside.
+    /// The writer, while it waits until no read is inside.
     closing: Option<Waker>,
 }
 
@@ -117,7 +116,7 @@ impl Inside {
     }
 }
 
-/// Who reads at the moment, and the barrier before them.
+/// The reads that run, and the barrier in front of them.
 #[derive(Default)]
 pub(super) struct SnapshotBarrier(Mutex<Inside>);
 
@@ -202,7 +201,7 @@ impl SnapshotBarrier {
         }
     }
 
-    /// Lets nobody in, and waits until nobody is inside; those who stay longer than `grace` are
+    /// Lets no read in, and waits until none is inside; those that stay longer than `grace` are
     /// ended.
     pub(super) async fn close(&self, world: &dyn World, grace: Duration) {
         self.lock().closed = true;
@@ -213,7 +212,7 @@ impl SnapshotBarrier {
         }
     }
 
-    /// Waits until nobody is inside. For one at a time.
+    /// Waits until no read is inside. For one caller at a time.
     async fn until_empty(&self) {
         poll_fn(|context| {
             let mut inside = self.lock();
@@ -344,7 +343,7 @@ impl Reader {
         }
     }
 
-    /// Runs a statement of somebody's, and sends what it gives.
+    /// Runs a statement of a client, and sends its result.
     pub(super) fn query(
         &mut self,
         sql: &str,
@@ -445,7 +444,7 @@ fn nanoseconds(since: Duration) -> i64 {
 enum Stop {
     Sqlite(rusqlite::Error),
     Refused(AdminError),
-    /// Nobody took it, or not in time.
+    /// It was not received, or not in time.
     Unread,
 }
 

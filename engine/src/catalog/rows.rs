@@ -8,7 +8,7 @@
 //!           3 | length u32 | UTF-8       4 | length u32 | bytes
 //! ```
 //!
-//! Between the two stands a [`Pipe`] that holds some MiB: whoever reads the catalog waits while it
+//! Between the two stands a [`Pipe`] that holds some MiB: the reader of the catalog waits while it
 //! is full, and looks meanwhile whether it may still hold its snapshot. So a result may be as large
 //! as it likes, and a client that does not read it holds up neither the catalog's log nor the
 //! engine's memory.
@@ -97,7 +97,7 @@ fn length(count: usize) -> [u8; 4] {
     u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// Appends the head of a row of so many values.
+/// Appends the head of a row with this number of values.
 pub fn encode_count(count: usize, body: &mut Vec<u8>) {
     body.extend_from_slice(&length(count));
 }
@@ -134,7 +134,7 @@ pub fn encode_row(row: &[Value], body: &mut Vec<u8>) {
 /// empty.
 ///
 /// # Errors
-/// What `send` says first.
+/// The first error of `send`.
 pub fn in_parts<E>(
     rows: &[Vec<Value>],
     mut send: impl FnMut(usize, &[u8]) -> Result<(), E>,
@@ -204,12 +204,12 @@ pub fn decode_rows(rows: usize, mut body: &[u8]) -> Option<Vec<Vec<Value>>> {
     (0..rows).map(|_| decode_row(&mut body)).collect()
 }
 
-/// What comes out of a [`Pipe`].
+/// A piece of a result, from a [`Pipe`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     /// First: the columns' names, and their declared types where there are any.
     Columns(Vec<String>, Vec<Option<String>>),
-    /// So many rows.
+    /// Encoded rows, `rows` of them.
     Part { rows: usize, bytes: Vec<u8> },
     /// Last, if it went wrong; what came before is not all.
     Refused(AdminError),
@@ -222,7 +222,7 @@ struct Inside {
     bytes: usize,
     /// The writer has ended.
     complete: bool,
-    /// Nobody reads any more.
+    /// The receiver is gone.
     abandoned: bool,
     waiting: Option<Waker>,
 }
@@ -327,7 +327,7 @@ impl Receiver {
     /// All of it.
     ///
     /// # Errors
-    /// What the query was refused for.
+    /// Why the query was refused.
     pub async fn collect(mut self) -> Result<Rows, AdminError> {
         let mut all = Rows::default();
         while let Some(piece) = self.next().await {

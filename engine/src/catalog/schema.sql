@@ -96,7 +96,8 @@ CREATE TABLE attribute (
     system    INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
 
--- What files made through them are like. One for each type of file, and those that DBAs add.
+-- Properties of files that are made through them. One for each type of file, and those that DBAs
+-- add.
 CREATE TABLE template (
     name    TEXT PRIMARY KEY,                 -- upper case
     number  INTEGER NOT NULL UNIQUE,
@@ -145,7 +146,7 @@ CREATE TABLE volume (
     complete       INTEGER NOT NULL DEFAULT 0 -- 0: it is being made or dropped, and goes at the next mount
 );
 
--- What was done for requests that may be sent again: `files/reply_cache.rs`.
+-- Results of requests that may be sent again: `files/reply_cache.rs`.
 CREATE TABLE reply (
     connection INTEGER NOT NULL,      -- of a mount
     slot       INTEGER NOT NULL,      -- a later request writes over it when this one was answered

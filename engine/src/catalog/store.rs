@@ -1,4 +1,4 @@
-//! Where the catalog's two files lie: what the catalog asks of the disks.
+//! Where the catalog's two files lie: the operations that the catalog needs of the disks.
 //!
 //! The database and its write-ahead log are two byte ranges, each in one to three
 //! mirrors on disks of different failure groups. Where they lie is in the
@@ -9,7 +9,7 @@
 //!
 //! What an implementation must hold:
 //!
-//!   1. Offsets and lengths are multiples of 4 KiB, and what is asked lies below the capacity.
+//!   1. Offsets and lengths are multiples of 4 KiB, and every range lies below the capacity.
 //!   2. A write returns when every current mirror has it. A mirror that could not
 //!      be written is struck from the list, recorded, before the write returns `Ok`.
 //!   3. A flush covers both files, and every write that had returned before. A disk that cannot be
@@ -19,7 +19,7 @@
 use crate::sync::buffer::{Buffer, Slice};
 pub use plinth_format::membership::CatalogFile;
 
-/// Why the catalog's storage could not do what was asked.
+/// Why an operation of the catalog's storage failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("no space left in the disk group to let the catalog grow")]
@@ -126,7 +126,7 @@ pub trait Store: Send + Sync {
     /// If no current mirror could be flushed, or what happened could not be recorded.
     fn flush(&self) -> Result<(), StoreError>;
 
-    /// Gives a file at least `capacity` bytes, recorded. What is new in it is undefined.
+    /// Gives a file at least `capacity` bytes, recorded. The bytes that are new are undefined.
     ///
     /// # Errors
     /// `NoSpace`, or as [`Store::write`].

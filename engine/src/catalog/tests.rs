@@ -406,7 +406,7 @@ fn a_long_reader_ends_when_the_log_is_full() {
     assert_eq!(all(&catalog).unwrap().len(), 50);
 }
 
-/// A read that was ended because the log ran full is done again: nobody is told to do that himself.
+/// A read that was ended because the log ran full is repeated by the catalog, not by its caller.
 #[test]
 fn a_read_that_was_ended_is_done_again() {
     let catalog = create(&small_log());
@@ -419,9 +419,9 @@ fn a_read_that_was_ended_is_done_again() {
     assert_eq!(times.load(Ordering::SeqCst), 3);
 }
 
-/// While a statement is under way and the log is more than half full others wait, the engine's own
-/// reads and commits go on, and the log is restarted when that statement ends, without any commit
-/// that would ask for it.
+/// While a statement runs and the log is more than half full, other statements wait, the engine's
+/// own reads and commits go on, and the log is restarted when that statement ends, even without
+/// another commit.
 #[test]
 fn statements_wait_for_the_log_and_commits_do_not() {
     let catalog = create(&small_log());
@@ -429,7 +429,7 @@ fn statements_wait_for_the_log_and_commits_do_not() {
         block_on(catalog.write(false, set(name, name, 0))).unwrap();
     }
     block_on(catalog.checkpoint()).unwrap();
-    // More rows than a pipe holds, and nobody takes them.
+    // More rows than a pipe holds, and no one receives them.
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, hex(zeroblob(1000)) FROM n, attribute";
     let ask = |sql: &str| catalog.query(sql, Live::default(), QueryLimits::default()).unwrap();
     let mut long = ask(endless);
@@ -485,7 +485,7 @@ fn who_is_waited_for_does_not_give_way() {
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
     }
-    // Nobody else would tell it: the log does not grow here, and is not full.
+    // Only this can cause it: the log does not grow here, and is not full.
     while world.gave_way(Stage::IsWaitedFor) == 0
         && catalog.vfs.image().log_position() < MIB / 4 * 3
     {
@@ -672,8 +672,8 @@ fn an_earlier_schema_is_brought_up_to_date() {
     }
 }
 
-/// What a catalog of many rows has taken it gives back when they are gone; whenever the power goes
-/// meanwhile, nothing that was committed is lost, and the next one goes on giving back.
+/// A catalog gives space back when its rows are gone; whenever the power goes meanwhile, nothing
+/// that was committed is lost, and the next catalog goes on giving back.
 #[test]
 fn a_catalog_shrinks_when_its_rows_are_gone() {
     const ROWS: u64 = 800;

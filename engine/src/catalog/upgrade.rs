@@ -1,22 +1,22 @@
 //! Catalogs that earlier versions made become like new ones, when they are opened.
 //!
-//! All steps from the version that is found are one job: one commit, durable before anybody else
-//! uses the catalog. A crash before it leaves a catalog of the earlier version, which the next
-//! mount finds again; after it, one of this version. The commit is a small one, of a few pages, and
-//! like one that releases something it may take the last of the room.
+//! All steps from the version that is found are one job: one commit, durable before the catalog is
+//! used otherwise. A crash before it leaves a catalog of the earlier version, which the next mount
+//! finds again; after it, one of this version. The commit is a small one, of a few pages, and like
+//! one that releases something it may take the last of the room.
 //!
 //! A step may add tables and columns with a default, and nothing else: rows stay as they are, so
 //! that a catalog of a million files is ready at once. Indexes over what there is may need more
 //! room than the catalog has, and it can grow only when the group's space is known: they are made
 //! at the end of the mount, and at the end of the next one if this one is cut short. Without them
-//! everything works, only slower. What is made in the end is what `schema.sql` makes; a test
+//! everything works, only slower. The result is the same as what `schema.sql` makes; a test
 //! compares the two.
 
 use super::SCHEMA_VERSION;
 use crate::error::FileError;
 use rusqlite::Connection;
 
-/// What leads from version `index + 1` to the next one.
+/// The step from version `index + 1` to the next one.
 const STEPS: [&str; 2] = [include_str!("upgrade/2.sql"), include_str!("upgrade/3.sql")];
 
 const _: () = assert!(STEPS.len() as i64 + 1 == SCHEMA_VERSION);

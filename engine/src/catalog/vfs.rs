@@ -6,8 +6,8 @@
 //! memory: one process serves a group.
 //!
 //! ```text
-//!   "catalog"      the database: Image, pages      locks: NONE, SHARED, RESERVED, PENDING, EXCLUSIVE
-//!   "catalog-wal"  its log: Image, log             locks: eight WAL locks, on the database's file
+//!   "catalog"      the database: Image, pages   locks: NONE, SHARED, RESERVED, PENDING, EXCLUSIVE
+//!   "catalog-wal"  its log: Image, log          locks: eight WAL locks, on the database's file
 //!   anything else  journals and temporary files: memory, gone when closed
 //! ```
 //!
@@ -44,7 +44,7 @@ const WAL_LOCKS: usize = 8;
 /// Milliseconds from noon of 24 November 4714 BC, where SQLite starts to count, to 1970.
 const JULIAN_1970_MS: i64 = 210_866_760_000_000;
 
-/// What all files of one VFS share.
+/// The state that all files of one VFS share.
 struct Shared {
     image: Arc<Image>,
     world: Arc<dyn World>,
@@ -222,7 +222,7 @@ fn guarded(failed: c_int, call: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(failed)
 }
 
-/// What SQLite is told of a storage error; the words are in `Image::error`.
+/// The code that SQLite gets for a storage error; the words are in `Image::error`.
 fn code(error: &StoreError, otherwise: c_int) -> c_int {
     match error {
         StoreError::NoSpace => ffi::SQLITE_FULL,

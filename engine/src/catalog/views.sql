@@ -73,7 +73,7 @@ CREATE TEMP TABLE live_move_wait (
     count  INTEGER NOT NULL
 );
 
--- What attributes are where nobody has said anything: filled once.
+-- Defaults of attributes that are not set: filled once.
 CREATE TEMP TABLE default_attribute (
     name      TEXT PRIMARY KEY,
     value     TEXT NOT NULL,
@@ -199,8 +199,9 @@ FROM (SELECT file, wanted, mirrors_left FROM temp.missing_mirror WHERE file <> 0
     temp.live_group AS g
 GROUP BY m.file;
 
--- Regular files. `space` counts all mirrors. SQLite would walk along the partial index file_type, which it takes for
--- half as long as the table, and look up each file's row: hence NOT INDEXED, and file_types for who asks for no more.
+-- Regular files. `space` counts all mirrors. SQLite would walk along the partial index file_type,
+-- which it takes for half as long as the table, and look up each file's row: hence NOT INDEXED, and
+-- file_types for queries that need no more.
 CREATE TEMP VIEW v$asm_file AS
 SELECT
     g.number AS group_number,
@@ -257,9 +258,10 @@ SELECT coalesce(f.type, 'DATAFILE') AS type FROM main.file AS f WHERE f.kind = 3
 
 -- Names of files and directories, as a tree: a row's parent_index is its directory's
 -- reference_index, and MOD(parent_index, POWER(2, 24)) is 0 at the root only. A file's
--- reference_index is no directory's. Up to 2^24 directories the numbers are ASM's:
--- the group's number, then 24 bits. INDEXED BY the table's own order: along entry_node, which SQLite would choose, each
--- row would have to be looked up. (NOT INDEXED means nothing for a table WITHOUT ROWID.)
+-- reference_index is no directory's. Up to 2^24 directories the numbers are ASM's: the group's
+-- number, then 24 bits. INDEXED BY the table's own order: along entry_node, which SQLite would
+-- choose, each row would have to be looked up. (NOT INDEXED means nothing for a table WITHOUT
+-- ROWID.)
 CREATE TEMP VIEW v$asm_alias AS
 SELECT
     CAST(e.name AS TEXT) AS name,
@@ -297,7 +299,7 @@ SELECT
     0 AS con_id
 FROM main.template AS t, temp.live_group AS g;
 
--- What takes long, and how the last of each pass ended.
+-- Long operations, and how the last of each pass ended.
 CREATE TEMP VIEW operation AS
 SELECT
     g.number AS group_number,
@@ -315,7 +317,8 @@ SELECT
     o.bytes AS bytes
 FROM temp.live_operation AS o, temp.live_group AS g;
 
--- What is under way, and beside it what has ended meanwhile. Scripts wait until there are no rows; what failed stays.
+-- Operations that run, and beside them those that have ended meanwhile. Scripts wait until there
+-- are no rows; failed operations stay.
 CREATE TEMP VIEW v$asm_operation AS
 SELECT * FROM operation
 WHERE state <> 'DONE' OR EXISTS (SELECT 1 FROM temp.live_operation WHERE state IN ('WAIT', 'RUN'));

@@ -335,7 +335,8 @@ UNION ALL
 SELECT id, file, number, 2, d2, a2, (d0 IS NOT NULL) + (d1 IS NOT NULL) + (d2 IS NOT NULL)
 FROM main.extent WHERE d2 IS NOT NULL;
 
--- The extent map. A small file has a slot of an AU that it shares. flags: 1, the disk lacks writes of it; 2, the AU is shared.
+-- The extent map. A small file has a slot of an AU that it shares. flags: 1, the disk lacks writes
+-- of it; 2, the AU is shared.
 CREATE TEMP VIEW x$kffxp AS
 SELECT
     printf('%016X', m.id * 4 + m.mirror) AS addr,
@@ -363,13 +364,14 @@ FROM (
     SELECT e.*, s.number FROM temp.extent_mirror AS e JOIN main.file AS s ON s.shared_extent = e.id WHERE e.file = 0
 ) AS m JOIN main.file AS f ON f.number = m.owner, temp.live_group AS g;
 
--- AUs that somebody has: files by the catalog, the rest by the membership and the layout.
+-- AUs in use: those of files by the catalog, the rest by the membership and the layout.
 CREATE TEMP VIEW taken_unit AS
 SELECT disk, au, file, number, iif(file = 0, 'SHARED', 'FILE') AS what, mirror FROM temp.extent_mirror
 UNION ALL
 SELECT disk, au, CASE what WHEN 'CATALOG' THEN 1 WHEN 'LOG' THEN 3 ELSE 0 END, number, what, 0 FROM temp.live_unit;
 
--- Every AU of every disk. Free ones are those between the others; the first AU of a disk is always taken.
+-- Every AU of every disk. Free ones are those between the others; the first AU of a disk is always
+-- taken.
 CREATE TEMP VIEW x$kfdat AS
 WITH RECURSIVE
     bound(disk, au, next) AS (

@@ -1,8 +1,8 @@
 //! The catalog's log after an engine stopped: which mirror to believe, and how to
 //! make the database whole from it (R6).
 //!
-//! Mirrors of the log may differ: the last writes reached some of them, or parts
-//! of them. What was acknowledged is on each, within its longest valid prefix.
+//! Mirrors of the log may differ: the last writes reached some of them, or parts of them.
+//! Acknowledged commits are on each, within its longest valid prefix.
 //!
 //!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit.
 //!      Where no mirror shows its end, because it cannot be read so far, there may be more of it
@@ -44,7 +44,7 @@ const BLOCK: usize = 4096;
 /// Read at a time, in bytes: large enough for a disk to be fast.
 const WINDOW: usize = 1 << 20;
 
-/// What recovery did, for the alert log.
+/// The result of a recovery, for the alert log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub case: LogChoice,
@@ -88,7 +88,7 @@ fn sum(big_endian: bool, mut state: (u32, u32), bytes: &[u8]) -> (u32, u32) {
     state
 }
 
-/// What one mirror's log is found to be.
+/// The log of one mirror, as a scan finds it.
 struct Scanned {
     /// `None` if it holds no commit.
     prefix: Option<Prefix>,
@@ -180,10 +180,10 @@ pub enum Holders {
 pub enum Relation {
     /// One log, as far as it goes.
     Same,
-    /// One was begun anew after the other: its salt follows the other's, and its first commit is
+    /// One was restarted after the other: its salt follows the other's, and its first commit is
     /// younger than all of that.
     Restarted,
-    /// Nothing says which is younger.
+    /// It is not known which is younger.
     Unrelated,
 }
 
@@ -194,7 +194,7 @@ pub enum End {
     Seen,
     /// No mirror can be read so far.
     Hidden,
-    /// The same, and the operator does without what may be there.
+    /// The same, and the operator gave up what may be there.
     Waived,
 }
 
@@ -241,7 +241,7 @@ pub fn decide(facts: Facts) -> LogChoice {
     }
 }
 
-/// What the table asks of one mirror's log.
+/// The facts of one mirror's log that the table of logs needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Log {
     header: [u8; HEADER],

@@ -11,7 +11,7 @@
 //!   log       .........|.............|........|...............|
 //!             0        checkpoint    |        readers are      capacity
 //!                      (passive)     |        ended, restart
-//!                                    statements wait; restart when none is under way
+//!                                    statements wait; restart when none runs
 //!
 //!   database  ..................|.............|.....|
 //!             0                 its end       tight capacity, grown ahead in growing runs
@@ -25,9 +25,8 @@
 //! When the database cannot grow any more and what is left is tight, jobs that may
 //! grow it are refused with `NoSpace`, and jobs that release something still run.
 //!
-//! A commit that fails, or a log that does not reach the disks, stops the catalog
-//! for good: caches were updated by the jobs, and nobody can say what is on the
-//! disks. The next mount finds out.
+//! A commit that fails, or a log that does not reach the disks, stops the catalog for good: caches
+//! were updated by the jobs, and it is not known what is on the disks. The next mount finds out.
 
 use super::{
     CommitNumber, Listener,
@@ -56,14 +55,14 @@ use std::{
     time::Duration,
 };
 
-/// Tells the one who asked how it ended.
+/// Passes the result to the caller.
 pub(super) type OnCommit = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
 /// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to
 /// answer.
 pub(super) type Job =
     Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<OnCommit>) + Send>;
 
-/// What the writer is asked for.
+/// A request to the writer.
 pub(super) enum WriterRequest {
     Write {
         durable: bool,
@@ -93,13 +92,13 @@ const TIGHT_PAGES: u64 = 512;
 
 /// Free pages that are not worth the effort: 4 MiB, and a quarter of all.
 const GAPS_MIN: u64 = 1024;
-/// Pages that move in one commit, for which whoever comes next waits: some milliseconds.
+/// Pages that move in one commit, for which the next job waits: some milliseconds.
 const TIDY_PAGES: u64 = 128;
 /// Bytes behind the database's end that are not worth giving back, beyond half of what is wanted
 /// there.
 const SLACK_MIN: u64 = 16 << 20;
 
-/// What everybody may know of the writer.
+/// The writer's progress, which every thread may read.
 pub(super) struct Progress {
     committed: AtomicU64,
     durable: AtomicU64,
@@ -152,7 +151,7 @@ impl Progress {
         }
     }
 
-    /// Is told when `number` is durable, or dropped when that will never be.
+    /// Is completed when `number` is durable, or dropped when that will never be.
     pub(super) fn when_durable(&self, number: CommitNumber) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock();
@@ -448,8 +447,8 @@ impl Writer {
         let (syncs, position) = (image.log_syncs(), image.log_position());
         self.execute("COMMIT")?;
         let mut number = self.progress.committed().0;
-        // A job may have told caches which commit it is part of, also where it changed no row:
-        // whoever waits for that commit sees it.
+        // A job may have given caches the number of its commit, even where it changed no row: a
+        // caller that waits for that commit sees it.
         if changed || has_ended_well {
             image.push_log().map_err(|error| stopped(&error))?;
             let was_durable = self.progress.durable().0 >= number;
@@ -522,14 +521,14 @@ impl Writer {
         let free = self.number("PRAGMA freelist_count")?;
         let tight = pages.saturating_sub(used) + free < TIGHT_PAGES.min(pages / 8);
         if tight {
-            // Somebody may have made space meanwhile: ask each time.
+            // Space may have been freed meanwhile: ask each time.
             self.refused_at = None;
         }
         Ok(tight)
     }
 
-    /// Where statements are under way that the log cannot be restarted for, it grows instead of
-    /// keeping commits waiting. Whether it did.
+    /// Where running statements keep the log from being restarted, it grows instead of keeping
+    /// commits waiting. Whether it did.
     fn grow_log(&mut self) -> Result<bool, FileError> {
         let capacity = self.log_capacity();
         if self.barrier.is_quiet() || capacity >= LOG_MAX {
@@ -612,7 +611,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What the database needs of its capacity, in bytes, if that is much less than it has.
+    /// Bytes of its capacity that the database needs, if that is much less than it has.
     fn spare(&self, used: u64) -> Option<u64> {
         let wanted = (used + (used / 4).clamp(256, 8192)) * PAGE_SIZE as u64;
         let capacity = self.link.vfs().image().store().capacity(CatalogFile::Database);

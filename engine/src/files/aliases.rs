@@ -1,17 +1,17 @@
-//! Names as DBAs order them: directories, aliases, files under system names.
+//! Statements on names: directories, aliases, files under system names.
 //!
 //! A file that is made as `+DATA` or `+DATA(template)` gets a name from the system,
 //! `+DATA/DB/TYPE/tag.number.incarnation`, in directories that are made for it. It may have more
-//! names: aliases, which are hard links like all others, so that `stat` counts them. What the
-//! system made says so in its entry; SQL neither renames nor drops it, but for the file itself, and
-//! with a file go all its names, and the system's directories that are empty then. Through a mount
-//! POSIX's rules hold, as for any other file: what is renamed there is the system's no more, and
-//! directories stay until they are removed.
+//! names: aliases, which are hard links like all others, so that `stat` counts them. The entry of a
+//! name records whether the system made it; statements neither rename nor drop such a name.
+//! Dropping the file removes all its names, and the system's directories that are empty then.
+//! Through a mount POSIX's rules hold, as for any other file: a name that is renamed there is not
+//! the system's any more, and directories stay until they are removed.
 //!
 //! A statement is one job, whatever it lists: all of it is done, or nothing. Names are found in any
-//! case first, in a snapshot (`paths.rs`); the job goes by the exact ones. What it removes is an
-//! orphan when it ends, and released by jobs of its own, as if a front end had let it go last: a
-//! crash in between leaves an orphan for the next mount.
+//! case first, in a snapshot (`paths.rs`); the job goes by the exact ones. A file that it removes
+//! is an orphan when the job ends, and is released by jobs of its own, as if the last reference of
+//! a front end had gone: a crash in between leaves an orphan for the next mount.
 
 use super::{
     Files, Origin, Result,
@@ -31,20 +31,20 @@ use plinth_format::Redundancy;
 use rusqlite::Connection;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Names that a statement removes at most: more would hold up everybody else's changes.
+/// Names that a statement removes at most: more would delay all other changes.
 const REMOVED_MAX: usize = 10_000;
 /// The longest tag of a system name, in bytes.
 const TAG_MAX: usize = 30;
-/// Whose files are that say nothing of a database: as ASM's own tools have it.
+/// The database of files for which no database is given, as in ASM's own tools.
 const NO_DATABASE: &str = "ASM";
 
-/// Who orders, and where.
+/// The session that gives a statement, and its group.
 #[derive(Debug, Clone)]
 pub struct StatementContext {
     pub origin: Origin,
     pub group: String,
     pub redundancy: Redundancy,
-    /// With data, on disks that stay.
+    /// Those with data, on disks that stay in the group.
     pub failure_groups: usize,
     pub caller: Caller,
 }
@@ -299,7 +299,7 @@ impl<'a> Job<'a> {
         self.refuse_system(parent, name, &old.parts, "ADD ALIAS gives it one more name")?;
         let mut new = new.clone();
         if new.found == Some((node, kind)) && new.parts == old.parts && new.last != name {
-            // Its own name in another case is in nobody's way.
+            // Its own name in another case does not stand in its way.
             new.parts.pop();
             new.parts.push(std::mem::take(&mut new.last));
             new.found = None;
@@ -334,7 +334,7 @@ impl<'a> Job<'a> {
     fn add_directories(&mut self, paths: &[Spelled], caller: Caller) -> Result<()> {
         let mut earlier: Vec<Vec<Vec<u8>>> = Vec::new();
         for path in paths {
-            // A directory of this very statement is found in any case, too.
+            // A directory that this statement made is found in any case, too.
             let mut path = path.clone();
             for made in &earlier {
                 if is_above(made, &path.parts) {
@@ -410,7 +410,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What a statement leaves to do when it is committed.
+/// Work that is left when a statement is committed.
 struct Removed {
     told: Vec<Invalidation>,
     gone: Vec<Node>,
@@ -420,7 +420,7 @@ impl Files {
     /// Carries out a statement on names or templates.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing was changed.
+    /// The statement's error; then nothing was changed.
     pub async fn order(&self, context: StatementContext, order: NameOrder) -> Result<()> {
         let paths: Vec<&String> = match &order {
             NameOrder::AddTemplates(_)
@@ -452,7 +452,7 @@ impl Files {
         let job = move |connection: &Connection| {
             carry_out(&files, connection, &context, &order, &spelled)
         };
-        // A full catalog must not keep anybody from dropping what is in it.
+        // Drops must be possible while the catalog is full.
         let done = if drops {
             self.catalog.release(false, job).await
         } else {
@@ -461,7 +461,7 @@ impl Files {
         self.follow(origin, done?.0).await
     }
 
-    /// Tells what changed, and releases what nobody uses any more.
+    /// Reports the changes to other front ends, and releases files that are not in use any more.
     async fn follow(&self, origin: Origin, removed: Removed) -> Result<()> {
         let _release = self.data.begin_release();
         removed.told.iter().for_each(|what| self.invalidate(origin, what));

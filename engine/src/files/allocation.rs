@@ -1,5 +1,5 @@
-//! Files get places for their bytes: extents, or a slot in a shared extent; and places go when
-//! files do.
+//! Files get places for their bytes: extents, or a slot in a shared extent; and places are freed
+//! when files go.
 //!
 //! A file that fits into a piece (64 KiB) lives in one slot of a shared extent, an
 //! ordinary extent that belongs to file 0. The first write that goes further
@@ -9,8 +9,8 @@
 //! synced are flushed in their new place before that commit, and written there from the first.
 //!
 //! A commit that fails with the catalog may be on the disks all the same: only the next mount finds
-//! out. What it names stays taken until then (`unallocate_refused`), and a file whose places or
-//! marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
+//! out. Places that it names stay taken until then (`unallocate_refused`), and a file whose places
+//! or marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
 
 use crate::{
     catalog::tables,
@@ -32,7 +32,7 @@ use plinth_format::layout::PIECE_SIZE;
 use rusqlite::Connection;
 use std::sync::Arc;
 
-/// What the files ask of the data path.
+/// The operations of the data path that the files need.
 pub struct Releaser {
     pub extents: Arc<Extents>,
     pub freeing: Arc<Freeing>,
@@ -120,9 +120,9 @@ fn clear_slot(
 }
 
 impl FileSystem {
-    /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows
-    /// whether they are what they were, or what they were to be, as they are in memory: nothing
-    /// that is written there is acknowledged any more, and no hole read as zeros.
+    /// A commit of a file's marks or places failed. If it was the catalog that failed, it is not
+    /// known whether the commit is on the disks; memory shows the state after it. From now on no
+    /// write there is acknowledged, and no hole is read as zeros.
     pub(crate) fn note_uncertain(&self, file: &File) {
         if self.catalog.failure().is_some() {
             file.data.set_uncertain();
@@ -145,7 +145,7 @@ impl FileSystem {
         self.catalog.failure().map_or(FileError::Stale(extent.file), FileError::CatalogStopped)
     }
 
-    /// A file's layout, shared, for who only reads it.
+    /// A file's layout, shared, for callers that only read it.
     pub(crate) async fn loaded_layout<'a>(
         &self,
         file: &'a Arc<File>,
@@ -190,7 +190,7 @@ impl FileSystem {
         } else {
             look
         };
-        // Who did not remember the file may come too late.
+        // A caller that holds no reference to the file may come too late.
         let known = |extent| look.get_or_insert(extent).ok_or(FileError::Stale(node));
         let extents =
             rows.into_iter().map(|row| Ok((row.extent.number, known(Extent::from(row))?)));
@@ -263,8 +263,8 @@ impl FileSystem {
             if !any {
                 break;
             }
-            // Before the new size, or a loss of power could leave that and take the zeros back:
-            // also those that were there.
+            // Before the new size, or a loss of power could leave that and take the zeros back,
+            // even those that were there before.
             self.flush_disks().await?;
             // Another task's flush may have failed meanwhile, and lost the zeros.
             if self.failed_flushes.count() == failures || planted::has(Bug::ShownZerosBelieved) {
@@ -408,12 +408,12 @@ impl FileSystem {
             .ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
-        // What was synced must not become less than that: a commit that is durable before the copy
-        // is would lose it.
+        // Synced data must not become less than that: a commit that is durable before the copy is
+        // would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
         let began = self.failed_flushes.flush_epoch();
-        // What is read in the slot may have to be mended first, in a region of its own.
+        // Blocks read from the slot may have to be repaired first, in a region of its own.
         let _room = self.activity.room_for(2).await;
         let copy = async {
             // Until it can be found in memory its region must not close: its checksums would be
@@ -454,8 +454,8 @@ impl FileSystem {
         match written {
             Ok(((), commit)) => {
                 if held && !durably && !planted::has(Bug::PromotionNotNoted) {
-                    // Whoever wants it grown may yet fail, and not note anything: the copy must be
-                    // flushed all the same.
+                    // The write that needs it promoted may still fail, and note nothing: the copy
+                    // must be flushed all the same.
                     file.data.unsynced.note(began, self.failed_flushes.flush_epoch());
                 }
                 self.note_places(&fresh);

@@ -1,11 +1,11 @@
-//! Who uses a group: the process that has its front ends is asked.
+//! The clients of a group, as reported by the process that runs its front ends.
 
 use crate::{catalog::live_stats::LiveClient, sync::lock::Mutex};
 use std::fmt;
 
 type Ask = dyn Fn() -> Vec<LiveClient> + Send + Sync;
 
-/// Who knows who uses the group: the process that has its front ends.
+/// Reports the clients of the group: the process that runs its front ends.
 #[derive(Default)]
 pub struct Clients(Mutex<Option<Box<Ask>>>);
 
@@ -21,7 +21,7 @@ impl Clients {
         *self.0.lock() = Some(Box::new(ask));
     }
 
-    /// Those who use it now, if anybody knows them.
+    /// The clients now, if they are known.
     pub fn all(&self) -> Vec<LiveClient> {
         let clients = self.0.lock();
         clients.as_ref().map_or_else(Vec::new, |ask| ask())

@@ -8,10 +8,10 @@
 //!   3. All mirrors are written (`blocks.rs`).
 //!   4. If pieces were marked, one catalog commit says so. If the file only grew, its size is kept
 //!      where a kill does not reach it, and the catalog gets it later (`files/sizes.rs`).
-//!   5. The blocks are let go, and the caller is told.
+//!   5. The blocks are released, and the caller gets its answer.
 //!
-//! What a write in the steady state does not come to (regions that open, disks that fail, commits)
-//! is in memory of its own, as with reads (`file_read.rs`).
+//! The rare paths of a write (regions that open, disks that fail, commits) are boxed, as those of
+//! reads (`file_read.rs`).
 //!
 //! A crash of the engine after 5 loses nothing: the bytes are on the disks and the commit
 //! is in the catalog. A loss of power before the next `sync` may lose both, never one by
@@ -51,14 +51,14 @@ use plinth_format::{BLOCK_SIZE, checksum, layout::PIECE_SIZE};
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
-/// What a sync does about writes that a failed flush left in doubt.
+/// How a sync treats writes that a failed flush left uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doubts {
-    /// Its caller hears of them, and that was that.
+    /// It fails, once.
     Told,
-    /// Its caller hears of them, and so will the file's next sync.
+    /// It fails, and so does the file's next sync.
     Kept,
-    /// It makes the best of it.
+    /// It does what it can, and does not fail.
     Passed,
 }
 
@@ -84,7 +84,7 @@ struct Ready<'a> {
     extent: Arc<Extent>,
     first_block: usize,
     buffer: Slice,
-    /// Where the bytes that were asked for end in the extent.
+    /// Where the bytes of the caller end in the extent.
     end: u64,
     /// Pieces that get their first data.
     fresh: Vec<usize>,
@@ -121,7 +121,7 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     }
 }
 
-/// What of a file becomes a hole.
+/// The parts of a file that become a hole.
 #[derive(Default)]
 struct Dropped {
     /// Pieces that lose their marks.
@@ -133,8 +133,8 @@ struct Dropped {
 }
 
 impl Dropped {
-    /// What of a file becomes a hole when `range` does. `takes_slot`: its slot is freed, if it has
-    /// one.
+    /// The parts of a file that become a hole when `range` does. `takes_slot`: its slot is freed,
+    /// if it has one.
     fn plan(layout: &Layout, range: Range<u64>, au_size: u64, takes_slot: bool) -> Self {
         let mut dropped = Self::default();
         if let Some(slot) = &layout.slot
@@ -209,8 +209,8 @@ impl FileSystem {
             return Ok(());
         }
         let began = self.failed_flushes.flush_epoch();
-        // The kernel asks with every write of a program that is not privileged; hardly ever is
-        // there a bit to go.
+        // The kernel sets this with every write of an unprivileged program; hardly ever is there a
+        // bit to clear.
         let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         'steady: {
             if kill_set_id {
@@ -288,8 +288,8 @@ impl FileSystem {
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
-        // To be acknowledged, it must be so long also after a kill: another one's commit that says
-        // so may be under way.
+        // To be acknowledged, the file must have this size even after a kill; until now it may be
+        // only in a commit of another write that is in progress.
         let grows = end > file.sure();
         let durably = file.data.log_detector.write() || durably;
         let is_steady = marks.is_empty() && !grows && !kill_set_id;
@@ -331,7 +331,7 @@ impl FileSystem {
         // there. A size may: what it newly covers holds zeros until the data comes, and whoever
         // reads it waits for the range.
         let size_only = marks.is_empty();
-        // What comes to lie where there is no data, and is not to be, goes back.
+        // If the write fails, the places of its fresh pieces are holes again, and are discarded.
         let places: Vec<_> =
             marks.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let let_go = |_: &FileError| {
@@ -395,7 +395,7 @@ impl FileSystem {
         };
         match parts {
             [one] => write(one).await,
-            // All of them to their ends: no range may be let go while something is under way in it.
+            // All of them to their ends: no range may be released while I/O is in flight in it.
             parts => futures::future::join_all(parts.iter().map(write)).await.into_iter().collect(),
         }
     }
@@ -510,7 +510,7 @@ impl FileSystem {
                 return Ok(());
             }
         }
-        // As far as there is data, and nobody else is at work.
+        // As far as there is data, and no one else holds the blocks.
         let piece_end = (block / BLOCKS_PER_PIECE + 1) * BLOCKS_PER_PIECE;
         let behind = block + 1..piece_end.min(block + RUN);
         if along
@@ -559,7 +559,7 @@ impl FileSystem {
         let dirty = may_be_lost
             || match self.read_part(part).await {
                 Ok(found) => found.slices().flatten().any(|byte| *byte != 0),
-                // Nobody misses what is overwritten.
+                // It is overwritten anyway.
                 Err(FileError::ExtentLost { .. }) => true,
                 Err(error) => return Err(error),
             };
@@ -609,7 +609,7 @@ impl FileSystem {
         let mut again = self.write_uncertain(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
-        // What was written durably was not noted.
+        // Durable writes were not noted.
         let has_nothing_to_flush = pending.is_empty()
             && again.is_empty()
             && self.failed_flushes.covers_all(&file.data.unsynced);
@@ -623,7 +623,7 @@ impl FileSystem {
         let uncertain_pieces = uncertain.is_some();
         match (flushed, uncertain) {
             (Ok(()), None) => {}
-            // All that was pending is doubted now.
+            // All pending pieces are uncertain now.
             (Ok(()), Some(_)) if doubts == Doubts::Passed => pending.clear(),
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
@@ -637,9 +637,9 @@ impl FileSystem {
         pending.append(&mut again);
         let has_times = (!data_only && file.has_times()) || file.has_grown();
         if pending.is_empty() && !has_times {
-            // With the disks, a flush makes durable what the catalog was told before, of whatever
-            // file: a name that was changed before a sync is as durable as the file. So it stays
-            // without a flush.
+            // A flush of the disks makes earlier commits durable, too, of whatever file: a name
+            // that was changed before a sync is as durable as the file. So it is without a flush,
+            // too.
             let commit =
                 if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
             self.catalog.make_durable(commit).await?;
@@ -674,7 +674,7 @@ impl FileSystem {
         Ok(again)
     }
 
-    /// Files whose next sync may have something to say.
+    /// Files whose next sync may have something to do or to report.
     fn unsynced_files(&self) -> Vec<Arc<File>> {
         let mut files = self.files.all();
         files.retain(|file| !self.files.is_idle(file));
@@ -696,7 +696,8 @@ impl FileSystem {
         owed.map_or(Ok(()), Err)
     }
 
-    /// As [`Self::sync_everything`], where nobody will sync any more: how many files are in doubt.
+    /// As [`Self::sync_everything`], before a dismount, after which no sync comes: how many files
+    /// stay uncertain.
     pub(crate) async fn sync_at_end(&self) -> Result<usize> {
         self.files.store_times(&self.catalog).await?;
         let mut uncertain_pieces = 0;
@@ -731,7 +732,7 @@ impl FileSystem {
             let mode = owner.attributes().mode;
             set_size(connection, &owner, size, mode, now)
         };
-        // A full catalog must not keep anybody from cutting a file.
+        // Files can be truncated while the catalog is full.
         let cut = size <= old;
         let ((), commit) = if cut {
             self.catalog.release(false, job).await?
@@ -743,7 +744,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Stores in the catalog how long a file has grown. Nobody may be writing it.
+    /// Stores in the catalog the size to which a file has grown. No write of it may be in progress.
     async fn store_size(&self, file: &Arc<File>) -> Result<()> {
         if !file.has_grown() || planted::has(Bug::GrowthBelieved) {
             return Ok(());
@@ -801,7 +802,7 @@ impl FileSystem {
             let mode = if kill_set_id { without_set_id(mode) } else { mode };
             set_size(connection, &owner, size, mode, now)
         };
-        // A full catalog must not keep anybody from punching holes.
+        // Holes can be punched while the catalog is full.
         let punches = mode == Allocate::PunchHole;
         let ((), commit) = if punches {
             self.catalog.release(false, job).await?
@@ -950,7 +951,8 @@ impl FileSystem {
     }
 }
 
-/// Sets size, mode and times in a file's row, then in memory. Nobody may be writing it.
+/// Sets size, mode and times in a file's row, then in memory. No write of the file may be in
+/// progress.
 fn set_size(
     connection: &rusqlite::Connection,
     file: &File,

@@ -1,14 +1,13 @@
 //! Reading files.
 //!
 //! Nearly every read is of one run of blocks of one extent, whose checksums are in memory and which
-//! nobody writes: it waits for nothing but its disk. Then all that comes before is done without an
-//! `await`, and so is all that comes after.
+//! are not being written: it waits for nothing but its disk. Then all that comes before is done
+//! without an `await`, and so is all that comes after.
 //!
-//! That is not for brevity. What is under way is a value as large as all that it may come to, and
-//! it is moved twice by each call that awaits it: calls inside calls had each read move six times
-//! its size. What a read in the steady state does not come to (layouts to be loaded, holes, several
-//! extents, ranges that are written, mirrors that fail, repairs) is in memory of its own, allocated
-//! when it comes to that (`Box::pin`).
+//! The reason is the size of futures: a future is as large as its largest state, and each `await`
+//! moves it twice; with nested calls each read moved six times its size. So the rare paths of a
+//! read (layouts to be loaded, holes, several extents, ranges that are written, mirrors that fail,
+//! repairs) are boxed, allocated only when they are taken (`Box::pin`).
 
 use crate::{
     disk::counters::IoClient,
@@ -136,7 +135,7 @@ impl FileSystem {
         let parts = layout.parts(offset, length_to_end(file, offset, length), self.au_size);
         let all =
             futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
-        // What seems to be a hole may be one because a commit failed that was to make it one.
+        // A hole here may exist only in memory, because the commit that made it failed.
         self.must_not_be_uncertain(file)?;
         // Parts are in the order of extents, which is not that of the file where it is striped.
         if parts.iter().all(|part| part.more.is_empty())

@@ -3,11 +3,11 @@
 //! A file has a *place* for its counts from its first request on, of which there are [`PLACES`]: so
 //! it costs the same however many files there are. The caretaker keeps some places free: it takes
 //! those of the files that were not used for longest. A file that is removed gives its place back.
-//! What was counted there is summed up in the *rest*, as are requests that find no place free.
+//! Its counts are added to the *rest*, as are requests that find no place free.
 //!
 //! ```text
-//!   free --first request of a file--> its --caretaker, removal--> leaving --caretaker, a round later--> free
-//!                                     counts                              counts go to the rest
+//!   free --first request of a file--> its --caretaker, removal--> leaving --a round later--> free
+//!                                     counts                      counts go to the rest
 //! ```
 //!
 //! A request looks whose the place is, then counts, without a lock. Between the two the place may
@@ -42,7 +42,7 @@ const SPARE: usize = PLACES / 8;
 /// Requests of more bytes are large: what a file of one slot can hold is small.
 const SMALL: u64 = plinth_format::layout::PIECE_SIZE;
 
-/// What a request is, as the view says it.
+/// The kind of a request, as the view shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileClass {
     SmallRead,
@@ -56,13 +56,13 @@ impl FileClass {
     pub const ALL: [Self; 5] =
         [Self::SmallRead, Self::LargeRead, Self::SmallWrite, Self::LargeWrite, Self::Sync];
 
-    /// A read of so many bytes.
+    /// A read of the given number of bytes.
     #[must_use]
     pub fn read(bytes: u64) -> Self {
         if bytes <= SMALL { Self::SmallRead } else { Self::LargeRead }
     }
 
-    /// A write of so many bytes.
+    /// A write of the given number of bytes.
     #[must_use]
     pub fn write(bytes: u64) -> Self {
         if bytes <= SMALL { Self::SmallWrite } else { Self::LargeWrite }
@@ -87,7 +87,7 @@ pub struct PlaceOf(AtomicU32);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// 0: nobody's.
+    /// 0: of no file.
     owner: AtomicU64,
     /// When it was last used: the caretaker's rounds.
     used: AtomicU64,
@@ -114,7 +114,7 @@ pub struct FileStats {
     rest: Counts,
 }
 
-/// What was counted of one file; of number 0, of all others.
+/// The counts of one file; with number 0, of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCounts {
     pub node: Node,
@@ -266,7 +266,7 @@ impl FileStats {
         self.is_full.store(register.free.is_empty(), Relaxed);
     }
 
-    /// What was counted, of the files with places, ascending; and of all others first, as number 0.
+    /// The counts of all other files, as number 0, then of the files with places, ascending.
     #[must_use]
     pub fn all(&self) -> Vec<FileCounts> {
         let register = self.register();

@@ -32,7 +32,7 @@ pub struct FileSystem {
     pub(crate) restricted: AtomicBool,
 }
 
-/// What has a file system, and keeps it mounted as long as it lives.
+/// An owner of a file system, which keeps it mounted as long as it lives.
 pub trait Mounted: Send + Sync {
     fn file_system(&self) -> &Arc<FileSystem>;
 }

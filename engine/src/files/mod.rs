@@ -5,14 +5,14 @@
 //!
 //! Changes are jobs of the catalog's writer thread ([`names`], [`xattrs`]). A job reads what it
 //! needs, checks, writes rows, and as its last act updates the caches. So the order of the caches
-//! is the order of commits; what is in memory may be ahead of the disks by the commit under way,
-//! and the caller is answered after it.
+//! is the order of commits; memory may be ahead of the disks by the commit in progress, and the
+//! caller is answered after it.
 //!
 //! A query sees a snapshot that may be older than the caches. What it finds may
 //! enter a cache only if no change since then could have touched it:
 //!
 //! ```text
-//!   changed  the commit that last changed a directory, or a file: for jobs under way, the next one
+//!   changed  the commit that last changed a directory, or a file: for running jobs, the next one
 //!   barrier  the youngest such commit of anything that left a cache
 //!   insert   only if the snapshot began when `committed` was at least both
 //! ```
@@ -20,8 +20,8 @@
 //! A file lives while it has a name or is remembered by a front end:
 //!
 //! ```text
-//!   named --last name goes--> orphan (links 0, its row stays) --last reference goes--> released, row deleted
-//!                               \--engine dies--> orphan --no mount that is taken over holds it (orphans.rs)--> released
+//!   named --last name goes--> orphan (links 0, row stays) --last reference goes--> released
+//!                           \--engine dies--> orphan --no mount holds it (orphans.rs)--> released
 //! ```
 //!
 //! Invariants:
@@ -29,7 +29,7 @@
 //!   1. Kind, links, owner and mode in memory change on the writer's thread only, and a size that
 //!      does not grow. Times may be newer in memory than in the catalog, and a size larger
 //!      ([`sizes`]); such a file is dirty and stays in memory.
-//!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
+//!   2. A file is one [`File`]: while it is in use, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
 pub(crate) mod allocation;
@@ -83,11 +83,10 @@ use std::{
     time::Duration,
 };
 
-/// For how long after a file's last name went a front end is expected to let go of it, if no
-/// program has it open: the kernel says so in a request of its own, behind the end of a `close`
-/// that was under way.
+/// For how long after a file's last name went a front end is expected to give up its references, if
+/// no program has it open: the kernel does so in a request of its own, after a `close`.
 const PARTING: Duration = Duration::from_secs(1);
-/// Files kept in memory although nobody holds them.
+/// Unused files that are kept in memory.
 const FILES_MAX: Limit = Limit::new(50_000, 4);
 /// Places of files that are found without a lock: more than are in use at a time, mostly.
 const RECENT: usize = 1024;
@@ -113,7 +112,8 @@ pub struct File {
     /// Of the attributes, what every read or write wants to know.
     size: AtomicU64,
     mode: AtomicU32,
-    /// Up to where its size survives a kill: what is behind that is in a commit under way, at most.
+    /// Up to where its size survives a kill: bytes behind that are in a commit in progress, at
+    /// most.
     sure: AtomicU64,
     /// How often its size was set, not only raised.
     cuts: AtomicU64,
@@ -123,9 +123,9 @@ pub struct File {
     dirty: AtomicBool,
     /// Where its size is kept until the catalog has it.
     kept: sizes::KeptSize,
-    /// The commit that last changed it, or the one under way.
+    /// The commit that last changed it, or the one in progress.
     last_commit: AtomicU64,
-    /// All extended attributes, once somebody asked.
+    /// All extended attributes, once one was read.
     xattrs: Mutex<Option<Xattrs>>,
 }
 
@@ -144,7 +144,7 @@ type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// No time.
 const UNTOUCHED: Timestamp = Timestamp::MIN;
 
-/// Whoever has it may change the attributes of a file; size and mode are seen when he lets go.
+/// The right to change the attributes of a file; size and mode are published when it is dropped.
 pub struct AttributesGuard<'a> {
     attributes: MutexGuard<'a, Attributes>,
     file: &'a File,
@@ -192,8 +192,8 @@ impl File {
         })
     }
 
-    /// What `stat` tells. Everything but times and a size that grows is changed on the writer's
-    /// thread only.
+    /// The attributes that `stat` returns. Everything but times and a size that grows is changed on
+    /// the writer's thread only.
     pub fn attributes(&self) -> AttributesGuard<'_> {
         let mut attributes = self.attributes.lock();
         let touched = self.touched.swap(UNTOUCHED, Ordering::SeqCst);
@@ -215,7 +215,7 @@ impl File {
         self.sure.load(Ordering::Acquire)
     }
 
-    /// A commit that is on the disks says that it has so many bytes. Nobody may be cutting it.
+    /// A commit with this size is on the disks. The file must not be truncated meanwhile.
     pub(crate) fn record_durable_size(&self, size: u64) {
         self.sure.fetch_max(size, Ordering::AcqRel);
     }
@@ -232,7 +232,7 @@ impl File {
         self.mode.load(Ordering::Acquire)
     }
 
-    /// Whether somebody may run it.
+    /// Whether anyone may execute it.
     pub fn is_program(&self) -> bool {
         self.mode() & 0o111 != 0
     }
@@ -240,7 +240,7 @@ impl File {
     /// Its bytes changed: sets the times in memory, without a lock.
     pub fn touch(&self, now: Timestamp) {
         self.touched.store(now, Ordering::SeqCst);
-        // In this order: who takes the times says first that they are not dirty.
+        // In this order: taking the times first marks them as not dirty.
         self.dirty.store(true, Ordering::SeqCst);
     }
 
@@ -282,9 +282,9 @@ impl File {
         self.kept.is_some()
     }
 
-    /// Inside a job that becomes part of `commit`: what the catalog does not have yet, for the job
-    /// to store: the times accessed, modified, changed, and the size. Who finds nothing afterwards
-    /// finds the commit that has it.
+    /// Inside a job that becomes part of `commit`: takes the times accessed, modified, changed, and
+    /// the size, if the catalog does not have them yet, for the job to store. A caller that finds
+    /// nothing to take finds the commit that has it.
     pub fn take_times(&self, commit: u64) -> Option<(Timestamp, Timestamp, Timestamp, u64)> {
         if self.has_times() || self.has_grown() {
             self.committed(CommitNumber(commit));
@@ -315,7 +315,7 @@ impl File {
     }
 }
 
-/// What a job freed of a file's data.
+/// The part of a file's data that a job freed.
 pub struct Released {
     /// Nothing is left; otherwise the file is an orphan until another job releases the rest.
     pub done: bool,
@@ -323,10 +323,10 @@ pub struct Released {
     pub then: Box<dyn FnOnce(CommitNumber) + Send>,
 }
 
-/// What the data path knows of files.
+/// The data path, as the files use it.
 pub trait Releasing: Send + Sync {
     /// Deletes a file's extents, or a good part of them, inside a job. `file`: if it is in memory,
-    /// where somebody may be reading or writing it.
+    /// where it may be read or written.
     ///
     /// # Errors
     /// If the catalog fails.
@@ -369,7 +369,7 @@ struct Cache {
     barrier: u64,
     references: BTreeMap<Node, u64>,
     orphans: BTreeSet<Node>,
-    /// When the last name of a file went last that somebody may hold, by the monotonic clock.
+    /// When a file that a front end may hold last lost its last name, by the monotonic clock.
     parted: Option<Duration>,
     /// Mounts that an engine before this one served.
     heirs: BTreeMap<ConnectionId, orphans::Heir>,
@@ -396,7 +396,7 @@ pub struct Files {
     this: Weak<Self>,
 }
 
-/// What a job stored of a file's size.
+/// The size of a file that a job stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
     size: u64,
@@ -457,7 +457,7 @@ impl Files {
         }))
     }
 
-    /// A new front end; its watcher hears what others change.
+    /// A new front end; its watcher is called for changes by others.
     #[must_use]
     pub fn attach(&self, watcher: Option<Arc<dyn Watcher>>) -> Origin {
         let origin = Origin(self.origins.fetch_add(1, Ordering::Relaxed));
@@ -480,7 +480,7 @@ impl Files {
         });
     }
 
-    /// Tells all watchers but the one of `origin`.
+    /// Notifies all watchers but the one of `origin`.
     pub fn invalidate(&self, origin: Origin, what: &Invalidation) {
         let watchers = self.watchers.load();
         watchers
@@ -493,7 +493,7 @@ impl Files {
         self.this.upgrade().expect("whoever calls holds it")
     }
 
-    /// The commit that a job under way on the writer's thread will be part of.
+    /// The commit of which the running job of the writer's thread becomes a part.
     pub(crate) fn next_commit(&self) -> u64 {
         self.catalog.committed().0 + 1
     }
@@ -532,8 +532,8 @@ impl Files {
                     return Ok(file);
                 }
             }
-            // Something of it is in a commit that is under way, perhaps for as long as a disk may
-            // take. Who only reads hears nothing of a catalog that cannot grow.
+            // A change of it is in a commit in progress, perhaps for as long as a disk may take. A
+            // read does not fail because the catalog cannot grow.
             self.catalog.release(false, |_| Ok(())).await?;
         }
     }
@@ -568,7 +568,7 @@ impl Files {
         }
     }
 
-    /// Lets a few files go that nobody needs.
+    /// Drops a few files that are not in use.
     fn shrink(&self, cache: &mut Cache, keep: Node) {
         let committed = self.catalog.committed();
         let next = |hand: Node| (std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded);
@@ -580,8 +580,8 @@ impl Files {
                 .or_else(|| cache.files.first_key_value());
             let Some((node, file)) = found else { return };
             let (node, last) = (*node, file.last_commit());
-            // First, so that its share is not counted, and nobody gets another one while it is
-            // looked.
+            // First, so that this reference is not counted, and no other can be taken during the
+            // check.
             self.hide(cache, node);
             let idle = Arc::strong_count(file) == 1
                 && node != keep
@@ -616,7 +616,7 @@ impl Files {
         self.data.is_idle(file)
     }
 
-    /// What is kept of files that grow.
+    /// The kept sizes of files that grow.
     pub(crate) fn sizes(&self) -> &Sizes {
         &self.sizes
     }
@@ -624,7 +624,7 @@ impl Files {
     /// Stores times and sizes that are newer in memory than in the catalog.
     ///
     /// # Errors
-    /// What the catalog says; times are lost then, with the catalog.
+    /// If the catalog fails; times are lost then, with the catalog.
     pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
         let dirty: Vec<_> =
             self.all().into_iter().filter(|file| file.has_times() || file.has_grown()).collect();
@@ -654,7 +654,7 @@ impl Files {
             };
             some.into_iter().filter_map(|file| store(file).transpose()).collect::<Result<Vec<_>>>()
         };
-        // What was acknowledged needs no more room in the catalog than was made for it.
+        // Acknowledged changes need no more room in the catalog than was made for them.
         let (stored, _) = catalog.release(durably, job).await?;
         stored.iter().for_each(|(file, stored)| self.sizes.let_go(file, *stored));
         Ok(())
@@ -679,13 +679,13 @@ impl Files {
             (orphan, if orphan { self.data.begin_release() } else { None })
         };
         if orphan {
-            // What fails here is found again at the next mount.
+            // After a failure here the next mount finds it again.
             let _ = self.let_go(node).await;
         }
     }
 
-    /// Releases every file that has no name and that nobody can hold: what an engine
-    /// left behind that no front end resumes.
+    /// Releases every file that has no name and no possible holder: those that an engine left, of
+    /// mounts that are not taken over.
     ///
     /// # Errors
     /// If the catalog fails.
@@ -697,7 +697,7 @@ impl Files {
         Ok(orphans.len())
     }
 
-    /// Releases an orphan, job by job, unless somebody remembers it.
+    /// Releases an orphan, job by job, unless a front end holds it.
     async fn reap(&self, node: Node) -> Result<()> {
         let _release = self.data.begin_release();
         loop {

@@ -28,7 +28,7 @@ use crate::{
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// What `stat` says of a directory's size, as ext4's smallest.
+/// The size of a directory in `stat`, as of the smallest of ext4.
 pub(super) const DIRECTORY_SIZE: u64 = 4096;
 const MODE_BITS: u32 = 0o7777;
 
@@ -116,7 +116,7 @@ pub(super) struct Made {
     pub system: bool,
 }
 
-/// What was said of a file when it was made.
+/// Properties that were given for a file when it was made.
 #[derive(Debug, Clone)]
 pub(super) struct Said {
     pub file_type: FileType,
@@ -192,7 +192,8 @@ impl<'a> Edits<'a> {
         Ok(attributes.links == 0)
     }
 
-    /// Makes a file: its row, and one name for it. `said`: its type is not to be recognised.
+    /// Makes a file: its row, and one name for it. `said`: its type is given, and not recognised
+    /// from its name.
     pub(super) fn make(&mut self, parent: Node, name: &[u8], made: Made) -> Result<Attributes> {
         let Made { new, mode, caller, now, said, system } = made;
         let directory = self.touch_directory(parent, now)?;
@@ -287,7 +288,7 @@ impl<'a> Edits<'a> {
         })
     }
 
-    /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The
+    /// Writes the rows, then updates the caches, then releases `gone` if no front end holds it. The
     /// job's last act.
     pub(super) fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
         for (node, (old, new)) in &self.changed {
@@ -424,7 +425,7 @@ impl Files {
             .ok_or(FileError::NotFound)
     }
 
-    /// What `stat` tells.
+    /// The attributes that `stat` returns.
     ///
     /// # Errors
     /// `Stale` if there is no such file.
@@ -571,8 +572,8 @@ impl Files {
         self.finish(released, last.then_some(node), commit).await
     }
 
-    /// After a commit that took the last name of `gone`, and released it or a part of it, unless
-    /// somebody may hold it.
+    /// After a commit that took the last name of `gone`, and released it or a part of it, unless a
+    /// front end may hold it.
     async fn finish(
         &self,
         released: Option<(Node, Released)>,

@@ -1,13 +1,13 @@
-//! Who may hold a file that has no name any more.
+//! Holders of files that have no name any more.
 //!
 //! A front end counts the references that it gave the kernel, and the kernel gives them back. An
 //! engine that takes a mount over has not seen what its predecessor gave, so its count is too low
 //! for every file that there was then, and may fall to nothing while the kernel holds the file. For
-//! those files the count says only "held", never "not held". So:
+//! those files the count can mean only "held", never "not held". So:
 //!
 //! ```text
-//!   count 0, no name, older than the take-over --> the kernel is asked --has it--> stays; asked again with its next `forget`
-//!                                                                      \--not---> released
+//!   count 0, no name, before the take-over --> ask the kernel --has it--> stays; ask at `forget`
+//!                                                            \--not---> released
 //! ```
 //!
 //! The kernel can be asked because it answers a notification on a file that it does not have with
@@ -21,10 +21,10 @@
 //!
 //! Invariants:
 //!
-//!   1. A file is released only when no front end counts it, and every heir that is older than no
-//!      file says that the kernel does not have it.
-//!   2. What the engine before left without a name is not released before every mount that is to be
-//!      taken over was asked, or given up.
+//!   1. A file is released only when no front end counts it, and every taken-over mount that may
+//!      hold it has answered that its kernel does not have it.
+//!   2. A file that the engine before left without a name is not released before every mount that
+//!      is to be taken over was asked, or given up.
 
 use super::{Files, Result};
 use crate::{
@@ -39,7 +39,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// A mount that an engine before this one served.
 pub(super) struct Heir {
-    /// Its kernel may hold files with lower numbers that nobody counts.
+    /// Its kernel may hold files with lower numbers, without a reference that is counted here.
     below: Node,
     /// Its front end, once it serves.
     origin: Option<Origin>,
@@ -66,8 +66,8 @@ impl super::Cache {
 }
 
 impl Files {
-    /// Before anybody is served: `connections` are going to be taken over. Everything that the
-    /// engine before left of others goes.
+    /// Before any front end is served: `connections` are going to be taken over. State that the
+    /// engine before left for other connections is deleted.
     ///
     /// # Errors
     /// If the catalog fails.
@@ -108,7 +108,7 @@ impl Files {
         origin
     }
 
-    /// Whether nobody counts a reference to it.
+    /// Whether no front end counts a reference to it.
     pub(super) fn is_uncounted(&self, node: Node) -> bool {
         !self.cache.lock().references.contains_key(&node)
     }
@@ -163,7 +163,7 @@ impl Files {
                     next
                 };
                 let Some(node) = next else { return };
-                // What fails here is found again at the next mount.
+                // After a failure here the next mount finds it again.
                 let _ = files.reap(node).await;
             }
         };

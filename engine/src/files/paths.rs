@@ -4,7 +4,7 @@
 //!   +DATA/dir/users01.dbf                  a path
 //!   +DATA/DB/DATAFILE/users.259.1234       the same: a name that the system made
 //!   +DATA.259.1234                         a file by its number and incarnation
-//!   +DATA  +DATA(template)  +DATA(template)/dir/alias     where a new file goes: the system makes its name
+//!   +DATA  +DATA(template)  +DATA(template)/dir/alias     of a new file: the system makes its name
 //! ```
 //!
 //! In SQL and in the shell names are the same in any case, and are kept as they were written.
@@ -21,7 +21,7 @@ use crate::{
 };
 use rusqlite::Connection;
 
-/// What stands behind a group's name.
+/// The part of a path behind the group's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// Directories and at last the name; the root has none.
@@ -129,7 +129,7 @@ pub fn written(group: &str, parts: &[Vec<u8>]) -> String {
         .fold(format!("+{group}"), |path, part| format!("{path}/{}", String::from_utf8_lossy(part)))
 }
 
-/// What an exact path leads to. For jobs.
+/// The file that an exact path leads to. For jobs.
 pub(super) fn exactly(connection: &Connection, parts: &[Vec<u8>]) -> Result<Option<(Node, Kind)>> {
     let mut at = (ROOT, Kind::Directory);
     for part in parts {
@@ -173,7 +173,7 @@ fn spell_one(
 }
 
 impl Files {
-    /// Finds paths in any case. In a snapshot: a large directory is looked through, and nobody must
+    /// Finds paths in any case. In a snapshot: a large directory is scanned, and no change must
     /// wait for that.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Files {
         self.catalog.read(look).await
     }
 
-    /// What a name leads to, in any case.
+    /// The file that a name leads to, in any case.
     ///
     /// # Errors
     /// If it is ambiguous, or a new file's place.

@@ -8,7 +8,7 @@
 //!   1. The request takes a slot, the lowest of its connection's that is free ([`Replies::begin`]).
 //!   2. Its job writes the row of the slot, over what an earlier request left there
 //!      ([`Row::record`]).
-//!   3. The front end answers. From here on nobody asks again.
+//!   3. The front end answers. From here on it is not sent again.
 //!   4. The slot is free ([`OpenRequest`] is dropped).
 //!
 //! A death before 2 leaves neither effect nor row: what is sent again is done anew. After 2 it
@@ -16,20 +16,20 @@
 //! some later request writes over it.
 //!
 //! A request that fails has no effect and leaves no row. Sent again it may end otherwise, as if it
-//! had come later: nobody was told how it ended.
+//! had come later: its end was never reported.
 //!
 //! A successor inherits the rows. Their slots are not free before their requests were sent again
-//! and answered. Which of them will not be sent again, because they were answered, nobody can say;
+//! and answered. It is not known which of them will not be sent again because they were answered;
 //! of those that stay the oldest go when there are more than [`INHERITED_MAX`].
 //!
-//! What is simply done again, and why that does no harm: everything that sets a state and does not
-//! depend on the one before. A write says its offset and its bytes (also one with `O_APPEND`: the
-//! kernel computes the offset), `truncate`, `chmod`, `chown`, `utimensat` and `fallocate` their
-//! result. Done twice they could undo what was done between the two; but what changes the same
-//! thing in between was under way at the same time as a request that nobody had been told the end
-//! of, and was in no order with it. Through one mount not even that: the kernel holds the file's
-//! lock until it is answered, except for direct writes inside a file, whose order is nobody's.
-//! `fsync` makes durable what is there. Reads, lookups and listings change nothing.
+//! Requests that set a state and do not depend on the one before are simply done again: a write
+//! names its offset and its bytes (even one with `O_APPEND`: the kernel computes the offset),
+//! `truncate`, `chmod`, `chown`, `utimensat` and `fallocate` their result. Done twice, such a
+//! request could undo a change that was made between the two; but that change ran at the same time
+//! as a request whose end was not reported yet, so the two had no order. Through one mount not even
+//! that can happen: the kernel holds the file's lock until the request is answered, except for
+//! direct writes inside a file, which have no order. `fsync` makes durable what is there. Reads,
+//! lookups and listings change nothing.
 //!
 //! Invariants:
 //!
@@ -37,7 +37,7 @@
 //!      request has its slot.
 //!   2. Rows of two connections never meet: a mount has an id of its own, made at random, which its
 //!      successors keep.
-//!   3. A connection has no more rows than requests were ever under way at one time, and
+//!   3. A connection has no more rows than requests were ever in progress at one time, and
 //!      [`INHERITED_MAX`].
 
 use super::{Files, Origin, Result};
@@ -52,8 +52,8 @@ use std::{
     sync::Arc,
 };
 
-/// Rows of a connection that a successor takes over: so many as several engines in a row can leave
-/// behind that die before they have answered what they inherited.
+/// Rows of a connection that a successor takes over: enough for several engines in a row that die
+/// before they have answered the requests they inherited.
 const INHERITED_MAX: usize = 1024;
 
 /// A row that was there when the engine started.
@@ -76,7 +76,7 @@ struct Slots {
 #[derive(Default)]
 pub(super) struct Replies(Mutex<BTreeMap<ConnectionId, Slots>>);
 
-/// What a request leaves in the commit of its effect.
+/// The row that a request leaves in the commit of its effect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     connection: ConnectionId,
@@ -86,14 +86,15 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Inside the job. `node`: what was made, or got a name, if the answer says.
+    /// Inside the job. `node`: the file that was made, or got a name, if that is part of the
+    /// answer.
     fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> rusqlite::Result<()> {
         let Self { connection, slot, request, sequence } = *self;
         reply::put(sqlite, &ReplyRow { connection, slot, request, node, sequence })
     }
 }
 
-/// Who asks for a change: a front end, perhaps on behalf of a request that may be sent again.
+/// The origin of a change: a front end, perhaps on behalf of a request that may be sent again.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub(crate) origin: Origin,
@@ -113,14 +114,14 @@ impl Asked {
     }
 }
 
-/// What an earlier engine did for a request.
+/// The effect that a request had in an earlier engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoneBefore {
-    /// What was made, or got a name.
+    /// The file that was made, or got a name.
     pub node: Option<Node>,
 }
 
-/// A request under way. To be kept until it was answered.
+/// A request in progress. To be kept until it was answered.
 pub struct OpenRequest {
     files: Arc<Files>,
     row: Row,
@@ -132,7 +133,7 @@ impl OpenRequest {
         self.row
     }
 
-    /// What to answer, if an engine before this one carried it out.
+    /// Its effect, if an engine before this one carried it out.
     #[must_use]
     pub fn done_before(&self) -> Option<DoneBefore> {
         self.before
@@ -156,7 +157,7 @@ impl Replies {
         self.0.lock().entry(connection).or_default();
     }
 
-    /// Forgets a connection; its rows are the caller's to delete.
+    /// Forgets a connection; the caller deletes its rows.
     pub fn end(&self, connection: ConnectionId) {
         self.0.lock().remove(&connection);
     }
@@ -196,7 +197,7 @@ impl Replies {
 }
 
 impl Files {
-    /// Takes over what the engine before left of these connections; what it left of others is
+    /// Takes over the rows that the engine before left of these connections; rows of others are
     /// deleted.
     pub(super) async fn inherit_replies(&self, connections: &[ConnectionId]) -> Result<()> {
         let mut rows = self.catalog.read(|sqlite| Ok(reply::load(sqlite)?)).await?;
@@ -231,7 +232,7 @@ impl Files {
         Ok(())
     }
 
-    /// Deletes what a connection that is gone has left.
+    /// Deletes the rows of a connection that is gone.
     pub(super) async fn delete_replies(&self, connection: ConnectionId) -> Result<()> {
         self.replies.end(connection);
         let job = move |sqlite: &Sqlite| Ok(reply::delete_of(sqlite, connection)?);

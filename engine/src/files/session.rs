@@ -25,7 +25,7 @@ use std::{pin::pin, sync::Arc};
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// A front end's place in a group. Clones share it; it ends with the last of them.
+/// A front end of a group. Clones share it; it ends with the last of them.
 #[derive(Clone)]
 pub struct Session {
     attached: Arc<Attached>,
@@ -35,7 +35,7 @@ pub struct Session {
 
 struct Attached {
     file_system: Arc<FileSystem>,
-    /// As long as somebody uses it.
+    /// Keeps the group mounted.
     _mounted: Arc<dyn Mounted>,
     origin: Origin,
     /// Of a mount.
@@ -49,7 +49,7 @@ impl Drop for Attached {
 }
 
 impl Session {
-    /// A new front end; `watcher` hears what others change.
+    /// A new front end; `watcher` is called for changes by others.
     #[must_use]
     pub fn new(group: Arc<impl Mounted + 'static>, watcher: Option<Arc<dyn Watcher>>) -> Self {
         let file_system = Arc::clone(group.file_system());
@@ -101,7 +101,7 @@ impl Session {
     /// The mount is gone.
     pub async fn end(&self) {
         if let Some(connection) = self.attached.connection {
-            // What is left is deleted by the next mount of the group.
+            // Rows that are left are deleted by the next mount of the group.
             let _ = self.file_system().files.end_mount(connection).await;
         }
     }
@@ -140,7 +140,7 @@ impl Session {
         if is_larger { Err(FileError::NoSpace) } else { Ok(()) }
     }
 
-    /// Somebody else has changed a file in its name.
+    /// Another session has changed a file on its behalf.
     pub(crate) fn tell_others(&self, node: Node) {
         self.changed(node);
     }
@@ -476,7 +476,7 @@ impl Session {
     /// Carries out a DBA's statement on names or templates, all of it or nothing.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The statement's error.
     pub async fn order(&self, order: NameOrder, caller: Caller) -> Result<()> {
         self.file_system().files.order(self.names(caller), order).await
     }

@@ -1,30 +1,31 @@
 //! Sizes of files that grow, where the end of a process does not reach them.
 //!
-//! Whoever writes behind the end of a file makes it longer, and who is told that he has must find
-//! it so, also when the engine is killed in the next moment. A commit of the catalog says so for
-//! good, and takes several times as long as the write. So a size that grows is first kept in words
-//! that outlive the process ([`World::keepsake`]), and stored in the catalog with the times: once a
-//! second, by a sync, before the file is cut, and when the group is dismounted. As with what is
-//! pending, a loss of power loses it, and only a sync promises more.
+//! A write behind the end of a file makes it longer, and once the write is acknowledged the size
+//! must survive even a kill of the engine in the next moment. A commit of the catalog makes it
+//! permanent, but takes several times as long as the write. So a size that grows is first kept in
+//! words that outlive the process ([`World::keepsake`]), and stored in the catalog with the times:
+//! once a second, by a sync, before the file is cut, and when the group is dismounted. As with
+//! pending pieces, a loss of power loses it, and only a sync promises more.
 //!
 //! ```text
 //!   word 0   the kind of these words
 //!   1, 2     the boot of the host in which they were written
 //!   3        the catalog's token, of the mount that writes them
-//!   8 ...    a file and its size, two words each; file 0: nobody's
+//!   8 ...    a file and its size, two words each; file 0: free
 //! ```
 //!
-//! Each mount gives the catalog another token. The words count for a mount if it finds the token in
-//! the catalog that they have: nobody can have changed a file since. What they say of sizes becomes
-//! part of the commit that changes the token.
+//! Each mount gives the catalog another token. The words count for a mount if it finds their token
+//! in the catalog: then no other mount can have changed a file since. The sizes in them become part
+//! of the commit that changes the token.
 //!
 //! Invariants, at each instruction:
 //!
-//!   1. A file's size in the catalog or in its words, whichever is larger, is at least what anybody
-//!      was told.
-//!   2. A file's words are nobody's before a job that makes it shorter begins; they become so after
-//!      a commit with its size.
-//!   3. A size is stored before its file: nobody finds a file with another one's size.
+//!   1. A file's size in the catalog or in its words, whichever is larger, is at least every size
+//!      that was acknowledged.
+//!   2. A file's words are free before a job that makes it shorter begins; they become so after a
+//!      commit with its size.
+//!   3. A size is stored before its file: no reader of the words finds a file with another file's
+//!      size.
 
 use super::{File, Result, Stored};
 use crate::{
@@ -45,18 +46,18 @@ use std::{
     },
 };
 
-/// "PLSIZES" and a version: words of another kind are not understood, and written anew.
+/// "PLSIZES" and a version: words of another kind are ignored, and written anew.
 const KIND: u64 = u64::from_be_bytes(*b"PLSIZES\x01");
 const KIND_AT: usize = 0;
 const BOOT_AT: usize = 1;
 const TOKEN_AT: usize = 3;
 const PLACES_AT: usize = 8;
 
-/// Words that a group asks for: room for 4,092 files that grow within a second. Others commit, as
-/// all would without.
+/// Words that a group needs: room for 4,092 files that grow within a second. Others commit, as all
+/// would without.
 pub const WORDS: usize = 8192;
 
-/// A file's place among the words; counted from 1, 0: it has none.
+/// Where the size of a file is kept among the words, counted from 1; 0: nowhere.
 #[derive(Debug, Default)]
 pub(super) struct KeptSize(AtomicU32);
 
@@ -69,7 +70,7 @@ impl KeptSize {
 /// See the module's description.
 pub struct Sizes {
     words: Option<Arc<dyn Keepsake>>,
-    /// What the words were when this mount began.
+    /// The words as they were when this mount began.
     found: Vec<u64>,
     /// The token of this mount, never 0.
     token: u64,
@@ -84,7 +85,7 @@ fn at(place: u32) -> usize {
 }
 
 impl Sizes {
-    /// What this host keeps for a group. Nothing is kept before [`Self::begun`].
+    /// The sizes that this host keeps for a group. None is kept before [`Self::begun`].
     ///
     /// # Errors
     /// If something is kept and cannot be read: what was acknowledged may be in it.
@@ -126,7 +127,7 @@ impl Sizes {
     }
 
     /// Inside a job, the first of a mount: gives files the sizes that were kept, if they
-    /// `survived`, and the catalog another token. How many files were longer than the catalog said.
+    /// `survived`, and the catalog another token. How many files were longer than in the catalog.
     ///
     /// # Errors
     /// If the catalog fails.
@@ -168,7 +169,7 @@ impl Sizes {
         }
     }
 
-    /// Whether some file may be longer than the catalog says.
+    /// Whether some file may be longer than in the catalog.
     #[must_use]
     pub fn are_kept(&self) -> bool {
         self.free.lock().len() < self.places.load(SeqCst)
@@ -180,9 +181,9 @@ impl Sizes {
         file.kept.is_some() || !self.free.lock().is_empty()
     }
 
-    /// A file's bytes up to `end` are on the disks: it is that long, for everybody and for good,
-    /// unless the host loses its memory. False: that cannot be kept, and is so only when the
-    /// catalog says it.
+    /// A file's bytes up to `end` are on the disks: sets its size, which then survives unless the
+    /// host loses its memory. False: the size cannot be kept here, and must be committed to the
+    /// catalog.
     #[must_use]
     pub fn grow(&self, file: &File, end: u64) -> bool {
         let Some(words) = &self.words else { return false };
@@ -209,15 +210,15 @@ impl Sizes {
             file.kept.0.store(place, SeqCst);
         }
         reached::at(Mark::SizeKept);
-        // A commit under way may have made it longer already.
+        // A commit in progress may have made it longer already.
         attributes.size = attributes.size.max(end);
         file.record_durable_size(end);
         file.dirty.store(true, SeqCst);
         true
     }
 
-    /// A commit says that a file is so long: its words are nobody's, unless it has grown since, or
-    /// was cut and perhaps grew again.
+    /// The size of a file is committed: its words are free, unless it has grown since, or was cut
+    /// and perhaps grew again.
     pub(crate) fn let_go(&self, file: &File, stored: Stored) {
         let attributes = file.attributes();
         let is_stored = attributes.size <= stored.size || planted::has(Bug::GrownLetGo);
@@ -227,7 +228,7 @@ impl Sizes {
         }
     }
 
-    /// A commit says that a file is gone.
+    /// The deletion of a file is committed.
     pub(super) fn forget(&self, file: &File) {
         let _attributes = file.attributes();
         self.release(file);

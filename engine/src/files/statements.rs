@@ -1,10 +1,9 @@
-//! The words in which operators speak of names: templates, directories, aliases, files under system
-//! names.
+//! Statements of operators on names: templates, directories, aliases, files under system names.
 
 use crate::api::types::FileType;
 use serde::{Deserialize, Serialize};
 
-/// What a statement asks of names and templates. Paths are as written, `+DATA/dir/file`.
+/// A statement on names and templates. Paths are as written, `+DATA/dir/file`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NameOrder {
     AddTemplates(Vec<Template>),

@@ -358,7 +358,7 @@ fn an_unlinked_file_stays_while_it_is_remembered() {
     f.rmdir(ROOT, "d").unwrap();
     refused!(f.make(directory, "x", NewFile::Regular, 0), FileError::NotFound);
 
-    // The engine dies while files are held: they stay, until somebody says that nobody holds them.
+    // The engine dies while files are held: they stay, until it is known that they are not held.
     let held = f.file(ROOT, "held");
     f.files.remember(held, 1);
     f.unlink(ROOT, "held").unwrap();
@@ -384,7 +384,7 @@ fn an_orphan_without_a_row_keeps_nobody_waiting() {
     f.files.remember(node, 1);
     f.unlink(ROOT, "a").unwrap();
     let f = f.kill();
-    // What `Files::open` was told by the index stays.
+    // The orphans that `Files::open` read by the index stay.
     let without_index = move |connection: &Connection| {
         Ok(connection.execute("DELETE FROM file WHERE number = ?1", [node.cast_signed()])?)
     };
@@ -513,7 +513,7 @@ fn others_are_told_what_changed() {
     assert!(listening.0.lock().is_empty());
 }
 
-/// What `stat` and open ask for again and again costs no query.
+/// Repeated `stat` and `open` calls cost no query.
 #[test]
 fn hot_names_are_answered_from_memory() {
     let f = Fixture::new().kill();

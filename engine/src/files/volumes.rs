@@ -10,10 +10,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// What a mounted group knows of its volumes.
+/// The volumes of a mounted group.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    /// Held by who makes or drops one.
+    /// Held while a volume is made or dropped.
     pub turn: AsyncMutex<()>,
     any: AtomicBool,
     files: RwLock<BTreeSet<Node>>,
@@ -22,7 +22,7 @@ pub(crate) struct Volumes {
 impl Volumes {
     /// Whether a file is a volume's.
     pub fn has(&self, node: Node) -> bool {
-        // Mostly there are none, and then nobody waits for anybody.
+        // Mostly there are none, and then no lock is taken.
         self.any.load(Ordering::Acquire) && self.files.read().contains(&node)
     }
 

@@ -1,7 +1,7 @@
 //! Extended attributes: all of a file's are read at once, and then answered from memory.
 //!
-//! The kernel asks for `security.capability` before writes through its page cache, so "there are
-//! none" has to be as cheap as a look.
+//! The kernel reads `security.capability` before writes through its page cache, so the answer that
+//! there are none has to come from memory.
 
 use super::{File, Files, Origin, Result, Xattrs, reply_cache::Asked};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use rusqlite::Connection;
 use std::sync::Arc;
 
-/// What a program may do whoever runs it. Goes with a write, as set-id bits do.
+/// Capabilities of a program, whichever user runs it. They go with a write, as set-id bits do.
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// Inside a job: takes a file's capabilities away. Whether it had any; what is in memory of its

@@ -31,7 +31,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The refusal of an attribute that nobody can set, if there is something to say about it.
+/// The refusal of an attribute that cannot be set, if there is more to say about it than that.
 pub(super) fn refusal(name: &str) -> Option<AdminError> {
     let (_, reason, hint) = REASONS.iter().find(|(start, ..)| name.starts_with(start))?;
     let error = AdminError::new(

@@ -91,7 +91,7 @@ impl DiskStore {
         )
     }
 
-    /// What reads found damaged and rewrote since the last call.
+    /// Sentences about pages that reads found damaged and rewrote since the last call.
     pub fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut self.mended.lock())
     }
@@ -228,7 +228,7 @@ impl DiskStore {
         } else {
             let turn = wait_for(&*self.world, self.turn.lock());
             let looked = self.look(file, offset, right.len(), age);
-            // Nothing may be right any more. What was may be out of date.
+            // Perhaps no copy is right any more, and the last right one may be out of date.
             let Some(now) = looked.right else { return right };
             (Some(turn), now, looked.wrong)
         };

@@ -10,7 +10,7 @@
 //!
 //! Two mirrors may be in one failure group, built while no other could be written. Where all three
 //! are there, the new one takes the place of one of those in the same membership. Its AUs are free
-//! when no read that began before is under way.
+//! when all reads that began before have ended.
 //!
 //! Where the disk is one that returns, that membership is the one that makes it ONLINE
 //! ([`DiskStore::bring_online`]).
@@ -96,7 +96,7 @@ impl DiskStore {
                     *here += take;
                     left -= take;
                 }
-                // What there is not now is kept when it is freed.
+                // AUs that are not free now are kept when they become so.
                 if let Some(emptiest) = disks.first() {
                     *reserved.entry(*emptiest).or_default() += left;
                 }
@@ -134,8 +134,8 @@ impl DiskStore {
         groups.into_values().map(by_room).collect()
     }
 
-    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as
-    /// far as it could before.
+    /// Whether a file may grow by this number of AUs and leave room for the mirrors that it lacks,
+    /// as far as there is room now.
     fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
         let membership = self.voters.current();
         let space = self.space.lock();
@@ -161,7 +161,7 @@ impl DiskStore {
                 self.strike_reserved(file).await;
                 while self.move_reserved_unit(file).await? {}
             }
-            // What there is no room for now is kept when it is freed.
+            // AUs for which there is no room now are kept when they become free.
             self.reserve();
             Ok(())
         })
@@ -190,7 +190,7 @@ impl DiskStore {
                     if !edit(next)? {
                         return Ok(false);
                     }
-                    // Nobody else gives the catalog mirrors: this thread is the only one.
+                    // This thread is the only one that gives the catalog mirrors.
                     let fit: Vec<_> =
                         all.iter().filter(|built| can_list(next, &built.runs)).collect();
                     fit.into_iter().for_each(|built| list(next, &built.runs));
@@ -315,9 +315,9 @@ impl DiskStore {
         next(&on_one).or_else(|| next(&in_parts))
     }
 
-    /// How a mirror of so many AUs could lie on several disks, as many as possible of them on its
-    /// home, and none where the loss of a disk or a failure group would take another mirror along.
-    /// `None`: there is no room for it.
+    /// How a mirror of this number of AUs could lie on several disks, as many AUs as possible on
+    /// its home, and none where the loss of a disk or a failure group would take another mirror
+    /// along. `None`: there is no room for it.
     fn parts_for(
         &self,
         membership: &Membership,
@@ -541,8 +541,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// The AUs are free when the membership that does not list them is in force, and no read that
-    /// began before is under way. A crash before leaves them to the catalog.
+    /// The AUs are free when the membership that does not list them is in force, and all reads that
+    /// began before have ended. A crash before leaves them to the catalog.
     pub(super) async fn shrink_to(
         &self,
         file: CatalogFile,
@@ -611,8 +611,8 @@ impl DiskStore {
         let mut taken: Parts<Vec<u32>> = Vec::new();
         let mut runs: Vec<Growing> = Vec::new();
         for (mirror, home) in mirrors {
-            // Where the others are, and where they grow now: what takes two mirrors along at once
-            // is no place for a part of this one.
+            // Where the others are, and where they grow now: a disk whose loss takes two mirrors
+            // along is no place for a part of this one.
             let mut others = disks_of_others(membership, file, *mirror);
             others.extend(runs.iter().map(|(_, disk, _)| *disk));
             let found = [*home].into_iter().chain(neighbours(membership, *home, &others)).find_map(
@@ -681,7 +681,7 @@ impl DiskStore {
                 Ok(growing(&membership, entries).iter().all(|run| membership.catalog.contains(run)))
             }
             Err(refusal) => {
-                // What was more than the least is given back already.
+                // AUs beyond the smallest number are given back already.
                 runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
                 self.wait_for_voters(refusal).await.map(|()| false)
             }

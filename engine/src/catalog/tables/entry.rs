@@ -11,7 +11,7 @@ fn name_of_row(row: &Row<'_>) -> Result<Name> {
     Ok((unsigned(row, 0)?, row.get(1)?))
 }
 
-/// What a name means.
+/// The file that a name leads to.
 pub(crate) fn find(
     connection: &Connection,
     parent: Node,

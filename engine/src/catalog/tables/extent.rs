@@ -214,8 +214,8 @@ pub(crate) fn count_aus(connection: &Connection) -> Result<BTreeMap<DiskNumber, 
     Ok(aus)
 }
 
-/// Marks of extents with ids from `from` on, in ascending order, `most` of them at most. What
-/// cannot be read of them counts as no marks.
+/// Marks of extents with ids from `from` on, in ascending order, `most` of them at most. A value
+/// that cannot be read counts as no marks.
 pub(crate) fn marks_from(
     connection: &Connection,
     from: u64,

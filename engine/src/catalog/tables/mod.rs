@@ -29,7 +29,7 @@ pub(crate) mod xattr;
 use crate::api::Kind;
 use rusqlite::{Error, Row};
 
-/// What an operation returns.
+/// The result of an operation.
 pub(crate) type Result<T> = rusqlite::Result<T>;
 
 /// A number that the catalog keeps as SQLite's signed integer, bit by bit.

@@ -4,7 +4,7 @@ use super::{Result, unsigned};
 use crate::api::{ConnectionId, Node};
 use rusqlite::{Connection, params};
 
-/// What was done for one request.
+/// The result of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplyRow {
     pub connection: ConnectionId,

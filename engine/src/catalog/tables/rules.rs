@@ -1,24 +1,24 @@
-//! The rules that tie names, files, extents and templates together: each is a query that finds what
-//! breaks it.
+//! The rules that tie names, files, extents and templates together: each is a query that finds
+//! breaches of it.
 
 use super::Result;
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::Connection;
 
-/// What breaks a rule is two numbers. At most this many are found of each rule.
+/// A breach of a rule is two numbers. At most this many are found of each rule.
 const FOUND_MAX: usize = 100;
 
 /// A rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// Finds what breaks it. In units of 512 bytes `:extent` is the size of an extent, `:slot` that
-    /// of the slot of a small file.
+    /// Finds breaches. In units of 512 bytes `:extent` is the size of an extent, `:slot` that of
+    /// the slot of a small file.
     sql: &'static str,
     /// How that is reported, with the two numbers in `{0}` and `{1}`.
     broken: &'static str,
 }
 
-/// All rules, each with the SQL that finds what breaks it in a group with AUs of that size.
+/// All rules, each with the SQL that finds breaches in a group with AUs of that size.
 pub(crate) fn all(au_size: u64) -> impl Iterator<Item = (Rule, String)> {
     let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
     RULES
@@ -27,13 +27,13 @@ pub(crate) fn all(au_size: u64) -> impl Iterator<Item = (Rule, String)> {
 }
 
 impl Rule {
-    /// Reports what breaks the rule.
+    /// The sentence about a breach.
     pub(crate) fn report(&self, (first, second): (i64, i64)) -> String {
         self.broken.replace("{0}", &first.to_string()).replace("{1}", &second.to_string())
     }
 }
 
-/// What a rule's query finds.
+/// The breaches that a rule's query finds.
 pub(crate) fn find(connection: &Connection, sql: &str) -> Result<Vec<(i64, i64)>> {
     let mut select = connection.prepare(&format!("{sql} LIMIT {FOUND_MAX}"))?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -3,7 +3,7 @@
 use super::Result;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// What a template says.
+/// The properties that a template gives a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TemplateRow {
     /// 0: as the group.
@@ -38,7 +38,7 @@ pub(crate) fn insert(connection: &Connection, name: &str, mirrors: u8, fine: boo
     Ok(())
 }
 
-/// Changes what a template says.
+/// Changes the properties of a template.
 pub(crate) fn update(connection: &Connection, name: &str, mirrors: u8, fine: bool) -> Result<()> {
     connection
         .prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?

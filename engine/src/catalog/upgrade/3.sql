@@ -1,4 +1,4 @@
--- What was done for requests that may be sent again.
+-- Results of requests that may be sent again.
 
 CREATE TABLE reply (
     connection INTEGER NOT NULL,

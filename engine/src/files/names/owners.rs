@@ -1,4 +1,4 @@
-//! Owners and modes of many files, and what else a statement changes with them, in one commit.
+//! Owners and modes of many files, and the other changes of the statement, in one commit.
 
 use super::{Edits, MODE_BITS};
 use crate::{
@@ -19,11 +19,11 @@ impl Files {
         self.creation_mask.load(Ordering::Relaxed)
     }
 
-    /// Runs a job that says which files get another owner, group or mode, and gives them these. All
-    /// of it is one durable commit, or nothing.
+    /// Runs a job that returns which files get another owner, group or mode, and gives them these.
+    /// All of it is one durable commit, or nothing.
     ///
     /// # Errors
-    /// What the job returns; `Stale` if one of the files is not there.
+    /// The error of the job; `Stale` if one of the files is not there.
     pub async fn change_owners<T: Send + 'static>(
         &self,
         origin: Origin,

@@ -76,7 +76,7 @@ impl Fixture {
         self.stat(node).file_type
     }
 
-    /// What `check` says of names, and that memory is the catalog.
+    /// Checks the rules of names, and that memory and catalog agree.
     fn whole(&self) {
         let look = |connection: &Connection| {
             for (rule, sql) in rules::all(1 << 20) {
@@ -206,7 +206,7 @@ fn system_names() {
     let names = fixture.all_names();
     assert_eq!(names[..2], ["ORCL*", "ORCL/DATAFILE*"]);
     assert_eq!(names.iter().filter(|name| name.ends_with('*')).count(), 4, "{names:?}");
-    // What was said is not recognised anew.
+    // A given type is not recognised anew.
     fixture
         .order(NameOrder::RenameAliases(pairs(&[("+DATA/my/alias.ctl", "+DATA/my/redo01.log")])));
     assert_eq!(fixture.type_of(other.node), Some(FileType::Datafile));

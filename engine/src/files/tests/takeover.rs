@@ -39,7 +39,7 @@ impl Fixture {
         self.files.begin(connection, number, false).unwrap()
     }
 
-    /// What an engine before this one did for a request that is sent again.
+    /// The effect that a request that is sent again had in an engine before this one.
     fn before(&self, connection: ConnectionId, number: u64) -> Option<DoneBefore> {
         self.files.begin(connection, number, true).unwrap().done_before()
     }
@@ -108,7 +108,7 @@ fn what_was_done_is_known_to_the_next_engine() {
     block_on(f.files.rename(by(5), (ROOT, b"b"), (ROOT, b"b2"), RenameMode::NoReplace)).unwrap();
     block_on(f.files.set_xattr(by(6), c, b"user.new", b"1", SetXattr::Create)).unwrap();
     block_on(f.files.remove_xattr(by(7), c, b"user.old")).unwrap();
-    // The last one fails: that it did is nobody's to remember.
+    // The last one fails: nothing of that is kept.
     refused!(f.create_for(&requests[7], "c"), FileError::Exists);
     assert_eq!(f.rows(), 7);
 
@@ -143,7 +143,7 @@ fn requests_of_two_mounts_are_not_taken_for_one_another() {
     drop(other);
 }
 
-/// However many requests there are: rows are as many as were under way at one time.
+/// However many requests there are: rows are as many as were in progress at one time.
 #[test]
 fn rows_are_bounded_by_what_is_under_way() {
     let f = Fixture::new();
@@ -190,7 +190,7 @@ fn what_is_inherited_is_not_written_over_before_it_is_answered() {
     }
 }
 
-/// Of what engines leave that was answered, as nobody asks again, the oldest goes.
+/// Of rows that engines leave of answered requests, which are never sent again, the oldest go.
 #[test]
 fn what_is_inherited_again_and_again_is_bounded() {
     let f = Fixture::new();
@@ -222,12 +222,12 @@ fn unlinked_files_survive_while_the_kernel_has_them() {
     assert_eq!(kernel.was_asked(), [held, gone]);
     f.files.release_reference(ONE, gone);
     f.wait_until_gone(gone);
-    // It gives back references that nobody has counted here, and is asked again.
+    // It gives back references that were not counted here, and is asked again.
     block_on(f.files.forget(held, 0));
     assert_eq!(kernel.was_asked(), [held]);
     assert!(f.exists(held));
 
-    // One that had its name at the take-over: nobody counts who holds it.
+    // A file that had a name at the take-over: its references are not counted.
     f.unlink(ROOT, "named").unwrap();
     assert_eq!(kernel.was_asked(), [named]);
     assert!(f.exists(named));
