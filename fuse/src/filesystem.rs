@@ -51,7 +51,7 @@ use plinth_engine::{
         SetTime, SetXattr,
     },
     error::FileError,
-    files::{reply_cache::Request, session::Session},
+    files::{reply_cache::OpenRequest, session::Session},
     sync::{
         buffer::Slice,
         transfer::{Found, Source},

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_gathered() {
+    fn rows_are_gathered_only_for_named_views() {
         assert_eq!(NamedViews::in_statement("SELECT path FROM v$asm_disk"), NamedViews::default());
         let wanted = NamedViews::in_statement("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
         assert_eq!(

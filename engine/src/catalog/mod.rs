@@ -503,8 +503,9 @@ impl Catalog {
     /// for the receiver, but not longer than it can keep the snapshot, and never holds more of the
     /// result than some MiB.
     ///
-    /// # Errors If the catalog has stopped. What is wrong with the statement, or which limit it
-    /// passed, is the last piece.
+    /// # Errors
+    /// If the catalog has stopped. An error in the statement, or the limit that it passed, is the
+    /// last piece.
     pub fn query(
         &self,
         sql: &str,

@@ -155,7 +155,7 @@ mod tests {
 
     /// Pages that are used again stay in the cache while walks along ten times its size go by.
     #[test]
-    fn walks_throw_out_nothing_that_is_used() {
+    fn walks_evict_no_page_in_use() {
         let mut pages = Pages::new(1 << 40);
         let room = u32::try_from(ROOM).unwrap();
         let index = 1..=room / 8;

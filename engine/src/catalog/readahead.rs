@@ -205,7 +205,7 @@ mod tests {
 
     /// A lookup reads its page alone.
     #[test]
-    fn a_look_is_no_walk() {
+    fn a_lookup_reads_one_page() {
         let leaves: Vec<u32> = (0..250).map(|at| 100 + at * 3).collect();
         let mut cached = BTreeMap::from([(2, over(&leaves))]);
         let mut ahead = ReadAhead::default();

@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_and_noise_does_not() {
+    fn encoded_rows_are_decoded_and_noise_is_refused() {
         let row = vec![
             Value::Null,
             Value::Integer(-5),

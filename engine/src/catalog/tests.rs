@@ -59,7 +59,7 @@ fn store() -> Arc<MemoryStore> {
 
 /// A catalog made on disks full of noise is whole, also after it was closed and opened.
 #[test]
-fn what_was_committed_is_there_after_a_clean_stop() {
+fn a_clean_stop_keeps_every_commit() {
     let store = store();
     let catalog = create(&store);
     for name in 0..50 {
@@ -75,7 +75,7 @@ fn what_was_committed_is_there_after_a_clean_stop() {
 
 /// The process is killed: every answered commit is there, durable or not.
 #[test]
-fn a_killed_process_loses_nothing_that_was_answered() {
+fn a_kill_loses_no_acknowledged_commit() {
     let mut store = store();
     let mut catalog = create(&store);
     for round in 0..10 {
@@ -137,7 +137,7 @@ fn a_failed_job_is_undone_alone() {
 /// A job that changes no row is part of a commit of its own number, which writes nothing and is as
 /// durable as the one before it.
 #[test]
-fn what_changes_no_row_is_a_commit_all_the_same() {
+fn a_job_that_changes_no_row_is_a_commit() {
     let store = store();
     let catalog = create(&store);
     let nothing = |durable| block_on(catalog.release(durable, |_| Ok(()))).unwrap().1;
@@ -408,7 +408,7 @@ fn a_long_reader_ends_when_the_log_is_full() {
 
 /// A read that was ended because the log ran full is repeated by the catalog, not by its caller.
 #[test]
-fn a_read_that_was_ended_is_done_again() {
+fn a_read_that_was_ended_is_repeated() {
     let catalog = create(&small_log());
     let times = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&times);
@@ -462,7 +462,7 @@ fn statements_wait_for_the_log_and_commits_do_not() {
 /// A statement gives way before it begins and on its way, until the log is so full that commits
 /// would have to wait for its end.
 #[test]
-fn who_is_waited_for_does_not_give_way() {
+fn a_statement_that_the_writer_waits_for_is_not_throttled() {
     let world = TestWorld::new();
     let catalog =
         block_on(Catalog::create(&(Arc::clone(&world) as Arc<dyn World>), small_log())).unwrap();
@@ -748,7 +748,7 @@ fn closing_ends_the_threads() {
 /// The views answer with ASM's columns; the tree of names can be walked as DBAs' scripts do;
 /// what is not a SELECT is refused, and errors point at their place.
 #[test]
-fn people_can_query_the_views() {
+fn clients_can_query_the_views() {
     let catalog = create(&store());
     let fill = |connection: &Connection| {
         Ok(connection.execute_batch(

@@ -15,7 +15,7 @@
 
 use super::{
     Files, Origin, Result,
-    names::{Edits, Made, Rename, Said, check_name, type_after},
+    names::{Edits, GivenProperties, Made, Rename, check_name, type_after},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
     statements::{NameOrder, NewSystemFile},
     templates,
@@ -76,7 +76,7 @@ struct Job<'a> {
     edits: Edits<'a>,
     group: &'a str,
     now: Timestamp,
-    told: Vec<Invalidation>,
+    changes: Vec<Invalidation>,
     gone: Vec<Node>,
     removed: usize,
 }
@@ -88,7 +88,7 @@ impl<'a> Job<'a> {
             edits: Edits::new(files, connection),
             group,
             now,
-            told: Vec::new(),
+            changes: Vec::new(),
             gone: Vec::new(),
             removed: 0,
         }
@@ -98,8 +98,8 @@ impl<'a> Job<'a> {
         self.edits.connection
     }
 
-    fn say(&mut self, parent: Node, name: &[u8]) {
-        self.told.push(Invalidation::Entry { parent, name: name.to_vec() });
+    fn note_entry(&mut self, parent: Node, name: &[u8]) {
+        self.changes.push(Invalidation::Entry { parent, name: name.to_vec() });
     }
 
     fn written(&self, parts: &[Vec<u8>]) -> String {
@@ -197,11 +197,11 @@ impl<'a> Job<'a> {
             mode: 0o755,
             caller,
             now: self.now,
-            said: None,
+            given: None,
             system,
         };
         let node = self.edits.make(parent, name, made)?.node;
-        self.say(parent, name);
+        self.note_entry(parent, name);
         Ok(node)
     }
 
@@ -223,8 +223,8 @@ impl<'a> Job<'a> {
         self.count()?;
         entry::delete(self.connection(), parent, name)?;
         self.edits.name(parent, name, None);
-        self.say(parent, name);
-        self.told.push(Invalidation::Node(node));
+        self.note_entry(parent, name);
+        self.changes.push(Invalidation::Node(node));
         if self.edits.unlink(node, self.now)? {
             self.gone.push(node);
         }
@@ -280,8 +280,8 @@ impl<'a> Job<'a> {
         let kind = file.kind;
         entry::insert(self.connection(), parent, name, node, kind)?;
         self.edits.name(parent, name, Some((node, kind)));
-        self.say(parent, name);
-        self.told.push(Invalidation::Node(node));
+        self.note_entry(parent, name);
+        self.changes.push(Invalidation::Node(node));
         Ok(())
     }
 
@@ -325,9 +325,9 @@ impl<'a> Job<'a> {
         })?;
         let now = self.now;
         self.edits.edit(node)?.changed = now;
-        self.say(parent, name);
-        self.say(to.0, to.1);
-        self.told.push(Invalidation::Node(node));
+        self.note_entry(parent, name);
+        self.note_entry(to.0, to.1);
+        self.changes.push(Invalidation::Node(node));
         Ok(())
     }
 
@@ -404,15 +404,15 @@ impl<'a> Job<'a> {
 
     /// The job's last act.
     fn end(self) -> Result<Removed> {
-        let Self { edits, told, gone, .. } = self;
+        let Self { edits, changes, gone, .. } = self;
         edits.orphan(&gone)?;
-        Ok(Removed { told, gone })
+        Ok(Removed { changes, gone })
     }
 }
 
 /// Work that is left when a statement is committed.
 struct Removed {
-    told: Vec<Invalidation>,
+    changes: Vec<Invalidation>,
     gone: Vec<Node>,
 }
 
@@ -464,7 +464,7 @@ impl Files {
     /// Reports the changes to other front ends, and releases files that are not in use any more.
     async fn follow(&self, origin: Origin, removed: Removed) -> Result<()> {
         let _release = self.data.begin_release();
-        removed.told.iter().for_each(|what| self.invalidate(origin, what));
+        removed.changes.iter().for_each(|what| self.invalidate(origin, what));
         for node in removed.gone {
             self.let_go(node).await?;
         }
@@ -561,18 +561,19 @@ impl Files {
                 };
             }
             let mirrors = mirrors_of(&context, name, template)?;
-            let said = Said { file_type, mirrors, fine: template.fine, tag: plain(&tag) };
+            let given =
+                GivenProperties { file_type, mirrors, fine: template.fine, tag: plain(&tag) };
             let made = Made {
                 new: NewFile::Regular,
                 mode,
                 caller: context.caller,
                 now: job.now,
-                said: Some(said),
+                given: Some(given),
                 system: true,
             };
             let file = job.edits.make(at, b"", made)?;
             let name = format!("{}.{}.{}", plain(&tag), file.node, file.generation);
-            job.say(at, name.as_bytes());
+            job.note_entry(at, name.as_bytes());
             if let Some(alias) = &alias {
                 job.add_alias(alias, file.node)?;
             }
@@ -587,8 +588,9 @@ impl Files {
     }
 }
 
-/// The mirrors that a file of a template asks for: only a NORMAL group has several redundancies.
-/// Control files get theirs where they can; what else a template says is done or refused.
+/// The mirrors of a file that is made through a template: only a NORMAL group has several
+/// redundancies. Control files get theirs where they can; for others the template is followed, or
+/// the file refused.
 fn mirrors_of(context: &StatementContext, name: &str, template: TemplateRow) -> Result<u8> {
     if context.redundancy != Redundancy::Normal || template.mirrors == 0 {
         return Ok(0);
@@ -610,7 +612,7 @@ fn mirrors_of(context: &StatementContext, name: &str, template: TemplateRow) -> 
     ))
 }
 
-/// The type that a path says.
+/// The type that a path suggests.
 fn type_of_path(path: &str) -> Option<FileType> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (name, above) = parts.split_last()?;

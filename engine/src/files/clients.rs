@@ -16,7 +16,7 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
-    /// From now on `ask` says who uses the group.
+    /// From now on `ask` returns the clients of the group.
     pub fn set(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
         *self.0.lock() = Some(Box::new(ask));
     }

@@ -6,8 +6,8 @@
 //!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
 //!      completed with zeros; a block written in part is read first.
 //!   3. All mirrors are written (`blocks.rs`).
-//!   4. If pieces were marked, one catalog commit says so. If the file only grew, its size is kept
-//!      where a kill does not reach it, and the catalog gets it later (`files/sizes.rs`).
+//!   4. If pieces were marked, one catalog commit stores the marks. If the file only grew, its size
+//!      is kept where a kill does not reach it, and the catalog gets it later (`files/sizes.rs`).
 //!   5. The blocks are released, and the caller gets its answer.
 //!
 //! The rare paths of a write (regions that open, disks that fail, commits) are boxed, as those of
@@ -19,7 +19,7 @@
 //!
 //! A sync flushes the disks, then commits, durably, that the pending pieces it found before the
 //! flush are written (R9). Where all that was written since the last good flush was written durably
-//! (`log_detector.rs`), there is no flush: only the catalog is asked to be durable.
+//! (`log_detector.rs`), there is no flush: only the catalog's commits are made durable.
 
 use crate::{
     api::{Allocate, Attributes, Changes, Seek, types::FileType, without_set_id},
@@ -53,13 +53,13 @@ use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
 /// How a sync treats writes that a failed flush left uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doubts {
+enum UncertainWrites {
     /// It fails, once.
-    Told,
+    FailOnce,
     /// It fails, and so does the file's next sync.
-    Kept,
+    FailAgain,
     /// It does what it can, and does not fail.
-    Passed,
+    Ignore,
 }
 
 /// Pieces of a file that `which` names.
@@ -293,8 +293,8 @@ impl FileSystem {
         let grows = end > file.sure();
         let durably = file.data.log_detector.write() || durably;
         let is_steady = marks.is_empty() && !grows && !kill_set_id;
-        let said = (offset == 0 && !is_steady).then(|| file.recognised(bytes)).flatten();
-        let only_grows = grows && marks.is_empty() && !kill_set_id && said.is_none();
+        let recognised = (offset == 0 && !is_steady).then(|| file.recognised(bytes)).flatten();
+        let only_grows = grows && marks.is_empty() && !kill_set_id && recognised.is_none();
         if is_steady || (only_grows && self.files.sizes().has_room(file)) {
             let written = self.write_ready(&ready, durably).await;
             if written.is_err() || !durably {
@@ -308,9 +308,14 @@ impl FileSystem {
                 return written;
             }
         }
-        let now_written =
-            Box::pin(self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began))
-                .await;
+        let now_written = Box::pin(self.write_and_commit(
+            file,
+            &ready,
+            marks,
+            (end, kill_set_id, recognised),
+            began,
+        ))
+        .await;
         if now_written.is_err() && grows {
             file.data.mark_tail_dirty();
         }
@@ -323,13 +328,13 @@ impl FileSystem {
         file: &Arc<File>,
         ready: &[Ready<'_>],
         marks: Vec<(Arc<Extent>, Vec<usize>)>,
-        (end, kill_set_id, said): (u64, bool, Option<FileType>),
+        (end, kill_set_id, recognised): (u64, bool, Option<FileType>),
         began: u64,
     ) -> Result<()> {
         let now = self.world.now();
         // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie
-        // there. A size may: what it newly covers holds zeros until the data comes, and whoever
-        // reads it waits for the range.
+        // there. A size may: the bytes that it newly covers are zeros until the data comes, and a
+        // read of them waits for the range.
         let size_only = marks.is_empty();
         // If the write fails, the places of its fresh pieces are holes again, and are discarded.
         let places: Vec<_> =
@@ -354,15 +359,16 @@ impl FileSystem {
             }
             let mode = owner.attributes().mode;
             let mode = if kill_set_id { without_set_id(mode) } else { mode };
-            let said = match said {
-                Some(said) => {
-                    tables::file::set_recognised_type(connection, owner.node, said)?.then_some(said)
+            let recognised = match recognised {
+                Some(recognised) => {
+                    tables::file::set_recognised_type(connection, owner.node, recognised)?
+                        .then_some(recognised)
                 }
                 None => None,
             };
             grow(connection, &owner, end, mode, now)?;
-            if said.is_some() {
-                owner.attributes().file_type = said;
+            if recognised.is_some() {
+                owner.attributes().file_type = recognised;
             }
             Ok(())
         });
@@ -595,18 +601,23 @@ impl FileSystem {
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
         file.data.log_detector.sync();
-        self.sync_as(file, data_only, Doubts::Told).await?;
+        self.sync_as(file, data_only, UncertainWrites::FailOnce).await?;
         self.failed_flushes.take_lost(file.node).map_or(Ok(()), Err)
     }
 
-    /// Whether some of it stays in doubt.
-    async fn sync_as(&self, file: &Arc<File>, data_only: bool, doubts: Doubts) -> Result<bool> {
+    /// Whether some of it stays uncertain.
+    async fn sync_as(
+        &self,
+        file: &Arc<File>,
+        data_only: bool,
+        uncertain_writes: UncertainWrites,
+    ) -> Result<bool> {
         // Held to the end: a hole punched and filled again between the flush and the
         // commit would be marked written by data that was not flushed.
         let layout = self.loaded_layout(file).await?;
         let span = file.data.unsynced.take_over();
         let mut failures = self.failed_flushes.count();
-        let mut again = self.write_uncertain(&layout, doubts).await?;
+        let mut again = self.write_uncertain(&layout, uncertain_writes).await?;
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
         // Durable writes were not noted.
@@ -618,19 +629,19 @@ impl FileSystem {
             &file.data.unsynced,
             span,
             || pieces_of(&layout, |state| state.pending.clone()),
-            doubts == Doubts::Told,
+            uncertain_writes == UncertainWrites::FailOnce,
         );
         let uncertain_pieces = uncertain.is_some();
         match (flushed, uncertain) {
             (Ok(()), None) => {}
             // All pending pieces are uncertain now.
-            (Ok(()), Some(_)) if doubts == Doubts::Passed => pending.clear(),
+            (Ok(()), Some(_)) if uncertain_writes == UncertainWrites::Ignore => pending.clear(),
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
         let mut is_flushed = !uncertain_pieces && self.trust_again(&again, failures);
         while !is_flushed {
             failures = self.failed_flushes.count();
-            again = self.write_uncertain(&layout, doubts).await?;
+            again = self.write_uncertain(&layout, uncertain_writes).await?;
             self.flush_disks().await?;
             is_flushed = self.trust_again(&again, failures);
         }
@@ -658,8 +669,12 @@ impl FileSystem {
         Ok(uncertain_pieces)
     }
 
-    /// Writes the doubted pieces of a file again. Which were written.
-    async fn write_uncertain(&self, layout: &Layout, doubts: Doubts) -> Result<Pending> {
+    /// Writes the uncertain pieces of a file again, and returns those that were written.
+    async fn write_uncertain(
+        &self,
+        layout: &Layout,
+        uncertain_writes: UncertainWrites,
+    ) -> Result<Pending> {
         let mut again = Pending::new();
         if self.failed_flushes.count() == 0 {
             return Ok(again);
@@ -667,7 +682,8 @@ impl FileSystem {
         for (extent, pieces) in pieces_of(layout, |state| state.uncertain.clone()) {
             match Box::pin(self.write_again(&extent, &pieces)).await {
                 // It is lost, and stays pending; the rest need not.
-                Err(FileError::ExtentLost { .. }) if doubts == Doubts::Passed => {}
+                Err(FileError::ExtentLost { .. })
+                    if uncertain_writes == UncertainWrites::Ignore => {}
                 written => again.push((extent, written?)),
             }
         }
@@ -687,7 +703,7 @@ impl FileSystem {
         self.files.store_times(&self.catalog).await?;
         let mut owed = None;
         for file in self.unsynced_files() {
-            if let Err(error) = self.sync_as(&file, true, Doubts::Kept).await {
+            if let Err(error) = self.sync_as(&file, true, UncertainWrites::FailAgain).await {
                 owed = Some(error);
             }
         }
@@ -702,7 +718,8 @@ impl FileSystem {
         self.files.store_times(&self.catalog).await?;
         let mut uncertain_pieces = 0;
         for file in self.unsynced_files() {
-            uncertain_pieces += usize::from(self.sync_as(&file, true, Doubts::Passed).await?);
+            uncertain_pieces +=
+                usize::from(self.sync_as(&file, true, UncertainWrites::Ignore).await?);
         }
         self.flush_disks().await?;
         self.catalog.durable_point().await?;

@@ -110,8 +110,8 @@ impl FileSystem {
         Box::pin(self.read_parts(file, offset, length)).await
     }
 
-    /// Holds the blocks of some bytes of an extent, if whoever reads or overwrites them has to wait
-    /// for nothing but disks.
+    /// Holds the blocks of some bytes of an extent, if reading or overwriting them has to wait for
+    /// nothing but disks.
     pub(crate) fn hold_steady<'a>(
         &self,
         extent: &'a Extent,

@@ -13,8 +13,8 @@
 //! A request looks whose the place is, then counts, without a lock. Between the two the place may
 //! begin to leave; it is emptied a round of the caretaker later, so that the request is not lost.
 //!
-//! What is counted is what was asked for and done: with the time spent waiting for disks, the
-//! catalog and others.
+//! Requests are counted as they were made and carried out: with the time spent waiting for disks,
+//! the catalog and others.
 
 use crate::{
     api::Node,
@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-/// Files that are told apart: those used last. A place takes about 3 KiB.
+/// Files that are counted apart: those used last. A place takes about 3 KiB.
 const PLACES: usize = 4096;
 /// Places that the caretaker keeps free.
 const SPARE: usize = PLACES / 8;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_has_its_own() {
+    fn each_class_of_requests_has_its_own_counts() {
         let stats = FileStats::default();
         let place = PlaceOf::default();
         stats.note(&place, 300, FileClass::read(65_536), 65_536, MS, MS);

@@ -68,8 +68,8 @@ impl FileSystem {
         self.restricted.load(Ordering::Acquire)
     }
 
-    /// From now on `ask` says who uses the group. It is asked for each statement that wants to
-    /// know, and may take its time.
+    /// From now on `ask` returns the clients of the group. It is called for each statement that
+    /// wants to know, and may take its time.
     pub fn set_clients(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
         self.clients.set(ask);
     }

@@ -30,7 +30,8 @@
 //!      does not grow. Times may be newer in memory than in the catalog, and a size larger
 //!      ([`sizes`]); such a file is dirty and stays in memory.
 //!   2. A file is one [`File`]: while it is in use, it is not loaded a second time.
-//!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
+//!   3. A row of a file is deleted only after `Releasing::release` has returned that nothing of it
+//!      is left.
 
 pub(crate) mod allocation;
 pub(crate) mod clients;
@@ -263,7 +264,7 @@ impl File {
         MirrorCount::from_column(self.attributes().mirrors)
     }
 
-    /// The type that bytes written at its beginning say, if nothing said one before.
+    /// The type that bytes written at its beginning suggest, if it has none yet.
     #[must_use]
     pub(crate) fn recognised(&self, bytes: &[u8]) -> Option<FileType> {
         let unknown = self.attributes().file_type == Some(FileType::Other);
@@ -276,7 +277,7 @@ impl File {
         self.dirty.load(Ordering::Acquire)
     }
 
-    /// Whether it may be longer than the catalog says.
+    /// Whether it may be longer than in the catalog.
     #[must_use]
     pub fn has_grown(&self) -> bool {
         self.kept.is_some()
@@ -542,7 +543,7 @@ impl Files {
         &self.recent[node as usize % RECENT]
     }
 
-    /// A file of the cache. The next one who looks for it finds it without a lock.
+    /// A file of the cache. The next lookup finds it without a lock.
     fn find(&self, node: Node) -> Option<Arc<File>> {
         let cache = self.cache.lock();
         let file = Arc::clone(cache.files.get(&node)?);
@@ -803,8 +804,8 @@ impl Cache {
 }
 
 impl Parting for Files {
-    /// For how much longer whoever finds no space waits for front ends to let go of files that have
-    /// lost their last names just now.
+    /// For how much longer an allocation that finds no space waits for front ends to give up files
+    /// that have just lost their last names.
     fn parting(&self) -> Option<Duration> {
         let cache = self.cache.lock();
         let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;

@@ -111,14 +111,14 @@ pub(super) struct Made {
     pub mode: u32,
     pub caller: Caller,
     pub now: Timestamp,
-    pub said: Option<Said>,
+    pub given: Option<GivenProperties>,
     /// Its name is the system's; a file's own is made of its tag, its number and its incarnation.
     pub system: bool,
 }
 
 /// Properties that were given for a file when it was made.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct GivenProperties {
     pub file_type: FileType,
     /// 0: as the group.
     pub mirrors: u8,
@@ -192,10 +192,10 @@ impl<'a> Edits<'a> {
         Ok(attributes.links == 0)
     }
 
-    /// Makes a file: its row, and one name for it. `said`: its type is given, and not recognised
+    /// Makes a file: its row, and one name for it. `given`: its type is given, and not recognised
     /// from its name.
     pub(super) fn make(&mut self, parent: Node, name: &[u8], made: Made) -> Result<Attributes> {
-        let Made { new, mode, caller, now, said, system } = made;
+        let Made { new, mode, caller, now, given, system } = made;
         let directory = self.touch_directory(parent, now)?;
         let (kind, rdev, target) = match new {
             NewFile::Regular => (Kind::Regular, 0, None),
@@ -227,8 +227,8 @@ impl<'a> Edits<'a> {
             (None, true) => DIRECTORY_SIZE,
             (None, false) => 0,
         };
-        let file_type = match (kind, &said) {
-            (Kind::Regular, Some(said)) => Some(said.file_type),
+        let file_type = match (kind, &given) {
+            (Kind::Regular, Some(given)) => Some(given.file_type),
             (Kind::Regular, None) => {
                 Some(type_of_name(connection, parent, name)?.unwrap_or(FileType::Other))
             }
@@ -251,15 +251,16 @@ impl<'a> Edits<'a> {
             changed: now,
             created: now,
             file_type,
-            mirrors: said.as_ref().map_or(0, |said| said.mirrors),
-            fine: said.as_ref().is_some_and(|said| said.fine),
+            mirrors: given.as_ref().map_or(0, |given| given.mirrors),
+            fine: given.as_ref().is_some_and(|given| given.fine),
         };
         let node = attributes.node;
-        tables::file::insert(connection, &attributes, target.as_deref(), said.is_some())?;
+        tables::file::insert(connection, &attributes, target.as_deref(), given.is_some())?;
         let system_name;
-        let name = match (&said, system) {
-            (Some(said), true) => {
-                system_name = format!("{}.{node}.{}", said.tag, attributes.generation).into_bytes();
+        let name = match (&given, system) {
+            (Some(given), true) => {
+                system_name =
+                    format!("{}.{node}.{}", given.tag, attributes.generation).into_bytes();
                 &system_name[..]
             }
             _ => name,
@@ -435,7 +436,8 @@ impl Files {
 
     /// Makes a file.
     ///
-    /// # Errors `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`,
+    /// # Errors
+    /// `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`,
     /// `NoSpace`, or a bad name.
     pub async fn create(
         &self,
@@ -463,7 +465,7 @@ impl Files {
         let job = move |connection: &Connection| {
             let now = files.world.now();
             let mut edits = Edits::new(&files, connection);
-            let made = Made { new, mode, caller, now, said: None, system: false };
+            let made = Made { new, mode, caller, now, given: None, system: false };
             let attributes = edits.make(parent, &name, made)?;
             asked.record(connection, Some(attributes.node))?;
             edits.apply(None)?;
@@ -476,7 +478,8 @@ impl Files {
 
     /// Gives a file one more name.
     ///
-    /// # Errors `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file
+    /// # Errors
+    /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file
     /// without names.
     pub async fn link(
         &self,
@@ -596,7 +599,8 @@ impl Files {
 
     /// Renames, replaces or exchanges.
     ///
-    /// # Errors As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`,
+    /// # Errors
+    /// As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`,
     /// `Invalid`, `TooManyLinks`.
     pub async fn rename(
         &self,
@@ -661,7 +665,7 @@ impl Files {
     /// Changes attributes other than the size. Returns them all.
     ///
     /// # Errors
-    /// `Stale`, or what the catalog says.
+    /// `Stale`, or if the catalog fails.
     pub async fn change(
         &self,
         origin: super::Origin,

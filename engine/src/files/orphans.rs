@@ -59,7 +59,7 @@ impl super::Cache {
         self.references.contains_key(&node) || self.heirs.values().any(|heir| heir.may_hold(node))
     }
 
-    /// The file is no more.
+    /// The file is deleted.
     pub(super) fn forget_holders(&mut self, node: Node) {
         self.heirs.values_mut().for_each(|heir| _ = heir.without.remove(&node));
     }
@@ -85,8 +85,8 @@ impl Files {
         Ok(())
     }
 
-    /// A front end of a mount. If it takes the mount over, it is asked for every file that has no
-    /// name.
+    /// A front end of a mount. If it takes the mount over, its kernel is asked about every file
+    /// that has no name.
     #[must_use]
     pub fn attach_mount(&self, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Origin {
         let origin = self.attach(Some(Arc::clone(&watcher)));
@@ -113,8 +113,8 @@ impl Files {
         !self.cache.lock().references.contains_key(&node)
     }
 
-    /// A file without a name, and without a reference that is counted: asks who may hold it, or
-    /// releases it.
+    /// A file without a name, and without a reference that is counted: asks the mounts that may
+    /// hold it, or releases it.
     pub(super) async fn let_go(&self, node: Node) -> Result<()> {
         let (held, asked): (bool, Vec<Origin>) = {
             let cache = self.cache.lock();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read() {
+    fn paths_are_parsed() {
         let cases = [
             ("+DATA", path(&[])),
             ("+data/", path(&[])),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn number_pairs_are_seen() {
+    fn number_pairs_are_recognised() {
         assert_eq!(number_pair("users.259.1234"), Some((259, 1234)));
         for name in ["users.259", "users", "users.a.1", "users.1.b", "1.2"] {
             assert_eq!(number_pair(name), None, "{name}");

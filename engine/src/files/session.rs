@@ -1,7 +1,7 @@
 //! One front end's way into a group: every call that a file system needs.
 //!
-//! Changes made through one session are told to the watchers of all others. Calls
-//! that name a node need no `open`: handles carry nothing.
+//! The watchers of all other sessions are notified of changes made through one session. Calls that
+//! name a node need no `open`: handles carry nothing.
 
 use crate::{
     api::{
@@ -283,7 +283,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
+    /// Writes all of `bytes`, or fails. `kill_set_id`: set-id bits are to be cleared.
     ///
     /// # Errors
     /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.

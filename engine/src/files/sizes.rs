@@ -155,8 +155,8 @@ impl Sizes {
         let Some(words) = &self.words else { return };
         let count = (self.found.len() - PLACES_AT) / 2;
         let places = 1..=u32::try_from(count).unwrap_or(u32::MAX);
-        // The commit has what is forgotten here, and no word counts before the token does. Where
-        // that fails nothing is kept.
+        // The commit has the sizes that are cleared here, and no word counts before the token does.
+        // If that fails no size is kept.
         let mut used = places
             .clone()
             .filter(|place| self.found[at(*place)] != 0 && !planted::has(Bug::WordsStay));

@@ -25,9 +25,9 @@ pub enum NameOrder {
 pub struct Template {
     /// Upper case.
     pub name: String,
-    /// Mirrors of each extent; `None`: not said.
+    /// Mirrors of each extent; `None`: not given.
     pub mirrors: Option<u8>,
-    /// 128 KiB over eight extents instead of one extent after the other; `None`: not said.
+    /// 128 KiB over eight extents instead of one extent after the other; `None`: not given.
     pub fine: Option<bool>,
 }
 
@@ -38,12 +38,12 @@ pub struct NewSystemFile {
     pub template: Option<String>,
     /// One more name for it, `+DATA/dir/file`.
     pub alias: Option<String>,
-    /// What it is; `None`: what the template's name, or `source`, says.
+    /// Its type; `None`: the one that the template's name, or `source`, suggests.
     pub file_type: Option<FileType>,
-    /// The beginning of its name; `None`: what `source` is called.
+    /// The beginning of its name; `None`: the name of `source`.
     pub tag: Option<String>,
-    /// Whose it is: the first directory of its name.
+    /// Its database: the first directory of its name.
     pub database: Option<String>,
-    /// The path it is copied from: what it is called there may say what it is.
+    /// The path it is copied from: its name there may suggest its type.
     pub source: Option<String>,
 }

@@ -1,8 +1,8 @@
 //! Templates: what files that are made through them are like.
 //!
 //! There is one for each type of file, the system's, and those that DBAs add. A change is for files
-//! that are made later. What a template may say depends on the group: where there is one redundancy
-//! for everything, no template has another.
+//! that are made later. The properties that a template may have depend on the group: where there is
+//! one redundancy for everything, no template has another.
 
 use super::{Result, statements::Template};
 use crate::{
@@ -80,7 +80,7 @@ pub(super) fn add(
     Ok(template::insert(connection, name, mirrors, new.fine == Some(true))?)
 }
 
-/// `MODIFY TEMPLATE`, inside a job: what is not said stays.
+/// `MODIFY TEMPLATE`, inside a job: properties that are not given stay.
 pub(super) fn modify(
     connection: &Connection,
     group: &str,

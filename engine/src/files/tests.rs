@@ -140,7 +140,7 @@ impl Fixture {
         block_on(self.world.sleep(Duration::from_millis(2)));
     }
 
-    /// Every link count is what the entries say; no entry without a file.
+    /// Every link count matches the entries; no entry without a file.
     fn check(&self) {
         let wrong = block_on(self.catalog.read(|connection| {
             let sql = "SELECT number FROM file AS f WHERE links != CASE kind
@@ -284,7 +284,7 @@ fn set_group_id_directories_and_set_id_bits_behave_as_on_ext4() {
 }
 
 #[test]
-fn every_case_of_rename() {
+fn rename_behaves_as_posix_in_every_case() {
     let f = Fixture::new();
     let (d1, d2) = (f.directory(ROOT, "d1"), f.directory(ROOT, "d2"));
     let (a, b) = (f.file(d1, "a"), f.file(d2, "b"));
@@ -374,10 +374,9 @@ fn an_unlinked_file_stays_while_it_is_remembered() {
 }
 
 /// A damaged index lists an orphan that has no row. The commit that was to release it changes
-/// nothing, and is one all the same: whoever looks for a file waits for it, and hears of it without
-/// any other commit.
+/// nothing, and is one all the same: a lookup waits for it, and goes on without any other commit.
 #[test]
-fn an_orphan_without_a_row_keeps_nobody_waiting() {
+fn an_orphan_without_a_row_is_released_at_once() {
     let f = Fixture::new();
     let node = f.file(ROOT, "a");
     let kept = f.file(ROOT, "b");
@@ -497,7 +496,7 @@ fn extended_attributes() {
 }
 
 #[test]
-fn others_are_told_what_changed() {
+fn other_front_ends_are_notified_of_changes() {
     let f = Fixture::new();
     let listening = Arc::new(Listening::default());
     let other = f.files.attach(Some(Arc::clone(&listening) as Arc<dyn Watcher>));
@@ -526,8 +525,8 @@ fn hot_names_are_answered_from_memory() {
     }
 }
 
-/// Threads rename, make and remove in a few directories while others look: the
-/// caches say what the catalog says, in the end and after a kill.
+/// Threads rename, make and remove in a few directories while others look: the caches agree with
+/// the catalog, in the end and after a kill.
 #[test]
 fn caches_and_catalog_agree_under_load() {
     let f = Fixture::new();

@@ -65,8 +65,10 @@ impl Files {
         self.with_xattrs(node, |all| all.keys().cloned().collect()).await
     }
 
-    /// # Errors `Exists` or `NoAttribute` as `mode` asks, `Range` if it is too long, `NoSpace` if
-    /// there are too many.
+    /// # Errors
+
+    /// `Exists` or `NoAttribute` as `mode` requires, `Range` if it is too long, `NoSpace` if there
+    /// are too many.
     pub async fn set_xattr(
         &self,
         asked: impl Into<Asked>,

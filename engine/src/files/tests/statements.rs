@@ -281,9 +281,9 @@ fn templates() {
     fixture.whole();
 }
 
-/// Other front ends hear of every name that comes or goes.
+/// Other front ends are notified of every name that comes or goes.
 #[test]
-fn mounts_are_told() {
+fn mounts_are_notified_of_statements() {
     let fixture = Fixture::new();
     let watcher = Arc::new(Listening::default());
     let _mount = fixture.files.attach(Some(Arc::clone(&watcher) as Arc<dyn Watcher>));
@@ -298,8 +298,8 @@ fn mounts_are_told() {
     }
 }
 
-/// The type of a file follows its name, and where that says nothing its first bytes; what a name
-/// does not say it does not take.
+/// The type of a file follows its name, and where that suggests none its first bytes; a name that
+/// suggests none does not change the type.
 #[test]
 fn types_follow_names() {
     let fixture = Fixture::new();
@@ -328,7 +328,7 @@ fn types_follow_names() {
 
 /// The power goes at any moment while a statement is carried out: all of it was done, or nothing.
 #[test]
-fn a_statement_is_done_or_not() {
+fn a_statement_is_done_as_a_whole_or_not_at_all() {
     let orders = [
         NameOrder::AddDirectories(strings(&["+DATA/n", "+DATA/n/m"])),
         NameOrder::RenameAliases(pairs(&[("+DATA/top/a", "+DATA/x"), ("+DATA/top/b", "+DATA/y")])),

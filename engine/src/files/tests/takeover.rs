@@ -11,7 +11,7 @@ use crate::{
 const ONE: ConnectionId = ConnectionId(1 << 63 | 5);
 const OTHER: ConnectionId = ConnectionId(7);
 
-/// A front end that notes what it is asked.
+/// A front end that notes the questions it gets.
 #[derive(Default)]
 struct Kernel(Mutex<Vec<Node>>);
 
@@ -78,7 +78,7 @@ impl Fixture {
         block_on(self.catalog.read(count)).unwrap() == 1
     }
 
-    /// Tasks release files; gives up after a time at which something is broken.
+    /// Tasks release files; fails after a time that shows a fault.
     fn wait_until_gone(&self, node: Node) {
         for _ in 0..30_000 {
             if !self.exists(node) {
@@ -93,7 +93,7 @@ impl Fixture {
 /// An engine dies after it has done each kind of thing that cannot be done twice, and before it has
 /// answered.
 #[test]
-fn what_was_done_is_known_to_the_next_engine() {
+fn the_next_engine_knows_the_requests_carried_out_before() {
     let f = Fixture::new();
     let _kernel = f.attached(ONE);
     let (a, b, c) = (f.file(ROOT, "a"), f.file(ROOT, "b"), f.file(ROOT, "c"));
@@ -127,7 +127,7 @@ fn what_was_done_is_known_to_the_next_engine() {
 
 /// Numbers of requests begin anew with each mount.
 #[test]
-fn requests_of_two_mounts_are_not_taken_for_one_another() {
+fn requests_of_two_mounts_are_not_confused() {
     let f = Fixture::new();
     let _kernels = (f.attached(ONE), f.attached(OTHER));
     let (one, other) = (f.begin(ONE, 1), f.begin(OTHER, 1));
@@ -145,7 +145,7 @@ fn requests_of_two_mounts_are_not_taken_for_one_another() {
 
 /// However many requests there are: rows are as many as were in progress at one time.
 #[test]
-fn rows_are_bounded_by_what_is_under_way() {
+fn rows_are_bounded_by_the_requests_in_progress() {
     let f = Fixture::new();
     let _kernel = f.attached(ONE);
     for number in 0..300 {
@@ -166,7 +166,7 @@ fn rows_are_bounded_by_what_is_under_way() {
 
 /// Engine after engine dies before it has answered what it inherited, while it does new things.
 #[test]
-fn what_is_inherited_is_not_written_over_before_it_is_answered() {
+fn inherited_rows_are_not_overwritten_before_they_are_answered() {
     let mut f = Fixture::new();
     let mut open = Vec::new();
     for life in 0..5_u64 {
@@ -192,7 +192,7 @@ fn what_is_inherited_is_not_written_over_before_it_is_answered() {
 
 /// Of rows that engines leave of answered requests, which are never sent again, the oldest go.
 #[test]
-fn what_is_inherited_again_and_again_is_bounded() {
+fn rows_inherited_again_and_again_are_bounded() {
     let f = Fixture::new();
     let _kernel = f.attached(ONE);
     let held: Vec<_> = (0..1100).map(|number| f.begin(ONE, number)).collect();
@@ -205,8 +205,8 @@ fn what_is_inherited_again_and_again_is_bounded() {
     assert!(f.before(ONE, 76).is_some() && f.before(ONE, 1099).is_some());
 }
 
-/// A file without a name that the kernel may hold outlives its engine, until the kernel says that
-/// it has it no more.
+/// A file without a name that the kernel may hold outlives its engine, until the kernel answers
+/// that it has it no more.
 #[test]
 fn unlinked_files_survive_while_the_kernel_has_them() {
     let f = Fixture::new();
@@ -248,7 +248,7 @@ fn unlinked_files_survive_while_the_kernel_has_them() {
     f.check();
 }
 
-/// Two mounts are taken over: both have to let go. One that is given up does not count.
+/// Two mounts are taken over: both have to give it up. One that is given up does not count.
 #[test]
 fn every_mount_that_is_taken_over_is_asked() {
     let f = Fixture::new();
