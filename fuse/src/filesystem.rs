@@ -25,8 +25,8 @@
 //! A request that must not be carried out twice is carried out on behalf of its number
 //! ([`GroupFileSystem::once`]): creating, linking, unlinking, renaming, and extended attributes
 //! that must not exist or must exist. The engine then recognises a request that is sent again. Any
-//! other request is simply carried out again; the engine's `files/reply_cache.rs` says why that does no
-//! harm.
+//! other request is simply carried out again; the engine's `files/reply_cache.rs` says why that
+//! does no harm.
 //!
 //! Of ext4, these are missing: access times that follow reads (they change by `utimensat` only),
 //! POSIX ACLs, `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and

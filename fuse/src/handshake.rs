@@ -13,7 +13,7 @@
 //! | BIG_WRITES, MAX_PAGES | up to 1 MiB in one request |
 //! | EXPLICIT_INVAL_DATA | only notifications drop cached pages, not a program's writes |
 //! | HANDLE_KILLPRIV_V2 | a write clears set-id bits; `security.capability` is read less |
-//! | DO_READDIRPLUS, READDIRPLUS_AUTO | one request per buffer for `ls -l`, none for attributes in `ls` |
+//! | DO_READDIRPLUS, READDIRPLUS_AUTO | `ls -l` costs one request per buffer; `ls` none more |
 //! | CACHE_SYMLINKS | the target of a symbolic link never changes |
 //! | DIRECT_IO_ALLOW_MMAP | a file opened with `O_DIRECT` can be mapped, as on ext4 |
 //! | NO_OPENDIR_SUPPORT | directories are opened in the kernel and their pages cached |

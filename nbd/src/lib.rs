@@ -5,7 +5,7 @@
 //!   client --unix socket, TCP, TLS--> lib.rs -----> negotiate.rs ------> transmit.rs
 //!                                     accepts       chooses the export   serves requests
 //!                                                                             |
-//!                                     stream.rs: bytes                   BlockDevice (plinth-frontend)
+//!                                     stream.rs: bytes                   BlockDevice
 //!                                     protocol.rs: encoding                   |
 //!                                     budget.rs: memory limits             Session
 //! ```

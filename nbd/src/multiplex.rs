@@ -1,8 +1,8 @@
 //! Small requests of one connection, many of them in flight on one thread.
 //!
 //! ```text
-//!   socket --> read ahead --> taken --> in flight --> complete --> replies, by one call for all
-//!      ^                                                              |  that are complete together
+//!   socket --> read ahead --> taken --> in flight --> complete --> replies, one call for all
+//!      ^                                                              |  complete together
 //!      +------ nothing more to read: wait for the socket and the disks+
 //! ```
 //!
