@@ -5,7 +5,11 @@
 //! rule reads the repository itself, in the directories where the rule is in force (`COVERED`).
 //! The program `plinth-tidy` lists the findings of any file or directory.
 
+pub mod functions;
+pub mod layout;
 pub mod prose;
+pub mod rust;
+pub mod sql;
 pub mod tree;
 pub mod words;
 

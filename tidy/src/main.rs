@@ -1,8 +1,12 @@
 //! Lists what breaks the rules, with counts per file.
 //!
-//!   plinth-tidy                  the whole repository
-//!   plinth-tidy FILE ...         these files and directories
-use plinth_tidy::{Finding, tree, words};
+//!   plinth-tidy [RULE] [FILE ...]   all of the repository, or these files and directories
+//!
+//!   --words       words that a reader has to translate (this one if no rule is named)
+//!   --functions   functions that are too long
+//!   --sql         statements to SQLite outside of the engine's catalog/
+//!   --layout      the entries of engine/src, and the files with `impl Group`
+use plinth_tidy::{Finding, functions, layout, sql, tree, words};
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -11,16 +15,38 @@ use std::{
 };
 
 fn main() -> ExitCode {
-    let mut paths: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let mut arguments: Vec<String> = env::args().skip(1).collect();
+    let rule = arguments.first().filter(|first| first.starts_with("--")).cloned();
+    if rule.is_some() {
+        arguments.remove(0);
+    }
+    let check = match rule.as_deref() {
+        None | Some("--words") => words::check,
+        Some("--functions") => functions::check,
+        Some("--sql") => sql::check,
+        Some("--layout") => {
+            print_layout();
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            eprintln!("{other} is no rule: --words, --functions, --sql or --layout");
+            return ExitCode::from(2);
+        }
+    };
     let root = tree::root();
+    let mut paths: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
     if paths.is_empty() {
-        paths.push(root.clone());
+        paths.push(if rule.as_deref() == Some("--sql") {
+            root.join("engine/src")
+        } else {
+            root.clone()
+        });
     }
     let mut findings = Vec::new();
     for path in paths.iter().flat_map(|path| tree::files(path)) {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let shown = path.strip_prefix(&root).unwrap_or(&path);
-        findings.extend(words::check(shown, &text));
+        findings.extend(check(shown, &text));
     }
     let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
     for finding in &findings {
@@ -37,4 +63,11 @@ fn print_counts(counts: &BTreeMap<&Path, usize>, findings: &[Finding]) {
         println!("{count:6} {}", file.display());
     }
     println!("{:6} in all", findings.len());
+}
+
+fn print_layout() {
+    let entries = layout::entries(&tree::root().join("engine/src"));
+    println!("{} entries of engine/src: {}", entries.len(), entries.join(" "));
+    let files = layout::files_with_methods_of_group();
+    println!("{} files with impl Group: {}", files.len(), files.join(" "));
 }
