@@ -120,6 +120,7 @@ mod tests {
         let long = function(LINES_MAX + 1);
         let expected = ["a/src/b.rs:2: function too long: long: 81 lines"];
         assert_eq!(found("a/src/b.rs", &long), expected);
+        assert_eq!(found("tests/src/b.rs", &long).len(), 1);
         let inside = [format!("impl A {{\n{long}}}"), format!("mod a {{\n{long}}}")];
         for source in inside.iter().chain([&format!("trait A {{\n{long}}}")]) {
             assert_eq!(found("b.rs", source), ["b.rs:3: function too long: long: 81 lines"]);
@@ -130,7 +131,14 @@ mod tests {
     fn a_function_of_80_lines_and_tests_are_not_found() {
         assert_eq!(found("b.rs", &function(LINES_MAX)), [""; 0]);
         let long = function(LINES_MAX + 1);
-        for file in ["a/tests/b.rs", "a/stories/b.rs", "a/testing.rs", "tests.rs", "b.txt"] {
+        for file in [
+            "a/tests/b.rs",
+            "tests/tests/b.rs",
+            "a/stories/b.rs",
+            "a/testing.rs",
+            "tests.rs",
+            "b.txt",
+        ] {
             assert_eq!(found(file, &long), [""; 0], "{file}");
         }
         let tests = ["#[cfg(test)]", "#[cfg(any(test, feature = \"testing\"))]"];

@@ -8,10 +8,15 @@ pub fn parse(path: &Path, text: &str) -> Option<syn::File> {
     (path.extension()? == "rs").then(|| syn::parse_file(text).ok()).flatten()
 }
 
-/// Files that hold tests, or tools that only tests use.
+/// Files that hold tests, or tools that only tests use. The crate `tests` has tools in its `src`.
 pub fn is_test_file(path: &Path) -> bool {
-    let is_test = |name: &str| matches!(name, "tests" | "stories" | "testing");
-    path.with_extension("").iter().any(|part| part.to_str().is_some_and(is_test))
+    let path = path.with_extension("");
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    let is_test = |(index, name): (usize, &&str)| match *name {
+        "tests" => parts.get(index + 1) != Some(&"src"),
+        name => matches!(name, "stories" | "testing"),
+    };
+    parts.iter().enumerate().any(is_test)
 }
 
 /// Whether an item is compiled for tests only.
