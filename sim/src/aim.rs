@@ -6,10 +6,10 @@
 
 use crate::{
     coverage::State,
+    faults::pick,
     history::{End, Failure, Story},
-    misfortune::pick,
     plan::Fault,
-    tenant::AT_ONCE,
+    sim_group::AT_ONCE,
 };
 use plinth_engine::{admin::Exchange, testing::Numbers};
 use plinth_format::layout::MIB;
@@ -27,36 +27,36 @@ impl Story {
         state: State,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
-        if self.tenants[g].state() == state {
+        if self.sim_groups[g].state() == state {
             return Ok(());
         }
-        self.tenants[g].make_whole().await?;
-        if self.tenants[g].full {
-            self.tenants[g].make_room().await?;
+        self.sim_groups[g].make_whole().await?;
+        if self.sim_groups[g].full {
+            self.sim_groups[g].make_room().await?;
         }
-        self.tenants[g].say(|| format!("it is to be {}", state.name()));
-        let is_external = self.tenants[g].is_external();
+        self.sim_groups[g].say(|| format!("it is to be {}", state.name()));
+        let is_external = self.sim_groups[g].is_external();
         match state {
             State::Whole => return Ok(()),
-            State::Full => return self.tenants[g].fill().await,
+            State::Full => return self.sim_groups[g].fill().await,
             State::Degraded | State::Returning if is_external => return Ok(()),
             State::Degraded => {
-                Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
+                Box::pin(self.inject(Fault::GroupFails, g, numbers)).await?;
                 self.notice().await;
             }
             State::Returning => {
-                Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
+                Box::pin(self.inject(Fault::GroupFails, g, numbers)).await?;
                 self.notice().await;
                 self.work(20 + numbers.below(60)).await?;
-                self.tenants[g].heal_all().await;
-                self.tenants[g].slow_down(Duration::from_millis(20 + numbers.below(200)));
-                let _ = self.tenants[g].ask_online().await?;
+                self.sim_groups[g].heal_all().await;
+                self.sim_groups[g].slow_down(Duration::from_millis(20 + numbers.below(200)));
+                let _ = self.sim_groups[g].ask_online().await?;
             }
             State::Recovering => {
                 self.work(20 + numbers.below(60)).await?;
                 self.down(g, End::Killed, AT_ONCE).await?;
                 let slow = Duration::from_millis(numbers.below(60));
-                self.tenants[g]
+                self.sim_groups[g]
                     .disks
                     .iter()
                     .for_each(|disk| disk.faults(|faults| faults.slow = slow));
@@ -65,7 +65,7 @@ impl Story {
             State::Moving => self.move_slowly(g, numbers).await?,
         }
         for _ in 0..LOOKS {
-            if self.tenants[g].group.is_none() || self.tenants[g].state() == state {
+            if self.sim_groups[g].group.is_none() || self.sim_groups[g].state() == state {
                 break;
             }
             self.core.sleep(LOOK).await;
@@ -75,17 +75,17 @@ impl Story {
 
     /// A slow disk comes, and gets its share.
     async fn move_slowly(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &mut self.tenants[g];
-        tenant.part_with_former();
-        let size =
-            (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(20) * tenant.shape.au_size;
-        let groups = tenant.shape.data_groups();
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.part_with_former();
+        let size = (48 * MIB).max(sim_group.shape.au_size * 24)
+            + numbers.below(20) * sim_group.shape.au_size;
+        let groups = sim_group.shape.data_groups();
         let failure_group = pick(numbers, &groups).clone();
-        let new = tenant.new_disk(&failure_group, size);
+        let new = sim_group.new_disk(&failure_group, size);
         let slow = Duration::from_millis(20 + numbers.below(60));
-        tenant.disks.last().expect("made above").faults(|faults| faults.slow = slow);
+        sim_group.disks.last().expect("made above").faults(|faults| faults.slow = slow);
         let exchange = Exchange { add: vec![new], drop: Vec::new() };
-        let group = Arc::clone(tenant.group());
-        tenant.order(async move { Box::pin(group.exchange(exchange, Some(1))).await }).await
+        let group = Arc::clone(sim_group.group());
+        sim_group.order(async move { Box::pin(group.exchange(exchange, Some(1))).await }).await
     }
 }

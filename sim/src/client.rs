@@ -7,7 +7,7 @@ use crate::{
     executor::{Core, lock},
     history::Failure,
     model::{Content, FileId, Model, Names, SECTOR, Seen, Turn, zeros},
-    style::{Act, Style},
+    workload::{Act, Profile},
     world::Host,
 };
 use plinth_engine::{
@@ -30,13 +30,13 @@ use std::{
 
 /// What a client shares with the others of its group.
 #[derive(Debug, Default)]
-pub struct Mood {
+pub struct Expectations {
     /// They are asked to do nothing more for now.
     pub pause: AtomicBool,
     /// An error may reach them: a disk that cannot be spared does not do what it should.
-    pub lenient: AtomicBool,
+    pub tolerates_errors: AtomicBool,
     /// What is read meanwhile may change again: a flush has failed on such a disk, or too much is out of sight.
-    pub doubtful: AtomicBool,
+    pub reads_may_change: AtomicBool,
     /// Every request is sent twice.
     pub twice: AtomicBool,
     /// What cannot be read was lost, and is written anew.
@@ -53,11 +53,11 @@ pub struct Mood {
     pub allowed: AtomicU64,
 }
 
-impl Mood {
+impl Expectations {
     /// Everything can be counted on again.
-    pub fn be_strict(&self) {
-        self.lenient.store(false, Ordering::Relaxed);
-        self.doubtful.store(false, Ordering::Relaxed);
+    pub fn expect_all(&self) {
+        self.tolerates_errors.store(false, Ordering::Relaxed);
+        self.reads_may_change.store(false, Ordering::Relaxed);
         self.restores.store(false, Ordering::Relaxed);
     }
 
@@ -73,8 +73,8 @@ pub struct Client {
     /// The group's name.
     group: Box<str>,
     number: u64,
-    style: Style,
-    mood: Arc<Mood>,
+    profile: Profile,
+    expectations: Arc<Expectations>,
     /// Decides what it does: not the order in which things happen around it.
     numbers: Mutex<Numbers>,
     failure: Mutex<Option<Failure>>,
@@ -91,16 +91,16 @@ impl Client {
         (core, host): (&Arc<Core>, &Arc<Host>),
         group: &str,
         number: u64,
-        (style, seed): (Style, u64),
-        mood: &Arc<Mood>,
+        (profile, seed): (Profile, u64),
+        expectations: &Arc<Expectations>,
     ) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
             host: Arc::clone(host),
             group: group.into(),
             number,
-            style,
-            mood: Arc::clone(mood),
+            profile,
+            expectations: Arc::clone(expectations),
             numbers: Mutex::new(Numbers::new(seed)),
             failure: Mutex::default(),
             idle: AtomicBool::new(true),
@@ -153,9 +153,9 @@ impl Client {
                 _ => {}
             }
         }
-        while !Mood::is(&self.mood.pause) {
-            let rests =
-                self.mood.done.load(Ordering::Relaxed) >= self.mood.allowed.load(Ordering::Relaxed);
+        while !Expectations::is(&self.expectations.pause) {
+            let rests = self.expectations.done.load(Ordering::Relaxed)
+                >= self.expectations.allowed.load(Ordering::Relaxed);
             let looks = self.model().is_unverified() && (rests || before_a_look == 0);
             if looks && let Next::Leave = self.verify(session).await? {
                 return Ok(());
@@ -172,7 +172,7 @@ impl Client {
             if let Next::Leave = self.act(session).await? {
                 return Ok(());
             }
-            self.mood.done.fetch_add(1, Ordering::Relaxed);
+            self.expectations.done.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -187,16 +187,16 @@ impl Client {
             (name.clone(), *file, *size)
         });
         let Some((name, file, size)) = chosen else { return self.create(session, &names).await };
-        let sectors = self.style.sectors();
-        let act = if Mood::is(&self.mood.burst) && size > 0 {
+        let sectors = self.profile.sectors();
+        let act = if Expectations::is(&self.expectations.burst) && size > 0 {
             [Act::Read, Act::Together, Act::Page, Act::Page][pick(4)]
-        } else if Mood::is(&self.mood.churn) {
+        } else if Expectations::is(&self.expectations.churn) {
             [Act::Unlink, Act::Extend, Act::Extend, Act::Truncate, Act::Create][pick(5)]
         } else {
-            self.style.act(|limit| self.below(limit))
+            self.profile.act(|limit| self.below(limit))
         };
         match act {
-            Act::Create if (names.0.len() as u64) < self.style.files() => {
+            Act::Create if (names.0.len() as u64) < self.profile.files() => {
                 self.create(session, &names).await
             }
             Act::Create | Act::Unlink => self.unlink(session, &names, &name).await,
@@ -271,11 +271,12 @@ impl Client {
     /// Whether an error says that the group is going, with whatever was under way: the process ends soon.
     fn is_sent_away(&self, error: &FileError) -> bool {
         match error {
-            FileError::Dismounted => Mood::is(&self.mood.pause),
+            FileError::Dismounted => Expectations::is(&self.expectations.pause),
             FileError::CatalogStopped(_) => {
-                Mood::is(&self.mood.pause) || Mood::is(&self.mood.lenient)
+                Expectations::is(&self.expectations.pause)
+                    || Expectations::is(&self.expectations.tolerates_errors)
             }
-            FileError::Catalog(_) => Mood::is(&self.mood.lenient),
+            FileError::Catalog(_) => Expectations::is(&self.expectations.tolerates_errors),
             _ => false,
         }
     }
@@ -292,7 +293,9 @@ impl Client {
         let is_unkept = matches!(error, FileError::SizeKept(_)) && self.core.fails_midway();
         // Told at a file's next sync, whenever that is.
         let is_of_before = matches!(error, FileError::Refused { disk, .. } if disk == LOST_BEFORE);
-        of_a_disk && Mood::is(&self.mood.lenient) || is_unkept || is_of_before
+        of_a_disk && Expectations::is(&self.expectations.tolerates_errors)
+            || is_unkept
+            || is_of_before
     }
 
     /// What an operation's end means.
@@ -324,7 +327,7 @@ impl Client {
     where
         F: Future<Output = Result<()>>,
     {
-        if !Mood::is(&self.mood.twice) {
+        if !Expectations::is(&self.expectations.twice) {
             return ask().await;
         }
         match futures::join!(ask(), ask()) {
@@ -368,7 +371,8 @@ impl Client {
             return Ok(Next::GoOn);
         }
         // Its two names would be in each other's way when it is asked for twice.
-        let is_striped = self.style.is_wild() && self.one_in(4) && !Mood::is(&self.mood.twice);
+        let is_striped =
+            self.profile.is_wild() && self.one_in(4) && !Expectations::is(&self.expectations.twice);
         self.core.tell(|| {
             format!(
                 "client {}: create {name}{}",
@@ -512,7 +516,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
-        let limit = if self.one_in(2) { old / SECTOR as u64 + 1 } else { self.style.sectors() };
+        let limit = if self.one_in(2) { old / SECTOR as u64 + 1 } else { self.profile.sectors() };
         let sectors = self.below(limit);
         let size = sectors * SECTOR as u64;
         self.core.tell(|| format!("client {}: truncate {name} from {old} to {size}", self.number));
@@ -569,7 +573,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
-        let size = old.max(self.below(self.style.sectors()) * SECTOR as u64);
+        let size = old.max(self.below(self.profile.sectors()) * SECTOR as u64);
         self.core.tell(|| format!("client {}: reserve {name} up to {size}", self.number));
         next.resize(file, size);
         self.model().begin(Some(next), None);
@@ -590,11 +594,11 @@ impl Client {
         name: &str,
     ) -> std::result::Result<Next, Failure> {
         let Some((file, size)) = names.0.get(name).copied() else { return Ok(Next::GoOn) };
-        if size / SECTOR as u64 >= self.style.sectors() {
+        if size / SECTOR as u64 >= self.profile.sectors() {
             return Ok(Next::GoOn);
         }
         let next = self.write(session, names, name, size, 1 + self.below(32)).await?;
-        let syncs = self.style != Style::Lazy && self.one_in(2);
+        let syncs = self.profile != Profile::Lazy && self.one_in(2);
         if matches!(next, Next::GoOn) && syncs {
             self.sync(session, name, file).await
         } else {
@@ -613,7 +617,7 @@ impl Client {
         let mut next = names.clone();
         let Some((file, size)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
         let first = offset / SECTOR as u64;
-        let count = count.min(self.style.sectors().saturating_sub(first)).max(1);
+        let count = count.min(self.profile.sectors().saturating_sub(first)).max(1);
         let end = (first + count) * SECTOR as u64;
         let tag = lock(&self.numbers).draw();
         // Now and then not in whole sectors: what is around stays, so it must be known.
@@ -802,7 +806,8 @@ impl Client {
 
     /// What a read now may show.
     fn seen(&self) -> Seen {
-        match (Mood::is(&self.mood.doubtful), self.model().is_unverified()) {
+        match (Expectations::is(&self.expectations.reads_may_change), self.model().is_unverified())
+        {
             (true, _) => Seen::InDoubt,
             (false, true) => Seen::AfterMount,
             (false, false) => Seen::Now,
@@ -878,8 +883,8 @@ impl Client {
 
     /// A sync was acknowledged.
     fn is_synced(&self, file: Option<FileId>, turn: Turn) {
-        self.model().synced(file, turn, Mood::is(&self.mood.lenient));
-        self.mood.synced.fetch_add(1, Ordering::Relaxed);
+        self.model().synced(file, turn, Expectations::is(&self.expectations.tolerates_errors));
+        self.expectations.synced.fetch_add(1, Ordering::Relaxed);
     }
 
     fn synced(
@@ -1043,7 +1048,8 @@ impl Client {
             let mut first = 0;
             while first < all {
                 let count = (all - first).min(VERIFY_SECTORS);
-                if Mood::is(&self.mood.restores) && self.is_lost(session, name, first, count).await
+                if Expectations::is(&self.expectations.restores)
+                    && self.is_lost(session, name, first, count).await
                 {
                     lost.push((name, first, count));
                 }

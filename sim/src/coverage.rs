@@ -77,7 +77,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
         F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
         F::Full => &[Whole, Degraded, Moving],
-        F::DisksExchanged
+        F::DisksAddedDropped
         | F::RedundancyConverted
         | F::DisksResized
         | F::Scrubbed

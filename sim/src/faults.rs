@@ -7,7 +7,7 @@ use crate::{
     history::{End, Failure, Story},
     hostile,
     plan::{Fault, Step},
-    tenant::{AT_ONCE, ERRORS_ARRIVE, Ill, Tenant, inside, words},
+    sim_group::{AT_ONCE, Condition, ERRORS_ARRIVE, SimGroup, inside, words},
 };
 use plinth_engine::{
     admin::{Code, Selection},
@@ -39,7 +39,7 @@ const SYNC_LOOKS: u32 = 2000;
 const SYNC_LOOK: Duration = Duration::from_micros(20);
 
 /// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
-const LULL: Duration = Duration::from_secs(9);
+const IDLE_FOR: Duration = Duration::from_secs(9);
 
 /// Virtual time after which regions that nobody uses are closed, with their checksums on the disks.
 const AT_REST: Duration = Duration::from_secs(25);
@@ -102,69 +102,73 @@ pub fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
 
 impl Story {
     /// A fault meets a group, which is made whole before if its state does not allow it.
-    pub async fn misfortune(&mut self, step: &Step) -> Result<(), Failure> {
+    pub async fn inject_step(&mut self, step: &Step) -> Result<(), Failure> {
         let numbers = &mut Numbers::new(step.draw);
         let g = step.group;
-        for tenant in self.tenants.iter_mut().filter(|tenant| tenant.silent) {
-            tenant.repair().await?;
+        for sim_group in self.sim_groups.iter_mut().filter(|sim_group| sim_group.silent) {
+            sim_group.repair().await?;
         }
         if !self.fits(step) {
             // Not a fault that this group survives in any state.
-            return Box::pin(self.misfortune_of(Fault::EngineKilled, g, numbers)).await;
+            return Box::pin(self.inject(Fault::EngineKilled, g, numbers)).await;
         }
         if let Some(state) = step.state {
             // Its own numbers: what the fault does is the same in any state.
             let numbers = &mut Numbers::new(step.draw ^ 0x0073_7461_7465);
             Box::pin(self.bring_about(g, state, numbers)).await?;
         }
-        if !allowed(step.fault).contains(&self.tenants[g].state())
+        if !allowed(step.fault).contains(&self.sim_groups[g].state())
             || !self.is_affordable(step.fault, g)
         {
-            if step.fault != Fault::Return || self.tenants[g].ill.is_empty() {
-                self.tenants[g].make_whole().await?;
-                if self.tenants[g].full
+            if step.fault != Fault::Return || self.sim_groups[g].faulty.is_empty() {
+                self.sim_groups[g].make_whole().await?;
+                if self.sim_groups[g].full
                     && !allowed(step.fault).contains(&State::Full)
                     && step.fault != Fault::Return
                 {
-                    self.tenants[g].make_room().await?;
+                    self.sim_groups[g].make_room().await?;
                 }
             }
             if step.fault == Fault::Return {
                 // It takes something that is away.
-                if self.tenants[g].ill.is_empty() {
-                    Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
+                if self.sim_groups[g].faulty.is_empty() {
+                    Box::pin(self.inject(Fault::GroupFails, g, numbers)).await?;
                 }
                 self.notice().await;
             }
         }
-        Box::pin(self.misfortune_of(step.fault, g, numbers)).await?;
-        let tenant = &self.tenants[g];
-        let quiet = tenant.group.is_some()
-            && !tenant.silent
-            && !tenant.mood.lenient.load(Ordering::Relaxed);
+        Box::pin(self.inject(step.fault, g, numbers)).await?;
+        let sim_group = &self.sim_groups[g];
+        let quiet = sim_group.group.is_some()
+            && !sim_group.silent
+            && !sim_group.expectations.tolerates_errors.load(Ordering::Relaxed);
         // A check ends recovery and outlasts a resync: now and then the next fault comes first.
         let in_passing =
-            matches!(tenant.state(), State::Recovering | State::Returning | State::Moving)
+            matches!(sim_group.state(), State::Recovering | State::Returning | State::Moving)
                 && numbers.below(2) == 0;
-        if quiet && !in_passing && tenant.has_noticed() { tenant.check().await } else { Ok(()) }
+        if quiet && !in_passing && sim_group.has_noticed() {
+            sim_group.check().await
+        } else {
+            Ok(())
+        }
     }
 
     fn fits(&self, step: &Step) -> bool {
         use Fault as F;
-        let tenant = &self.tenants[step.group];
+        let sim_group = &self.sim_groups[step.group];
         match step.fault {
             F::GroupFails
             | F::DiskFails
             | F::OperatorOffline
             | F::Return
             | F::OldImage
-            | F::KilledInRepair => !tenant.is_external(),
+            | F::KilledInRepair => !sim_group.is_external(),
             F::Rot
             | F::LostWrite
             | F::MisdirectedWrite
             | F::MisdirectedRead
             | F::StaleSectors
-            | F::LostPair => !tenant.is_external(),
+            | F::LostPair => !sim_group.is_external(),
             _ => true,
         }
     }
@@ -172,45 +176,52 @@ impl Story {
     /// Whether the group survives it as it is.
     fn is_affordable(&self, fault: Fault, g: usize) -> bool {
         use Fault as F;
-        let tenant = &self.tenants[g];
-        let lenient = tenant.mood.lenient.load(Ordering::Relaxed);
+        let sim_group = &self.sim_groups[g];
+        let tolerates_errors = sim_group.expectations.tolerates_errors.load(Ordering::Relaxed);
         match fault {
             F::GroupFails | F::GroupHangs | F::DiskFails | F::OperatorOffline => {
-                let external = tenant.is_external() && tenant.ill.is_empty();
-                !lenient && (external || tenant.state() == State::Returning || self.can_lose(g))
+                let external = sim_group.is_external() && sim_group.faulty.is_empty();
+                !tolerates_errors
+                    && (external || sim_group.state() == State::Returning || self.can_lose(g))
             }
             F::OldImage | F::CloneShown | F::Shrunk | F::Blank => {
-                !lenient && (self.can_lose(g) || (tenant.is_external() && tenant.ill.is_empty()))
+                !tolerates_errors
+                    && (self.can_lose(g)
+                        || (sim_group.is_external() && sim_group.faulty.is_empty()))
             }
             F::Rot
             | F::LostWrite
             | F::MisdirectedWrite
             | F::MisdirectedRead
             | F::StaleSectors
-            | F::LostPair => !lenient && self.can_lose(g),
-            F::RedundancyConverted => !lenient && tenant.may_convert(),
-            F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
-            F::MetadataOverwritten => !lenient && tenant.undo.is_empty() && !tenant.beyond,
+            | F::LostPair => !tolerates_errors && self.can_lose(g),
+            F::RedundancyConverted => !tolerates_errors && sim_group.may_convert(),
+            F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => {
+                !tolerates_errors
+            }
+            F::MetadataOverwritten => {
+                !tolerates_errors && sim_group.undo.is_empty() && !sim_group.beyond
+            }
             _ => true,
         }
     }
 
     /// Whether one more failure group may be ill.
     fn can_lose(&self, g: usize) -> bool {
-        let tenant = &self.tenants[g];
-        tenant.count_ill() < tenant.budget()
-            && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
+        let sim_group = &self.sim_groups[g];
+        sim_group.count_faulty() < sim_group.budget()
+            && !sim_group.faulty.values().any(|faulty| *faulty == Condition::Uncertain)
     }
 
-    pub async fn misfortune_of(
+    pub async fn inject(
         &mut self,
         fault: Fault,
         g: usize,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
-        let state = self.tenants[g].state();
+        let state = self.sim_groups[g].state();
         lock(&self.counts.coverage).met(fault, state);
-        self.tenants[g].say(|| format!("{} while {}", fault.name(), state.name()));
+        self.sim_groups[g].say(|| format!("{} while {}", fault.name(), state.name()));
         if is_an_end(fault) {
             self.before_an_end(g, numbers).await?;
         }
@@ -221,7 +232,7 @@ impl Story {
             }
             Fault::EngineKilled => self.end_and_go_on(g, End::Killed, moment(numbers)).await,
             Fault::KilledAgain => {
-                self.tenants[g].dying_mounts = 1 + numbers.below(3);
+                self.sim_groups[g].dying_mounts = 1 + numbers.below(3);
                 self.end_and_go_on(g, End::Killed, moment(numbers)).await
             }
             Fault::PowerCut if numbers.below(3) == 0 => {
@@ -235,7 +246,7 @@ impl Story {
                     let first = *pick(numbers, &[End::Killed, End::PowerCut, End::PowerCut]);
                     self.down(g, first, moment(numbers)).await?;
                     self.up().await?;
-                    self.tenants[g].rest();
+                    self.sim_groups[g].rest();
                     if numbers.below(2) == 0 {
                         self.let_everybody_look(g).await?;
                     }
@@ -254,14 +265,15 @@ impl Story {
                 for _ in 0..1 + numbers.below(2) {
                     self.down(g, End::PowerCut, moment(numbers)).await?;
                     if headers_rot {
-                        self.tenants[g].spoil_headers(numbers);
+                        self.sim_groups[g].spoil_headers(numbers);
                     }
                     // The power goes again where the mount has come to.
-                    for tenant in &mut self.tenants {
-                        let writes = 3 * tenant.disks.len() as u64;
+                    for sim_group in &mut self.sim_groups {
+                        let writes = 3 * sim_group.disks.len() as u64;
                         let rewritten = Fuse::Headers(numbers.below(writes));
-                        let moment = if headers_rot { rewritten } else { tenant.moment_of_mount() };
-                        tenant.mount_once(moment).await?;
+                        let moment =
+                            if headers_rot { rewritten } else { sim_group.moment_of_mount() };
+                        sim_group.mount_once(moment).await?;
                     }
                 }
                 self.end_and_go_on(g, End::PowerCut, moment(numbers)).await
@@ -274,53 +286,53 @@ impl Story {
                 Ok(())
             }
             Fault::SentTwice => {
-                self.tenants[g].mood.twice.store(true, Ordering::Relaxed);
+                self.sim_groups[g].expectations.twice.store(true, Ordering::Relaxed);
                 self.work(30 + numbers.below(60)).await?;
-                self.tenants[g].mood.twice.store(false, Ordering::Relaxed);
+                self.sim_groups[g].expectations.twice.store(false, Ordering::Relaxed);
                 Ok(())
             }
             Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => {
                 self.lose(fault, g, numbers).await
             }
             Fault::Return => {
-                self.tenants[g].heal_all().await;
+                self.sim_groups[g].heal_all().await;
                 let churns = numbers.below(2) == 0;
                 if churns {
                     // What is copied is removed meanwhile, and its space used again.
-                    self.tenants[g].fill().await?;
-                    self.tenants[g].mood.churn.store(true, Ordering::Relaxed);
-                    self.tenants[g].allow(80);
+                    self.sim_groups[g].fill().await?;
+                    self.sim_groups[g].expectations.churn.store(true, Ordering::Relaxed);
+                    self.sim_groups[g].allow(80);
                 }
                 let lingers = !churns && numbers.below(2) == 0;
                 if lingers {
-                    self.tenants[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
+                    self.sim_groups[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
                 }
                 if numbers.below(2) == 0 {
                     // They begin before it returns, and end when it is there.
-                    self.tenants[g].hold_writes(numbers);
+                    self.sim_groups[g].hold_writes(numbers);
                     self.work(1 + numbers.below(8)).await?;
                 }
-                if let Err(error) = self.tenants[g].ask_online().await? {
-                    self.tenants[g].say(|| format!("online: {}", words(&error)));
+                if let Err(error) = self.sim_groups[g].ask_online().await? {
+                    self.sim_groups[g].say(|| format!("online: {}", words(&error)));
                 }
                 if lingers {
                     // What has been copied is written again, and comes to rest before the rest is copied.
-                    self.tenants[g].mood.burst.store(true, Ordering::Relaxed);
+                    self.sim_groups[g].expectations.burst.store(true, Ordering::Relaxed);
                     self.work(3 + numbers.below(20)).await?;
-                    self.tenants[g].mood.burst.store(false, Ordering::Relaxed);
+                    self.sim_groups[g].expectations.burst.store(false, Ordering::Relaxed);
                     self.end_and_go_on(g, End::Dismounted, AT_ONCE).await?;
-                    self.tenants[g].slow_down(Duration::ZERO);
+                    self.sim_groups[g].slow_down(Duration::ZERO);
                 }
                 if churns {
                     self.work(60).await?;
-                    self.tenants[g].mood.churn.store(false, Ordering::Relaxed);
+                    self.sim_groups[g].expectations.churn.store(false, Ordering::Relaxed);
                 }
                 Ok(())
             }
             Fault::LatentSectors
                 if state == State::Whole
                     && numbers.below(3) == 0
-                    && !self.tenants[g].is_external() =>
+                    && !self.sim_groups[g].is_external() =>
             {
                 self.sums_unreadable(g).await
             }
@@ -331,13 +343,13 @@ impl Story {
             | Fault::ThinFull => self.hiccup(fault, g, numbers).await,
             Fault::DiskSlow => {
                 let slow = Duration::from_millis(numbers.below(300));
-                let disk = pick(numbers, &self.tenants[g].disks);
+                let disk = pick(numbers, &self.sim_groups[g].disks);
                 disk.faults(|faults| faults.slow = slow);
-                if !self.tenants[g].ill.is_empty() || numbers.below(2) == 0 {
+                if !self.sim_groups[g].faulty.is_empty() || numbers.below(2) == 0 {
                     return Ok(());
                 }
                 // What is freed is wanted at once, while somebody may still be reading it.
-                self.tenants[g].fill().await?;
+                self.sim_groups[g].fill().await?;
                 self.work(80).await
             }
             Fault::Rot if numbers.below(2) == 0 => self.rot_everywhere(g, numbers).await,
@@ -357,9 +369,9 @@ impl Story {
             }
             Fault::EndsOverwritten => {
                 self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
-                self.tenants[g].overwrite_ends(numbers);
+                self.sim_groups[g].overwrite_ends(numbers);
                 // Whichever engine looks first writes again what the mount had no need of.
-                self.tenants[g].overwritten = true;
+                self.sim_groups[g].overwritten = true;
                 self.up().await
             }
             Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
@@ -378,18 +390,18 @@ impl Story {
             Fault::MetadataOverwritten => self.metadata_overwritten(g, numbers).await,
             Fault::DropAndCreate => self.drop_and_create(g, numbers).await,
             Fault::Full => {
-                self.tenants[g].fill().await?;
+                self.sim_groups[g].fill().await?;
                 if numbers.below(2) == 0 {
                     if numbers.below(2) == 0 {
                         // The space that is free by then is on other disks than the catalog.
                         self.work(30).await?;
                     }
-                    self.tenants[g].swell().await?;
+                    self.sim_groups[g].swell().await?;
                 }
                 self.work(40).await
             }
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
-            Fault::DisksExchanged => self.exchange(g, numbers).await,
+            Fault::DisksAddedDropped => self.add_drop(g, numbers).await,
             Fault::RedundancyConverted => self.convert(g, numbers).await,
             Fault::DisksResized => self.resize(g, numbers).await,
             Fault::Scrubbed => self.scrub(g, numbers).await,
@@ -400,8 +412,8 @@ impl Story {
 
     /// Until a client's next sync was acknowledged, if there is one soon: from then on all depends on what the disks were told to keep.
     async fn until_synced(&mut self, g: usize) {
-        let mood = Arc::clone(&self.tenants[g].mood);
-        let count = || mood.synced.load(Ordering::Relaxed);
+        let expectations = Arc::clone(&self.sim_groups[g].expectations);
+        let count = || expectations.synced.load(Ordering::Relaxed);
         let before = count();
         for _ in 0..SYNC_LOOKS {
             if count() != before {
@@ -421,12 +433,12 @@ impl Story {
     async fn before_an_end(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         match numbers.below(8) {
             0 | 1 => {
-                self.core.sleep(LULL + Duration::from_millis(numbers.below(2000))).await;
-                self.tenants[g].lull = true;
+                self.core.sleep(IDLE_FOR + Duration::from_millis(numbers.below(2000))).await;
+                self.sim_groups[g].dies_idle = true;
             }
             2 | 3 => self.let_everybody_look(g).await?,
             4 | 5 => {
-                self.tenants[g].mood.burst.store(true, Ordering::Relaxed);
+                self.sim_groups[g].expectations.burst.store(true, Ordering::Relaxed);
                 self.work(20 + numbers.below(60)).await?;
             }
             _ => {}
@@ -436,25 +448,25 @@ impl Story {
 
     /// Clients look at everything, if they have not since the mount, and do nothing more.
     async fn let_everybody_look(&mut self, g: usize) -> Result<(), Failure> {
-        let tenant = &mut self.tenants[g];
-        if !tenant.mood.lenient.load(Ordering::Relaxed) {
-            tenant.rest();
-            tenant.until_looked().await?;
-            tenant.lull = true;
+        let sim_group = &mut self.sim_groups[g];
+        if !sim_group.expectations.tolerates_errors.load(Ordering::Relaxed) {
+            sim_group.rest();
+            sim_group.until_looked().await?;
+            sim_group.dies_idle = true;
         }
         Ok(())
     }
 
     /// The engine does not run for a while; everybody else does, and its I/O ends, or soon after it goes on. Nobody is expelled for that.
     async fn freeze(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let well = self.tenants[g].ill.is_empty();
-        let process = self.tenants[g].process();
-        let before = self.tenants[g].group().members();
+        let well = self.sim_groups[g].faulty.is_empty();
+        let process = self.sim_groups[g].process();
+        let before = self.sim_groups[g].group().members();
         // The storage of a failure group may have stood still together with the host.
         let stuck = if well && !self.core.fails_midway() && numbers.below(2) == 0 {
-            let groups = self.tenants[g].shape.data_groups();
+            let groups = self.sim_groups[g].shape.data_groups();
             let group: &String = pick(numbers, &groups);
-            self.tenants[g].disks_of(group)
+            self.sim_groups[g].disks_of(group)
         } else {
             Vec::new()
         };
@@ -470,15 +482,15 @@ impl Story {
             stuck.iter().for_each(SimDisk::heal);
         }
         self.work(10).await?;
-        let tenant = &self.tenants[g];
-        let Some(group) = &tenant.group else { return Ok(()) };
+        let sim_group = &self.sim_groups[g];
+        let Some(group) = &sim_group.group else { return Ok(()) };
         let lost = |(one, other): (&(String, DiskState), &(String, DiskState))| {
             one.0 == other.0 && one.1 == DiskState::Online && other.1 == DiskState::Offline
         };
         if well && before.iter().zip(&group.members()).any(lost) {
             return Err(format!(
                 "{}: a disk was expelled because the engine had not run",
-                tenant.name
+                sim_group.name
             ));
         }
         Ok(())
@@ -486,14 +498,14 @@ impl Story {
 
     /// Another engine finds the disks taken, whether the first runs or is frozen.
     async fn second_engine(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &self.tenants[g];
-        let first = tenant.process();
+        let sim_group = &self.sim_groups[g];
+        let first = sim_group.process();
         let frozen = numbers.below(2) == 0;
         if frozen {
             self.core.freeze(first);
         }
         let second = self.host.process();
-        let (world, name) = (Arc::clone(&second) as Arc<dyn World>, tenant.name);
+        let (world, name) = (Arc::clone(&second) as Arc<dyn World>, sim_group.name);
         let mounted =
             inside(
                 &self.core,
@@ -507,11 +519,13 @@ impl Story {
         }
         match mounted {
             Some(Ok(_)) => Err(format!("{name}: two engines have mounted it")),
-            Some(Err(error)) if error.code == Code::HeldElsewhere || !tenant.ill.is_empty() => {
+            Some(Err(error))
+                if error.code == Code::HeldElsewhere || !sim_group.faulty.is_empty() =>
+            {
                 Ok(())
             }
-            Some(Err(error)) if !tenant.undo.is_empty() => {
-                tenant.say(|| format!("the second engine: {}", words(&error)));
+            Some(Err(error)) if !sim_group.undo.is_empty() => {
+                sim_group.say(|| format!("the second engine: {}", words(&error)));
                 Ok(())
             }
             Some(Err(error)) => {
@@ -523,17 +537,17 @@ impl Story {
 
     /// A failure group to make ill: one that is not, or while a disk returns, its own.
     pub async fn victim(&mut self, g: usize, numbers: &mut Numbers) -> String {
-        let tenant = &self.tenants[g];
-        if !tenant.ill.is_empty() && tenant.state() != State::Returning {
+        let sim_group = &self.sim_groups[g];
+        if !sim_group.faulty.is_empty() && sim_group.state() != State::Returning {
             // With HIGH a second may go, but one after the other: the first has been noticed.
             self.notice().await;
         }
-        let tenant = &self.tenants[g];
-        let groups = if tenant.state() == State::Returning && !tenant.ill.is_empty() {
-            tenant.ill.keys().cloned().collect()
+        let sim_group = &self.sim_groups[g];
+        let groups = if sim_group.state() == State::Returning && !sim_group.faulty.is_empty() {
+            sim_group.faulty.keys().cloned().collect()
         } else {
-            let mut groups = tenant.shape.data_groups();
-            groups.retain(|name| !tenant.ill.contains_key(name));
+            let mut groups = sim_group.shape.data_groups();
+            groups.retain(|name| !sim_group.faulty.contains_key(name));
             groups
         };
         pick(numbers, &groups).clone()
@@ -541,18 +555,18 @@ impl Story {
 
     async fn lose(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let name = self.victim(g, numbers).await;
-        let tenant = &mut self.tenants[g];
-        let mut disks = tenant.disks_of(&name);
+        let sim_group = &mut self.sim_groups[g];
+        let mut disks = sim_group.disks_of(&name);
         if fault == Fault::DiskFails {
             disks = vec![pick(numbers, &disks).clone()];
         }
         let labels: Vec<&str> = disks.iter().map(SimDisk::label).collect();
-        tenant.say(|| format!("failure group {name}: {}", labels.join(", ")));
+        sim_group.say(|| format!("failure group {name}: {}", labels.join(", ")));
         let hangs = fault == Fault::GroupHangs;
         for disk in &disks {
             disk.faults(|faults| if hangs { faults.hang = true } else { faults.gone = true });
         }
-        if tenant.is_external() {
+        if sim_group.is_external() {
             // Nothing else has what it has: everybody waits until it is back.
             self.core.sleep(Duration::from_secs(numbers.below(20))).await;
             disks.iter().for_each(SimDisk::heal);
@@ -560,7 +574,7 @@ impl Story {
             self.core.sleep(ERRORS_ARRIVE).await;
             return Ok(());
         }
-        tenant.ill.insert(name, Ill::Away);
+        sim_group.faulty.insert(name, Condition::Unavailable);
         Ok(())
     }
 
@@ -574,11 +588,11 @@ impl Story {
         if matches!(fault, Fault::WriteFails | Fault::ThinFull) && numbers.below(2) == 0 {
             self.leave_none_to_spare(g, numbers).await?;
         }
-        let spared = !self.tenants[g].is_external() && self.can_lose(g);
-        let tenant = &mut self.tenants[g];
+        let spared = !self.sim_groups[g].is_external() && self.can_lose(g);
+        let sim_group = &mut self.sim_groups[g];
         let name = {
-            let mut groups = tenant.shape.data_groups();
-            groups.retain(|name| !tenant.ill.contains_key(name));
+            let mut groups = sim_group.shape.data_groups();
+            groups.retain(|name| !sim_group.faulty.contains_key(name));
             if groups.is_empty() {
                 return Ok(());
             }
@@ -586,16 +600,16 @@ impl Story {
         };
         if !spared {
             // It may be the last mirror of something.
-            tenant.mood.lenient.store(true, Ordering::Relaxed);
+            sim_group.expectations.tolerates_errors.store(true, Ordering::Relaxed);
             if fault == Fault::FlushFails {
-                tenant.mood.doubtful.store(true, Ordering::Relaxed);
-                tenant.lossy = true;
+                sim_group.expectations.reads_may_change.store(true, Ordering::Relaxed);
+                sim_group.lossy = true;
             }
         }
-        let disk = pick(numbers, &tenant.disks_of(&name)).clone();
-        tenant.say(|| format!("{}: {}", disk.label(), fault.name()));
+        let disk = pick(numbers, &sim_group.disks_of(&name)).clone();
+        sim_group.say(|| format!("{}: {}", disk.label(), fault.name()));
         // What it did not keep of the engine's own metadata may be noticed when it is well again.
-        tenant.overwritten |=
+        sim_group.overwritten |=
             matches!(fault, Fault::WriteFails | Fault::ThinFull | Fault::FlushFails);
         let mut blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
         // Without a page of the last mirror of the catalog there is no mount, and nobody promises one.
@@ -604,7 +618,7 @@ impl Story {
         }
         if !spared {
             // Nor does another disk have the last of a page, in a place that has been lost before.
-            for other in tenant.disks.iter().filter(|other| other.label() != disk.label()) {
+            for other in sim_group.disks.iter().filter(|other| other.label() != disk.label()) {
                 let Some(pages) = hostile::pages(other) else { continue };
                 other.faults(|faults| {
                     faults.latent.retain(|block| !pages.contains(&(block * BLOCK)))
@@ -625,12 +639,12 @@ impl Story {
             Fault::ThinFull => faults.thin = Some(thin),
             _ => faults.latent.extend(blocks),
         });
-        tenant.has_failed = true;
-        tenant.ill.entry(name).or_insert(Ill::Doubtful);
+        sim_group.has_failed = true;
+        sim_group.faulty.entry(name).or_insert(Condition::Uncertain);
         if fault == Fault::FlushFails {
-            self.tenants[g].forgetful = true;
+            self.sim_groups[g].forgetful = true;
             self.until_on_record(&disk).await?;
-            self.tenants[g].forgetful = false;
+            self.sim_groups[g].forgetful = false;
         }
         Ok(())
     }
@@ -638,14 +652,14 @@ impl Story {
     /// No checksum block of a failure group can be read, of one after the other: whoever meets one that cannot, writes it.
     async fn sums_unreadable(&mut self, g: usize) -> Result<(), Failure> {
         let mut written = 0;
-        for name in self.tenants[g].shape.data_groups() {
-            self.tenants[g].rest();
+        for name in self.sim_groups[g].shape.data_groups() {
+            self.sim_groups[g].rest();
             self.down(g, End::Dismounted, AT_ONCE).await?;
-            let tenant = &mut self.tenants[g];
-            tenant.say(|| format!("no checksum block of failure group {name} can be read"));
-            let disks = tenant.disks_of(&name);
+            let sim_group = &mut self.sim_groups[g];
+            sim_group.say(|| format!("no checksum block of failure group {name} can be read"));
+            let disks = sim_group.disks_of(&name);
             let zone = |disk: &SimDisk| {
-                let (au, first) = (tenant.shape.au_size, tenant.shape.au_size / BLOCK);
+                let (au, first) = (sim_group.shape.au_size, sim_group.shape.au_size / BLOCK);
                 first..first + disk.size() / au * (au / MIB / 4).max(1)
             };
             let count = |disk: &SimDisk| disk.faults(|faults| faults.latent.len());
@@ -654,18 +668,18 @@ impl Story {
                 disk.faults(|faults| faults.latent.extend(blocks));
             }
             let before: usize = disks.iter().map(count).sum();
-            tenant.mount().await?;
-            tenant.until_looked().await?;
+            sim_group.mount().await?;
+            sim_group.until_looked().await?;
             self.core.sleep(Duration::from_secs(30)).await;
-            let tenant = &mut self.tenants[g];
+            let sim_group = &mut self.sim_groups[g];
             written += before - disks.iter().map(count).sum::<usize>();
-            tenant.put_right();
+            sim_group.put_right();
         }
-        let tenant = &self.tenants[g];
-        if written == 0 && tenant.clients.iter().any(|client| client.some_block().is_some()) {
+        let sim_group = &self.sim_groups[g];
+        if written == 0 && sim_group.clients.iter().any(|client| client.some_block().is_some()) {
             return Err(format!(
                 "{}: no checksum block that cannot be read is written again",
-                tenant.name
+                sim_group.name
             ));
         }
         Ok(())
@@ -678,19 +692,21 @@ impl Story {
         g: usize,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
-        while !self.tenants[g].is_external() && self.can_lose(g) {
-            let mut groups = self.tenants[g].shape.data_groups();
-            let tenant = &self.tenants[g];
-            groups.retain(|name| !tenant.ill.contains_key(name) && tenant.disks_of(name).len() > 1);
+        while !self.sim_groups[g].is_external() && self.can_lose(g) {
+            let mut groups = self.sim_groups[g].shape.data_groups();
+            let sim_group = &self.sim_groups[g];
+            groups.retain(|name| {
+                !sim_group.faulty.contains_key(name) && sim_group.disks_of(name).len() > 1
+            });
             if groups.is_empty() || !self.is_affordable(Fault::DiskFails, g) {
                 break;
             }
             let name = pick(numbers, &groups).clone();
-            let tenant = &mut self.tenants[g];
-            let disk = pick(numbers, &tenant.disks_of(&name)).clone();
-            tenant.say(|| format!("{} fails first", disk.label()));
+            let sim_group = &mut self.sim_groups[g];
+            let disk = pick(numbers, &sim_group.disks_of(&name)).clone();
+            sim_group.say(|| format!("{} fails first", disk.label()));
             disk.faults(|faults| faults.gone = true);
-            tenant.ill.insert(name, Ill::Away);
+            sim_group.faulty.insert(name, Condition::Unavailable);
             self.notice().await;
             self.look().await?;
         }
@@ -717,16 +733,16 @@ impl Story {
         g: usize,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
-        if self.tenants[g].has_failed && self.tenants[g].state() == State::Whole {
+        if self.sim_groups[g].has_failed && self.sim_groups[g].state() == State::Whole {
             // One that was not spared when it failed goes now, if it goes.
             self.core.sleep(ERRORS_ARRIVE).await;
-            self.tenants[g].bring_online().await?;
+            self.sim_groups[g].bring_online().await?;
         }
         let name = self.victim(g, numbers).await;
-        let disk = pick(numbers, &self.tenants[g].disks_of(&name)).clone();
-        self.tenants[g].say(|| format!("{}: {}", disk.label(), fault.name()));
+        let disk = pick(numbers, &self.sim_groups[g].disks_of(&name)).clone();
+        self.sim_groups[g].say(|| format!("{}: {}", disk.label(), fault.name()));
         // From now on: a crash before it is repaired is not promised to be survived.
-        self.tenants[g].silent = true;
+        self.sim_groups[g].silent = true;
         match fault {
             Fault::Rot => {
                 for block in places(&disk, true, 300, numbers) {
@@ -759,7 +775,7 @@ impl Story {
             _ => {
                 let earlier = disk.image();
                 self.work(40 + numbers.below(60)).await?;
-                self.tenants[g].pause_clients().await?;
+                self.sim_groups[g].pause_clients().await?;
                 // What was written meanwhile has come to rest.
                 self.core.sleep(Duration::from_secs(numbers.below(20))).await;
                 let mut changed = disk.image().changed_since(&earlier);
@@ -778,7 +794,7 @@ impl Story {
                     earlier.read(block * BLOCK, &mut old);
                     disk.corrupt(block * BLOCK, &old);
                 }
-                self.tenants[g].start_clients();
+                self.sim_groups[g].start_clients();
                 Ok(())
             }
         }
@@ -788,21 +804,21 @@ impl Story {
     async fn rot_everywhere(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         // Everybody has begun.
         self.work(20).await?;
-        let tenant = &mut self.tenants[g];
-        tenant.pause_clients().await?;
-        let client = pick(numbers, &tenant.clients).clone();
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.pause_clients().await?;
+        let client = pick(numbers, &sim_group.clients).clone();
         let Some((name, block, content)) = client.some_block() else {
-            tenant.start_clients();
+            sim_group.start_clients();
             return Ok(());
         };
-        tenant.silent = true;
-        for disk in &tenant.disks {
+        sim_group.silent = true;
+        for disk in &sim_group.disks {
             let image = disk.image();
             for place in image.written().into_iter().filter(|place| *place >= SYSTEM_BLOCKS) {
                 let mut bytes = [0; 4096];
                 image.read(place * BLOCK, &mut bytes);
                 if bytes[..] == content[..] {
-                    tenant.say(|| {
+                    sim_group.say(|| {
                         format!(
                             "{}: block {place}, block {block} of {name}, becomes noise",
                             disk.label()
@@ -813,15 +829,15 @@ impl Story {
                 }
             }
         }
-        tenant.mood.lenient.store(true, Ordering::Relaxed);
-        let session = Session::new(Arc::clone(tenant.group()), None);
-        let lost = tenant
+        sim_group.expectations.tolerates_errors.store(true, Ordering::Relaxed);
+        let session = Session::new(Arc::clone(sim_group.group()), None);
+        let lost = sim_group
             .inside(async move { client.lose_and_restore(&session, &name, block).await })
             .await?;
         lost.ok_or("the engine died by itself")?
-            .map_err(|failure| format!("{}: {failure}", tenant.name))?;
-        tenant.mood.lenient.store(false, Ordering::Relaxed);
-        tenant.start_clients();
+            .map_err(|failure| format!("{}: {failure}", sim_group.name))?;
+        sim_group.expectations.tolerates_errors.store(false, Ordering::Relaxed);
+        sim_group.start_clients();
         Ok(())
     }
 
@@ -829,25 +845,25 @@ impl Story {
     /// get one of the two, the same each time, nobody overwrites either, and who checks is told, until somebody writes the block anew.
     async fn lose_pair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.work(20).await?;
-        let tenant = &mut self.tenants[g];
-        tenant.pause_clients().await?;
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.pause_clients().await?;
         self.core.sleep(AT_REST).await;
-        let tenant = &mut self.tenants[g];
-        let client = Arc::clone(pick(numbers, &tenant.clients));
+        let sim_group = &mut self.sim_groups[g];
+        let client = Arc::clone(pick(numbers, &sim_group.clients));
         let Some((name, block, old)) = client.some_block() else {
-            tenant.start_clients();
+            sim_group.start_clients();
             return Ok(());
         };
-        let before: Vec<_> = tenant.disks.iter().map(SimDisk::image).collect();
-        let Some(new) = tenant.rewrite(&client, &name, block).await? else {
-            tenant.start_clients();
+        let before: Vec<_> = sim_group.disks.iter().map(SimDisk::image).collect();
+        let Some(new) = sim_group.rewrite(&client, &name, block).await? else {
+            sim_group.start_clients();
             return Ok(());
         };
         let file = client.file_of(&name);
         self.down(g, End::Dismounted, AT_ONCE).await?;
-        let tenant = &mut self.tenants[g];
+        let sim_group = &mut self.sim_groups[g];
         let mut pairs = Vec::new();
-        for (disk, before) in tenant.disks.iter().zip(&before) {
+        for (disk, before) in sim_group.disks.iter().zip(&before) {
             for place in before.written() {
                 let (mut was, mut is) = ([0; 4096], [0; 4096]);
                 before.read(place * BLOCK, &mut was);
@@ -870,7 +886,7 @@ impl Story {
         let is_lost = pairs.len() == 2 && pairs.iter().all(fits);
         if is_lost {
             let (disk, before, place, sum) = pick(numbers, &pairs);
-            tenant.say(|| {
+            sim_group.say(|| {
                 format!(
                     "{}: block {block} of {name} at {place} is as it was, and its checksums",
                     disk.label()
@@ -881,7 +897,7 @@ impl Story {
             disk.corrupt(sums, &bytes);
             disk.corrupt(*place, &old);
             client.may_be(&name, block, &old);
-            tenant.silent = true;
+            sim_group.silent = true;
         }
         let places: Vec<_> =
             pairs.iter().map(|(disk, _, place, _)| (disk.clone(), *place)).collect();
@@ -893,16 +909,16 @@ impl Story {
             // Its neighbours are written, and their checksums with them.
             self.work(20 + numbers.below(100)).await?;
         }
-        let tenant = &mut self.tenants[g];
-        tenant.pause_clients().await?;
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.pause_clients().await?;
         self.core.sleep(AT_REST).await;
-        let tenant = &mut self.tenants[g];
-        let report = tenant.report(true).await?;
+        let sim_group = &mut self.sim_groups[g];
+        let report = sim_group.report(true).await?;
         let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
         if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
             return Err(format!(
                 "{}: a pair was lost, and this stays: {}",
-                tenant.name, other.text
+                sim_group.name, other.text
             ));
         }
         let has = |(disk, place): &(SimDisk, u64)| {
@@ -915,47 +931,47 @@ impl Story {
         if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {
             return Err(format!(
                 "{}: of two right pairs one was copied over the other",
-                tenant.name
+                sim_group.name
             ));
         }
         if !left.is_empty() {
-            tenant.say(|| "it is disputed".to_owned());
+            sim_group.say(|| "it is disputed".to_owned());
             if !found.contains(&old) || !found.contains(&new) {
-                return Err(format!("{}: of two right pairs one was overwritten", tenant.name));
+                return Err(format!("{}: of two right pairs one was overwritten", sim_group.name));
             }
             // Somebody decides it, in whatever the file is called by now.
             if let Some(name) = file.and_then(|file| client.name_of(file)) {
-                tenant.rewrite(&client, &name, block).await?;
+                sim_group.rewrite(&client, &name, block).await?;
             }
         }
-        tenant.start_clients();
+        sim_group.start_clients();
         Ok(())
     }
 
     async fn operator_offline(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let name = self.victim(g, numbers).await;
-        let tenant = &mut self.tenants[g];
+        let sim_group = &mut self.sim_groups[g];
         if numbers.below(2) == 0 {
             // Each could go, but not all of them: none does (R5).
-            let (group, before) = (Arc::clone(tenant.group()), tenant.group().members());
-            let all = Selection::FailureGroups(tenant.shape.data_groups());
-            let ended = tenant.inside(async move { group.offline(all, None).await }).await?;
+            let (group, before) = (Arc::clone(sim_group.group()), sim_group.group().members());
+            let all = Selection::FailureGroups(sim_group.shape.data_groups());
+            let ended = sim_group.inside(async move { group.offline(all, None).await }).await?;
             if ended.ok_or("the engine died by itself")?.is_ok() {
                 return Err(format!(
                     "{}: all its disks were taken offline, which were {before:?}",
-                    tenant.name
+                    sim_group.name
                 ));
             }
         }
-        let (group, names) = (Arc::clone(tenant.group()), vec![name.clone()]);
-        let ended = tenant
+        let (group, names) = (Arc::clone(sim_group.group()), vec![name.clone()]);
+        let ended = sim_group
             .inside(async move { group.offline(Selection::FailureGroups(names), None).await })
             .await?;
         match ended.ok_or("the engine died by itself")? {
             Ok(()) => {
-                tenant.ill.insert(name, Ill::Away);
+                sim_group.faulty.insert(name, Condition::Unavailable);
             }
-            Err(error) => tenant.say(|| format!("offline: {}", words(&error))),
+            Err(error) => sim_group.say(|| format!("offline: {}", words(&error))),
         }
         Ok(())
     }
@@ -967,24 +983,24 @@ impl Story {
         self.down(g, end, moment(numbers)).await?;
         // I/O of the engine that was killed lands before.
         self.core.sleep(Duration::from_secs(1)).await;
-        let tenant = &self.tenants[g];
-        let images: Vec<_> = tenant.disks.iter().map(SimDisk::image).collect();
+        let sim_group = &self.sim_groups[g];
+        let images: Vec<_> = sim_group.disks.iter().map(SimDisk::image).collect();
         for _ in 0..1 + numbers.below(8) {
-            let disk = pick(numbers, &tenant.disks);
+            let disk = pick(numbers, &sim_group.disks);
             let what = hostile::tamper(disk, numbers);
-            tenant.say(|| format!("{}: {what}", disk.label()));
+            sim_group.say(|| format!("{}: {what}", disk.label()));
         }
         let reader = self.host.stranger();
-        let (world, name) = (Arc::clone(&reader) as Arc<dyn World>, tenant.name);
+        let (world, name) = (Arc::clone(&reader) as Arc<dyn World>, sim_group.name);
         let looked =
             inside(&self.core, reader.process(), async move { hostile::look(world, name).await })
                 .await?;
         self.core.kill(reader.process());
-        tenant.say(|| {
+        sim_group.say(|| {
             format!("a reader of all that: {}", looked.unwrap_or_else(|| "died".to_owned()))
         });
         self.core.sleep(Duration::from_secs(1)).await;
-        for (disk, image) in tenant.disks.iter().zip(images) {
+        for (disk, image) in sim_group.disks.iter().zip(images) {
             disk.set_image(image);
         }
         self.up().await
@@ -998,41 +1014,44 @@ impl Story {
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
         self.work(numbers.below(40)).await?;
-        let tenant = &mut self.tenants[g];
-        let mut groups = tenant.shape.failure_groups();
-        groups.retain(|name| !tenant.ill.contains_key(name));
+        let sim_group = &mut self.sim_groups[g];
+        let mut groups = sim_group.shape.failure_groups();
+        groups.retain(|name| !sim_group.faulty.contains_key(name));
         if groups.is_empty() {
             return Ok(());
         }
         if numbers.below(3) > 0 {
             groups = vec![pick(numbers, &groups).clone()];
         }
-        let group = Arc::clone(tenant.group());
-        let disks: Vec<_> = groups.iter().flat_map(|name| tenant.disks_of(name)).collect();
-        let was_overwritten = std::mem::replace(&mut tenant.overwritten, true);
-        for disk in disks.iter().filter(|disk| tenant.serves(&group, disk)) {
+        let group = Arc::clone(sim_group.group());
+        let disks: Vec<_> = groups.iter().flat_map(|name| sim_group.disks_of(name)).collect();
+        let was_overwritten = std::mem::replace(&mut sim_group.overwritten, true);
+        for disk in disks.iter().filter(|disk| sim_group.serves(&group, disk)) {
             if let Some(what) = hostile::overwrite(disk, numbers) {
-                tenant.say(|| format!("{}: {what}", disk.label()));
+                sim_group.say(|| format!("{}: {what}", disk.label()));
             }
         }
         // Checksums are worth as much as what they are of: of one mirror, where there is another.
         if let [name] = &groups[..]
-            && !tenant.is_external()
-            && tenant.ill.is_empty()
-            && tenant.state() == State::Whole
+            && !sim_group.is_external()
+            && sim_group.faulty.is_empty()
+            && sim_group.state() == State::Whole
             && numbers.below(2) == 0
         {
-            tenant.silent = true;
-            let names: Vec<String> =
-                tenant.disks_of(name).iter().map(|disk| tenant.name_of(disk).to_owned()).collect();
+            sim_group.silent = true;
+            let names: Vec<String> = sim_group
+                .disks_of(name)
+                .iter()
+                .map(|disk| sim_group.name_of(disk).to_owned())
+                .collect();
             for (on, offset, length) in group.known_checksum_blocks() {
                 let Some(index) = names.iter().position(|name| *name == on) else { continue };
                 let mut bytes = vec![0; length];
                 if numbers.below(2) == 0 {
                     numbers.fill(&mut bytes);
                 }
-                let disk = &tenant.disks_of(name)[index];
-                tenant.say(|| {
+                let disk = &sim_group.disks_of(name)[index];
+                sim_group.say(|| {
                     format!("{}: the checksum block at {offset} is overwritten", disk.label())
                 });
                 disk.corrupt(offset, &bytes);
@@ -1041,11 +1060,11 @@ impl Story {
         drop(group);
         self.core.sleep(LOOKED).await;
         self.look().await?;
-        let tenant = &mut self.tenants[g];
-        tenant.overwritten = was_overwritten;
-        if tenant.silent {
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.overwritten = was_overwritten;
+        if sim_group.silent {
             // What the engine has of a region that was closed meanwhile it knows from nobody but its disks.
-            tenant.repair().await?;
+            sim_group.repair().await?;
         }
         let end = *pick(numbers, &ANY_END);
         self.end_and_go_on(g, end, moment(numbers)).await
@@ -1054,43 +1073,43 @@ impl Story {
     /// The new group may use less of a disk. Nothing of the one before is seen then, not even where a header copy is damaged.
     async fn drop_and_create(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.notice().await;
-        let tenant = &mut self.tenants[g];
-        tenant.pause_clients().await?;
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.pause_clients().await?;
         // A disk that is away keeps its header, and would be in the way.
-        tenant.bring_online().await?;
-        let group = tenant.group.take().expect("mounted");
-        let dropped = tenant.inside(async move { group.drop_group(true).await }).await?;
+        sim_group.bring_online().await?;
+        let group = sim_group.group.take().expect("mounted");
+        let dropped = sim_group.inside(async move { group.drop_group(true).await }).await?;
         dropped
             .ok_or("the engine died by itself")?
-            .map_err(|error| format!("{}: drop: {}", tenant.name, words(&error)))?;
-        self.core.kill(tenant.process());
+            .map_err(|error| format!("{}: drop: {}", sim_group.name, words(&error)))?;
+        self.core.kill(sim_group.process());
         self.core.sleep(Duration::from_secs(1)).await;
-        tenant.clients.iter().for_each(|client| client.model().forget());
-        tenant.full = false;
-        let least = (48 * MIB).max(tenant.shape.au_size * 24);
-        for (disk, (_, size)) in tenant.disks.iter().zip(&mut tenant.shape.disks) {
+        sim_group.clients.iter().for_each(|client| client.model().forget());
+        sim_group.full = false;
+        let least = (48 * MIB).max(sim_group.shape.au_size * 24);
+        for (disk, (_, size)) in sim_group.disks.iter().zip(&mut sim_group.shape.disks) {
             *size = disk.size()
                 - numbers.below(2) * numbers.below((disk.size() - least) / MIB + 1) * MIB;
         }
-        tenant.create().await?;
-        tenant.mount().await?;
+        sim_group.create().await?;
+        sim_group.mount().await?;
         if numbers.below(2) == 0 {
             let end = *pick(numbers, &ANY_END);
             self.down(g, end, moment(numbers)).await?;
-            self.tenants[g].spoil_headers(numbers);
+            self.sim_groups[g].spoil_headers(numbers);
         }
         self.up().await
     }
 
     /// A disk rots while clients pause and no region is active.
     pub async fn rot_at_rest(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        self.tenants[g].pause_clients().await?;
-        self.tenants[g]
+        self.sim_groups[g].pause_clients().await?;
+        self.sim_groups[g]
             .disks
             .iter()
             .for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
         self.core.sleep(Duration::from_secs(20)).await;
-        self.tenants[g].mood.pause.store(false, Ordering::Relaxed);
+        self.sim_groups[g].expectations.pause.store(false, Ordering::Relaxed);
         // The engine may have given up a disk meanwhile, for errors that it had before: then what rots is nowhere else.
         if !self.can_lose(g) {
             return Ok(());
@@ -1101,25 +1120,25 @@ impl Story {
     /// A check that repairs what rot has done is killed, and done again.
     async fn killed_in_repair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.rot_at_rest(g, numbers).await?;
-        let tenant = &mut self.tenants[g];
-        let group = Arc::clone(tenant.group());
-        self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));
-        let ended = tenant.inside(async move { group.check(true).await }).await?;
-        tenant.say(|| {
+        let sim_group = &mut self.sim_groups[g];
+        let group = Arc::clone(sim_group.group());
+        self.core.fuse(sim_group.process(), Some(Fuse::Steps(numbers.below(3000))));
+        let ended = sim_group.inside(async move { group.check(true).await }).await?;
+        sim_group.say(|| {
             format!("the repair {}", if ended.is_some() { "came to its end" } else { "was killed" })
         });
-        tenant.kill(AT_ONCE).await?;
-        if !tenant.try_mount().await? {
-            return Err(format!("{}: not mounted after a repair was killed", tenant.name));
+        sim_group.kill(AT_ONCE).await?;
+        if !sim_group.try_mount().await? {
+            return Err(format!("{}: not mounted after a repair was killed", sim_group.name));
         }
-        tenant.repair().await?;
-        tenant.check().await?;
-        tenant.start_clients();
+        sim_group.repair().await?;
+        sim_group.check().await?;
+        sim_group.start_clients();
         Ok(())
     }
 }
 
-impl Tenant {
+impl SimGroup {
     /// One copy of a disk's header is not what it was, on some disks: always the same one, so that the others are left.
     fn spoil_headers(&self, numbers: &mut Numbers) {
         for (index, disk) in self.disks.iter().enumerate() {
@@ -1165,7 +1184,7 @@ impl Tenant {
     /// Some writes to a failure group that is well take long from now on.
     pub fn hold_writes(&self, numbers: &mut Numbers) {
         let mut groups = self.shape.data_groups();
-        groups.retain(|name| !self.ill.contains_key(name));
+        groups.retain(|name| !self.faulty.contains_key(name));
         if groups.is_empty() {
             return;
         }
@@ -1180,7 +1199,7 @@ impl Tenant {
 
     /// The disks that were away take longer.
     pub fn slow_down(&self, slow: Duration) {
-        for disk in self.ill.keys().flat_map(|name| self.disks_of(name)) {
+        for disk in self.faulty.keys().flat_map(|name| self.disks_of(name)) {
             disk.faults(|faults| faults.slow = slow);
         }
     }

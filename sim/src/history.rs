@@ -11,7 +11,7 @@ use crate::{
     disk::SimDisk,
     executor::{Behaviour, Core, Executor, Fuse, Stuck, lock},
     plan::Plan,
-    tenant::Tenant,
+    sim_group::SimGroup,
     world::Host,
 };
 use plinth_engine::limits;
@@ -109,12 +109,12 @@ pub struct Story {
     pub host: Arc<Host>,
     pub counts: Arc<Counts>,
     pub plan: Plan,
-    pub tenants: Vec<Tenant>,
+    pub sim_groups: Vec<SimGroup>,
 }
 
 const NAMES: [&str; 3] = ["DATA", "FRA", "RECO"];
 /// Virtual time without an operation after which the next fault comes anyway: all may be waiting for it.
-const LULL: Duration = Duration::from_secs(3);
+const STALLED: Duration = Duration::from_secs(3);
 /// Virtual time after which a disk that fails or hangs has been noticed by whoever uses it: more than the disk timeout.
 const NOTICE: Duration = Duration::from_secs(8);
 /// Virtual time in which an engine that nobody uses ends all that it does by itself.
@@ -123,18 +123,18 @@ const REST: Duration = Duration::from_secs(30);
 impl Story {
     fn new(core: &Arc<Core>, plan: &Plan, counts: &Arc<Counts>) -> Self {
         let host = Host::new(core);
-        let tenants = plan
+        let sim_groups = plan
             .groups
             .iter()
             .zip(NAMES)
-            .map(|(shape, name)| Tenant::new(core, &host, name, shape))
+            .map(|(shape, name)| SimGroup::new(core, &host, name, shape))
             .collect();
         Self {
             core: Arc::clone(core),
             host,
             counts: Arc::clone(counts),
             plan: plan.clone(),
-            tenants,
+            sim_groups,
         }
     }
 
@@ -142,22 +142,22 @@ impl Story {
         for line in self.plan.to_string().lines() {
             self.core.tell(|| line.to_owned());
         }
-        for tenant in &mut self.tenants {
-            tenant.create().await?;
-            tenant.mount().await?;
+        for sim_group in &mut self.sim_groups {
+            sim_group.create().await?;
+            sim_group.mount().await?;
         }
         for step in self.plan.steps.clone() {
             self.work(step.after).await?;
-            self.misfortune(&step).await?;
+            self.inject_step(&step).await?;
             self.look().await?;
         }
         let left = self.plan.operations.saturating_sub(self.done());
         self.work(left).await?;
-        for tenant in &mut self.tenants {
-            tenant.make_whole().await?;
+        for sim_group in &mut self.sim_groups {
+            sim_group.make_whole().await?;
         }
         self.work(20).await?;
-        for index in 0..self.tenants.len() {
+        for index in 0..self.sim_groups.len() {
             self.finish(index).await?;
         }
         *lock(&self.counts.operations) = self.done();
@@ -165,13 +165,13 @@ impl Story {
     }
 
     fn done(&self) -> u64 {
-        self.tenants.iter().map(Tenant::done).sum()
+        self.sim_groups.iter().map(SimGroup::done).sum()
     }
 
     /// Lets clients do so many operations, or as many as they can.
     pub async fn work(&mut self, operations: u64) -> Result<(), Failure> {
         let goal = self.done() + operations;
-        self.tenants.iter().for_each(|tenant| tenant.allow(operations));
+        self.sim_groups.iter().for_each(|sim_group| sim_group.allow(operations));
         let mut last = (self.done(), self.core.now());
         while self.done() < goal {
             self.look().await?;
@@ -179,7 +179,7 @@ impl Story {
             let now = self.core.now();
             if self.done() != last.0 {
                 last = (self.done(), now);
-            } else if now - last.1 > LULL {
+            } else if now - last.1 > STALLED {
                 return Ok(());
             }
         }
@@ -188,16 +188,16 @@ impl Story {
 
     /// Waits until whoever uses a disk that fails has noticed.
     pub async fn notice(&self) {
-        self.tenants.iter().for_each(|tenant| tenant.allow(15));
+        self.sim_groups.iter().for_each(|sim_group| sim_group.allow(15));
         self.core.sleep(NOTICE).await;
     }
 
     /// Whether somebody has seen something that should not be.
     pub async fn look(&mut self) -> Result<(), Failure> {
-        for tenant in &mut self.tenants {
-            tenant.failure()?;
-            Box::pin(tenant.replace_if_stopped()).await?;
-            tenant.note_redundancy();
+        for sim_group in &mut self.sim_groups {
+            sim_group.failure()?;
+            Box::pin(sim_group.replace_if_stopped()).await?;
+            sim_group.note_redundancy();
         }
         *lock(&self.counts.operations) = self.done();
         Ok(())
@@ -206,26 +206,26 @@ impl Story {
     /// Ends the engine of a group at a moment: all engines, if the power is cut. What ended is mounted by [`Story::up`].
     pub async fn down(&mut self, index: usize, end: End, moment: Fuse) -> Result<(), Failure> {
         match end {
-            End::Killed => self.tenants[index].kill(moment).await,
-            End::Dismounted => self.tenants[index].dismount(false).await,
-            End::Forced => self.tenants[index].dismount(true).await,
+            End::Killed => self.sim_groups[index].kill(moment).await,
+            End::Dismounted => self.sim_groups[index].dismount(false).await,
+            End::Forced => self.sim_groups[index].dismount(true).await,
             End::PowerCut => {
                 let core = Arc::clone(&self.core);
-                let processes: Vec<_> = self.tenants.iter().map(Tenant::process).collect();
+                let processes: Vec<_> = self.sim_groups.iter().map(SimGroup::process).collect();
                 let disks: Vec<_> =
-                    self.tenants.iter().flat_map(|tenant| tenant.disks.clone()).collect();
+                    self.sim_groups.iter().flat_map(|sim_group| sim_group.disks.clone()).collect();
                 let cut = move || {
                     processes.iter().for_each(|process| core.kill(*process));
                     disks.iter().for_each(SimDisk::cut_power);
                 };
-                let process = self.tenants[index].process();
+                let process = self.sim_groups[index].process();
                 if self.core.is_dead(process) {
                     cut();
                 } else {
                     self.core.at_death(process, cut);
-                    self.tenants[index].die(moment).await?;
+                    self.sim_groups[index].die(moment).await?;
                 }
-                self.tenants.iter_mut().for_each(|tenant| tenant.ended(true));
+                self.sim_groups.iter_mut().for_each(|sim_group| sim_group.ended(true));
                 self.host.reboot();
                 self.core.tell(|| "the power is cut".to_owned());
                 // The processes are buried before the next one begins.
@@ -237,35 +237,35 @@ impl Story {
 
     /// Mounts every group that is not mounted.
     pub async fn up(&mut self) -> Result<(), Failure> {
-        for tenant in self.tenants.iter_mut().filter(|tenant| tenant.group.is_none()) {
-            tenant.mount().await?;
+        for sim_group in self.sim_groups.iter_mut().filter(|sim_group| sim_group.group.is_none()) {
+            sim_group.mount().await?;
         }
         Ok(())
     }
 
     /// The end of a group's history: all is there, all is in order, and so it is after a mount.
     async fn finish(&mut self, index: usize) -> Result<(), Failure> {
-        let tenant = &mut self.tenants[index];
-        tenant.pause_clients().await?;
-        tenant.verify().await?;
+        let sim_group = &mut self.sim_groups[index];
+        sim_group.pause_clients().await?;
+        sim_group.verify().await?;
         self.core.sleep(REST).await;
-        tenant.check().await?;
-        tenant.check_lent().await?;
-        let worked = self.core.tasks(tenant.process());
-        tenant.dismount(false).await?;
-        tenant.mount().await?;
-        tenant.until_looked().await?;
-        tenant.pause_clients().await?;
-        tenant.check().await?;
+        sim_group.check().await?;
+        sim_group.check_lent().await?;
+        let worked = self.core.tasks(sim_group.process());
+        sim_group.dismount(false).await?;
+        sim_group.mount().await?;
+        sim_group.until_looked().await?;
+        sim_group.pause_clients().await?;
+        sim_group.check().await?;
         self.core.sleep(REST).await;
-        tenant.check_lent().await?;
-        let fresh = self.core.tasks(tenant.process());
+        sim_group.check_lent().await?;
+        let fresh = self.core.tasks(sim_group.process());
         if worked > fresh {
             return Err(format!(
                 "{}: {worked} tasks were left of {fresh} after all work had ended",
-                tenant.name
+                sim_group.name
             ));
         }
-        tenant.dismount(false).await
+        sim_group.dismount(false).await
     }
 }

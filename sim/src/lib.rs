@@ -15,23 +15,23 @@
 //!   planted     mistakes made on purpose, which must be found
 //! ```
 
+pub mod add_drop;
 mod aim;
 pub mod client;
 pub mod coverage;
 pub mod disk;
-pub mod exchange;
 pub mod executor;
-pub mod farm;
+mod faults;
 pub mod history;
 mod hostile;
-mod misfortune;
 pub mod model;
 pub mod operations;
 pub mod plan;
 pub mod planted;
+pub mod runner;
 pub mod scenario;
 pub mod shrink;
-mod sight;
-pub mod style;
-pub mod tenant;
+pub mod sim_group;
+mod visibility;
+pub mod workload;
 pub mod world;

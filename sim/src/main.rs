@@ -2,9 +2,9 @@
 
 use clap::Parser;
 use sim::{
-    farm::{self, Orders, Total},
     history::{OPERATIONS, Outcome, run},
     plan::{Fault, Plan, Recipe},
+    runner::{self, Orders, Total},
     shrink::shrink,
 };
 use std::{
@@ -104,10 +104,10 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
         limit_memory();
         keep_memory();
         if let Some(plan) = plan {
-            let outcome = farm::in_time(|| run(&plan, false));
-            println!("{}\n{}", farm::line(plan.seed, &outcome), outcome.story.join("\n"));
+            let outcome = runner::in_time(|| run(&plan, false));
+            println!("{}\n{}", runner::line(plan.seed, &outcome), outcome.story.join("\n"));
         } else if let Some((first, end)) = arguments.seeds.as_deref().and_then(range) {
-            farm::work(first, end, arguments.recipe());
+            runner::work(first, end, arguments.recipe());
         }
         return Ok(true);
     }
@@ -139,14 +139,14 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
         Some(minutes) => println!("seeds {first}.., for {minutes} minutes"),
         None => println!("seeds {first}..{end}"),
     }
-    let total = farm::run_all(first, end, &orders).map_err(|error| error.to_string())?;
+    let total = runner::run_all(first, end, &orders).map_err(|error| error.to_string())?;
     report(&total);
     for (seed, failure) in total.failures.iter().take(SHRUNK_MAX) {
         println!("\nseed {seed}: {failure}");
         let kept = keep(arguments, &arguments.recipe().plan(*seed))?;
         println!(
             "its last events:\n{}",
-            farm::last_events(&kept).map_err(|error| error.to_string())?
+            runner::last_events(&kept).map_err(|error| error.to_string())?
         );
     }
     Ok(total.failures.is_empty())
@@ -215,7 +215,7 @@ fn keep(arguments: &Arguments, plan: &Plan) -> Result<PathBuf, String> {
     let path = arguments.keep.join(format!("seed-{}.history", plan.seed));
     let scratch = arguments.keep.join(format!("seed-{}.try", plan.seed));
     let time = Duration::from_secs(arguments.shrink);
-    let fails = |plan: &Plan| farm::fails(plan, &scratch).ok().flatten();
+    let fails = |plan: &Plan| runner::fails(plan, &scratch).ok().flatten();
     let (shorter, failure) = shrink(plan.clone(), time, fails);
     let _ = std::fs::remove_file(&scratch);
     std::fs::write(&path, shorter.to_string()).map_err(|error| name(&path, error))?;

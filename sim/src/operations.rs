@@ -3,8 +3,8 @@
 
 use crate::{
     disk::SimDisk,
+    faults::pick,
     history::{Failure, Story},
-    misfortune::pick,
 };
 use plinth_engine::{
     admin::{Order, Phases, Resize, Scope, ScrubOrder, ScrubPower, Selection},
@@ -15,12 +15,12 @@ use std::sync::Arc;
 impl Story {
     /// Up to two disks get another size, at most that of the device. What cannot be done is refused, and changes nothing.
     pub async fn resize(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &mut self.tenants[g];
-        tenant.part_with_former();
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.part_with_former();
         let mut resizes: Vec<Resize> = Vec::new();
         for _ in 0..1 + numbers.below(2) {
-            let disk: &SimDisk = pick(numbers, &tenant.disks);
-            let which = Selection::Disks(vec![tenant.name_of(disk).to_owned()]);
+            let disk: &SimDisk = pick(numbers, &sim_group.disks);
+            let which = Selection::Disks(vec![sim_group.name_of(disk).to_owned()]);
             if resizes.iter().any(|one| one.which == which) {
                 continue;
             }
@@ -32,20 +32,20 @@ impl Story {
             resizes.push(Resize { which, size });
         }
         let power = Self::power(numbers, 5);
-        tenant.say(|| format!("other sizes: {resizes:?}, power {power}"));
-        let group = Arc::clone(tenant.group());
+        sim_group.say(|| format!("other sizes: {resizes:?}, power {power}"));
+        let group = Arc::clone(sim_group.group());
         let statement = async move { Box::pin(group.resize_disks(&resizes, Some(power))).await };
         self.tell_engine(g, statement, numbers).await
     }
 
     /// Everything is read and compared, while clients work, and perhaps repaired.
     pub async fn scrub(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &self.tenants[g];
+        let sim_group = &self.sim_groups[g];
         let power = *pick(numbers, &[ScrubPower::Auto, ScrubPower::High, ScrubPower::Max]);
         let order =
             ScrubOrder { scope: Scope::All, repair: numbers.below(2) == 0, power, force: true };
-        tenant.say(|| format!("a scrub, {power:?}, repair {}", order.repair));
-        let group = Arc::clone(tenant.group());
+        sim_group.say(|| format!("a scrub, {power:?}, repair {}", order.repair));
+        let group = Arc::clone(sim_group.group());
         self.tell_engine(g, async move { group.scrub(&order).await }, numbers).await
     }
 
@@ -53,8 +53,8 @@ impl Story {
     pub async fn compact(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let phases = Phases { balance: numbers.below(2) == 0, compact: Some(numbers.below(4) > 0) };
         let order = Order { power: Some(Self::power(numbers, 5)), phases: Some(phases) };
-        self.tenants[g].say(|| format!("a rebalance: {order:?}"));
-        let group = Arc::clone(self.tenants[g].group());
+        self.sim_groups[g].say(|| format!("a rebalance: {order:?}"));
+        let group = Arc::clone(self.sim_groups[g].group());
         self.tell_engine(g, async move { group.rebalance(order).await }, numbers).await
     }
 
@@ -63,16 +63,16 @@ impl Story {
         let power = |group: Arc<plinth_engine::group::Group>, power: u32| async move {
             group.rebalance(Order { power: Some(power), phases: None }).await
         };
-        let tenant = &self.tenants[g];
-        tenant.say(|| "movement is paused".to_owned());
-        let group = Arc::clone(tenant.group());
-        tenant.order(power(group, 0)).await?;
-        self.exchange(g, numbers).await?;
+        let sim_group = &self.sim_groups[g];
+        sim_group.say(|| "movement is paused".to_owned());
+        let group = Arc::clone(sim_group.group());
+        sim_group.order(power(group, 0)).await?;
+        self.add_drop(g, numbers).await?;
         self.work(numbers.below(40)).await?;
-        let tenant = &self.tenants[g];
-        tenant.say(|| "movement goes on".to_owned());
-        let group = Arc::clone(tenant.group());
-        tenant.order(power(group, Self::power(numbers, 5))).await
+        let sim_group = &self.sim_groups[g];
+        sim_group.say(|| "movement goes on".to_owned());
+        let group = Arc::clone(sim_group.group());
+        sim_group.order(power(group, Self::power(numbers, 5))).await
     }
 
     /// The power of a rebalance, from 1 to 2 to the power of `limit - 1`; the less, the likelier.

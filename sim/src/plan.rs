@@ -17,7 +17,7 @@
 
 use crate::{
     coverage::{self, State},
-    style::Style,
+    workload::Profile,
 };
 use plinth_engine::{testing::Numbers, world::Sectors};
 use plinth_format::{Redundancy, layout::MIB};
@@ -33,7 +33,7 @@ pub struct Shape {
     /// Failure group, one of quorum if it begins with Q, and bytes of each disk.
     pub disks: Vec<(String, u64)>,
     /// Each with the number from which all that it does follows.
-    pub clients: Vec<(Style, u64)>,
+    pub clients: Vec<(Profile, u64)>,
 }
 
 impl Shape {
@@ -95,11 +95,11 @@ impl Shape {
         let disks = groups.split(' ').map(|name| disk(name, numbers)).collect();
         let count = 1 + numbers.below(clients_max);
         let lazy = numbers.below(5) == 0;
-        let style = |numbers: &mut Numbers| {
-            let busy = Style::BUSY[index(numbers, Style::BUSY.len())];
-            if lazy { Style::Lazy } else { busy }
+        let profile = |numbers: &mut Numbers| {
+            let busy = Profile::BUSY[index(numbers, Profile::BUSY.len())];
+            if lazy { Profile::Lazy } else { busy }
         };
-        let clients = (0..count).map(|_| (style(numbers), numbers.draw() >> 32)).collect();
+        let clients = (0..count).map(|_| (profile(numbers), numbers.draw() >> 32)).collect();
         Self { redundancy, au_size: au, sectors: Sectors { logical, physical }, disks, clients }
     }
 }
@@ -205,7 +205,7 @@ faults! {
     /// The engine dies while a check repairs.
     KilledInRepair "killed-in-repair" 2,
     /// Disks are added, or dropped, or both.
-    DisksExchanged "disks-exchanged" 6,
+    DisksAddedDropped "disks-exchanged" 6,
     /// The group gets another redundancy.
     RedundancyConverted "redundancy-converted" 5,
     /// Disks get other sizes.
@@ -323,7 +323,7 @@ impl Plan {
             let at_once = match last {
                 Fault::Return
                 | Fault::Full
-                | Fault::DisksExchanged
+                | Fault::DisksAddedDropped
                 | Fault::RedundancyConverted => numbers.below(4) > 0,
                 _ => numbers.below(3) == 0,
             };
@@ -369,9 +369,9 @@ impl Plan {
         let numbers = &mut Numbers::new(self.seed ^ 0x7769_6465);
         self.has_small_limits = numbers.below(3) == 0;
         self.fails_midway = numbers.below(2) == 0;
-        for (style, _) in self.groups.iter_mut().flat_map(|group| &mut group.clients) {
+        for (profile, _) in self.groups.iter_mut().flat_map(|group| &mut group.clients) {
             if numbers.below(3) == 0 {
-                *style = Style::Wild;
+                *profile = Profile::Wild;
             }
         }
         for step in &mut self.steps {
@@ -469,8 +469,8 @@ impl fmt::Display for Shape {
             write!(f, " {group}:{}", size / MIB)?;
         }
         write!(f, " clients")?;
-        for (style, number) in &self.clients {
-            write!(f, " {}:{number}", format!("{style:?}").to_lowercase())?;
+        for (profile, number) in &self.clients {
+            write!(f, " {}:{number}", format!("{profile:?}").to_lowercase())?;
         }
         Ok(())
     }
@@ -572,13 +572,14 @@ fn shape(words: &[&str]) -> Option<Shape> {
         Some((group.to_owned(), size.parse::<u64>().ok()?.checked_mul(MIB)?))
     };
     let client = |word: &&str| {
-        let (style, number) = word.split_once(':')?;
-        let style =
-            Style::ALL.into_iter().find(|known| format!("{known:?}").to_lowercase() == style)?;
-        Some((style, number.parse().ok()?))
+        let (profile, number) = word.split_once(':')?;
+        let profile = Profile::ALL
+            .into_iter()
+            .find(|known| format!("{known:?}").to_lowercase() == profile)?;
+        Some((profile, number.parse().ok()?))
     };
     let disks: Vec<(String, u64)> = rest[..clients_at].iter().map(disk).collect::<Option<_>>()?;
-    let clients: Vec<(Style, u64)> =
+    let clients: Vec<(Profile, u64)> =
         rest[clients_at + 1..].iter().map(client).collect::<Option<_>>()?;
     let au_size = au.parse::<u64>().ok()?.checked_mul(MIB)?;
     let good = !disks.is_empty() && !clients.is_empty() && au_size.is_power_of_two();

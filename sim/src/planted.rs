@@ -6,7 +6,7 @@
 //! What the first seeds do not find is planted together from there on, and by halves where a history fails. A mistake that is found so might have
 //! been found a little earlier by itself.
 
-use crate::{executor::lock, farm, plan::Recipe};
+use crate::{executor::lock, plan::Recipe, runner};
 use clap::Args;
 use plinth_engine::planted::{self, Bug};
 use std::{
@@ -270,7 +270,7 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
         if !fails(&left, seed, recipe) {
             continue;
         }
-        match farm::history(seed, &[], recipe) {
+        match runner::history(seed, &[], recipe) {
             Some(innocent) => blame_nobody(&mut lock(hunts)[left[0].0], seed, innocent),
             None => search(hunts, &left, seed, recipe),
         }
@@ -279,7 +279,7 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
 
 fn fails(bugs: &[(usize, Bug)], seed: u64, recipe: Recipe) -> bool {
     let bugs: Vec<Bug> = bugs.iter().map(|(_, bug)| *bug).collect();
-    farm::history(seed, &bugs, recipe).is_some()
+    runner::history(seed, &bugs, recipe).is_some()
 }
 
 /// Which of several mistakes fail a history that all of them fail: those of each half of them that does.
@@ -306,8 +306,8 @@ fn blame_nobody(hunt: &mut Hunt, seed: u64, failure: String) {
 
 /// One history with one mistake; if it fails, the same without.
 fn try_one(hunts: &Mutex<Vec<Hunt>>, index: usize, bug: Bug, seed: u64, recipe: Recipe) {
-    let Some(failure) = farm::history(seed, &[bug], recipe) else { return };
-    let innocent = farm::history(seed, &[], recipe);
+    let Some(failure) = runner::history(seed, &[bug], recipe) else { return };
+    let innocent = runner::history(seed, &[], recipe);
     let hunt = &mut lock(hunts)[index];
     if let Some(innocent) = innocent {
         blame_nobody(hunt, seed, innocent);

@@ -12,7 +12,7 @@ mod life;
 mod operator;
 
 use crate::{
-    client::{Client, Mood},
+    client::{Client, Expectations},
     coverage::State,
     disk::SimDisk,
     executor::{Core, Fuse, ProcessId},
@@ -42,13 +42,13 @@ use std::{
 /// Virtual time that anything may take, before it counts as never.
 pub const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// How a failure group is ill.
+/// Why a failure group cannot be counted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ill {
-    /// It does not do what it is asked, or is out of sight.
-    Away,
-    /// Something small happened: it may be offline or not.
-    Doubtful,
+pub enum Condition {
+    /// Its I/O fails or hangs, or its disks are missing.
+    Unavailable,
+    /// One of its I/Os failed: it may be offline or not.
+    Uncertain,
 }
 
 /// What puts a device right again.
@@ -63,7 +63,7 @@ pub enum Undo {
 }
 
 /// See the module's description.
-pub struct Tenant {
+pub struct SimGroup {
     pub core: Arc<Core>,
     pub host: Arc<Host>,
     pub name: &'static str,
@@ -76,10 +76,10 @@ pub struct Tenant {
     /// How many disks there ever were.
     devices: usize,
     pub clients: Vec<Arc<Client>>,
-    pub mood: Arc<Mood>,
+    pub expectations: Arc<Expectations>,
     pub world: Arc<ProcessWorld>,
     pub group: Option<Arc<Group>>,
-    pub ill: BTreeMap<String, Ill>,
+    pub faulty: BTreeMap<String, Condition>,
     /// Bytes changed behind everybody's back, and nobody has looked since.
     pub silent: bool,
     /// Somebody has overwritten what the engine wrote for itself, or a disk has not kept it, and it may not have looked since.
@@ -102,7 +102,7 @@ pub struct Tenant {
     /// Mounts that die: how often, and after how many steps at most.
     pub dying_mounts: u64,
     /// Nobody asks its engine for anything, and it is to die in that.
-    pub lull: bool,
+    pub dies_idle: bool,
     /// It is mounted by force.
     force: bool,
     /// A mount that dies loses the power too, see the story.
@@ -118,7 +118,7 @@ pub struct Tenant {
 pub const ERRORS_ARRIVE: Duration = Duration::from_secs(3);
 
 /// Virtual time in which an engine that nobody asks for anything closes its regions.
-const LULL_LASTS: Duration = Duration::from_secs(5);
+const IDLE_LASTS: Duration = Duration::from_secs(5);
 
 /// The engine's next step.
 pub const AT_ONCE: Fuse = Fuse::Steps(0);
@@ -128,7 +128,7 @@ fn default_names(group: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{group}_{number:04}")).collect()
 }
 
-impl Tenant {
+impl SimGroup {
     pub fn new(core: &Arc<Core>, host: &Arc<Host>, name: &'static str, shape: &Shape) -> Self {
         let device = |(number, (_, size)): (usize, &(String, u64))| {
             SimDisk::new(core, &format!("{name}-{number}"), *size, shape.sectors)
@@ -139,10 +139,12 @@ impl Tenant {
         for (disk, path) in disks.iter().zip(&paths) {
             host.attach(path, disk.clone());
         }
-        let mood = Arc::new(Mood::default());
+        let expectations = Arc::new(Expectations::default());
         let clients = shape.clients.iter().zip(0..);
         let clients = clients
-            .map(|(style, number)| Client::new((core, host), name, number, *style, &mood))
+            .map(|(profile, number)| {
+                Client::new((core, host), name, number, *profile, &expectations)
+            })
             .collect();
         Self {
             core: Arc::clone(core),
@@ -154,10 +156,10 @@ impl Tenant {
             disks,
             paths,
             clients,
-            mood,
+            expectations,
             world: host.process(),
             group: None,
-            ill: BTreeMap::new(),
+            faulty: BTreeMap::new(),
             silent: false,
             overwritten: false,
             lossy: false,
@@ -169,7 +171,7 @@ impl Tenant {
             beyond: false,
             undo: Vec::new(),
             dying_mounts: 0,
-            lull: false,
+            dies_idle: false,
             force: false,
             lives: 0,
             explained: AtomicU64::new(0),
@@ -204,7 +206,7 @@ impl Tenant {
     pub fn may_convert(&self) -> bool {
         let is_strange =
             self.silent || self.lossy || self.forgetful || self.beyond || !self.undo.is_empty();
-        !is_strange && !self.ill.values().any(|ill| *ill == Ill::Doubtful)
+        !is_strange && !self.faulty.values().any(|faulty| *faulty == Condition::Uncertain)
     }
 
     /// How many failure groups may be ill at the same time.
@@ -213,16 +215,18 @@ impl Tenant {
     }
 
     /// Failure groups that cannot be counted on: those that are ill, and those that the engine has found to be.
-    pub fn count_ill(&self) -> usize {
-        let mut ill: BTreeSet<&str> = self.ill.keys().map(String::as_str).collect();
+    pub fn count_faulty(&self) -> usize {
+        let mut faulty: BTreeSet<&str> = self.faulty.keys().map(String::as_str).collect();
         if let Some(group) = &self.group {
             let is_away = |disk: &SimDisk| {
                 self.state_of(group, disk).is_some_and(|state| state != DiskState::Online)
             };
             let disks = self.disks.iter().zip(&self.shape.disks);
-            ill.extend(disks.filter(|(disk, _)| is_away(disk)).map(|(_, (name, _))| name.as_str()));
+            faulty.extend(
+                disks.filter(|(disk, _)| is_away(disk)).map(|(_, (name, _))| name.as_str()),
+            );
         }
-        ill.len()
+        faulty.len()
     }
 
     pub fn disks_of(&self, group: &str) -> Vec<SimDisk> {
@@ -303,7 +307,7 @@ impl Tenant {
             let (failure_group, _) = self.shape.disks.remove(index);
             self.say(|| format!("{} is no member any more", disk.label()));
             if self.shape.disks.iter().all(|(name, _)| *name != failure_group) {
-                self.ill.remove(&failure_group);
+                self.faulty.remove(&failure_group);
             }
             self.undo.retain(|undo| match undo {
                 Undo::Detach(_) => true,
@@ -343,7 +347,7 @@ impl Tenant {
             State::Returning
         } else if runs("RECOVERY") {
             State::Recovering
-        } else if !self.ill.is_empty()
+        } else if !self.faulty.is_empty()
             || members.iter().any(|(_, state)| *state != DiskState::Online)
         {
             State::Degraded
@@ -360,30 +364,31 @@ impl Tenant {
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
         let serves = |disk: &SimDisk| self.serves(group, disk);
-        self.ill
-            .iter()
-            .all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
+        self.faulty.iter().all(|(name, faulty)| {
+            *faulty == Condition::Unavailable && !self.disks_of(name).iter().any(serves)
+        })
     }
 
     /// Operations of its clients so far.
     pub fn done(&self) -> u64 {
-        self.mood.done.load(Ordering::Relaxed)
+        self.expectations.done.load(Ordering::Relaxed)
     }
 
     /// Lets its clients do so many operations more.
     pub fn allow(&self, operations: u64) {
-        self.mood.allowed.fetch_max(self.done() + operations, Ordering::Relaxed);
+        self.expectations.allowed.fetch_max(self.done() + operations, Ordering::Relaxed);
     }
 
     /// Lets its clients do nothing more, but look at what they have not looked at.
     pub fn rest(&self) {
-        self.mood.allowed.store(self.done(), Ordering::Relaxed);
+        self.expectations.allowed.store(self.done(), Ordering::Relaxed);
     }
 
     /// Waits until every client has looked at everything since the mount.
     pub async fn until_looked(&self) -> Result<(), Failure> {
-        let looked =
-            |tenant: &Self| tenant.clients.iter().all(|client| !client.model().is_unverified());
+        let looked = |sim_group: &Self| {
+            sim_group.clients.iter().all(|client| !client.model().is_unverified())
+        };
         self.until("a look at everything", looked).await
     }
 
@@ -405,12 +410,12 @@ impl Tenant {
         let is_strange = self.silent
             || self.lossy
             || self.forgetful
-            || self.mood.lenient.load(Ordering::Relaxed);
+            || self.expectations.tolerates_errors.load(Ordering::Relaxed);
         if is_strange || self.undo.iter().any(|undo| matches!(undo, Undo::Image(..))) {
             self.explained.store(mismatches, Ordering::Relaxed);
         }
         let repaired = group.metadata_repaired();
-        if is_strange || self.overwritten || !self.ill.is_empty() || !self.undo.is_empty() {
+        if is_strange || self.overwritten || !self.faulty.is_empty() || !self.undo.is_empty() {
             self.rewritten.store(repaired, Ordering::Relaxed);
         }
         self.rewritten.fetch_min(repaired, Ordering::Relaxed);
@@ -455,7 +460,7 @@ impl Tenant {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Result<Option<T>, Failure> {
-        if !self.mood.lenient.load(Ordering::Relaxed) {
+        if !self.expectations.tolerates_errors.load(Ordering::Relaxed) {
             return inside(&self.core, self.process(), task).await;
         }
         // More may be away than can be done without: then it waits for somebody to see to the disks.
@@ -478,7 +483,7 @@ impl Tenant {
 
     /// Clients look at everything, and go on.
     pub fn start_clients(&self) {
-        self.mood.pause.store(false, Ordering::Relaxed);
+        self.expectations.pause.store(false, Ordering::Relaxed);
         for client in &self.clients {
             let session = Session::new(Arc::clone(self.group()), None);
             self.core.spawn(self.process(), Box::pin(Arc::clone(client).live(session)));
@@ -487,13 +492,13 @@ impl Tenant {
 
     /// Clients end what they do, and do nothing more.
     pub async fn pause_clients(&mut self) -> Result<(), Failure> {
-        self.mood.pause.store(true, Ordering::Relaxed);
+        self.expectations.pause.store(true, Ordering::Relaxed);
         // Where two disks fail that cannot both be spared, writes wait for somebody to mend one.
-        let is_lenient = self.mood.lenient.load(Ordering::Relaxed);
-        let waited = self.heal_after(if is_lenient { MOUNT_WAIT } else { PATIENCE * 2 });
+        let tolerates_errors = self.expectations.tolerates_errors.load(Ordering::Relaxed);
+        let waited = self.heal_after(if tolerates_errors { MOUNT_WAIT } else { PATIENCE * 2 });
         let paused = self
-            .until("the clients pause", |tenant| {
-                tenant.clients.iter().all(|client| client.is_idle())
+            .until("the clients pause", |sim_group| {
+                sim_group.clients.iter().all(|client| client.is_idle())
             })
             .await;
         waited.store(false, Ordering::Relaxed);

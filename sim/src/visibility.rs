@@ -4,10 +4,10 @@
 use crate::{
     coverage::State,
     disk::SimDisk,
+    faults::{ANY_END, moment, pick},
     history::{End, Failure, Story},
-    misfortune::{ANY_END, moment, pick},
     plan::Fault,
-    tenant::{AT_ONCE, Ill, Undo, words},
+    sim_group::{AT_ONCE, Condition, Undo, words},
 };
 use plinth_engine::{
     group::Group,
@@ -35,23 +35,23 @@ impl Story {
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
         let name = self.victim(g, numbers).await;
-        let disk = pick(numbers, &self.tenants[g].disks_of(&name)).clone();
-        self.tenants[g].say(|| format!("{}: {}", disk.label(), fault.name()));
+        let disk = pick(numbers, &self.sim_groups[g].disks_of(&name)).clone();
+        self.sim_groups[g].say(|| format!("{}: {}", disk.label(), fault.name()));
         let earlier = disk.image();
         let clone = disk.clone_as(&format!("{}-clone", disk.label()));
-        let clone_path = format!("{}-clone", self.tenants[g].path_of(&disk));
+        let clone_path = format!("{}-clone", self.sim_groups[g].path_of(&disk));
         self.work(40).await?;
         if fault == Fault::OldImage {
-            self.tenants[g].pause_clients().await?;
+            self.sim_groups[g].pause_clients().await?;
             self.core.sleep(NIGHT).await;
-            self.tenants[g].start_clients();
+            self.sim_groups[g].start_clients();
             self.work(10).await?;
         }
-        let live = !self.tenants[g].is_external() && numbers.below(2) == 0;
+        let live = !self.sim_groups[g].is_external() && numbers.below(2) == 0;
         if live {
             // The engine notices that it is away before anything else.
             disk.faults(|faults| faults.gone = true);
-            self.tenants[g].ill.insert(name.clone(), Ill::Away);
+            self.sim_groups[g].faulty.insert(name.clone(), Condition::Unavailable);
             self.work(40).await?;
             self.notice().await;
         } else {
@@ -60,11 +60,11 @@ impl Story {
             // I/O of the engine that was killed lands before.
             self.core.sleep(Duration::from_secs(1)).await;
         }
-        let tenant = &mut self.tenants[g];
+        let sim_group = &mut self.sim_groups[g];
         if live {
             let is_away =
-                |group: &Arc<Group>| tenant.state_of(group, &disk) == Some(DiskState::Offline);
-            if !tenant.group.as_ref().is_some_and(is_away) {
+                |group: &Arc<Group>| sim_group.state_of(group, &disk) == Some(DiskState::Offline);
+            if !sim_group.group.as_ref().is_some_and(is_away) {
                 // Nobody has asked it for anything, or it is no member any more.
                 disk.heal();
                 return Ok(());
@@ -85,74 +85,75 @@ impl Story {
             Fault::OldImage => {
                 // Where nobody may know that it is old, what it was can be put back.
                 if !live {
-                    tenant.undo.push(Undo::Image(disk.clone(), current));
+                    sim_group.undo.push(Undo::Image(disk.clone(), current));
                 }
                 disk.set_image(earlier);
             }
             Fault::CloneShown => {
                 is_noted = numbers.below(2) == 0;
                 if !is_noted {
-                    tenant.host.forget_notes();
+                    sim_group.host.forget_notes();
                 }
-                tenant.host.attach(&clone_path, clone);
-                tenant.undo.push(Undo::Detach(clone_path.clone()));
+                sim_group.host.attach(&clone_path, clone);
+                sim_group.undo.push(Undo::Detach(clone_path.clone()));
                 if !live && numbers.below(2) == 0 {
                     // Copies of all, as an array's snapshot shows them.
                     for other in
-                        tenant.disks.clone().iter().filter(|other| other.label() != disk.label())
+                        sim_group.disks.clone().iter().filter(|other| other.label() != disk.label())
                     {
-                        let path = format!("{}-clone", tenant.path_of(other));
-                        tenant
+                        let path = format!("{}-clone", sim_group.path_of(other));
+                        sim_group
                             .host
                             .attach(&path, other.clone_as(&format!("{}-clone", other.label())));
-                        tenant.undo.push(Undo::Detach(path.clone()));
+                        sim_group.undo.push(Undo::Detach(path.clone()));
                         copies.push(path);
                     }
                 }
             }
             Fault::Shrunk => {
                 let size = disk.size();
-                tenant.undo.push(Undo::Size(disk.clone(), size));
-                disk.set_size(tenant.shape.disks[tenant.index_of(&disk)].1 / MIB / 2 * MIB);
+                sim_group.undo.push(Undo::Size(disk.clone(), size));
+                disk.set_size(sim_group.shape.disks[sim_group.index_of(&disk)].1 / MIB / 2 * MIB);
             }
             _ => {
-                tenant.undo.push(Undo::Image(disk.clone(), current));
+                sim_group.undo.push(Undo::Image(disk.clone(), current));
                 disk.set_image(Image::noisy(numbers.draw()));
             }
         }
         disk.reappear();
-        tenant.ill.insert(name, Ill::Away);
+        sim_group.faulty.insert(name, Condition::Unavailable);
         if !live {
-            let refused = !tenant.try_mount().await?;
+            let refused = !sim_group.try_mount().await?;
             if refused {
                 // Too few can be counted on without it.
-                tenant.put_right();
-                tenant.mount().await?;
+                sim_group.put_right();
+                sim_group.mount().await?;
             } else {
-                copies.iter().for_each(|path| tenant.host.detach(path));
+                copies.iter().for_each(|path| sim_group.host.detach(path));
                 if fault == Fault::OldImage {
                     // It was taken for what it is: its true bytes do not come back.
-                    tenant.undo.retain(
+                    sim_group.undo.retain(
                         |undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()),
                     );
                 }
-                tenant.start_clients();
+                sim_group.start_clients();
             }
             self.up().await?;
         } else if fault != Fault::OldImage {
-            let asked = tenant.ask_online().await?;
+            let asked = sim_group.ask_online().await?;
             self.core.sleep(Duration::from_secs(2)).await;
-            let tenant = &mut self.tenants[g];
-            if !is_noted && tenant.is_member(&disk) && tenant.serves(tenant.group(), &disk) {
+            let sim_group = &mut self.sim_groups[g];
+            if !is_noted && sim_group.is_member(&disk) && sim_group.serves(sim_group.group(), &disk)
+            {
                 return Err(format!(
                     "{}: {} is taken back although it is {}",
-                    tenant.name,
+                    sim_group.name,
                     disk.label(),
                     fault.name()
                 ));
             }
             if let Err(error) = asked {
-                tenant.say(|| format!("online: {}", words(&error)));
+                sim_group.say(|| format!("online: {}", words(&error)));
             }
         }
         Ok(())
@@ -168,10 +169,10 @@ impl Story {
         self.work(60).await?;
         let absent = disk.image();
         disk.heal();
-        let tenant = &mut self.tenants[g];
-        tenant.slow_down(Duration::from_millis(numbers.below(250)));
-        if let Err(error) = tenant.ask_online().await? {
-            tenant.say(|| format!("online: {}", words(&error)));
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.slow_down(Duration::from_millis(numbers.below(250)));
+        if let Err(error) = sim_group.ask_online().await? {
+            sim_group.say(|| format!("online: {}", words(&error)));
         }
         let is_copying = |group: &Arc<Group>| {
             group
@@ -180,7 +181,7 @@ impl Story {
                 .any(|one| one.pass == "RESYNC" && one.state == "RUN" && one.so_far > 0)
         };
         for _ in 0..COPY_LOOKS {
-            if tenant.group.as_ref().is_none_or(is_copying) {
+            if sim_group.group.as_ref().is_none_or(is_copying) {
                 break;
             }
             self.core.sleep(COPY_LOOK).await;
@@ -195,20 +196,22 @@ impl Story {
     async fn shown_later(&mut self, g: usize, disk: &SimDisk, image: Image) -> Result<(), Failure> {
         self.hide(g, std::slice::from_ref(disk));
         if !self.mount_what_is_there(g, false, 30).await? {
-            return self.all_in_sight(g).await;
+            return self.show_all(g).await;
         }
-        self.tenants[g].pause_clients().await?;
+        self.sim_groups[g].pause_clients().await?;
         self.core.sleep(NIGHT).await;
-        let tenant = &mut self.tenants[g];
-        tenant.start_clients();
-        if !tenant.is_member(disk) {
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.start_clients();
+        if !sim_group.is_member(disk) {
             return self.up().await;
         }
-        tenant.say(|| format!("{} is shown as it was some time ago", disk.label()));
+        sim_group.say(|| format!("{} is shown as it was some time ago", disk.label()));
         disk.set_image(image);
-        tenant.undo.retain(|undo| !matches!(undo, Undo::Attach(of) if of.label() == disk.label()));
-        let path = tenant.path_of(disk);
-        tenant.host.attach(&path, disk.clone());
+        sim_group
+            .undo
+            .retain(|undo| !matches!(undo, Undo::Attach(of) if of.label() == disk.label()));
+        let path = sim_group.path_of(disk);
+        sim_group.host.attach(&path, disk.clone());
         self.up().await
     }
 
@@ -216,36 +219,36 @@ impl Story {
     pub async fn new_path(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let end = *pick(numbers, &[End::Killed, End::Dismounted]);
         self.down(g, end, moment(numbers)).await?;
-        let tenant = &mut self.tenants[g];
-        let disk = pick(numbers, &tenant.disks).clone();
+        let sim_group = &mut self.sim_groups[g];
+        let disk = pick(numbers, &sim_group.disks).clone();
         let path = format!("/dev/new-{}-{}", disk.label(), numbers.below(1000));
         if numbers.below(2) == 0 {
-            tenant.move_to(&disk, &path);
+            sim_group.move_to(&disk, &path);
         } else {
-            tenant.host.attach(&path, disk);
+            sim_group.host.attach(&path, disk);
         }
         self.up().await
     }
 
     /// Takes disks out of sight, and says whether more than may be lost.
     fn hide(&mut self, g: usize, hidden: &[SimDisk]) {
-        let tenant = &mut self.tenants[g];
+        let sim_group = &mut self.sim_groups[g];
         // Nor is a copy of one of them: it would be taken for the disk, and what is written meanwhile would be on it alone.
-        for copy in &tenant.undo {
+        for copy in &sim_group.undo {
             if let Undo::Detach(path) = copy {
-                tenant.host.detach(path);
+                sim_group.host.detach(path);
             }
         }
         for disk in hidden {
-            tenant.host.detach_all(disk);
-            tenant.undo.push(Undo::Attach(disk.clone()));
-            let name = tenant.shape.disks[tenant.index_of(disk)].0.clone();
-            tenant.ill.insert(name, Ill::Away);
+            sim_group.host.detach_all(disk);
+            sim_group.undo.push(Undo::Attach(disk.clone()));
+            let name = sim_group.shape.disks[sim_group.index_of(disk)].0.clone();
+            sim_group.faulty.insert(name, Condition::Unavailable);
         }
-        let data = tenant.ill.keys().filter(|name| !name.starts_with('Q')).count();
-        tenant.beyond = data > tenant.budget();
+        let data = sim_group.faulty.keys().filter(|name| !name.starts_with('Q')).count();
+        sim_group.beyond = data > sim_group.budget();
         let labels: Vec<&str> = hidden.iter().map(SimDisk::label).collect();
-        tenant.say(|| format!("out of sight: {}", labels.join(", ")));
+        sim_group.say(|| format!("out of sight: {}", labels.join(", ")));
     }
 
     /// Mounts a group some of whose disks are out of sight, if it can be, and works with it for a while.
@@ -255,20 +258,20 @@ impl Story {
         must: bool,
         operations: u64,
     ) -> Result<bool, Failure> {
-        let tenant = &mut self.tenants[g];
-        if tenant.beyond {
-            tenant.mood.lenient.store(true, Ordering::Relaxed);
-            tenant.mood.doubtful.store(true, Ordering::Relaxed);
+        let sim_group = &mut self.sim_groups[g];
+        if sim_group.beyond {
+            sim_group.expectations.tolerates_errors.store(true, Ordering::Relaxed);
+            sim_group.expectations.reads_may_change.store(true, Ordering::Relaxed);
         }
-        if tenant.try_mount().await? {
-            tenant.start_clients();
+        if sim_group.try_mount().await? {
+            sim_group.start_clients();
             self.work(operations).await?;
             return Ok(true);
         }
         if must {
             return Err(format!(
                 "{}: not mounted although enough of its disks are there",
-                tenant.name
+                sim_group.name
             ));
         }
         Ok(false)
@@ -281,71 +284,74 @@ impl Story {
         end: End,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
-        let tenant = &mut self.tenants[g];
-        tenant.part_with_former();
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.part_with_former();
         // Disks that leave have no vote.
         let moves = |group: &Arc<Group>| {
             group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE")
         };
-        let is_still = !tenant.group.as_ref().is_some_and(moves);
-        let was_whole = matches!(tenant.state(), State::Whole | State::Full)
-            && tenant.ill.is_empty()
+        let is_still = !sim_group.group.as_ref().is_some_and(moves);
+        let was_whole = matches!(sim_group.state(), State::Whole | State::Full)
+            && sim_group.faulty.is_empty()
             && is_still;
         self.down(g, end, moment(numbers)).await?;
-        let tenant = &self.tenants[g];
-        let mut hidden: Vec<SimDisk> = tenant.disks.clone();
+        let sim_group = &self.sim_groups[g];
+        let mut hidden: Vec<SimDisk> = sim_group.disks.clone();
         let share = 1 + numbers.below(5);
         // Of the whole group, or of one failure group.
-        let groups = tenant.shape.failure_groups();
+        let groups = sim_group.shape.failure_groups();
         let only = (share == 1 || numbers.below(2) == 0).then(|| pick(numbers, &groups));
         hidden.retain(|disk| {
             let is_of_it =
-                only.is_none_or(|name| tenant.shape.disks[tenant.index_of(disk)].0 == *name);
-            tenant.host.has(&tenant.path_of(disk)) && is_of_it && numbers.below(share) == 0
+                only.is_none_or(|name| sim_group.shape.disks[sim_group.index_of(disk)].0 == *name);
+            sim_group.host.has(&sim_group.path_of(disk)) && is_of_it && numbers.below(share) == 0
         });
         self.hide(g, &hidden);
-        let tenant = &self.tenants[g];
-        let voters = tenant.shape.failure_groups().len().min(5);
-        let missing = tenant.ill.len();
+        let sim_group = &self.sim_groups[g];
+        let voters = sim_group.shape.failure_groups().len().min(5);
+        let missing = sim_group.faulty.len();
         // Whichever they are, a majority votes, and each extent has a mirror in sight.
         let enough = was_whole
-            && !tenant.beyond
+            && !sim_group.beyond
             && voters > 2 * missing.min(voters)
-            && !tenant.is_external();
+            && !sim_group.is_external();
         let mounted =
             self.mount_what_is_there(g, enough || (was_whole && hidden.is_empty()), 30).await?;
-        if mounted && !self.tenants[g].beyond {
+        if mounted && !self.sim_groups[g].beyond {
             // It stays so for a while.
             return self.up().await;
         }
-        self.all_in_sight(g).await
+        self.show_all(g).await
     }
 
     /// Everything is shown again, and mounted.
-    async fn all_in_sight(&mut self, g: usize) -> Result<(), Failure> {
-        if self.tenants[g].group.is_some() {
+    async fn show_all(&mut self, g: usize) -> Result<(), Failure> {
+        if self.sim_groups[g].group.is_some() {
             self.down(g, End::Killed, AT_ONCE).await?;
         }
-        self.tenants[g].put_right();
+        self.sim_groups[g].put_right();
         self.up().await?;
-        let tenant = &mut self.tenants[g];
-        tenant.until_looked().await?;
-        tenant.beyond = false;
-        tenant.mood.be_strict();
-        tenant.bring_online().await?;
-        tenant.failure()?;
-        tenant.ill.clear();
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.until_looked().await?;
+        sim_group.beyond = false;
+        sim_group.expectations.expect_all();
+        sim_group.bring_online().await?;
+        sim_group.failure()?;
+        sim_group.faulty.clear();
         Ok(())
     }
 
     /// Whether all is well, and one failure group alone is no half of the voters.
     pub fn has_quorum(&self, g: usize) -> bool {
-        let tenant = &self.tenants[g];
-        let is_well = tenant.ill.is_empty()
-            && tenant.undo.is_empty()
-            && !tenant.mood.lenient.load(Ordering::Relaxed);
-        let is_still = tenant.state() == State::Whole;
-        is_well && is_still && !tenant.is_external() && tenant.shape.failure_groups().len() > 2
+        let sim_group = &self.sim_groups[g];
+        let is_well = sim_group.faulty.is_empty()
+            && sim_group.undo.is_empty()
+            && !sim_group.expectations.tolerates_errors.load(Ordering::Relaxed);
+        let is_still = sim_group.state() == State::Whole;
+        is_well
+            && is_still
+            && !sim_group.is_external()
+            && sim_group.shape.failure_groups().len() > 2
     }
 
     /// All voters but one do not answer: nothing is in force without them. Now and then the mount was one by force, with all
@@ -353,55 +359,55 @@ impl Story {
     pub async fn most_silent(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         if numbers.below(2) == 0 {
             self.down(g, End::Dismounted, AT_ONCE).await?;
-            self.tenants[g].mount_by_force().await?;
+            self.sim_groups[g].mount_by_force().await?;
             self.work(20).await?;
         }
-        let tenant = &mut self.tenants[g];
-        tenant.part_with_former();
-        let before = tenant.group().members();
-        let stays = pick(numbers, &tenant.shape.failure_groups()).clone();
-        if tenant.is_half(&stays) {
+        let sim_group = &mut self.sim_groups[g];
+        sim_group.part_with_former();
+        let before = sim_group.group().members();
+        let stays = pick(numbers, &sim_group.shape.failure_groups()).clone();
+        if sim_group.is_half(&stays) {
             // A disk has left meanwhile.
             return Ok(());
         }
-        tenant.say(|| format!("nobody answers but failure group {stays}"));
-        tenant.mood.lenient.store(true, Ordering::Relaxed);
-        tenant.mood.doubtful.store(true, Ordering::Relaxed);
-        for (disk, (name, _)) in tenant.disks.iter().zip(&tenant.shape.disks) {
+        sim_group.say(|| format!("nobody answers but failure group {stays}"));
+        sim_group.expectations.tolerates_errors.store(true, Ordering::Relaxed);
+        sim_group.expectations.reads_may_change.store(true, Ordering::Relaxed);
+        for (disk, (name, _)) in sim_group.disks.iter().zip(&sim_group.shape.disks) {
             disk.faults(|faults| faults.hang = *name != stays);
         }
         self.notice().await;
-        let tenant = &mut self.tenants[g];
-        let after = tenant.group().members();
+        let sim_group = &mut self.sim_groups[g];
+        let after = sim_group.group().members();
         if before != after {
             return Err(format!(
                 "{}: in force on failure group {stays} alone: {after:?}",
-                tenant.name
+                sim_group.name
             ));
         }
-        tenant.make_whole().await
+        sim_group.make_whole().await
     }
 
     /// Two halves of the group, such as two sites, go and come in any order.
     pub async fn halves(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let groups = self.tenants[g].shape.failure_groups();
+        let groups = self.sim_groups[g].shape.failure_groups();
         let one: Vec<bool> = groups.iter().map(|_| numbers.below(2) == 0).collect();
         for _ in 0..2 + numbers.below(3) {
-            if self.tenants[g].group.is_some() {
+            if self.sim_groups[g].group.is_some() {
                 let end = *pick(numbers, &ANY_END);
                 self.down(g, end, moment(numbers)).await?;
             }
-            self.tenants[g].put_right();
+            self.sim_groups[g].put_right();
             let shown = numbers.below(3);
             let mut hidden = Vec::new();
             for (name, first) in groups.iter().zip(&one) {
                 if (shown == 0 && *first) || (shown == 1 && !*first) {
-                    hidden.extend(self.tenants[g].disks_of(name));
+                    hidden.extend(self.sim_groups[g].disks_of(name));
                 }
             }
             self.hide(g, &hidden);
             self.mount_what_is_there(g, false, 15).await?;
         }
-        self.all_in_sight(g).await
+        self.show_all(g).await
     }
 }

@@ -4,7 +4,7 @@ use crate::plan::weighted;
 
 /// What kind of program a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum Profile {
     /// Some of everything.
     Mixed,
     /// Appends and syncs.
@@ -19,7 +19,7 @@ pub enum Style {
     Wild,
 }
 
-impl Style {
+impl Profile {
     pub const ALL: [Self; 6] =
         [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy, Self::Wild];
     /// Those that keep the disks' caches empty.

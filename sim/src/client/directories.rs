@@ -1,6 +1,6 @@
 //! Names in directories: they come with their directory, go where it goes, and keep it.
 
-use super::{CALLER, Client, FileError, Mood, Next, Result};
+use super::{CALLER, Client, Expectations, FileError, Next, Result};
 use crate::{history::Failure, model::Names};
 use plinth_engine::{
     api::{NewFile, Node, ROOT, RenameMode},
@@ -23,8 +23,8 @@ fn within(names: &Names, directory: &str) -> usize {
 impl Client {
     /// A name that a file may have.
     pub(super) fn some_name(&self) -> String {
-        let name = format!("f{}", self.below(self.style.files() * 2));
-        if self.style.is_wild() && self.one_in(3) {
+        let name = format!("f{}", self.below(self.profile.files() * 2));
+        if self.profile.is_wild() && self.one_in(3) {
             format!("{}/{name}", self.some_directory())
         } else {
             name
@@ -101,7 +101,7 @@ impl Client {
         }
         let exchanges = are_in_other > 0;
         // Done twice it is undone.
-        if exchanges && Mood::is(&self.mood.twice) {
+        if exchanges && Expectations::is(&self.expectations.twice) {
             return Ok(Next::GoOn);
         }
         let what = if exchanges { "and" } else { "is" };

@@ -1,6 +1,6 @@
 //! What few programs do: several names for a file, ends in the middle of a sector, and several things at once to the same bytes.
 
-use super::{CALLER, Client, FileError, Mood, Next, Result, mode_of, pattern};
+use super::{CALLER, Client, Expectations, FileError, Next, Result, mode_of, pattern};
 use crate::{
     executor::lock,
     history::Failure,
@@ -83,7 +83,7 @@ impl Client {
         let at = usize::try_from(self.below(names.0.len() as u64)).expect("small");
         let other = names.0.keys().nth(at).expect("below their number").clone();
         // Done twice it is undone.
-        if other == name || Mood::is(&self.mood.twice) {
+        if other == name || Expectations::is(&self.expectations.twice) {
             return Ok(Next::GoOn);
         }
         self.core.tell(|| format!("client {}: exchange {name} and {other}", self.number));
@@ -130,7 +130,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let (file, size) = names.0[name];
         let first = self.below(size / SECTOR as u64 + 2);
-        let count = (1 + self.below(600)).min(self.style.sectors().saturating_sub(first)).max(1);
+        let count = (1 + self.below(600)).min(self.profile.sectors().saturating_sub(first)).max(1);
         let keep_size = self.one_in(2);
         self.core
             .tell(|| format!("client {}: zero {count} sectors of {name} at {first}", self.number));
@@ -166,7 +166,7 @@ impl Client {
         name: &str,
     ) -> std::result::Result<Next, Failure> {
         let (file, old) = names.0[name];
-        let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.style.sectors()) };
+        let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.profile.sectors()) };
         let size = self.below(limit);
         let last = size / SECTOR as u64;
         if !self.model().is_certain(file, last) {
@@ -213,7 +213,8 @@ impl Client {
         let (file, size) = names.0[name];
         let start = if self.one_in(3) { size } else { self.below(size + 1) };
         let most = if self.one_in(2) { 64 } else { 20_000 };
-        let end = (start + 1 + self.below(most)).min(bytes_of(self.style.sectors()).max(start + 1));
+        let end =
+            (start + 1 + self.below(most)).min(bytes_of(self.profile.sectors()).max(start + 1));
         let range = start / SECTOR as u64..end.div_ceil(SECTOR as u64);
         let is_certain = |number| self.model().is_certain(file, number);
         if !is_certain(range.start) || !is_certain(range.end - 1) {
@@ -378,7 +379,7 @@ impl Client {
         let (file, size) = names.0[name];
         let end = size / SECTOR as u64;
         let first = self.below(end.max(1));
-        let range = first..(first + 1 + self.below(200)).min(self.style.sectors());
+        let range = first..(first + 1 + self.below(200)).min(self.profile.sectors());
         if range.is_empty() {
             return Ok(Next::GoOn);
         }
@@ -437,7 +438,7 @@ impl Client {
         // Until that is durable its name may come back with a loss of power, and with what is written now.
         let turn = self.model().turn();
         let synced = session.sync_directory(ROOT).await;
-        let is_gone = synced.is_ok() && !Mood::is(&self.mood.lenient);
+        let is_gone = synced.is_ok() && !Expectations::is(&self.expectations.tolerates_errors);
         let next = self.synced("sync of a name that is removed", synced, None, turn)?;
         if !is_gone {
             return Ok(next);
@@ -595,7 +596,7 @@ impl Client {
         session: &Session,
         names: &Names,
     ) -> std::result::Result<Next, Failure> {
-        if !self.style.is_wild() {
+        if !self.profile.is_wild() {
             return Ok(Next::GoOn);
         }
         for _ in 0..ABSENT {

@@ -1,6 +1,6 @@
 //! How a group's engine comes and goes: made, mounted, dismounted, killed, cut off from its power.
 
-use super::{AT_ONCE, LULL_LASTS, PATIENCE, Tenant, Undo, default_names, words};
+use super::{AT_ONCE, IDLE_LASTS, PATIENCE, SimGroup, Undo, default_names, words};
 use crate::{disk::SimDisk, executor::Fuse, history::Failure};
 use plinth_engine::{admin::Code, group::Group, testing::new_group, world::World};
 use std::{
@@ -26,7 +26,7 @@ fn for_want_of_disks(code: Code) -> bool {
     )
 }
 
-impl Tenant {
+impl SimGroup {
     pub async fn create(&mut self) -> Result<(), Failure> {
         self.world = self.host.process();
         self.names = default_names(self.name, self.disks.len());
@@ -71,7 +71,7 @@ impl Tenant {
             }
             let (name, force) = (self.name, self.force);
             let waited =
-                self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
+                self.heal_after(if self.faulty.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
             let mounted =
                 self.inside(async move { Group::mount(world, name, force).await }).await?;
             waited.store(false, Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Tenant {
     pub async fn mount(&mut self) -> Result<(), Failure> {
         if !self.try_mount().await? {
             // With two voters and one of them away or failing, nobody can tell who carried on: the message says so.
-            if self.ill.is_empty() && self.undo.is_empty() {
+            if self.faulty.is_empty() && self.undo.is_empty() {
                 return Err(format!("{}: not mounted, and nothing is wrong with it", self.name));
             }
             self.put_right();
@@ -182,11 +182,11 @@ impl Tenant {
             // A durable write that fails counts as a flush that does: where the disk had to stay, what was not synced is in doubt.
             let had_to_stay = self.disks.iter().filter(|disk| self.serves(&group, disk));
             let failed = had_to_stay.filter(|disk| disk.has_failed_durably()).count() > 0;
-            self.lossy |= failed && self.mood.lenient.load(Ordering::Relaxed);
+            self.lossy |= failed && self.expectations.tolerates_errors.load(Ordering::Relaxed);
         }
-        self.lull = false;
-        self.mood.burst.store(false, Ordering::Relaxed);
-        self.mood.churn.store(false, Ordering::Relaxed);
+        self.dies_idle = false;
+        self.expectations.burst.store(false, Ordering::Relaxed);
+        self.expectations.churn.store(false, Ordering::Relaxed);
         for client in &self.clients {
             if power {
                 client.model().power_cut();
@@ -220,13 +220,13 @@ impl Tenant {
         let process = self.process();
         let (patience, moment) = match moment {
             // Clients that rest take steps, too.
-            Fuse::Steps(count) if self.lull => (LULL_LASTS, Fuse::Ios(count / 4)),
+            Fuse::Steps(count) if self.dies_idle => (IDLE_LASTS, Fuse::Ios(count / 4)),
             // What is done with regions, and with space, when nobody has used them for a while.
             moment @ (Fuse::Sums(_) | Fuse::Discards(_) | Fuse::Holes(_)) => {
                 self.allow(20);
-                (2 * LULL_LASTS, moment)
+                (2 * IDLE_LASTS, moment)
             }
-            moment if self.lull => (LULL_LASTS, moment),
+            moment if self.dies_idle => (IDLE_LASTS, moment),
             moment => {
                 self.allow(20);
                 (Duration::from_secs(1), moment)
@@ -247,7 +247,7 @@ impl Tenant {
     pub async fn dismount(&mut self, force: bool) -> Result<(), Failure> {
         self.say(|| format!("the group is dismounted{}", if force { " by force" } else { "" }));
         if force {
-            self.mood.pause.store(true, Ordering::Relaxed);
+            self.expectations.pause.store(true, Ordering::Relaxed);
         } else {
             self.pause_clients().await?;
         }
@@ -264,7 +264,8 @@ impl Tenant {
         }
         let is_clean = !force && matches!(ended, Some(Ok(())));
         if let Some(Err(error)) = ended {
-            if !self.mood.lenient.load(Ordering::Relaxed) && self.ill.is_empty() {
+            if !self.expectations.tolerates_errors.load(Ordering::Relaxed) && self.faulty.is_empty()
+            {
                 return Err(format!("{}: dismount: {}", self.name, words(&error)));
             }
             self.say(|| format!("dismount: {}", words(&error)));
@@ -275,7 +276,7 @@ impl Tenant {
         self.keep_caches(&group);
         if is_clean
             && !self.lossy
-            && !self.mood.lenient.load(Ordering::Relaxed)
+            && !self.expectations.tolerates_errors.load(Ordering::Relaxed)
             && self.core.one_in(2)
         {
             self.say(|| "its disks lose power after that".to_owned());
@@ -296,7 +297,7 @@ impl Tenant {
         let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else {
             return Ok(());
         };
-        if !self.mood.lenient.load(Ordering::Relaxed) && !self.lossy {
+        if !self.expectations.tolerates_errors.load(Ordering::Relaxed) && !self.lossy {
             return Err(format!(
                 "{}: the catalog stopped: {}",
                 self.name,

@@ -1,6 +1,6 @@
 //! What an operator does with a group: makes it whole, has it checked and repaired, fills it and makes room.
 
-use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
+use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, SimGroup, words};
 use crate::{client::Client, history::Failure};
 use plinth_engine::{
     admin::{AdminError, Conversion, Operation, Report, Resize, Selection},
@@ -23,35 +23,35 @@ const FILLER: &[u8] = b"filler";
 /// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
 const SWELLING: u32 = 160;
 
-impl Tenant {
+impl SimGroup {
     /// Nothing is wrong with the group any more, and all its disks are ONLINE.
     pub async fn make_whole(&mut self) -> Result<(), Failure> {
         if self.silent {
             self.repair().await?;
         }
         self.replace_if_stopped().await?;
-        let was_lenient = self.mood.lenient.load(Ordering::Relaxed);
-        if !self.ill.is_empty() || !self.undo.is_empty() {
+        let tolerated_errors = self.expectations.tolerates_errors.load(Ordering::Relaxed);
+        if !self.faulty.is_empty() || !self.undo.is_empty() {
             self.say(|| "all disks are well again".to_owned());
         }
         self.heal_all().await;
-        self.mood.twice.store(false, Ordering::Relaxed);
-        if was_lenient {
+        self.expectations.twice.store(false, Ordering::Relaxed);
+        if tolerated_errors {
             // What is in doubt is settled by a mount.
             self.lossy = true;
             self.kill(AT_ONCE).await?;
             self.beyond = false;
-            self.mood.restores.store(true, Ordering::Relaxed);
+            self.expectations.restores.store(true, Ordering::Relaxed);
             self.mount().await?;
             self.until_looked().await?;
         }
         self.bring_online().await?;
         self.failure()?;
-        if was_lenient {
+        if tolerated_errors {
             // A resync has met what was lost, and marked it.
-            self.mood.be_strict();
+            self.expectations.expect_all();
         }
-        self.ill.clear();
+        self.faulty.clear();
         self.stops = 0;
         self.beyond = false;
         Ok(())
@@ -61,7 +61,7 @@ impl Tenant {
     pub async fn heal_all(&mut self) {
         let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
         self.put_right();
-        if is_slow || !self.ill.is_empty() {
+        if is_slow || !self.faulty.is_empty() {
             self.core.sleep(ERRORS_ARRIVE).await;
         }
     }
@@ -224,9 +224,10 @@ impl Tenant {
             return Ok(());
         }
         // A disk that has failed too often goes away later than that.
-        let is_done = |tenant: &Self| tenant.group().is_all_discarded();
+        let is_done = |sim_group: &Self| sim_group.group().is_all_discarded();
         while !is_done(self) {
-            self.until("the discards", |tenant| is_done(tenant) || tenant.is_away()).await?;
+            self.until("the discards", |sim_group| is_done(sim_group) || sim_group.is_away())
+                .await?;
             if self.is_away() {
                 self.bring_online().await?;
             }
@@ -338,7 +339,7 @@ impl Tenant {
 
     /// An error that may be, while disks are ill.
     fn forgive_if_ill(&self, doing: &str, error: &FileError) -> Result<(), Failure> {
-        if self.ill.is_empty() {
+        if self.faulty.is_empty() {
             return Err(format!("{}: {doing}: {error}", self.name));
         }
         self.say(|| format!("{doing}: {error}"));
