@@ -226,109 +226,21 @@ impl Story {
             self.before_an_end(g, numbers).await?;
         }
         match fault {
-            Fault::EngineKilled if self.core.fails_midway() && numbers.below(3) == 0 => {
-                // Between two words that it keeps for its successor.
-                self.end_and_go_on(g, End::Killed, Fuse::Words(numbers.below(12))).await
-            }
-            Fault::EngineKilled => self.end_and_go_on(g, End::Killed, moment(numbers)).await,
+            Fault::EngineKilled => self.kill_engine(g, numbers).await,
             Fault::KilledAgain => {
                 self.sim_groups[g].dying_mounts = 1 + numbers.below(3);
                 self.end_and_go_on(g, End::Killed, moment(numbers)).await
             }
-            Fault::PowerCut if numbers.below(3) == 0 => {
-                self.until_synced(g).await;
-                self.end_and_go_on(g, End::PowerCut, AT_ONCE).await
-            }
-            Fault::PowerCut => self.end_and_go_on(g, End::PowerCut, moment(numbers)).await,
-            Fault::PowerCutAgain if numbers.below(2) == 0 => {
-                // When somebody or everybody has seen what the end before has left.
-                for _ in 0..1 + numbers.below(3) {
-                    let first = *pick(numbers, &[End::Killed, End::PowerCut, End::PowerCut]);
-                    self.down(g, first, moment(numbers)).await?;
-                    self.up().await?;
-                    self.sim_groups[g].rest();
-                    if numbers.below(2) == 0 {
-                        self.let_everybody_look(g).await?;
-                    }
-                    // With other disks in sight, or the same.
-                    if numbers.below(2) == 0 {
-                        return self.subset(g, End::PowerCut, numbers).await;
-                    }
-                    self.down(g, End::PowerCut, moment(numbers)).await?;
-                    self.up().await?;
-                    self.work(numbers.below(30)).await?;
-                }
-                Ok(())
-            }
-            Fault::PowerCutAgain => {
-                let headers_rot = numbers.below(2) == 0;
-                for _ in 0..1 + numbers.below(2) {
-                    self.down(g, End::PowerCut, moment(numbers)).await?;
-                    if headers_rot {
-                        self.sim_groups[g].spoil_headers(numbers);
-                    }
-                    // The power goes again where the mount has come to.
-                    for sim_group in &mut self.sim_groups {
-                        let writes = 3 * sim_group.disks.len() as u64;
-                        let rewritten = Fuse::Headers(numbers.below(writes));
-                        let moment =
-                            if headers_rot { rewritten } else { sim_group.moment_of_mount() };
-                        sim_group.mount_once(moment).await?;
-                    }
-                }
-                self.end_and_go_on(g, End::PowerCut, moment(numbers)).await
-            }
+            Fault::PowerCut => self.cut_power(g, numbers).await,
+            Fault::PowerCutAgain => self.cut_power_again(g, numbers).await,
             Fault::Frozen => self.freeze(g, numbers).await,
             Fault::SecondEngine => self.second_engine(g, numbers).await,
-            Fault::ClockJumps => {
-                let by = i64::try_from(numbers.below(7_200_000)).expect("small") - 3_600_000;
-                self.host.move_clock(by * 1_000_000);
-                Ok(())
-            }
-            Fault::SentTwice => {
-                self.sim_groups[g].expectations.twice.store(true, Ordering::Relaxed);
-                self.work(30 + numbers.below(60)).await?;
-                self.sim_groups[g].expectations.twice.store(false, Ordering::Relaxed);
-                Ok(())
-            }
+            Fault::ClockJumps => self.jump_clock(numbers),
+            Fault::SentTwice => self.send_twice(g, numbers).await,
             Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => {
                 self.lose(fault, g, numbers).await
             }
-            Fault::Return => {
-                self.sim_groups[g].heal_all().await;
-                let churns = numbers.below(2) == 0;
-                if churns {
-                    // What is copied is removed meanwhile, and its space used again.
-                    self.sim_groups[g].fill().await?;
-                    self.sim_groups[g].expectations.churn.store(true, Ordering::Relaxed);
-                    self.sim_groups[g].allow(80);
-                }
-                let lingers = !churns && numbers.below(2) == 0;
-                if lingers {
-                    self.sim_groups[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
-                }
-                if numbers.below(2) == 0 {
-                    // They begin before it returns, and end when it is there.
-                    self.sim_groups[g].hold_writes(numbers);
-                    self.work(1 + numbers.below(8)).await?;
-                }
-                if let Err(error) = self.sim_groups[g].ask_online().await? {
-                    self.sim_groups[g].say(|| format!("online: {}", words(&error)));
-                }
-                if lingers {
-                    // What has been copied is written again, and comes to rest before the rest is copied.
-                    self.sim_groups[g].expectations.burst.store(true, Ordering::Relaxed);
-                    self.work(3 + numbers.below(20)).await?;
-                    self.sim_groups[g].expectations.burst.store(false, Ordering::Relaxed);
-                    self.end_and_go_on(g, End::Dismounted, AT_ONCE).await?;
-                    self.sim_groups[g].slow_down(Duration::ZERO);
-                }
-                if churns {
-                    self.work(60).await?;
-                    self.sim_groups[g].expectations.churn.store(false, Ordering::Relaxed);
-                }
-                Ok(())
-            }
+            Fault::Return => self.bring_back(g, numbers).await,
             Fault::LatentSectors
                 if state == State::Whole
                     && numbers.below(3) == 0
@@ -341,17 +253,7 @@ impl Story {
             | Fault::FlushFails
             | Fault::LatentSectors
             | Fault::ThinFull => self.hiccup(fault, g, numbers).await,
-            Fault::DiskSlow => {
-                let slow = Duration::from_millis(numbers.below(300));
-                let disk = pick(numbers, &self.sim_groups[g].disks);
-                disk.faults(|faults| faults.slow = slow);
-                if !self.sim_groups[g].faulty.is_empty() || numbers.below(2) == 0 {
-                    return Ok(());
-                }
-                // What is freed is wanted at once, while somebody may still be reading it.
-                self.sim_groups[g].fill().await?;
-                self.work(80).await
-            }
+            Fault::DiskSlow => self.slow_disk(g, numbers).await,
             Fault::Rot if numbers.below(2) == 0 => self.rot_everywhere(g, numbers).await,
             Fault::Rot
             | Fault::LostWrite
@@ -367,13 +269,7 @@ impl Story {
             Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => {
                 self.most_silent(g, numbers).await
             }
-            Fault::EndsOverwritten => {
-                self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
-                self.sim_groups[g].overwrite_ends(numbers);
-                // Whichever engine looks first writes again what the mount had no need of.
-                self.sim_groups[g].overwritten = true;
-                self.up().await
-            }
+            Fault::EndsOverwritten => self.ends_overwritten(g, numbers).await,
             Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
             Fault::DismountForce => self.end_and_go_on(g, End::Forced, AT_ONCE).await,
             Fault::Subset => {
@@ -381,25 +277,10 @@ impl Story {
                 self.subset(g, end, numbers).await
             }
             Fault::Halves => self.halves(g, numbers).await,
-            Fault::HostileBytes => {
-                self.core.let_anything_go(true);
-                let ended = self.hostile_bytes(g, numbers).await;
-                self.core.let_anything_go(false);
-                ended
-            }
+            Fault::HostileBytes => self.hostile_bytes(g, numbers).await,
             Fault::MetadataOverwritten => self.metadata_overwritten(g, numbers).await,
             Fault::DropAndCreate => self.drop_and_create(g, numbers).await,
-            Fault::Full => {
-                self.sim_groups[g].fill().await?;
-                if numbers.below(2) == 0 {
-                    if numbers.below(2) == 0 {
-                        // The space that is free by then is on other disks than the catalog.
-                        self.work(30).await?;
-                    }
-                    self.sim_groups[g].swell().await?;
-                }
-                self.work(40).await
-            }
+            Fault::Full => self.fill_up(g, numbers).await,
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
             Fault::DisksAddedDropped => self.add_drop(g, numbers).await,
             Fault::RedundancyConverted => self.convert(g, numbers).await,
@@ -408,6 +289,168 @@ impl Story {
             Fault::Compacted => self.compact(g, numbers).await,
             Fault::MovementPaused => self.pause_movement(g, numbers).await,
         }
+    }
+
+    async fn kill_engine(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let moment = if self.core.fails_midway() && numbers.below(3) == 0 {
+            // Between two words that it keeps for its successor.
+            Fuse::Words(numbers.below(12))
+        } else {
+            moment(numbers)
+        };
+        self.end_and_go_on(g, End::Killed, moment).await
+    }
+
+    async fn cut_power(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let moment = if numbers.below(3) == 0 {
+            self.until_synced(g).await;
+            AT_ONCE
+        } else {
+            moment(numbers)
+        };
+        self.end_and_go_on(g, End::PowerCut, moment).await
+    }
+
+    async fn cut_power_again(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        if numbers.below(2) == 0 {
+            self.power_cut_after_looks(g, numbers).await
+        } else {
+            self.power_cut_in_mounts(g, numbers).await
+        }
+    }
+
+    /// The wall clock jumps by up to an hour.
+    fn jump_clock(&mut self, numbers: &mut Numbers) -> Result<(), Failure> {
+        let by = i64::try_from(numbers.below(7_200_000)).expect("small") - 3_600_000;
+        self.host.move_clock(by * 1_000_000);
+        Ok(())
+    }
+
+    /// The power goes again after clients have read what the end before has left, or some of it.
+    async fn power_cut_after_looks(
+        &mut self,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
+        for _ in 0..1 + numbers.below(3) {
+            let first = *pick(numbers, &[End::Killed, End::PowerCut, End::PowerCut]);
+            self.down(g, first, moment(numbers)).await?;
+            self.up().await?;
+            self.sim_groups[g].rest();
+            if numbers.below(2) == 0 {
+                self.let_all_look(g).await?;
+            }
+            // The next mount finds other disks, or the same.
+            if numbers.below(2) == 0 {
+                return self.subset(g, End::PowerCut, numbers).await;
+            }
+            self.down(g, End::PowerCut, moment(numbers)).await?;
+            self.up().await?;
+            self.work(numbers.below(30)).await?;
+        }
+        Ok(())
+    }
+
+    /// The power goes again while the group is mounted, once or twice.
+    async fn power_cut_in_mounts(
+        &mut self,
+        g: usize,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
+        let headers_rot = numbers.below(2) == 0;
+        for _ in 0..1 + numbers.below(2) {
+            self.down(g, End::PowerCut, moment(numbers)).await?;
+            if headers_rot {
+                self.sim_groups[g].spoil_headers(numbers);
+            }
+            for sim_group in &mut self.sim_groups {
+                let writes = 3 * sim_group.disks.len() as u64;
+                let rewritten = Fuse::Headers(numbers.below(writes));
+                let moment = if headers_rot { rewritten } else { sim_group.moment_of_mount() };
+                sim_group.mount_once(moment).await?;
+            }
+        }
+        self.end_and_go_on(g, End::PowerCut, moment(numbers)).await
+    }
+
+    /// Every request is sent twice for a while.
+    async fn send_twice(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.sim_groups[g].expectations.twice.store(true, Ordering::Relaxed);
+        self.work(30 + numbers.below(60)).await?;
+        self.sim_groups[g].expectations.twice.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Faulty disks are healed and brought ONLINE, while clients do one of several things.
+    async fn bring_back(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.sim_groups[g].heal_all().await;
+        let churns = numbers.below(2) == 0;
+        if churns {
+            // Files are removed while the resync copies them, and their space is used again.
+            self.sim_groups[g].fill().await?;
+            self.sim_groups[g].expectations.churn.store(true, Ordering::Relaxed);
+            self.sim_groups[g].allow(80);
+        }
+        let lingers = !churns && numbers.below(2) == 0;
+        if lingers {
+            self.sim_groups[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
+        }
+        if numbers.below(2) == 0 {
+            // Writes begin before the disk returns, and end after it has.
+            self.sim_groups[g].hold_writes(numbers);
+            self.work(1 + numbers.below(8)).await?;
+        }
+        if let Err(error) = self.sim_groups[g].ask_online().await? {
+            self.sim_groups[g].say(|| format!("online: {}", words(&error)));
+        }
+        if lingers {
+            // Copied blocks are written again, and their regions close before the resync ends.
+            self.sim_groups[g].expectations.burst.store(true, Ordering::Relaxed);
+            self.work(3 + numbers.below(20)).await?;
+            self.sim_groups[g].expectations.burst.store(false, Ordering::Relaxed);
+            self.end_and_go_on(g, End::Dismounted, AT_ONCE).await?;
+            self.sim_groups[g].slow_down(Duration::ZERO);
+        }
+        if churns {
+            self.work(60).await?;
+            self.sim_groups[g].expectations.churn.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// A disk takes longer; now and then the group is full, so that freed space is allocated at
+    /// once, while a slow read of it may still be in flight.
+    async fn slow_disk(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let slow = Duration::from_millis(numbers.below(300));
+        let disk = pick(numbers, &self.sim_groups[g].disks);
+        disk.faults(|faults| faults.slow = slow);
+        if !self.sim_groups[g].faulty.is_empty() || numbers.below(2) == 0 {
+            return Ok(());
+        }
+        self.sim_groups[g].fill().await?;
+        self.work(80).await
+    }
+
+    /// The first and the last MiB of all disks are overwritten while no engine has them.
+    async fn ends_overwritten(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
+        self.sim_groups[g].overwrite_ends(numbers);
+        // The mount repairs what it needs; a later look of the engine repairs the rest.
+        self.sim_groups[g].overwritten = true;
+        self.up().await
+    }
+
+    /// The group is filled to the last AU, and then worked with.
+    async fn fill_up(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.sim_groups[g].fill().await?;
+        if numbers.below(2) == 0 {
+            if numbers.below(2) == 0 {
+                // The space that is free by then is on other disks than the catalog.
+                self.work(30).await?;
+            }
+            self.sim_groups[g].swell().await?;
+        }
+        self.work(40).await
     }
 
     /// Until a client's next sync was acknowledged, if there is one soon: from then on all depends on what the disks were told to keep.
@@ -436,7 +479,7 @@ impl Story {
                 self.core.sleep(IDLE_FOR + Duration::from_millis(numbers.below(2000))).await;
                 self.sim_groups[g].dies_idle = true;
             }
-            2 | 3 => self.let_everybody_look(g).await?,
+            2 | 3 => self.let_all_look(g).await?,
             4 | 5 => {
                 self.sim_groups[g].expectations.burst.store(true, Ordering::Relaxed);
                 self.work(20 + numbers.below(60)).await?;
@@ -447,7 +490,7 @@ impl Story {
     }
 
     /// Clients look at everything, if they have not since the mount, and do nothing more.
-    async fn let_everybody_look(&mut self, g: usize) -> Result<(), Failure> {
+    async fn let_all_look(&mut self, g: usize) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         if !sim_group.expectations.tolerates_errors.load(Ordering::Relaxed) {
             sim_group.rest();
@@ -841,8 +884,10 @@ impl Story {
         Ok(())
     }
 
-    /// A disk says that it has written a block and, when its region was closed, the checksums, and has done neither. Nothing on it tells: readers
-    /// get one of the two, the same each time, nobody overwrites either, and who checks is told, until somebody writes the block anew.
+    /// A disk acknowledges the write of a block and, when its region is closed, of its checksums,
+    /// and does neither. Its old data and its old checksum match, so that nothing shows which mirror
+    /// is right. Then reads give one of the two, always the same; neither is overwritten; and a
+    /// check reports them, until a client writes the block anew.
     async fn lose_pair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.work(20).await?;
         let sim_group = &mut self.sim_groups[g];
@@ -862,45 +907,24 @@ impl Story {
         let file = client.file_of(&name);
         self.down(g, End::Dismounted, AT_ONCE).await?;
         let sim_group = &mut self.sim_groups[g];
-        let mut pairs = Vec::new();
-        for (disk, before) in sim_group.disks.iter().zip(&before) {
-            for place in before.written() {
-                let (mut was, mut is) = ([0; 4096], [0; 4096]);
-                before.read(place * BLOCK, &mut was);
-                disk.peek(place * BLOCK, &mut is);
-                if was[..] == old[..] && is[..] == new[..] {
-                    pairs.extend(
-                        hostile::sums_of(disk, place * BLOCK)
-                            .map(|sum| (disk.clone(), before, place * BLOCK, sum)),
-                    );
-                }
-            }
-        }
-        // Both are at rest: each has the checksum that goes with it. With more than two most would be read, when it is noticed.
-        let fits = |(disk, before, _, sum): &(SimDisk, &Image, u64, u64)| {
-            let (mut was, mut is) = ([0; 4], [0; 4]);
-            before.read(*sum, &mut was);
-            disk.peek(*sum, &mut is);
-            [u32::from_le_bytes(was), u32::from_le_bytes(is)] == [of_block(&old), of_block(&new)]
-        };
-        let is_lost = pairs.len() == 2 && pairs.iter().all(fits);
+        let pairs = sim_group.find_pairs(&before, &old, &new);
+        // Both are at rest: each has the checksum that goes with it. With more than two mirrors
+        // the majority would be read once the difference is noticed.
+        let is_lost = pairs.len() == 2 && pairs.iter().all(|pair| pair.matches(&old, &new));
         if is_lost {
-            let (disk, before, place, sum) = pick(numbers, &pairs);
+            let pair = pick(numbers, &pairs);
             sim_group.say(|| {
                 format!(
-                    "{}: block {block} of {name} at {place} is as it was, and its checksums",
-                    disk.label()
+                    "{}: block {block} of {name} at {} is as it was, and its checksums",
+                    pair.disk.label(),
+                    pair.place
                 )
             });
-            let (sums, mut bytes) = (sum / BLOCK * BLOCK, [0; 4096]);
-            before.read(sums, &mut bytes);
-            disk.corrupt(sums, &bytes);
-            disk.corrupt(*place, &old);
+            pair.put_back(&old);
             client.may_be(&name, block, &old);
             sim_group.silent = true;
         }
-        let places: Vec<_> =
-            pairs.iter().map(|(disk, _, place, _)| (disk.clone(), *place)).collect();
+        let places: Vec<_> = pairs.iter().map(|pair| (pair.disk.clone(), pair.place)).collect();
         self.up().await?;
         if !is_lost {
             return Ok(());
@@ -913,36 +937,10 @@ impl Story {
         sim_group.pause_clients().await?;
         self.core.sleep(AT_REST).await;
         let sim_group = &mut self.sim_groups[g];
-        let report = sim_group.report(true).await?;
-        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
-        if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
-            return Err(format!(
-                "{}: a pair was lost, and this stays: {}",
-                sim_group.name, other.text
-            ));
-        }
-        let has = |(disk, place): &(SimDisk, u64)| {
-            let mut bytes = vec![0; 4096];
-            disk.peek(*place, &mut bytes);
-            bytes
-        };
-        let found: Vec<_> = places.iter().map(has).collect();
-        // What clients write is like nothing that was there before.
-        if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {
-            return Err(format!(
-                "{}: of two right pairs one was copied over the other",
-                sim_group.name
-            ));
-        }
-        if !left.is_empty() {
-            sim_group.say(|| "it is disputed".to_owned());
-            if !found.contains(&old) || !found.contains(&new) {
-                return Err(format!("{}: of two right pairs one was overwritten", sim_group.name));
-            }
-            // Somebody decides it, in whatever the file is called by now.
-            if let Some(name) = file.and_then(|file| client.name_of(file)) {
-                sim_group.rewrite(&client, &name, block).await?;
-            }
+        let is_disputed = sim_group.check_lost_pair(&places, &old, &new).await?;
+        // A client decides it, in whatever the file is called by now.
+        if let (true, Some(name)) = (is_disputed, file.and_then(|file| client.name_of(file))) {
+            sim_group.rewrite(&client, &name, block).await?;
         }
         sim_group.start_clients();
         Ok(())
@@ -976,9 +974,16 @@ impl Story {
         Ok(())
     }
 
-    /// Somebody writes what looks right to the disks of a group that is not mounted; whoever reads it gives an error.
-    /// Then the disks are as they were.
+    /// Records and pages that look right are written to the disks of a group that is not mounted;
+    /// a reader of them gets an error. Then the disks are as they were.
     async fn hostile_bytes(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.core.let_anything_go(true);
+        let ended = self.tamper_and_read(g, numbers).await;
+        self.core.let_anything_go(false);
+        ended
+    }
+
+    async fn tamper_and_read(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let end = *pick(numbers, &[End::Killed, End::Dismounted]);
         self.down(g, end, moment(numbers)).await?;
         // I/O of the engine that was killed lands before.
@@ -1138,7 +1143,87 @@ impl Story {
     }
 }
 
+/// A mirror of a block that was written, with its checksum, and the disk as it was before that.
+struct Pair<'a> {
+    disk: SimDisk,
+    before: &'a Image,
+    /// Where the block is on the disk, in bytes.
+    place: u64,
+    /// Where its checksum is.
+    sum: u64,
+}
+
+impl Pair<'_> {
+    /// Whether the checksum was that of the old block, and is that of the new one.
+    fn matches(&self, old: &[u8], new: &[u8]) -> bool {
+        let (mut was, mut is) = ([0; 4], [0; 4]);
+        self.before.read(self.sum, &mut was);
+        self.disk.peek(self.sum, &mut is);
+        [u32::from_le_bytes(was), u32::from_le_bytes(is)] == [of_block(old), of_block(new)]
+    }
+
+    /// The disk has the block and its checksums as they were.
+    fn put_back(&self, old: &[u8]) {
+        let (sums, mut bytes) = (self.sum / BLOCK * BLOCK, [0; 4096]);
+        self.before.read(sums, &mut bytes);
+        self.disk.corrupt(sums, &bytes);
+        self.disk.corrupt(self.place, old);
+    }
+}
+
 impl SimGroup {
+    /// The mirrors of a block that had the old bytes in the images before, and has the new ones.
+    fn find_pairs<'a>(&self, before: &'a [Image], old: &[u8], new: &[u8]) -> Vec<Pair<'a>> {
+        let mut pairs = Vec::new();
+        for (disk, before) in self.disks.iter().zip(before) {
+            for block in before.written() {
+                let place = block * BLOCK;
+                let (mut was, mut is) = ([0; 4096], [0; 4096]);
+                before.read(place, &mut was);
+                disk.peek(place, &mut is);
+                if was[..] == old[..] && is[..] == new[..] {
+                    let sum = hostile::sums_of(disk, place);
+                    pairs.extend(sum.map(|sum| Pair { disk: disk.clone(), before, place, sum }));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// Whether a check reports the two mirrors at `places` as disputed. An error if it finds
+    /// anything else, or one was copied over the other.
+    async fn check_lost_pair(
+        &self,
+        places: &[(SimDisk, u64)],
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<bool, Failure> {
+        let report = self.report(true).await?;
+        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
+        if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
+            return Err(format!("{}: a pair was lost, and this stays: {}", self.name, other.text));
+        }
+        let has = |(disk, place): &(SimDisk, u64)| {
+            let mut bytes = vec![0; 4096];
+            disk.peek(*place, &mut bytes);
+            bytes
+        };
+        let found: Vec<_> = places.iter().map(has).collect();
+        // Blocks that clients write are unlike everything that was there before.
+        if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {
+            return Err(format!("{}: of two right pairs one was copied over the other", self.name));
+        }
+        if left.is_empty() {
+            return Ok(false);
+        }
+        self.say(|| "it is disputed".to_owned());
+        let has = |bytes: &[u8]| found.iter().any(|found| *found == bytes);
+        if !has(old) || !has(new) {
+            return Err(format!("{}: of two right pairs one was overwritten", self.name));
+        }
+        Ok(true)
+    }
+
     /// One copy of a disk's header is not what it was, on some disks: always the same one, so that the others are left.
     fn spoil_headers(&self, numbers: &mut Numbers) {
         for (index, disk) in self.disks.iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::{
     faults::{ANY_END, moment, pick},
     history::{End, Failure, Story},
     plan::Fault,
-    sim_group::{AT_ONCE, Condition, Undo, words},
+    sim_group::{AT_ONCE, Condition, SimGroup, Undo, words},
 };
 use plinth_engine::{
     group::Group,
@@ -39,7 +39,7 @@ impl Story {
         self.sim_groups[g].say(|| format!("{}: {}", disk.label(), fault.name()));
         let earlier = disk.image();
         let clone = disk.clone_as(&format!("{}-clone", disk.label()));
-        let clone_path = format!("{}-clone", self.sim_groups[g].path_of(&disk));
+        let clone_path = self.sim_groups[g].clone_path(&disk);
         self.work(40).await?;
         if fault == Fault::OldImage {
             self.sim_groups[g].pause_clients().await?;
@@ -77,84 +77,42 @@ impl Story {
             // It is out of sight at a mount, and shown later as it was long before.
             return self.shown_later(g, &disk, earlier).await;
         }
-        let current = disk.image();
-        // Whether it is noted on the host which device was used: then the other one is a copy.
-        let mut is_noted = false;
-        let mut copies = Vec::new();
-        match fault {
-            Fault::OldImage => {
-                // Where nobody may know that it is old, what it was can be put back.
-                if !live {
-                    sim_group.undo.push(Undo::Image(disk.clone(), current));
-                }
-                disk.set_image(earlier);
-            }
-            Fault::CloneShown => {
-                is_noted = numbers.below(2) == 0;
-                if !is_noted {
-                    sim_group.host.forget_notes();
-                }
-                sim_group.host.attach(&clone_path, clone);
-                sim_group.undo.push(Undo::Detach(clone_path.clone()));
-                if !live && numbers.below(2) == 0 {
-                    // Copies of all, as an array's snapshot shows them.
-                    for other in
-                        sim_group.disks.clone().iter().filter(|other| other.label() != disk.label())
-                    {
-                        let path = format!("{}-clone", sim_group.path_of(other));
-                        sim_group
-                            .host
-                            .attach(&path, other.clone_as(&format!("{}-clone", other.label())));
-                        sim_group.undo.push(Undo::Detach(path.clone()));
-                        copies.push(path);
-                    }
-                }
-            }
-            Fault::Shrunk => {
-                let size = disk.size();
-                sim_group.undo.push(Undo::Size(disk.clone(), size));
-                disk.set_size(sim_group.shape.disks[sim_group.index_of(&disk)].1 / MIB / 2 * MIB);
-            }
-            _ => {
-                sim_group.undo.push(Undo::Image(disk.clone(), current));
-                disk.set_image(Image::noisy(numbers.draw()));
-            }
-        }
+        let swapped =
+            sim_group.swap_device(fault, &disk, earlier, (clone_path, clone), live, numbers);
         disk.reappear();
         sim_group.faulty.insert(name, Condition::Unavailable);
         if !live {
-            let refused = !sim_group.try_mount().await?;
-            if refused {
-                // Too few can be counted on without it.
-                sim_group.put_right();
-                sim_group.mount().await?;
-            } else {
-                copies.iter().for_each(|path| sim_group.host.detach(path));
-                if fault == Fault::OldImage {
-                    // It was taken for what it is: its true bytes do not come back.
-                    sim_group.undo.retain(
-                        |undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()),
-                    );
-                }
-                sim_group.start_clients();
-            }
+            sim_group.mount_swapped(fault, &disk, &swapped).await?;
             self.up().await?;
         } else if fault != Fault::OldImage {
-            let asked = sim_group.ask_online().await?;
-            self.core.sleep(Duration::from_secs(2)).await;
-            let sim_group = &mut self.sim_groups[g];
-            if !is_noted && sim_group.is_member(&disk) && sim_group.serves(sim_group.group(), &disk)
-            {
-                return Err(format!(
-                    "{}: {} is taken back although it is {}",
-                    sim_group.name,
-                    disk.label(),
-                    fault.name()
-                ));
-            }
-            if let Err(error) = asked {
-                sim_group.say(|| format!("online: {}", words(&error)));
-            }
+            self.bring_swapped_online(fault, g, &disk, &swapped).await?;
+        }
+        Ok(())
+    }
+
+    /// A swapped device is brought ONLINE: it is taken only if the host has noted which device was
+    /// used.
+    async fn bring_swapped_online(
+        &mut self,
+        fault: Fault,
+        g: usize,
+        disk: &SimDisk,
+        swapped: &Swapped,
+    ) -> Result<(), Failure> {
+        let asked = self.sim_groups[g].ask_online().await?;
+        self.core.sleep(Duration::from_secs(2)).await;
+        let sim_group = &self.sim_groups[g];
+        let is_served = sim_group.is_member(disk) && sim_group.serves(sim_group.group(), disk);
+        if !swapped.is_noted && is_served {
+            return Err(format!(
+                "{}: {} is taken back although it is {}",
+                sim_group.name,
+                disk.label(),
+                fault.name()
+            ));
+        }
+        if let Err(error) = asked {
+            sim_group.say(|| format!("online: {}", words(&error)));
         }
         Ok(())
     }
@@ -409,5 +367,100 @@ impl Story {
             self.mount_what_is_there(g, false, 15).await?;
         }
         self.show_all(g).await
+    }
+}
+
+/// What a swap of a device leaves on the host.
+struct Swapped {
+    /// The host has noted which device was used: then the other one is a copy.
+    is_noted: bool,
+    /// Paths of copies of other disks.
+    copies: Vec<String>,
+}
+
+impl SimGroup {
+    /// Puts something else in the place of a device. `live`: the engine runs, without the disk.
+    fn swap_device(
+        &mut self,
+        fault: Fault,
+        disk: &SimDisk,
+        earlier: Image,
+        (clone_path, clone): (String, SimDisk),
+        live: bool,
+        numbers: &mut Numbers,
+    ) -> Swapped {
+        let current = disk.image();
+        let mut swapped = Swapped { is_noted: false, copies: Vec::new() };
+        match fault {
+            Fault::OldImage => {
+                // While no engine runs none may know that it is old: then the newer image can be
+                // put back.
+                if !live {
+                    self.undo.push(Undo::Image(disk.clone(), current));
+                }
+                disk.set_image(earlier);
+            }
+            Fault::CloneShown => {
+                swapped.is_noted = numbers.below(2) == 0;
+                if !swapped.is_noted {
+                    self.host.forget_notes();
+                }
+                self.show_clone(clone_path, clone);
+                if !live && numbers.below(2) == 0 {
+                    // Copies of all, as an array's snapshot shows them.
+                    for other in self.disks.clone() {
+                        if other.label() != disk.label() {
+                            let clone = other.clone_as(&format!("{}-clone", other.label()));
+                            let path = self.clone_path(&other);
+                            swapped.copies.push(path.clone());
+                            self.show_clone(path, clone);
+                        }
+                    }
+                }
+            }
+            Fault::Shrunk => {
+                self.undo.push(Undo::Size(disk.clone(), disk.size()));
+                disk.set_size(self.shape.disks[self.index_of(disk)].1 / MIB / 2 * MIB);
+            }
+            _ => {
+                self.undo.push(Undo::Image(disk.clone(), current));
+                disk.set_image(Image::noisy(numbers.draw()));
+            }
+        }
+        swapped
+    }
+
+    /// The path of a copy of a disk.
+    fn clone_path(&self, disk: &SimDisk) -> String {
+        format!("{}-clone", self.path_of(disk))
+    }
+
+    /// Shows a copy of a disk until the disks are put right.
+    fn show_clone(&mut self, path: String, clone: SimDisk) {
+        self.host.attach(&path, clone);
+        self.undo.push(Undo::Detach(path));
+    }
+
+    /// Mounts the group with a device swapped, or put right if it cannot be mounted so.
+    async fn mount_swapped(
+        &mut self,
+        fault: Fault,
+        disk: &SimDisk,
+        swapped: &Swapped,
+    ) -> Result<(), Failure> {
+        if !self.try_mount().await? {
+            // Too few can be counted on without it.
+            self.put_right();
+            return self.mount().await;
+        }
+        swapped.copies.iter().for_each(|path| self.host.detach(path));
+        if fault == Fault::OldImage {
+            // The mount has found that it is old: its newer bytes do not come back.
+            let is_of_it =
+                |undo: &Undo| matches!(undo, Undo::Image(of, _) if of.label() == disk.label());
+            self.undo.retain(|undo| !is_of_it(undo));
+        }
+        self.start_clients();
+        Ok(())
     }
 }
