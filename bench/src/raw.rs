@@ -1,13 +1,15 @@
 #![allow(unsafe_code)]
 //! Block devices as the kernel gives them: one io_uring with registered files and buffers, `O_DIRECT`.
 //!
-//! Unsafe: buffers belong to the kernel while an I/O is under way; they live as long as the ring, and none is touched before its I/O has ended.
+//! Unsafe: buffers belong to the kernel while an I/O is in flight; they live as long as the ring,
+//! and none is touched before its I/O has ended.
 
 use super::load::{Case, Kind, Meter, Outcome, Use};
-use io_uring::{IoUring, opcode, types::Fixed};
+use io_uring::{IoUring, opcode, squeue, types::Fixed};
 use std::{
     fs::{File, OpenOptions},
     io,
+    ops::Range,
     os::{
         fd::AsRawFd,
         unix::fs::{FileExt, OpenOptionsExt},
@@ -76,105 +78,162 @@ impl Devices {
         seed: u64,
         of_bytes: Use,
     ) -> io::Result<Outcome> {
-        // What is not whole sectors is written as whole sectors, as a database would.
+        // A log record is written as whole sectors, as a database would.
         let block = case.block.next_multiple_of(512);
         let case = &Case { block, ..*case };
-        let mirrors = if case.kind.reads() { 1 } else { self.files.len() };
-        let pages = usize::try_from(block.div_ceil(4096)).unwrap_or(1);
+        let mut round = Round::new(self, case)?;
+        let meter = Meter::start(time.unwrap_or(Duration::from_secs(1 << 30)));
+        let whole = self.size / block;
+        let mut state = seed.wrapping_mul(1 << 32);
+        loop {
+            let goes_on = time.is_none() || !meter.is_over();
+            while goes_on
+                && (time.is_some() || round.begun < whole)
+                && let Some(slot) = round.idle.pop()
+            {
+                round.begin(slot, &mut state)?;
+            }
+            if round.in_flight == 0 {
+                break;
+            }
+            round.ring.submit_and_wait(1)?;
+            let ended: Vec<(u64, i32)> =
+                round.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+            for (slot, result) in ended {
+                round.end(usize::try_from(slot).unwrap_or(0), result, of_bytes)?;
+            }
+        }
+        let done = round.done;
+        drop(round);
+        Ok(meter.stop(done, case.depth))
+    }
+}
+
+/// One I/O of a case at a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    /// Its operations on devices that have not ended.
+    left: usize,
+    /// Its write has ended, and the flush after it is in flight.
+    is_flushing: bool,
+}
+
+/// The I/Os of a case: `depth` slots, each with a buffer, that are begun again when they end.
+struct Round<'a> {
+    devices: &'a Devices,
+    case: &'a Case,
+    /// Dropped before the memory, which belongs to the kernel until then.
+    ring: IoUring,
+    buffers: Vec<libc::iovec>,
+    memory: Memory,
+    /// Pages of a buffer.
+    pages: usize,
+    slots: Vec<Slot>,
+    idle: Vec<usize>,
+    in_flight: usize,
+    begun: u64,
+    done: u64,
+}
+
+impl<'a> Round<'a> {
+    fn new(devices: &'a Devices, case: &'a Case) -> io::Result<Self> {
+        let pages = usize::try_from(case.block.div_ceil(4096)).unwrap_or(1);
         let mut memory = Memory(vec![Page([7; 4096]); pages * case.depth]);
-        let mut ring = IoUring::new(1024)?;
-        let descriptors: Vec<i32> = self.files.iter().map(AsRawFd::as_raw_fd).collect();
+        let ring = IoUring::new(1024)?;
+        let descriptors: Vec<i32> = devices.files.iter().map(AsRawFd::as_raw_fd).collect();
         ring.submitter().register_files(&descriptors)?;
-        let length = u32::try_from(block).map_err(io::Error::other)?;
         let buffers: Vec<libc::iovec> = (0..case.depth)
             .map(|slot| libc::iovec {
                 iov_base: memory.0[slot * pages..].as_mut_ptr().cast(),
                 iov_len: pages * 4096,
             })
             .collect();
-        // SAFETY: the memory outlives the ring, which is dropped first; nobody touches what is under way.
+        // SAFETY: the memory outlives the ring, which is dropped first; no buffer is touched while
+        // its I/O is in flight.
         unsafe { ring.submitter().register_buffers(&buffers)? };
-        let meter = Meter::start(time.unwrap_or(Duration::from_secs(1 << 30)));
-        let whole = self.size / block;
-        let (mut state, mut begun, mut done) = (seed.wrapping_mul(1 << 32), 0_u64, 0_u64);
-        let mut left = vec![0_usize; case.depth];
-        let mut flushing = vec![false; case.depth];
-        let mut idle: Vec<usize> = (0..case.depth).collect();
-        let mut in_flight = 0;
-        loop {
-            let goes_on = if time.is_some() { !meter.is_over() } else { begun < whole };
-            while let (true, Some(slot)) =
-                (goes_on && (time.is_some() || begun < whole), idle.pop())
-            {
-                let offset = case.offset(self.size, begun, &mut state);
-                // Reads take turns, as those of mirrors do.
-                let first = if mirrors == 1 {
-                    usize::try_from(begun).unwrap_or(0) % self.files.len()
-                } else {
-                    0
-                };
-                begun += 1;
-                for device in first..first + mirrors {
-                    let index = u16::try_from(slot).map_err(io::Error::other)?;
-                    let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
-                    let at = buffers[slot].iov_base.cast::<u8>();
-                    let entry = if case.kind.reads() {
-                        opcode::ReadFixed::new(file, at, length, index).offset(offset).build()
-                    } else {
-                        opcode::WriteFixed::new(file, at, length, index).offset(offset).build()
-                    };
-                    // SAFETY: as above.
-                    unsafe {
-                        ring.submission()
-                            .push(&entry.user_data(slot as u64))
-                            .map_err(io::Error::other)?
-                    };
-                    in_flight += 1;
-                }
-                left[slot] = mirrors;
-            }
-            if in_flight == 0 {
-                break;
-            }
-            ring.submit_and_wait(1)?;
-            let ended: Vec<(usize, i32)> = ring
-                .completion()
-                .map(|entry| (usize::try_from(entry.user_data()).unwrap_or(0), entry.result()))
-                .collect();
-            for (slot, result) in ended {
-                in_flight -= 1;
-                if result < 0 {
-                    return Err(io::Error::from_raw_os_error(-result));
-                }
-                left[slot] -= 1;
-                if left[slot] > 0 {
-                    continue;
-                }
-                if case.kind == Kind::Sync && !flushing[slot] {
-                    flushing[slot] = true;
-                    for device in 0..mirrors {
-                        let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
-                        let flags = io_uring::types::FsyncFlags::DATASYNC;
-                        let entry =
-                            opcode::Fsync::new(file).flags(flags).build().user_data(slot as u64);
-                        // SAFETY: it has no memory.
-                        unsafe { ring.submission().push(&entry).map_err(io::Error::other)? };
-                        in_flight += 1;
-                    }
-                    left[slot] = mirrors;
-                    continue;
-                }
-                if case.kind.reads() {
-                    memory.0[slot * pages..][..pages]
-                        .iter()
-                        .for_each(|page| of_bytes.take(&page.0));
-                }
-                flushing[slot] = false;
-                done += 1;
-                idle.push(slot);
-            }
+        Ok(Self {
+            devices,
+            case,
+            ring,
+            buffers,
+            memory,
+            pages,
+            slots: vec![Slot::default(); case.depth],
+            idle: (0..case.depth).collect(),
+            in_flight: 0,
+            begun: 0,
+            done: 0,
+        })
+    }
+
+    /// The devices of one I/O: a read is of one, in turns, as reads of mirrors are; a write is of
+    /// all.
+    fn devices(&self) -> Range<usize> {
+        let count = self.devices.files.len();
+        if self.case.kind.reads() {
+            let first = usize::try_from(self.begun).unwrap_or(0) % count;
+            first..first + 1
+        } else {
+            0..count
         }
-        drop(ring);
-        Ok(meter.stop(done, case.depth))
+    }
+
+    fn push(&mut self, slot: usize, entry: squeue::Entry) -> io::Result<()> {
+        let entry = entry.user_data(slot as u64);
+        // SAFETY: the memory of the I/O, if it has any, is a registered buffer.
+        unsafe { self.ring.submission().push(&entry).map_err(io::Error::other)? };
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn begin(&mut self, slot: usize, state: &mut u64) -> io::Result<()> {
+        let offset = self.case.offset(self.devices.size, self.begun, state);
+        let devices = self.devices();
+        self.begun += 1;
+        self.slots[slot].left = devices.len();
+        let length = u32::try_from(self.case.block).map_err(io::Error::other)?;
+        let index = u16::try_from(slot).map_err(io::Error::other)?;
+        let at = self.buffers[slot].iov_base.cast::<u8>();
+        for device in devices {
+            let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
+            let entry = if self.case.kind.reads() {
+                opcode::ReadFixed::new(file, at, length, index).offset(offset).build()
+            } else {
+                opcode::WriteFixed::new(file, at, length, index).offset(offset).build()
+            };
+            self.push(slot, entry)?;
+        }
+        Ok(())
+    }
+
+    /// An operation on a device has ended: the last write of a case of syncs is followed by a
+    /// flush of all devices.
+    fn end(&mut self, slot: usize, result: i32, of_bytes: Use) -> io::Result<()> {
+        self.in_flight -= 1;
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        self.slots[slot].left -= 1;
+        if self.slots[slot].left > 0 {
+            return Ok(());
+        }
+        if self.case.kind == Kind::Sync && !self.slots[slot].is_flushing {
+            let count = self.devices.files.len();
+            self.slots[slot] = Slot { left: count, is_flushing: true };
+            for device in 0..count {
+                let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
+                let flags = io_uring::types::FsyncFlags::DATASYNC;
+                self.push(slot, opcode::Fsync::new(file).flags(flags).build())?;
+            }
+            return Ok(());
+        }
+        if self.case.kind.reads() {
+            let pages = &self.memory.0[slot * self.pages..][..self.pages];
+            pages.iter().for_each(|page| of_bytes.take(&page.0));
+        }
+        self.slots[slot].is_flushing = false;
+        self.done += 1;
+        self.idle.push(slot);
+        Ok(())
     }
 }
