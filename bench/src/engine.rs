@@ -1,6 +1,6 @@
 //! A file of a disk group, through the engine as a library.
 
-use super::load::{Case, Kind, Meter, Outcome, Use};
+use super::load::{Meter, Outcome, Use};
 use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
 use plinth_engine::{
@@ -10,6 +10,10 @@ use plinth_engine::{
     sync::{buffer::Buffer, transfer::Source},
 };
 use plinth_server::world::{PollTime, block_on, block_on_polling};
+use plinth_workload::{
+    class::{Class, Generator},
+    pattern::FILL,
+};
 use std::{
     cell::{Cell, RefCell},
     pin::pin,
@@ -40,7 +44,7 @@ impl File {
         let made = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller));
         let node = made.map_err(|error| error.to_string())?.node;
         let file = Self { group, poll_time: world.poll_time(), session, node, size };
-        let chunk = vec![7; 1 << 20];
+        let chunk = vec![FILL; 1 << 20];
         for offset in (0..size).step_by(1 << 20) {
             block_on(file.session.write(node, offset, &chunk, false))
                 .map_err(|error| error.to_string())?;
@@ -59,21 +63,21 @@ impl File {
 
     pub fn run(
         &self,
-        case: &Case,
+        case: &Class,
         time: Duration,
         seed: u64,
         of_bytes: Use,
     ) -> Result<Outcome, String> {
         let meter = Meter::start(time);
-        let (state, begun, done) =
-            (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
+        let ios = RefCell::new(Generator::new(*case, self.size, seed.wrapping_mul(1 << 32)));
+        let done = Cell::new(0_u64);
         let one = || async {
-            let length = usize::try_from(case.block).unwrap_or(0);
-            let bytes = Source::Shared(Buffer::copy_of(&vec![7; length]).share());
+            let length = usize::try_from(case.sizes.largest()).unwrap_or(0);
+            let bytes = Source::Shared(Buffer::copy_of(&vec![FILL; length]).share());
             while !meter.is_over() {
-                let offset = case.offset(self.size, begun.get(), &mut state.borrow_mut());
-                begun.set(begun.get() + 1);
-                if case.kind.reads() {
+                let Some(io) = ios.borrow_mut().next() else { break };
+                let offset = io.offset;
+                if case.reads() {
                     let found = pin!(self.session.find(self.node, offset, length)).await;
                     let found = found.map_err(|error| error.to_string())?;
                     if found.len() != length {
@@ -88,7 +92,7 @@ impl File {
                         pin!(self.session.write_from(self.node, offset, bytes.clone(), false))
                             .await;
                     written.map_err(|error| error.to_string())?;
-                    if case.kind == Kind::Sync {
+                    if io.sync {
                         self.session
                             .sync(self.node, true)
                             .await
@@ -108,7 +112,7 @@ impl File {
             Ok::<(), String>(())
         })?;
         let outcome = meter.stop(done.get(), case.depth);
-        if !case.kind.reads() {
+        if !case.reads() {
             block_on(self.session.sync(self.node, false)).map_err(|error| error.to_string())?;
         }
         Ok(outcome)
@@ -117,7 +121,7 @@ impl File {
     /// The same, without looking at the checksums of what is read.
     pub fn run_unchecked(
         &self,
-        case: &Case,
+        case: &Class,
         time: Duration,
         seed: u64,
         of_bytes: Use,

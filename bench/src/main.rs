@@ -21,7 +21,8 @@ mod engine;
 mod load;
 mod raw;
 
-use load::{Case, Outcome, Use};
+use load::{Outcome, Use};
+use plinth_workload::class::Class;
 use std::{env, io, process::ExitCode, time::Duration};
 
 /// The command line.
@@ -31,7 +32,7 @@ struct Options {
     rounds: usize,
     size: u64,
     /// None if they come on standard input.
-    cases: Option<Vec<Case>>,
+    cases: Option<Vec<Class>>,
     attributes: Vec<(String, String)>,
 }
 
@@ -74,7 +75,7 @@ fn options() -> Result<Options, String> {
     }
     options.size <<= 20;
     if cases != "-" {
-        options.cases = Some(cases.split(',').map(Case::parse).collect::<Result<_, _>>()?);
+        options.cases = Some(cases.split(',').map(Class::parse).collect::<Result<_, _>>()?);
     }
     if matches!(options.devices.len(), 2 | 4) { Ok(options) } else { Err(USAGE.to_owned()) }
 }
@@ -97,7 +98,7 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
     for (seed, line) in io::stdin().lines().enumerate() {
         let line = line.map_err(|error| error.to_string())?;
         let (who, case) = line.split_once(' ').unwrap_or(("all", &line));
-        let (case, seed) = (Case::parse(case)?, seed as u64);
+        let (case, seed) = (Class::parse(case)?, seed as u64);
         let tell = |name: &str, Outcome { rate, cpu, wait }| {
             println!("{name} {rate:.1} {cpu:.2} {wait:.2}")
         };
@@ -125,7 +126,7 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
 
 fn table(
     options: &Options,
-    cases: &[Case],
+    cases: &[Class],
     raw: &raw::Devices,
     engine: &engine::File,
 ) -> Result<(), String> {

@@ -4,8 +4,12 @@
 //! Unsafe: buffers belong to the kernel while an I/O is in flight; they live as long as the ring,
 //! and none is touched before its I/O has ended.
 
-use super::load::{Case, Kind, Meter, Outcome, Use};
+use super::load::{Meter, Outcome, Use};
 use io_uring::{IoUring, opcode, squeue, types::Fixed};
+use plinth_workload::{
+    class::{Class, Generator, Sizes, Sync},
+    pattern::FILL,
+};
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -40,17 +44,13 @@ impl Devices {
             files.push(options.open(path).map_err(told)?);
         }
         let devices = Self { files, size };
-        devices.run_for(
-            &Case { kind: Kind::Write, block: 1 << 20, depth: 4 },
-            None,
-            0,
-            Use::Nothing,
-        )?;
+        let whole = Class::parse("write:1048576:4").map_err(io::Error::other)?;
+        devices.run_for(&whole, None, 0, Use::Nothing)?;
         let mut page = Box::new(Page([0; 4096]));
         for (file, path) in devices.files.iter().zip(paths) {
             for offset in (0..size).step_by(page.0.len()) {
                 file.read_exact_at(&mut page.0, offset)?;
-                if page.0 != [7; 4096] {
+                if page.0 != [FILL; 4096] {
                     return Err(io::Error::other(format!(
                         "{path} does not hold at {offset} what was written there"
                     )));
@@ -62,7 +62,7 @@ impl Devices {
 
     pub fn run(
         &self,
-        case: &Case,
+        case: &Class,
         time: Duration,
         seed: u64,
         of_bytes: Use,
@@ -73,25 +73,24 @@ impl Devices {
     /// For some time, or once through everything.
     fn run_for(
         &self,
-        case: &Case,
+        case: &Class,
         time: Option<Duration>,
         seed: u64,
         of_bytes: Use,
     ) -> io::Result<Outcome> {
         // A log record is written as whole sectors, as a database would.
-        let block = case.block.next_multiple_of(512);
-        let case = &Case { block, ..*case };
-        let mut round = Round::new(self, case)?;
+        let block = case.sizes.largest().next_multiple_of(512);
+        let case = &Class { sizes: Sizes::Fixed(block), ..*case };
+        let mut round = Round::new(self, case, seed.wrapping_mul(1 << 32))?;
         let meter = Meter::start(time.unwrap_or(Duration::from_secs(1 << 30)));
         let whole = self.size / block;
-        let mut state = seed.wrapping_mul(1 << 32);
         loop {
             let goes_on = time.is_none() || !meter.is_over();
             while goes_on
                 && (time.is_some() || round.begun < whole)
                 && let Some(slot) = round.idle.pop()
             {
-                round.begin(slot, &mut state)?;
+                round.begin(slot)?;
             }
             if round.in_flight == 0 {
                 break;
@@ -121,7 +120,8 @@ struct Slot {
 /// The I/Os of a case: `depth` slots, each with a buffer, that are begun again when they end.
 struct Round<'a> {
     devices: &'a Devices,
-    case: &'a Case,
+    case: &'a Class,
+    ios: Generator,
     /// Dropped before the memory, which belongs to the kernel until then.
     ring: IoUring,
     buffers: Vec<libc::iovec>,
@@ -136,9 +136,9 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(devices: &'a Devices, case: &'a Case) -> io::Result<Self> {
-        let pages = usize::try_from(case.block.div_ceil(4096)).unwrap_or(1);
-        let mut memory = Memory(vec![Page([7; 4096]); pages * case.depth]);
+    fn new(devices: &'a Devices, case: &'a Class, seed: u64) -> io::Result<Self> {
+        let pages = usize::try_from(case.sizes.largest().div_ceil(4096)).unwrap_or(1);
+        let mut memory = Memory(vec![Page([FILL; 4096]); pages * case.depth]);
         let ring = IoUring::new(1024)?;
         let descriptors: Vec<i32> = devices.files.iter().map(AsRawFd::as_raw_fd).collect();
         ring.submitter().register_files(&descriptors)?;
@@ -154,6 +154,7 @@ impl<'a> Round<'a> {
         Ok(Self {
             devices,
             case,
+            ios: Generator::new(*case, devices.size, seed),
             ring,
             buffers,
             memory,
@@ -170,7 +171,7 @@ impl<'a> Round<'a> {
     /// all.
     fn devices(&self) -> Range<usize> {
         let count = self.devices.files.len();
-        if self.case.kind.reads() {
+        if self.case.reads() {
             let first = usize::try_from(self.begun).unwrap_or(0) % count;
             first..first + 1
         } else {
@@ -186,20 +187,20 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, slot: usize, state: &mut u64) -> io::Result<()> {
-        let offset = self.case.offset(self.devices.size, self.begun, state);
+    fn begin(&mut self, slot: usize) -> io::Result<()> {
+        let Some(io) = self.ios.next() else { return Ok(()) };
         let devices = self.devices();
         self.begun += 1;
         self.slots[slot].left = devices.len();
-        let length = u32::try_from(self.case.block).map_err(io::Error::other)?;
+        let length = u32::try_from(io.length).map_err(io::Error::other)?;
         let index = u16::try_from(slot).map_err(io::Error::other)?;
         let at = self.buffers[slot].iov_base.cast::<u8>();
         for device in devices {
             let file = Fixed(u32::try_from(device).map_err(io::Error::other)?);
-            let entry = if self.case.kind.reads() {
-                opcode::ReadFixed::new(file, at, length, index).offset(offset).build()
+            let entry = if self.case.reads() {
+                opcode::ReadFixed::new(file, at, length, index).offset(io.offset).build()
             } else {
-                opcode::WriteFixed::new(file, at, length, index).offset(offset).build()
+                opcode::WriteFixed::new(file, at, length, index).offset(io.offset).build()
             };
             self.push(slot, entry)?;
         }
@@ -217,7 +218,7 @@ impl<'a> Round<'a> {
         if self.slots[slot].left > 0 {
             return Ok(());
         }
-        if self.case.kind == Kind::Sync && !self.slots[slot].is_flushing {
+        if self.case.sync == Sync::Each && !self.slots[slot].is_flushing {
             let count = self.devices.files.len();
             self.slots[slot] = Slot { left: count, is_flushing: true };
             for device in 0..count {
@@ -227,7 +228,7 @@ impl<'a> Round<'a> {
             }
             return Ok(());
         }
-        if self.case.kind.reads() {
+        if self.case.reads() {
             let pages = &self.memory.0[slot * self.pages..][..self.pages];
             pages.iter().for_each(|page| of_bytes.take(&page.0));
         }

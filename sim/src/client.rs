@@ -4,10 +4,9 @@ mod directories;
 mod wild;
 
 use crate::{
-    executor::{Core, lock},
+    executor::Core,
     history::Failure,
     model::{Content, FileId, Model, Names, SECTOR, Seen, Turn, zeros},
-    workload::{Act, Profile},
     world::Host,
 };
 use plinth_engine::{
@@ -17,6 +16,10 @@ use plinth_engine::{
     files::session::Session,
     sync::transfer::Source,
     testing::Numbers,
+};
+use plinth_workload::{
+    lock,
+    profile::{Act, Profile},
 };
 use std::{
     collections::BTreeMap,
@@ -73,7 +76,7 @@ pub struct Client {
     /// The group's name.
     group: Box<str>,
     number: u64,
-    profile: Profile,
+    profile: &'static Profile,
     expectations: Arc<Expectations>,
     /// Decides what it does: not the order in which things happen around it.
     numbers: Mutex<Numbers>,
@@ -91,7 +94,7 @@ impl Client {
         (core, host): (&Arc<Core>, &Arc<Host>),
         group: &str,
         number: u64,
-        (profile, seed): (Profile, u64),
+        (profile, seed): (&'static Profile, u64),
         expectations: &Arc<Expectations>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -187,7 +190,7 @@ impl Client {
             (name.clone(), *file, *size)
         });
         let Some((name, file, size)) = chosen else { return self.create(session, &names).await };
-        let sectors = self.profile.sectors();
+        let sectors = self.profile.sectors;
         let act = if Expectations::is(&self.expectations.burst) && size > 0 {
             [Act::Read, Act::Together, Act::Page, Act::Page][pick(4)]
         } else if Expectations::is(&self.expectations.churn) {
@@ -196,7 +199,7 @@ impl Client {
             self.profile.act(|limit| self.below(limit))
         };
         match act {
-            Act::Create if (names.0.len() as u64) < self.profile.files() => {
+            Act::Create if (names.0.len() as u64) < self.profile.files => {
                 self.create(session, &names).await
             }
             Act::Create | Act::Unlink => self.unlink(session, &names, &name).await,
@@ -372,7 +375,7 @@ impl Client {
         }
         // Its two names would be in each other's way when it is asked for twice.
         let is_striped =
-            self.profile.is_wild() && self.one_in(4) && !Expectations::is(&self.expectations.twice);
+            self.profile.is_wild && self.one_in(4) && !Expectations::is(&self.expectations.twice);
         self.core.tell(|| {
             format!(
                 "client {}: create {name}{}",
@@ -516,7 +519,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
-        let limit = if self.one_in(2) { old / SECTOR as u64 + 1 } else { self.profile.sectors() };
+        let limit = if self.one_in(2) { old / SECTOR as u64 + 1 } else { self.profile.sectors };
         let sectors = self.below(limit);
         let size = sectors * SECTOR as u64;
         self.core.tell(|| format!("client {}: truncate {name} from {old} to {size}", self.number));
@@ -573,7 +576,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let mut next = names.clone();
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
-        let size = old.max(self.below(self.profile.sectors()) * SECTOR as u64);
+        let size = old.max(self.below(self.profile.sectors) * SECTOR as u64);
         self.core.tell(|| format!("client {}: reserve {name} up to {size}", self.number));
         next.resize(file, size);
         self.model().begin(Some(next), None);
@@ -594,11 +597,11 @@ impl Client {
         name: &str,
     ) -> std::result::Result<Next, Failure> {
         let Some((file, size)) = names.0.get(name).copied() else { return Ok(Next::GoOn) };
-        if size / SECTOR as u64 >= self.profile.sectors() {
+        if size / SECTOR as u64 >= self.profile.sectors {
             return Ok(Next::GoOn);
         }
         let next = self.write(session, names, name, size, 1 + self.below(32)).await?;
-        let syncs = self.profile != Profile::Lazy && self.one_in(2);
+        let syncs = self.profile.sync.is_due(|limit| self.below(limit));
         if matches!(next, Next::GoOn) && syncs {
             self.sync(session, name, file).await
         } else {
@@ -617,7 +620,7 @@ impl Client {
         let mut next = names.clone();
         let Some((file, size)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
         let first = offset / SECTOR as u64;
-        let count = count.min(self.profile.sectors().saturating_sub(first)).max(1);
+        let count = count.min(self.profile.sectors.saturating_sub(first)).max(1);
         let end = (first + count) * SECTOR as u64;
         let tag = lock(&self.numbers).draw();
         // Now and then not in whole sectors: what is around stays, so it must be known.

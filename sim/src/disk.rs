@@ -9,7 +9,7 @@
 //! I/O in flight is performed in any order. It lands also when its process has ended meanwhile, and until it has,
 //! nobody else can claim the disk (R1).
 
-use crate::executor::{Core, ProcessId, Touch, lock};
+use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
     testing::{Image, Numbers, failed, fits},
@@ -20,6 +20,7 @@ use plinth_format::{
     header::DiskHeader,
     layout::{HEADER_PLACE, likely_header_places},
 };
+use plinth_workload::lock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,

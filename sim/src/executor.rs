@@ -19,13 +19,14 @@
 
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use plinth_engine::{testing::Numbers, world::Task};
+use plinth_workload::lock;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -41,10 +42,6 @@ const STEPS_MAX: u64 = 20_000_000;
 
 /// Stack of synchronous code, in bytes: SQLite and the engine need a fraction.
 const STACK: usize = 1 << 20;
-
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 type TaskId = u64;
 

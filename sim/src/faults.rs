@@ -3,7 +3,7 @@
 use crate::{
     coverage::{State, allowed},
     disk::{BLOCK, SYSTEM_BLOCKS, SimDisk},
-    executor::{Fuse, lock},
+    executor::Fuse,
     history::{End, Failure, Story},
     hostile,
     plan::{Fault, Step},
@@ -22,6 +22,7 @@ use plinth_format::{
     layout::{HEADER_COPIES, MIB},
     membership::DiskState,
 };
+use plinth_workload::lock;
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},

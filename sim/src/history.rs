@@ -9,12 +9,13 @@
 use crate::{
     coverage::Coverage,
     disk::SimDisk,
-    executor::{Behaviour, Core, Executor, Fuse, Stuck, lock},
+    executor::{Behaviour, Core, Executor, Fuse, Stuck},
     plan::Plan,
     sim_group::SimGroup,
     world::Host,
 };
 use plinth_engine::limits;
+use plinth_workload::lock;
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},

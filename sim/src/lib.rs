@@ -33,5 +33,4 @@ pub mod scenario;
 pub mod shrink;
 pub mod sim_group;
 mod visibility;
-pub mod workload;
 pub mod world;

@@ -15,12 +15,13 @@
 //! besides, such as which disk it meets, follows from its `draw`; what a client does, from its number; the order in
 //! which everything happens, from `seed`.
 
-use crate::{
-    coverage::{self, State},
-    workload::Profile,
-};
+use crate::coverage::{self, State};
 use plinth_engine::{testing::Numbers, world::Sectors};
 use plinth_format::{Redundancy, layout::MIB};
+use plinth_workload::{
+    profile::{self, Profile},
+    random::weighted,
+};
 use std::{fmt, str::FromStr};
 
 /// A disk group as it is created.
@@ -33,7 +34,7 @@ pub struct Shape {
     /// Failure group, one of quorum if it begins with Q, and bytes of each disk.
     pub disks: Vec<(String, u64)>,
     /// Each with the number from which all that it does follows.
-    pub clients: Vec<(Profile, u64)>,
+    pub clients: Vec<(&'static Profile, u64)>,
 }
 
 impl Shape {
@@ -96,8 +97,8 @@ impl Shape {
         let count = 1 + numbers.below(clients_max);
         let lazy = numbers.below(5) == 0;
         let profile = |numbers: &mut Numbers| {
-            let busy = Profile::BUSY[index(numbers, Profile::BUSY.len())];
-            if lazy { Profile::Lazy } else { busy }
+            let busy = profile::BUSY[index(numbers, profile::BUSY.len())];
+            if lazy { &profile::LAZY } else { busy }
         };
         let clients = (0..count).map(|_| (profile(numbers), numbers.draw() >> 32)).collect();
         Self { redundancy, au_size: au, sectors: Sectors { logical, physical }, disks, clients }
@@ -240,20 +241,9 @@ impl Fault {
     }
 
     fn drawn(numbers: &mut Numbers) -> Self {
-        let weights: Vec<u64> = Self::ALL.iter().map(|(_, _, weight)| *weight).collect();
-        Self::ALL[weighted(&weights, |limit| numbers.below(limit))].0
+        let weights = Self::ALL.iter().map(|(_, _, weight)| *weight);
+        Self::ALL[weighted(weights, |limit| numbers.below(limit))].0
     }
-}
-
-/// One of several, the heavier the likelier, by a number below a limit that is drawn.
-pub fn weighted(weights: &[u64], below: impl FnOnce(u64) -> u64) -> usize {
-    let mut drawn = below(weights.iter().sum());
-    let index = weights.iter().position(|weight| {
-        let here = drawn < *weight;
-        drawn = drawn.saturating_sub(*weight);
-        here
-    });
-    index.expect("below the sum")
 }
 
 /// One misfortune.
@@ -371,7 +361,7 @@ impl Plan {
         self.fails_midway = numbers.below(2) == 0;
         for (profile, _) in self.groups.iter_mut().flat_map(|group| &mut group.clients) {
             if numbers.below(3) == 0 {
-                *profile = Profile::Wild;
+                *profile = &profile::WILD;
             }
         }
         for step in &mut self.steps {
@@ -470,7 +460,7 @@ impl fmt::Display for Shape {
         }
         write!(f, " clients")?;
         for (profile, number) in &self.clients {
-            write!(f, " {}:{number}", format!("{profile:?}").to_lowercase())?;
+            write!(f, " {}:{number}", profile.name)?;
         }
         Ok(())
     }
@@ -572,14 +562,11 @@ fn shape(words: &[&str]) -> Option<Shape> {
         Some((group.to_owned(), size.parse::<u64>().ok()?.checked_mul(MIB)?))
     };
     let client = |word: &&str| {
-        let (profile, number) = word.split_once(':')?;
-        let profile = Profile::ALL
-            .into_iter()
-            .find(|known| format!("{known:?}").to_lowercase() == profile)?;
-        Some((profile, number.parse().ok()?))
+        let (name, number) = word.split_once(':')?;
+        Some((profile::named(name)?, number.parse().ok()?))
     };
     let disks: Vec<(String, u64)> = rest[..clients_at].iter().map(disk).collect::<Option<_>>()?;
-    let clients: Vec<(Profile, u64)> =
+    let clients: Vec<(&'static Profile, u64)> =
         rest[clients_at + 1..].iter().map(client).collect::<Option<_>>()?;
     let au_size = au.parse::<u64>().ok()?.checked_mul(MIB)?;
     let good = !disks.is_empty() && !clients.is_empty() && au_size.is_power_of_two();

@@ -6,13 +6,14 @@
 //! What the first seeds do not find is planted together from there on, and by halves where a history fails. A mistake that is found so might have
 //! been found a little earlier by itself.
 
-use crate::{executor::lock, plan::Recipe, runner};
+use crate::{plan::Recipe, runner};
 use clap::Args;
 use plinth_engine::planted::{self, Bug};
+use plinth_workload::lock;
 use std::{
     process::ExitCode,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -221,7 +222,7 @@ fn hunt(bugs: &[Bug], most: u64, jobs: usize, recipe: Recipe) -> Vec<Hunt> {
     side_by_side(jobs, || hunt_alone(&hunts, alone, recipe));
     let next = AtomicU64::new(alone);
     side_by_side(jobs, || hunt_together(&hunts, &next, most, recipe));
-    let hunts = hunts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let hunts = lock::into_inner(hunts);
     let missed = hunts.iter().filter(|hunt| hunt.found.is_none());
     missed.for_each(|hunt| eprintln!("{}: not found", hunt.bug.name()));
     hunts

@@ -5,18 +5,18 @@
 
 use crate::{
     coverage::Coverage,
-    executor::lock,
     history::{Outcome, run},
     plan::{Plan, Recipe},
 };
 use plinth_engine::planted::{Bug, planted};
+use plinth_workload::lock;
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -120,7 +120,7 @@ pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> 
         jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
     });
     results.into_iter().collect::<std::io::Result<()>>()?;
-    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut total = lock::into_inner(total);
     total.took = began.elapsed();
     if let Some(path) = &orders.hashes {
         let mut file = std::fs::File::create(path)?;

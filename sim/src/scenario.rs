@@ -21,7 +21,7 @@ pub use records::reseal;
 
 use crate::{
     disk::SimDisk,
-    executor::{Core, Executor, Stuck, lock},
+    executor::{Core, Executor, Stuck},
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
@@ -34,11 +34,12 @@ use plinth_engine::{
     world::{Sectors, World as _},
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use plinth_workload::lock;
 use std::{
     collections::BTreeMap,
     fmt::Display,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -113,7 +114,7 @@ pub fn words(error: &AdminError) -> String {
 impl World {
     /// A host without disks. Only one exists at a time: the next one waits for the end of this.
     pub fn new(seed: u64) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock(&TURN);
         let executor = Executor::new(seed, std::env::var_os("PLINTH_TELL").is_some());
         let core = Arc::clone(executor.core());
         let host = Host::new(&core);

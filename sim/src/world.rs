@@ -2,13 +2,14 @@
 
 use crate::{
     disk::SimDisk,
-    executor::{self, Core, ProcessId, lock},
+    executor::{self, Core, ProcessId},
 };
 use plinth_engine::{
     event::{Event, Severity},
     testing::Words,
     world::{Found, Identity, Keepsake, Task, Timestamp, World},
 };
+use plinth_workload::lock;
 use std::{
     collections::BTreeMap,
     future::Future,

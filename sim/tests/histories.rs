@@ -1,5 +1,6 @@
 //! Histories that must come to a good end, and the same end each time.
 
+use plinth_workload::lock;
 use sim::{
     history::{OPERATIONS, Outcome, run},
     plan::Plan,
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn outcome(plan: &Plan) -> Outcome {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = lock(&TURN);
     run(plan, false)
 }
 

@@ -11,11 +11,12 @@ use plinth_format::{
     membership::CatalogFile,
     page,
 };
+use plinth_workload::lock;
 use sim::scenario::{DISK_SIZE, World, pattern, reseal, words};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -61,7 +62,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Ten rounds of making, writing, syncing, reading and removing files, with idle minutes between: what a round needed is given back.
 #[test]
 fn memory_returns_to_its_base() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ALONE);
     for seed in 0..3 {
         let mut world = World::new(seed).disks(&["A", "B"]);
         for disk in 0..2 {
@@ -138,7 +139,7 @@ fn is_survived(world: &mut World, what: &str) {
 
 /// Tells a story for each seed, and in the end which of them did not end well.
 fn survived(seeds: u64, story: impl Fn(u64)) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ALONE);
     let tell = |seed: &u64| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| story(*seed))).is_err()
     };

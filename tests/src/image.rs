@@ -2,7 +2,7 @@
 //!
 //! Only chunks that were written take memory, and copies share what neither has changed since.
 
-use crate::replay::Random;
+use plinth_workload::random::Random;
 use std::{
     collections::BTreeMap,
     fs::File,

@@ -5,7 +5,11 @@
 //! when number n had been said, `verify` wants the effects of operations up to n, bit by bit, and of later ones only
 //! what is allowed: some of the bytes that they wrote, or what was there before.
 
-use crate::replay::Random;
+use plinth_workload::{
+    class::Sizes,
+    pattern::{SECTOR, bytes, compare, ensure, sector, version_of},
+    random::Random,
+};
 use rusqlite::Connection;
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,8 +19,7 @@ use std::{
     path::Path,
 };
 
-/// Something is not as it must be.
-pub type Wrong = String;
+pub use plinth_workload::pattern::Wrong;
 
 pub trait Load: Send + Sync {
     /// What is there before the first operation. Durable when it returns.
@@ -50,10 +53,6 @@ pub fn all() -> Vec<Box<dyn Load>> {
     ]
 }
 
-fn ensure(holds: bool, wrong: impl FnOnce() -> Wrong) -> Result<(), Wrong> {
-    if holds { Ok(()) } else { Err(wrong()) }
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, Wrong> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -62,44 +61,19 @@ fn sync_dir(dir: &Path) {
     File::open(dir).and_then(|dir| dir.sync_all()).expect("fsync of a directory");
 }
 
-/// Bytes that nobody else writes: between `least` and `most` of them.
-fn bytes(kind: u64, number: u64, least: usize, most: usize) -> Vec<u8> {
-    let mut random = Random::new(kind << 32 | number);
-    let mut bytes = vec![0; least + random.below(most - least + 1)];
-    random.fill(&mut bytes);
-    bytes
-}
-
-/// Where a file has something else than what was written, or zeros where it may not be there yet.
-fn compare(what: &str, found: &[u8], written: &[u8], durable: usize) -> Result<(), Wrong> {
-    ensure(found.len() >= durable, || {
-        format!("{what}: {} bytes, and {durable} were durable", found.len())
-    })?;
-    ensure(found.len() <= written.len(), || {
-        format!("{what}: {} bytes, {} were written", found.len(), written.len())
-    })?;
-    let wrong = found.iter().zip(written).enumerate();
-    let wrong = wrong
-        .filter(|(place, (found, written))| found != written && (*place < durable || **found != 0));
-    let wrong: Vec<_> = wrong.map(|(place, _)| place).collect();
-    ensure(wrong.is_empty(), || {
-        format!(
-            "{what}: {} bytes wrong from {} to {}, the first {durable} of {} were durable; there is {:02x?}",
-            wrong.len(),
-            wrong[0],
-            wrong[wrong.len() - 1],
-            found.len(),
-            &found[wrong[0]..found.len().min(wrong[0] + 16)]
-        )
-    })
-}
+/// A stream for each kind of bytes, for [`bytes`].
+const APPENDS: u64 = 1;
+const PAGES_OF: u64 = 2;
+const STATES: u64 = 3;
+const CHURNS: u64 = 4;
+const ROWS_OF: u64 = 5;
 
 /// A log: records are appended to a file.
 pub struct Appends;
 
 impl Appends {
     fn record(number: u64) -> Vec<u8> {
-        bytes(1, number, 1, 20_000)
+        bytes(APPENDS, number, Sizes::Between(1, 20_000))
     }
 }
 
@@ -148,7 +122,6 @@ pub enum Way {
     Synchronous,
 }
 
-const SECTOR: usize = 512;
 const PAGE: usize = 8192;
 const PAGES: usize = 48;
 
@@ -161,20 +134,13 @@ impl Pages {
         }
     }
 
-    fn sector(page: usize, version: u64, sector: usize) -> [u8; SECTOR] {
-        let mut bytes = [0; SECTOR];
-        bytes[0..8].copy_from_slice(&version.to_le_bytes());
-        Random::new(version << 24 | (page * 16 + sector) as u64).fill(&mut bytes[8..]);
-        bytes
-    }
-
     fn page(page: usize, version: u64) -> Vec<u8> {
-        (0..PAGE / SECTOR).flat_map(|sector| Self::sector(page, version, sector)).collect()
+        (0..PAGE / SECTOR).flat_map(|place| sector(page, version, place)).collect()
     }
 
     /// The pages that an operation writes.
     fn of(number: u64) -> Vec<usize> {
-        let mut random = Random::new(2 << 32 | number);
+        let mut random = Random::new(PAGES_OF << 32 | number);
         (0..=random.below(4)).map(|_| random.below(PAGES)).collect()
     }
 }
@@ -222,11 +188,11 @@ impl Load for Pages {
         let found = read(&dir.join(self.name()))?;
         ensure(found.len() == PAGES * PAGE, || format!("{}: {} bytes", self.name(), found.len()))?;
         for (index, found) in found.chunks(SECTOR).enumerate() {
-            let (page, sector) = (index / (PAGE / SECTOR), index % (PAGE / SECTOR));
-            let version = u64::from_le_bytes(found[0..8].try_into().expect("8 bytes"));
-            let place = || format!("{}: page {page}, sector {sector}", self.name());
+            let (page, at) = (index / (PAGE / SECTOR), index % (PAGE / SECTOR));
+            let version = version_of(found);
+            let place = || format!("{}: page {page}, sector {at}", self.name());
             let right = version == 0 || version <= last && Self::of(version).contains(&page);
-            ensure(right && found == Self::sector(page, version, sector), || {
+            ensure(right && found == sector(page, version, at), || {
                 format!("{}: nobody wrote that, {:02x?}", place(), &found[..16])
             })?;
             ensure(version >= durable[page], || {
@@ -243,7 +209,7 @@ pub struct Renames;
 impl Renames {
     fn state(number: u64) -> Vec<u8> {
         let mut state = number.to_le_bytes().to_vec();
-        state.extend(bytes(3, number, 0, 9_000));
+        state.extend(bytes(STATES, number, Sizes::Between(0, 9_000)));
         state
     }
 }
@@ -286,12 +252,8 @@ const KEPT: u64 = 6;
 impl Churn {
     /// Small ones that share an extent, and large ones that have their own.
     fn content(number: u64) -> Vec<u8> {
-        bytes(
-            4,
-            number,
-            1,
-            [3_000, 40_000, 90_000, 400_000][usize::try_from(number % 4).expect("small")],
-        )
+        let most = [3_000, 40_000, 90_000, 400_000][usize::try_from(number % 4).expect("small")];
+        bytes(CHURNS, number, Sizes::Between(1, most))
     }
 }
 
@@ -374,7 +336,7 @@ impl Sqlite {
     }
 
     fn row(number: u64) -> Vec<u8> {
-        bytes(5, number, 10, 3_000)
+        bytes(ROWS_OF, number, Sizes::Between(10, 3_000))
     }
 
     fn transaction(connection: &mut Connection, number: u64) -> rusqlite::Result<()> {

@@ -1,5 +1,6 @@
 //! A service manager that keeps descriptors, as systemd does for `FileDescriptorStoreMax`.
 
+use plinth_workload::lock;
 use rustix::{
     fd::{AsRawFd, OwnedFd},
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
@@ -11,7 +12,7 @@ use std::{
     os::unix::net::UnixDatagram,
     path::PathBuf,
     process::Command,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
 };
 
@@ -54,7 +55,7 @@ impl Manager {
                     .unwrap_or("stored")
                     .to_owned();
                 let Some(store) = ours.upgrade() else { return };
-                let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut store = lock(&store);
                 match descriptor {
                     Some(descriptor) if text.contains("FDSTORE=1") => {
                         drop(store.insert(name, descriptor))
@@ -74,7 +75,7 @@ impl Manager {
     /// The names of what it keeps.
     #[must_use]
     pub fn stored(&self) -> Vec<String> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        lock(&self.store).keys().cloned().collect()
     }
 
     /// What starts a program with all that is kept: a shell gives them the numbers that they must have.
@@ -98,7 +99,7 @@ pub(crate) struct Starter {
 impl Starter {
     /// The command that runs `program`, and what must stay open until it runs.
     pub fn command(&self, program: &std::path::Path) -> (Command, Vec<OwnedFd>) {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = lock(&self.store);
         let names: Vec<_> = store.keys().cloned().collect();
         // Without "close on exec": the shell gets them, and moves them.
         let kept: Vec<OwnedFd> =

@@ -17,45 +17,8 @@ use crate::{
     Image,
     recorder::{Event, Io, Recording},
 };
+use plinth_workload::{pattern::SECTOR, random::Random};
 use std::fmt;
-
-const SECTOR: usize = 512;
-
-/// Numbers that follow from a seed (SplitMix64).
-#[derive(Clone)]
-pub struct Random(u64);
-
-impl Random {
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `limit`, which is not zero.
-    pub fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.number() % limit as u64).expect("less than a usize")
-    }
-
-    pub fn shuffle<T>(&mut self, list: &mut [T]) {
-        for end in (1..list.len()).rev() {
-            list.swap(end, self.below(end + 1));
-        }
-    }
-
-    pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.number().to_le_bytes()[..chunk.len()]);
-        }
-    }
-}
 
 /// Where the power goes, and what the seed makes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,13 +11,14 @@ use plinth_tests::{
     loads::{self, Load, Wrong},
     planted_binary,
     recorder::Event,
-    replay::{Cut, HONEST, Random},
+    replay::{Cut, HONEST},
     scaled,
 };
+use plinth_workload::{lock, random::Random};
 use std::{
     ops::RangeInclusive,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// SQLite and small programs of all kinds.
@@ -188,13 +189,7 @@ struct Commits(Mutex<Option<Postgres>>);
 
 impl Commits {
     fn with<T>(&self, work: impl FnOnce(&Postgres) -> T) -> T {
-        work(
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_ref()
-                .expect("the cluster runs"),
-        )
+        work(lock(&self.0).as_ref().expect("the cluster runs"))
     }
 }
 
@@ -205,7 +200,7 @@ impl Load for Commits {
         postgres.psql("CREATE TABLE told (n bigint PRIMARY KEY, filler text)");
         postgres.psql("CREATE TABLE counts (id int PRIMARY KEY, n bigint)");
         postgres.psql("INSERT INTO counts SELECT id, 0 FROM generate_series(0, 99) AS id");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(postgres);
+        *lock(&self.0) = Some(postgres);
     }
 
     fn run(&self, _: &Path, operations: RangeInclusive<u64>, durable: &dyn Fn(u64)) {
@@ -224,7 +219,7 @@ impl Load for Commits {
     }
 
     fn finish(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.0).take());
     }
 
     fn verify(&self, dir: &Path, acknowledged: u64, last: u64) -> Result<(), Wrong> {

@@ -7,6 +7,7 @@
 //! `PLINTH_TRANSCRIPTS=write` writes the transcripts anew; then the diff shows what has changed for users.
 
 use plinth_tests::{Finished, Instance, MIB, binary, shell, wait_for};
+use plinth_workload::lock;
 use regex::Regex;
 use std::{
     fs,
@@ -14,7 +15,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -509,7 +510,7 @@ impl Terminal {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = out.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
-                shared.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+                lock(&shared).push_str(&text);
             }
         });
         let keys = child.stdin.take().expect("piped");
@@ -523,7 +524,7 @@ impl Terminal {
             .and_then(|()| self.keys.flush())
             .expect("the terminal");
         wait_for(answer, || {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = lock(&self.seen);
             let found = seen.get(self.from..).and_then(|new| new.find(answer));
             self.from += found.map_or(0, |at| at + answer.len());
             found.is_some()

@@ -23,8 +23,8 @@ fn within(names: &Names, directory: &str) -> usize {
 impl Client {
     /// A name that a file may have.
     pub(super) fn some_name(&self) -> String {
-        let name = format!("f{}", self.below(self.profile.files() * 2));
-        if self.profile.is_wild() && self.one_in(3) {
+        let name = format!("f{}", self.below(self.profile.files * 2));
+        if self.profile.is_wild && self.one_in(3) {
             format!("{}/{name}", self.some_directory())
         } else {
             name

@@ -2,7 +2,6 @@
 
 use super::{CALLER, Client, Expectations, FileError, Next, Result, mode_of, pattern};
 use crate::{
-    executor::lock,
     history::Failure,
     model::{Content, FileId, Names, SECTOR, zeros},
 };
@@ -12,6 +11,7 @@ use plinth_engine::{
     files::{session::Session, statements::NewSystemFile},
     world::Timestamp,
 };
+use plinth_workload::lock;
 use std::ops::Range;
 
 /// Names asked for that are not there, in one look.
@@ -130,7 +130,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let (file, size) = names.0[name];
         let first = self.below(size / SECTOR as u64 + 2);
-        let count = (1 + self.below(600)).min(self.profile.sectors().saturating_sub(first)).max(1);
+        let count = (1 + self.below(600)).min(self.profile.sectors.saturating_sub(first)).max(1);
         let keep_size = self.one_in(2);
         self.core
             .tell(|| format!("client {}: zero {count} sectors of {name} at {first}", self.number));
@@ -166,7 +166,7 @@ impl Client {
         name: &str,
     ) -> std::result::Result<Next, Failure> {
         let (file, old) = names.0[name];
-        let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.profile.sectors()) };
+        let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.profile.sectors) };
         let size = self.below(limit);
         let last = size / SECTOR as u64;
         if !self.model().is_certain(file, last) {
@@ -213,8 +213,7 @@ impl Client {
         let (file, size) = names.0[name];
         let start = if self.one_in(3) { size } else { self.below(size + 1) };
         let most = if self.one_in(2) { 64 } else { 20_000 };
-        let end =
-            (start + 1 + self.below(most)).min(bytes_of(self.profile.sectors()).max(start + 1));
+        let end = (start + 1 + self.below(most)).min(bytes_of(self.profile.sectors).max(start + 1));
         let range = start / SECTOR as u64..end.div_ceil(SECTOR as u64);
         let is_certain = |number| self.model().is_certain(file, number);
         if !is_certain(range.start) || !is_certain(range.end - 1) {
@@ -379,7 +378,7 @@ impl Client {
         let (file, size) = names.0[name];
         let end = size / SECTOR as u64;
         let first = self.below(end.max(1));
-        let range = first..(first + 1 + self.below(200)).min(self.profile.sectors());
+        let range = first..(first + 1 + self.below(200)).min(self.profile.sectors);
         if range.is_empty() {
             return Ok(Next::GoOn);
         }
@@ -596,7 +595,7 @@ impl Client {
         session: &Session,
         names: &Names,
     ) -> std::result::Result<Next, Failure> {
-        if !self.profile.is_wild() {
+        if !self.profile.is_wild {
             return Ok(Next::GoOn);
         }
         for _ in 0..ABSENT {

@@ -12,12 +12,13 @@ use plinth_tests::{
     fuse_disks::{Files, Served},
     recorder::{Event, Io, MARKS},
 };
+use plinth_workload::lock;
 use std::{
     ffi::{CStr, CString},
     fs::File,
     io::{self, BufWriter, Read, Write},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     thread,
     time::Duration,
 };
@@ -76,7 +77,7 @@ impl State {
 
 impl Disks {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn disk(&self, node: u64) -> io::Result<usize> {
