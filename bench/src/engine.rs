@@ -30,7 +30,8 @@ pub struct File {
 }
 
 impl File {
-    /// Makes a group on one disk or two, and a file in it of which every block is written, durable, and read back.
+    /// Makes a group on one disk or two, and a file in it of which every block is written, durable,
+    /// and read back.
     pub fn create(
         paths: &[String],
         size: u64,

@@ -1,3 +1,3 @@
-//! What the programs that drive the engine as a library have in common.
+//! Shared by the programs that drive the engine as a library.
 
 pub mod group;

@@ -1,21 +1,26 @@
-//! What the engine makes of its disks: the same load on raw devices and on a file of a group, in one process, by turns.
+//! The engine beside its disks: the same load on raw devices and on a file of a group, in one
+//! process, by turns.
 //!
-//! `plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...`
+//! `plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o
+//! ATTRIBUTE=VALUE]...`
 //!
-//! Block devices of equal size and kind, all of which are overwritten. Of four, two stay raw and two become a group of NORMAL
-//! redundancy; of two, one stays raw and one becomes a group of EXTERNAL redundancy. Each case is a block size, a kind and
-//! a depth:
+//! Block devices of equal size and kind, all of which are overwritten. Of four, two stay raw and
+//! two become a group of NORMAL redundancy; of two, one stays raw and one becomes a group of
+//! EXTERNAL redundancy. Each case is a block size, a kind and a depth:
 //!
-//! - raw: one thread, one io_uring, `O_DIRECT`. A write is one on each device, of the same place, and has ended when all have.
-//! - engine: the same thread, through `Session`, on a file of MIB whose blocks were all written before. What is read is
-//!   checked against checksums; what is written is on both disks, checksummed.
+//! - raw: one thread, one io_uring, `O_DIRECT`. A write is one on each device, of the same place,
+//!   and has ended when all have.
+//! - engine: the same thread, through `Session`, on a file of MIB whose blocks were all written
+//!   before. Reads are compared with checksums; writes go to both disks, with checksums.
 //!
 //! Before anything is measured both have been written whole, and read back.
 //!
-//! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of this process for each I/O.
-//! With `-c -` somebody else leads: each line of standard input is a case, run for a round when it comes, and answered with
-//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended. `engine CASE` is the engine alone,
-//! `unchecked CASE` the engine that compares no checksums. `used CASE` is all three of reads whose bytes the program then looks at.
+//! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of
+//! this process for each I/O. With `-c -` another program decides: each line of standard input is a
+//! case, run for a round when it comes, and answered with two lines, `raw RATE CPU LATENCY` and
+//! `engine RATE CPU LATENCY`, each when it has ended. `engine CASE` is the engine alone, `unchecked
+//! CASE` the engine that compares no checksums. `used CASE` is all three of reads whose bytes the
+//! program then looks at.
 
 mod engine;
 mod load;
@@ -93,7 +98,7 @@ fn run() -> Result<(), String> {
 }
 
 fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Result<(), String> {
-    // Who leads begins when both are filled.
+    // The program that decides begins when both are filled.
     println!("ready");
     for (seed, line) in io::stdin().lines().enumerate() {
         let line = line.map_err(|error| error.to_string())?;

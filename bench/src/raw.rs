@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
-//! Block devices as the kernel gives them: one io_uring with registered files and buffers, `O_DIRECT`.
+//! Block devices as the kernel gives them: one io_uring with registered files and buffers,
+//! `O_DIRECT`.
 //!
 //! Unsafe: buffers belong to the kernel while an I/O is in flight; they live as long as the ring,
 //! and none is touched before its I/O has ended.
@@ -34,7 +35,8 @@ struct Memory(Vec<Page>);
 struct Page([u8; 4096]);
 
 impl Devices {
-    /// Opens them, fills the part that is used, so that a sparse file below has it all, and reads it back.
+    /// Opens them, fills the part that is used, so that a sparse file below has it all, and reads
+    /// it back.
     pub fn open(paths: &[String], size: u64) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in paths {

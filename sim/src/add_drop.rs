@@ -1,4 +1,5 @@
-//! Disks come and go, added, dropped, both in one statement; mirrors become more or fewer; and the engine may die in that.
+//! Disks are added, dropped, or both in one statement; a group is converted to more or fewer
+//! mirrors. The engine may die while it does so.
 
 use crate::{
     coverage::State,
@@ -19,11 +20,12 @@ use std::{
     time::Duration,
 };
 
-/// Disks of a group at most: more make no other history.
+/// Disks of a group at most: more would not make other histories.
 const DISKS_MAX: usize = 14;
 
 impl Story {
-    /// Up to two disks come, and up to two go; or one takes the place of another. What cannot be done is refused, and changes nothing.
+    /// Up to two disks are added and up to two dropped, or one replaces another. A statement that
+    /// cannot be carried out is refused, and changes nothing.
     pub async fn add_drop(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         sim_group.part_with_former();
@@ -45,7 +47,7 @@ impl Story {
                 exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
             format!("coming: {coming}; going: {}; power {power}", going.join(", "))
         });
-        // What comes may be slow: then mirrors are on the way for long.
+        // A new disk may be slow: then mirrors move for a long time.
         let slow = Duration::from_millis(if numbers.below(2) == 0 { 0 } else { numbers.below(60) });
         for new in &exchange.add {
             let place =
@@ -61,7 +63,8 @@ impl Story {
         .await
     }
 
-    /// Another device takes the place of a disk that is away. What cannot be done is refused, and changes nothing.
+    /// Another device replaces a disk that is OFFLINE. A statement that cannot be carried out is
+    /// refused, and changes nothing.
     async fn replace(
         &mut self,
         g: usize,
@@ -71,7 +74,7 @@ impl Story {
         let sim_group = &mut self.sim_groups[g];
         let index = sim_group.index_of(old);
         let (failure_group, size) = sim_group.shape.disks[index].clone();
-        // Now and then one that is too small.
+        // Now and then the device is too small.
         let size = size + numbers.below(10) * sim_group.shape.au_size
             - if numbers.below(8) == 0 { MIB } else { 0 };
         let new = sim_group.new_disk(&failure_group, size);
@@ -95,20 +98,22 @@ impl Story {
             && sim_group.faulty.get(failure_group) == Some(&Condition::Unavailable)
     }
 
-    /// Everything gets another number of mirrors. What cannot be done is refused, and changes nothing.
+    /// The whole group is converted to another number of mirrors. A statement that cannot be
+    /// carried out is refused, and changes nothing.
     pub async fn convert(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         if !sim_group.is_external() && sim_group.count_faulty() == 0 && numbers.below(2) == 0 {
             return self.convert_what_rots(g, numbers).await;
         }
         let all = [Redundancy::External, Redundancy::Normal, Redundancy::High];
-        // One that survives what is wrong already.
+        // A redundancy that survives the faults that the group has already.
         let to = *pick(numbers, &all[sim_group.count_faulty().min(2)..]);
         let power = Self::power(numbers, 4);
         sim_group.say(|| {
             format!("from {} to {to} redundancy, power {power}", sim_group.shape.redundancy)
         });
-        // Nobody can count on more from now on, whether it comes to that or not; what it came to is asked for later.
+        // From now on only the lower redundancy can be relied on, whether the conversion succeeds
+        // or not; the engine is asked later which one it is.
         sim_group.shape.redundancy = sim_group.shape.redundancy.min(to);
         if numbers.below(3) == 0 {
             let slow = Duration::from_millis(numbers.below(40));
@@ -123,8 +128,9 @@ impl Story {
         .await
     }
 
-    /// Mirrors become fewer where some have rotted: what goes may be what was good. Nobody writes meanwhile, for rot in a region that was active
-    /// at a crash is not promised to be survived.
+    /// The number of mirrors falls while some mirrors have rotted: the mirror that is removed may
+    /// be the only good one. No client writes meanwhile: rot in a region that was active at a crash
+    /// is not promised to be survived.
     async fn convert_what_rots(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.rot_at_rest(g, numbers).await?;
         let sim_group = &mut self.sim_groups[g];
@@ -159,7 +165,8 @@ impl Story {
         Ok(())
     }
 
-    /// An engine is told something that moves mirrors, and may end in that, or while they move.
+    /// Carries out a statement that moves mirrors. The engine may die during it, or while mirrors
+    /// move.
     pub async fn tell_engine(
         &mut self,
         g: usize,
@@ -187,7 +194,8 @@ impl Story {
         if numbers.below(4) == 0 { Ok(()) } else { self.use_while_moving(g, numbers).await }
     }
 
-    /// Much is written while mirrors are on the way, where they leave is wanted at once, and the engine may end in that.
+    /// Clients write much while mirrors move, and the space that mirrors leave is allocated at
+    /// once. The engine may end during that.
     async fn use_while_moving(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         if numbers.below(3) == 0 {
             self.sim_groups[g].fill().await?;

@@ -1,8 +1,9 @@
-//! A group is brought into the state in which a step of the plan is to meet it.
+//! Brings a group into the state in which a step of the plan is to meet it.
 //!
-//! Steps come as they are drawn, and what a group is like then is what the steps before have left: some pairs of fault and state would come up
-//! once in thousands of histories. So a step may name its state. What takes time is made to take long, by disks that are slow, and it is waited
-//! for until it has begun.
+//! The steps of a plan are drawn at random, and the state of a group is what the steps before have
+//! left: some pairs of fault and state would come up once in thousands of histories. So a step may
+//! name its state. Operations that such a state consists of, such as a resync, are made long by
+//! slow disks, and the step waits until one has begun.
 
 use crate::{
     coverage::State,
@@ -15,12 +16,12 @@ use plinth_engine::{admin::Exchange, testing::Numbers};
 use plinth_format::layout::MIB;
 use std::{sync::Arc, time::Duration};
 
-/// How often, and after what time each, it is looked whether the state has come.
+/// How often, and after what time each, it is checked whether the group has reached the state.
 const LOOKS: u32 = 100;
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Story {
-    /// Brings a group into a state, as far as that can be: with one mirror nothing returns.
+    /// Brings a group into a state, as far as possible: without mirrors no disk is resynchronised.
     pub async fn bring_about(
         &mut self,
         g: usize,
@@ -73,7 +74,7 @@ impl Story {
         Ok(())
     }
 
-    /// A slow disk comes, and gets its share.
+    /// A slow disk is added, and gets its share.
     async fn move_slowly(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         sim_group.part_with_former();

@@ -1,4 +1,4 @@
-//! A client: does to its directory what a database does, and knows what must be there.
+//! A client does to its directory what a database does, and knows the contents that must be there.
 
 mod directories;
 mod wild;
@@ -31,33 +31,34 @@ use std::{
     time::Duration,
 };
 
-/// What a client shares with the others of its group.
+/// Shared by the clients of a group: what they are to do, and the errors that they may expect.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    /// They are asked to do nothing more for now.
+    /// Clients are to stop after their current operation.
     pub pause: AtomicBool,
-    /// An error may reach them: a disk that cannot be spared does not do what it should.
+    /// Errors may reach clients: a disk that cannot be spared is faulty.
     pub tolerates_errors: AtomicBool,
-    /// What is read meanwhile may change again: a flush has failed on such a disk, or too much is out of sight.
+    /// A value that was read may change again: a flush has failed on a disk that cannot be spared,
+    /// or too many disks are missing.
     pub reads_may_change: AtomicBool,
     /// Every request is sent twice.
     pub twice: AtomicBool,
-    /// What cannot be read was lost, and is written anew.
+    /// Blocks that cannot be read are lost, and clients write them anew.
     pub restores: AtomicBool,
-    /// They write over what is there, and sync nothing: nothing makes a disk flush.
+    /// Clients overwrite blocks and sync nothing, so that nothing makes a disk flush.
     pub burst: AtomicBool,
-    /// They remove files and write others: what is freed is used again at once.
+    /// Clients remove files and write others, so that freed space is allocated again at once.
     pub churn: AtomicBool,
     /// Syncs that were acknowledged.
     pub synced: AtomicU64,
-    /// Operations they did.
+    /// Operations that the clients have done.
     pub done: AtomicU64,
-    /// Operations after which they rest until they are given more.
+    /// Operations after which the clients rest until they are allowed more.
     pub allowed: AtomicU64,
 }
 
 impl Expectations {
-    /// Everything can be counted on again.
+    /// Every disk can be relied on again.
     pub fn expect_all(&self) {
         self.tolerates_errors.store(false, Ordering::Relaxed);
         self.reads_may_change.store(false, Ordering::Relaxed);
@@ -78,7 +79,7 @@ pub struct Client {
     number: u64,
     profile: &'static Profile,
     expectations: Arc<Expectations>,
-    /// Decides what it does: not the order in which things happen around it.
+    /// Decides what the client does, but not the order of events around it.
     numbers: Mutex<Numbers>,
     failure: Mutex<Option<Failure>>,
     idle: AtomicBool,
@@ -119,7 +120,7 @@ impl Client {
         self.below(times) == 0
     }
 
-    /// Whether it does nothing.
+    /// Whether it has no operation in flight.
     pub fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Relaxed)
     }
@@ -137,8 +138,8 @@ impl Client {
         lock(&self.failure).get_or_insert(format!("client {}: {failure}", self.number));
     }
 
-    /// Looks at everything if the group was mounted since, at once or after some work; works until it is asked to pause,
-    /// or dies with its process.
+    /// Looks at everything if the group was mounted since the last look, at once or after some
+    /// work. Works until it is to pause, or dies with its process.
     pub async fn live(self: Arc<Self>, session: Session) {
         self.idle.store(false, Ordering::Relaxed);
         if let Err(failure) = self.look_and_work(&session).await {
@@ -253,7 +254,7 @@ impl Client {
         session.attributes(node).await
     }
 
-    /// A buffer for so many sectors, and how much of it was read.
+    /// A buffer of `count` sectors, and how many of its bytes were read.
     async fn read_sectors(
         &self,
         session: &Session,
@@ -271,7 +272,8 @@ impl Client {
         format!("c{}.{name}", self.number)
     }
 
-    /// Whether an error says that the group is going, with whatever was under way: the process ends soon.
+    /// Whether an error means that the group is being dismounted, with the operation in flight: the
+    /// process ends soon.
     fn is_sent_away(&self, error: &FileError) -> bool {
         match error {
             FileError::Dismounted => Expectations::is(&self.expectations.pause),
@@ -284,7 +286,7 @@ impl Client {
         }
     }
 
-    /// Whether an error is one that may reach a program while a disk that cannot be spared fails.
+    /// Whether an error may reach a program while a disk that cannot be spared fails.
     fn is_excused(&self, error: &FileError) -> bool {
         let of_a_disk = matches!(
             error,
@@ -294,21 +296,21 @@ impl Client {
                 | FileError::SnapshotTooOld
         );
         let is_unkept = matches!(error, FileError::SizeKept(_)) && self.core.fails_midway();
-        // Told at a file's next sync, whenever that is.
+        // Reported by the file's next sync, whenever that is.
         let is_of_before = matches!(error, FileError::Refused { disk, .. } if disk == LOST_BEFORE);
         of_a_disk && Expectations::is(&self.expectations.tolerates_errors)
             || is_unkept
             || is_of_before
     }
 
-    /// What an operation's end means.
+    /// The consequence of an operation's end.
     fn end(&self, what: &str, ended: Result<()>) -> std::result::Result<Next, Failure> {
         match ended {
             Ok(()) => {
                 self.model().acknowledge();
                 Ok(Next::GoOn)
             }
-            // Whether it happened is not known, and the next mount will show it.
+            // Whether it happened is unknown; the next mount will show it.
             Err(error) if self.is_sent_away(&error) => Ok(Next::Leave),
             // A full group refuses, and nothing has changed but perhaps bytes of the write.
             Err(FileError::NoSpace) => {
@@ -324,8 +326,8 @@ impl Client {
         }
     }
 
-    /// Asks once, or twice at the same time as after a request that was sent again; then one of the two answers may be
-    /// that there is nothing left to do.
+    /// Sends a request once, or twice at the same time, as a client does that sends it again; then
+    /// one of the two answers may be that nothing was left to do.
     async fn ask<F>(&self, ask: impl Fn() -> F, done_already: fn(&FileError) -> bool) -> Result<()>
     where
         F: Future<Output = Result<()>>,
@@ -335,13 +337,14 @@ impl Client {
         }
         match futures::join!(ask(), ask()) {
             (Ok(()), Err(error)) | (Err(error), Ok(())) if done_already(&error) => Ok(()),
-            // One found the last space, the other none.
+            // One got the last space, the other none.
             (Ok(()), Err(FileError::NoSpace)) | (Err(FileError::NoSpace), Ok(())) => Ok(()),
             (one, other) => one.and(other),
         }
     }
 
-    /// The same, for what changes something: where one was done it was done, whatever became of the other.
+    /// The same for a request that changes something: if one of the two was carried out, the change
+    /// was made, whatever the other returned.
     async fn ask_for_change<F>(
         &self,
         ask: impl Fn() -> F,
@@ -373,7 +376,7 @@ impl Client {
         if names.0.contains_key(&name) || !self.has_place(session, &name).await? {
             return Ok(Next::GoOn);
         }
-        // Its two names would be in each other's way when it is asked for twice.
+        // Two names of a striped file would collide if the request is sent twice.
         let is_striped =
             self.profile.is_wild && self.one_in(4) && !Expectations::is(&self.expectations.twice);
         self.core.tell(|| {
@@ -423,7 +426,7 @@ impl Client {
         let Some((file, size)) = names.0.get(name).copied().filter(|_| self.one_in(3)) else {
             return self.end("unlink", removing.await);
         };
-        // Somebody reads it meanwhile who has not remembered it.
+        // A request reads the file meanwhile that has nothing of it cached.
         let removing = async {
             self.core.sleep(Duration::from_micros(self.below(300))).await;
             removing.await
@@ -439,7 +442,7 @@ impl Client {
         session.unlink(directory, name.as_bytes()).await
     }
 
-    /// Reads some of a file that is being removed: what is read is the file's, or zeros.
+    /// Reads some of a file that is being removed: the read returns the file's bytes, or zeros.
     async fn read_while_it_goes(
         &self,
         session: &Session,
@@ -451,7 +454,7 @@ impl Client {
         let mut bytes = vec![0xee; usize::try_from(1 + self.below(300)).expect("small") * SECTOR];
         let Ok(node) = self.node(session, name).await else { return Ok(()) };
         for _ in 0..1 + self.below(4) {
-            // It may be gone by now, or the disk.
+            // The file may be gone by now, or the disk.
             let Ok(length) = session.read(node, first * SECTOR as u64, &mut bytes).await else {
                 return Ok(());
             };
@@ -485,7 +488,7 @@ impl Client {
             .0
             .get(&to)
             .is_some_and(|(onto, _)| names.0.get(name).is_some_and(|(file, _)| file == onto));
-        // Of two names of one file both stay.
+        // If both names are of one file, both stay.
         if let Some(entry) = next.0.remove(name).filter(|_| !is_same) {
             next.0.insert(to.clone(), entry);
         } else {
@@ -623,7 +626,7 @@ impl Client {
         let count = count.min(self.profile.sectors.saturating_sub(first)).max(1);
         let end = (first + count) * SECTOR as u64;
         let tag = lock(&self.numbers).draw();
-        // Now and then not in whole sectors: what is around stays, so it must be known.
+        // Now and then not in whole sectors: the rest of the sector stays, so it must be known.
         let (offset, cut) =
             (first * SECTOR as u64, self.one_in(5) && self.model().is_certain(file, first));
         let skip = if cut { usize::try_from(self.below(SECTOR as u64)).expect("small") } else { 0 };
@@ -638,7 +641,7 @@ impl Client {
         let grown = end > size;
         next.resize(file, size.max(end));
         self.model().begin(grown.then_some(next), Some((file, sectors)));
-        // As who opens a file with O_DSYNC does.
+        // As a program does that has opened the file with O_DSYNC.
         let (turn, durably) = (self.model().turn(), self.one_in(8));
         let write = || async {
             let node = self.node(session, name).await?;
@@ -659,7 +662,7 @@ impl Client {
             self.is_synced(Some(file), turn);
         } else if durably && failed {
             let mut model = self.model();
-            // Before it is forgotten which of it is durable.
+            // Before the model forgets which part of it is durable.
             model.lose(file, first..first + count, size.max(end));
             model.sync_failed(file);
         }
@@ -670,7 +673,8 @@ impl Client {
         }
     }
 
-    /// What the end of a write means, that may have made the file longer; with a sync of it, if it was to be durable.
+    /// Handles the end of a write that may have made the file longer, with a sync of it if it was
+    /// to be durable.
     async fn end_of_write(
         &self,
         session: &Session,
@@ -678,7 +682,7 @@ impl Client {
         ended: Result<()>,
         durably: bool,
     ) -> std::result::Result<Next, Failure> {
-        // What was full may have been so for the sync alone.
+        // There may have been no space for the sync alone.
         let may_hold = |error: &&FileError| {
             self.is_excused(error) || durably && matches!(error, FileError::NoSpace)
         };
@@ -688,7 +692,7 @@ impl Client {
         if self.has_next_size(session, name).await {
             self.core.tell(|| format!("client {}: write: {error}; the size holds", self.number));
             if session.sync_directory(ROOT).await.is_err() {
-                // It was seen before it was committed, and may never be.
+                // The size was seen before it was committed, and may never be committed.
                 return Ok(Next::Leave);
             }
             self.model().refuse_but_named();
@@ -698,7 +702,7 @@ impl Client {
         }
     }
 
-    /// What a write that failed has left is read, and read again: it does not change any more.
+    /// Reads the range of a write that failed, twice: it does not change any more.
     async fn look_again(
         &self,
         session: &Session,
@@ -717,7 +721,8 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// What a write leaves in these sectors, but for the first `skip` bytes: as bytes, and sector by sector.
+    /// The contents of these sectors after a write, but for the first `skip` bytes: as bytes, and
+    /// sector by sector.
     fn content(
         &self,
         file: FileId,
@@ -736,7 +741,8 @@ impl Client {
         (bytes, sectors)
     }
 
-    /// Several writes at once, as from several backends, to neighbours that often share a block, and a read beside them.
+    /// Several writes at once, as from several backends, to neighbours that often share a block,
+    /// with a read beside them.
     async fn write_together(
         &self,
         session: &Session,
@@ -807,7 +813,7 @@ impl Client {
         }
     }
 
-    /// What a read now may show.
+    /// The states that a read may show now.
     fn seen(&self) -> Seen {
         match (Expectations::is(&self.expectations.reads_may_change), self.model().is_unverified())
         {
@@ -817,7 +823,7 @@ impl Client {
         }
     }
 
-    /// Whether a file is as large as the operation under way would leave it.
+    /// Whether a file is as large as the operation in flight would leave it.
     async fn has_next_size(&self, session: &Session, name: &str) -> bool {
         let wanted =
             self.model().next_names().and_then(|names| names.0.get(name).map(|(_, size)| *size));
@@ -837,7 +843,7 @@ impl Client {
         if size < SECTOR as u64 {
             return self.append(session, names, name).await;
         }
-        // As a database writes its files; or, now and then, as it writes over a log that it uses again.
+        // As a database writes its files; or, now and then, as it reuses a log.
         let (rounds, most) = if self.one_in(3) { (3 + self.below(6), 2) } else { (1, 5) };
         for _ in 0..rounds {
             for _ in 0..1 + self.below(most) {
@@ -946,7 +952,7 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Looks for the first holes behind an offset: what was read there are zeros.
+    /// Looks for the first holes behind an offset: the model must have zeros there.
     async fn seek_holes(
         &self,
         session: &Session,
@@ -988,7 +994,8 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// The files that are there, and their sizes. The first time after a mount they are what is from now on.
+    /// The files that are there, and their sizes. The first listing after a mount settles which
+    /// state is real.
     async fn list(&self, session: &Session) -> std::result::Result<Listed, Failure> {
         let prefix = format!("c{}.", self.number);
         let found = async {
@@ -1012,7 +1019,7 @@ impl Client {
         };
         let found = match found.await {
             Ok(found) => found,
-            // Another mount will show it.
+            // The next mount will show it.
             Err(error) if self.is_sent_away(&error) => return Ok(Listed::Leave),
             Err(error) if self.is_excused(&error) => return Ok(Listed::Nothing),
             Err(error) => return Err(format!("listing: {error}")),
@@ -1047,7 +1054,7 @@ impl Client {
                 return Err(format!("{name} has {there:?} bytes, not {size}"));
             }
             let all = size.div_ceil(SECTOR as u64).max(1);
-            // In parts: one that cannot be read hides no others.
+            // In parts, so that an unreadable one hides no others.
             let mut first = 0;
             while first < all {
                 let count = (all - first).min(VERIFY_SECTORS);
@@ -1068,7 +1075,7 @@ impl Client {
             if let Next::Leave = Box::pin(self.restore(session, name, first, count)).await? {
                 return Ok(Next::Leave);
             }
-            // Before that a loss of power brings back what could not be read.
+            // A loss of power before that brings back the unreadable blocks.
             let file = self.model().names().0.get(name).map(|(file, _)| *file);
             if let Some(file) = file
                 && let Next::Leave = self.sync(session, name, file).await?
@@ -1082,7 +1089,7 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Whether something of these sectors is on no mirror any more.
+    /// Whether some of these sectors are on no mirror any more.
     async fn is_lost(&self, session: &Session, name: &str, first: u64, count: u64) -> bool {
         matches!(
             self.read_sectors(session, name, first, count).await,
@@ -1090,7 +1097,7 @@ impl Client {
         )
     }
 
-    /// A whole block of one of its files, and what it must be: nothing else has the same bytes.
+    /// A whole block of one of its files, and its contents: no other block has the same bytes.
     pub fn some_block(&self) -> Option<(String, u64, Vec<u8>)> {
         let model = self.model();
         let blocks = model.names().0.iter().flat_map(|(name, (file, size))| {
@@ -1110,7 +1117,8 @@ impl Client {
         Some(((*name).clone(), *block, content))
     }
 
-    /// Writes a whole block anew. Returns what it holds then; `None`: there is no such block any more, or the write did not come to a good end.
+    /// Writes a whole block anew and returns its new contents. `None`: there is no such block any
+    /// more, or the write failed.
     pub async fn rewrite(
         &self,
         session: &Session,
@@ -1143,7 +1151,8 @@ impl Client {
         names.0.iter().find(|(_, (other, _))| *other == file).map(|(name, _)| name.clone())
     }
 
-    /// A disk has lost the last write of a block, with its checksums: readers see that write, or this.
+    /// A disk has lost the last write of a block, with its checksums: readers see that write, or
+    /// this one.
     pub fn may_be(&self, name: &str, block: u64, old: &[u8]) {
         let mut model = self.model();
         let Some((file, _)) = model.names().0.get(name).copied() else { return };
@@ -1152,7 +1161,7 @@ impl Client {
         }
     }
 
-    /// Reads a block that is lost, again and again, and writes it anew.
+    /// Reads a lost block again and again, and writes it anew.
     pub async fn lose_and_restore(
         &self,
         session: &Session,
@@ -1171,8 +1180,8 @@ impl Client {
             .map(|_| ())
     }
 
-    /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not
-    /// grow is never written whole.
+    /// Restores as an operator with a backup does: lost blocks are written anew, or the file is
+    /// removed: the last block of a file that may not grow is never written whole.
     async fn restore(
         &self,
         session: &Session,
@@ -1206,10 +1215,10 @@ pub enum Next {
     Leave,
 }
 
-/// Holes that are looked for in what one read has read.
+/// Holes that a client looks for in the range of one read.
 const SEEKS_MAX: u32 = 4;
 
-/// What a client's directory shows.
+/// The result of listing a client's directory.
 enum Listed {
     Files(BTreeMap<String, (Node, u64)>),
     /// It cannot be read for now.
@@ -1222,10 +1231,10 @@ fn mode_of(file: FileId) -> u32 {
     0o600 + u32::try_from(file % 64).expect("small")
 }
 
-/// How long a client rests before it looks whether it may go on.
+/// How long a client rests before it checks whether it may go on.
 const RESTING: Duration = Duration::from_millis(20);
 
-/// Sectors of a block with a checksum of its own.
+/// Sectors of a block with its own checksum.
 const BLOCK_SECTORS: u64 = 8;
 
 /// How often a lost block is written.
@@ -1234,7 +1243,7 @@ const RESTORE_TRIES: u64 = 5;
 /// Sectors that a look at everything reads at once.
 const VERIFY_SECTORS: u64 = 2048;
 
-/// Bytes that say which write they are from, and for which sector.
+/// Bytes that name the write and the sector they belong to.
 fn pattern(tag: u64, sector: u64, into: &mut [u8]) {
     let seed = tag ^ sector.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Numbers::new(seed).fill(into);

@@ -1,26 +1,27 @@
 //! Which faults met a group in which state.
 //!
-//! A fault is drawn without a look at the group. Where the group's state does not allow it, because more would be lost
-//! than is promised to survive, the group is made whole first; so what is counted is what was met.
+//! A fault is drawn regardless of the group's state. If that state does not allow the fault,
+//! because more would be lost than is promised to survive, the group is made whole first; so the
+//! counts are of pairs that were really met.
 
 use crate::plan::Fault;
 use plinth_engine::reached::{self, Mark};
 use std::{collections::BTreeMap, fmt};
 
-/// How a group is.
+/// The state of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// All disks are ONLINE, nothing is under way.
+    /// All disks are ONLINE, no operation runs.
     Whole,
-    /// A disk is away.
+    /// A disk is OFFLINE or faulty.
     Degraded,
     /// A disk is being resynchronised.
     Returning,
-    /// After an unclean stop, mirrors are still compared.
+    /// After an unclean stop, mirrors are still being compared.
     Recovering,
     /// No AU is free.
     Full,
-    /// Mirrors move, because disks come or go.
+    /// Mirrors move, because disks were added or dropped.
     Moving,
 }
 
@@ -40,8 +41,8 @@ impl State {
     }
 }
 
-/// The states in which a fault may meet a group: the table of `docs/faults.md`. Whether the redundancy is enough for it
-/// is asked besides.
+/// The states in which a fault may meet a group: the table of `docs/faults.md`. Whether the
+/// redundancy is enough for it is checked besides.
 pub fn allowed(fault: Fault) -> &'static [State] {
     use Fault as F;
     use State::{Degraded, Full, Moving, Recovering, Whole};
@@ -63,7 +64,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         | F::EndsOverwritten
         | F::MetadataOverwritten
         | F::HostileBytes => &State::ALL,
-        // What returns may go again.
+        // A disk that returns may fail again.
         F::GroupFails | F::GroupHangs | F::DiskFails | F::OperatorOffline => &State::ALL,
         F::Return => &[Degraded],
         F::ReadFails | F::WriteFails | F::FlushFails | F::LatentSectors | F::ThinFull => {
@@ -86,7 +87,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
     }
 }
 
-/// What was met how often.
+/// How often each pair was met.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     pairs: BTreeMap<(Fault, State), u64>,
@@ -94,7 +95,7 @@ pub struct Coverage {
     branches: BTreeMap<&'static str, u64>,
 }
 
-/// In the place of a state: it is a branch that was taken.
+/// Stands in the place of a state for a branch that was taken.
 const TAKEN: &str = "taken";
 
 impl Coverage {
@@ -111,14 +112,14 @@ impl Coverage {
         }
     }
 
-    /// Adds the branches that the engine has taken since this was asked last.
+    /// Adds the branches that the engine has taken since the last call.
     pub fn add_branches(&mut self) {
         for (mark, count) in reached::take() {
             *self.branches.entry(mark.name()).or_default() += count;
         }
     }
 
-    /// Branches taken, of how many.
+    /// Branches taken, and how many there are.
     pub fn branches(&self) -> (usize, usize) {
         (self.branches.len(), Mark::ALL.len())
     }
@@ -161,7 +162,7 @@ impl Coverage {
             .collect()
     }
 
-    /// Reads what `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Self {
         let mut coverage = Self::default();
         for word in text.split_whitespace() {

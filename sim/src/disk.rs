@@ -1,13 +1,15 @@
-//! A simulated disk: takes its time, keeps a volatile cache, and does wrong what it is told to.
+//! A simulated disk: it takes time, keeps a volatile cache, and has the faults that it is given.
 //!
 //! ```text
-//!   submit --> in flight --some time--> performed: read, or written to the cache --flush--> durable
-//!                  |                        |
-//!                  +-- power cut: each sector of what is in flight or in the cache survives or vanishes; in records it may become noise
+//!   submit --> in flight --some time--> performed: read, or written to the cache
+//!                  |                        |                            |
+//!                  |                        |                          flush --> durable
+//!                  +-- power cut: each sector in flight or in the cache survives or vanishes;
+//!                      in records it may become noise
 //! ```
 //!
-//! I/O in flight is performed in any order. It lands also when its process has ended meanwhile, and until it has,
-//! nobody else can claim the disk (R1).
+//! I/O in flight is performed in any order. It lands even if its process has ended meanwhile, and
+//! until it has, no other process can claim the disk (R1).
 
 use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
@@ -29,54 +31,58 @@ use std::{
     time::Duration,
 };
 
-/// What a disk does wrong.
+/// The faults of a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Every I/O fails.
     pub gone: bool,
-    /// So many more reads, writes, flushes or discards fail.
+    /// That many more reads, writes, flushes or discards fail.
     pub failing_reads: u32,
     pub failing_writes: u32,
     pub failing_flushes: u32,
     pub failing_discards: u32,
-    /// I/O is taken and does not end until the disk is healed.
+    /// I/O is accepted and does not end until the disk is healed.
     pub hang: bool,
-    /// Each I/O takes up to so much longer.
+    /// Each I/O takes up to this much longer.
     pub slow: Duration,
-    /// So many more writes of data take nearly as long as a disk may.
+    /// That many more writes of data take nearly as long as a disk may.
     pub held_writes: u32,
-    /// Where the catalog is, whose writes do not.
+    /// The place of the catalog, whose writes are not held.
     pub not_held: Vec<Range<u64>>,
     /// Blocks that cannot be read until they are written.
     pub latent: BTreeSet<u64>,
     /// Blocks that cannot be written.
     pub worn: BTreeSet<u64>,
-    /// So many more writes are said to be done and are not.
+    /// That many more writes are acknowledged and not done.
     pub lost_writes: u32,
-    /// Only of those that begin here.
+    /// Only those that begin here.
     pub lost_where: Option<Range<u64>>,
-    /// So many more writes, or reads, go to another place of the disk.
+    /// That many more writes, or reads, go to another place of the disk.
     pub misdirected_writes: u32,
     pub misdirected_reads: u32,
-    /// Blocks that whoever lends the space still has: writes to more than these fail.
+    /// Blocks that the thin pool behind the disk still has: writes to more than these fail.
     pub thin: Option<u64>,
 }
 
-/// One of [`FLUSHES_SLOW`] flushes takes up to a hundred times as long as a write, where things fail midway.
+/// One of [`FLUSHES_SLOW`] flushes takes up to a hundred times as long as a write, in histories
+/// whose faults strike midway.
 const FLUSHES_SLOW: u64 = 4;
 
-/// One of [`STRAGGLERS`] I/Os takes up to [`STRAGGLER_MAX`], where there are stragglers: by then whatever can has overtaken it.
+/// One of [`STRAGGLERS`] I/Os takes up to [`STRAGGLER_MAX`], in histories with stragglers: by then
+/// every other I/O has overtaken it.
 const STRAGGLERS: u64 = 30;
-/// In microseconds: half of the time after which a disk counts as silent.
+/// In microseconds: half of the time after which a disk counts as hung.
 const STRAGGLER_MAX: u64 = 500_000;
 
-/// How long a write is held, in microseconds: from, and up to. After a second its disk counts as silent.
+/// How long a write is held, in microseconds: from, and up to. After a second its disk counts as
+/// hung.
 const HELD: (u64, u64) = (200_000, 600_000);
 
-/// After so long, in microseconds, a disk has answered that does not hang, however slow it is: after a second it would count as silent.
+/// In microseconds: the longest that a disk takes that does not hang, however slow it is. After a
+/// second it would count as hung.
 const ANSWERS: u64 = 900_000;
 
-/// Milliseconds after which what hung has landed at the latest, once it can.
+/// In milliseconds: hung I/O lands at the latest this long after the disk is healed.
 const LATE_MAX: u64 = 2000;
 
 /// Blocks of the system area of a disk with the smallest AUs.
@@ -90,7 +96,7 @@ type Handle = u64;
 
 struct Flight {
     io: Io,
-    /// A flush that has done its work: what is written while it is under way is not covered.
+    /// A flush whose work is done: writes that end while it is in flight are not covered.
     done: bool,
     completer: Completer,
     handle: Handle,
@@ -100,26 +106,27 @@ struct Flight {
 struct Medium {
     image: Image,
     size: u64,
-    /// Blocks that were written since the space became scarce.
+    /// Blocks that were written since the space of the thin pool became scarce.
     lent: BTreeSet<u64>,
     faults: Faults,
     /// A flush has failed on the disk while it was gone: its cache is lost by the time it is back.
     loses: bool,
-    /// A write that was to be durable has failed: for all that its engine knows its flush has.
+    /// A durable write has failed: for its engine that is a flush that failed.
     failed_durably: bool,
     flights: BTreeMap<u64, Flight>,
-    /// Blocks that were written, or came with the device, and were not discarded since: those that a thin device lends.
+    /// Blocks that were written, or came with the device, and were not discarded since: those that
+    /// a thin pool has allocated.
     lends: Vec<bool>,
-    /// A write was lost or went elsewhere since somebody asked.
+    /// A write was lost or misdirected since the last query.
     went_astray: bool,
-    /// Flights whose time is over, on a disk that hangs.
+    /// I/O whose time is over, on a disk that hangs.
     hung: Vec<u64>,
     count: u64,
-    /// Where its checksums are, by the header that was found last.
+    /// The place of its checksums, by the header that was found last.
     sums: Range<u64>,
     /// Openings that were not closed.
     open: BTreeSet<Handle>,
-    /// Who claimed the disk.
+    /// The opening that has claimed the disk.
     holder: Option<(Handle, ProcessId)>,
 }
 
@@ -130,7 +137,7 @@ impl Medium {
         }
     }
 
-    /// Whole blocks are lent from now on, or not.
+    /// Marks blocks as allocated by the thin pool, or not.
     fn lend(&mut self, offset: u64, length: u64, lends: bool) {
         let blocks = if lends {
             offset / BLOCK..(offset + length).div_ceil(BLOCK)
@@ -147,14 +154,14 @@ impl Medium {
     }
 }
 
-/// A disk. Clones are the same one.
+/// A disk. Clones are handles of the same one.
 #[derive(Clone)]
 pub struct SimDisk {
     core: Arc<Core>,
-    /// What the device is called, wherever it is found.
+    /// The label of the device, whatever its path.
     label: Arc<str>,
     sectors: Sectors,
-    /// It takes discards.
+    /// It supports discards.
     discards: bool,
     medium: Arc<Mutex<Medium>>,
 }
@@ -176,7 +183,7 @@ fn some_left(count: &mut u32) -> bool {
 }
 
 impl SimDisk {
-    /// A disk full of what somebody else left there.
+    /// A disk full of foreign data.
     pub fn new(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors) -> Self {
         Self::with(core, label, size, sectors, Image::noisy(core.draw()), !core.one_in(3))
     }
@@ -237,25 +244,25 @@ impl SimDisk {
         self.sectors
     }
 
-    /// What is on the disk now.
+    /// The contents of the disk now.
     pub fn image(&self) -> Image {
         lock(&self.medium).image.clone()
     }
 
-    /// Puts other bytes on the disk: another medium in the same place.
+    /// Replaces the contents of the disk: another medium in the same place.
     pub fn set_image(&self, image: Image) {
         let mut medium = lock(&self.medium);
         medium.image = image;
-        // What the cache of the one before has lost, it has lost.
+        // The cache of the medium before is lost.
         medium.loses = false;
     }
 
-    /// Fills `into` from `offset`, past all faults.
+    /// Reads into `into` from `offset`, past all faults.
     pub fn peek(&self, offset: u64, into: &mut [u8]) {
         lock(&self.medium).image.read(offset, into);
     }
 
-    /// How many of its blocks in these places it lends, that could be discarded.
+    /// How many allocated blocks there are in these places that could be discarded.
     pub fn lends(&self, places: &[Range<u64>]) -> usize {
         let medium = lock(&self.medium);
         let blocks = places.iter().flat_map(|place| place.start / BLOCK..place.end / BLOCK);
@@ -265,18 +272,19 @@ impl SimDisk {
         if self.discards { blocks.filter(is_lent).count() } else { 0 }
     }
 
-    /// Changes what the disk does wrong.
+    /// Changes the faults of the disk.
     pub fn faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut lock(&self.medium).faults)
     }
 
-    /// Whether a write was lost or went elsewhere since this was asked last.
+    /// Whether a write was lost or misdirected since the last query.
     pub fn take_astray(&self) -> bool {
         std::mem::take(&mut lock(&self.medium).went_astray)
     }
 
-    /// Ends every fault; what hung is done now, or, where failures are midway, a little later and in any order: one way to the disk of several
-    /// was stuck, and what went there lands when others have been used since.
+    /// Ends every fault. Hung I/O lands now or, in histories whose faults strike midway, a little
+    /// later and in any order: as if one of several paths to the disk had been stuck, so that I/O
+    /// on it lands after the others have been used again.
     pub fn heal(&self) {
         let hung = {
             let mut medium = lock(&self.medium);
@@ -297,7 +305,8 @@ impl SimDisk {
         }
     }
 
-    /// It is where it was gone from, without what its cache has lost: nobody may use it with that, and lose it later.
+    /// The disk is back where it was removed, without the contents of its cache that are lost: no
+    /// engine may use it with them, and lose them later.
     pub fn reappear(&self) {
         let mut medium = lock(&self.medium);
         medium.faults.gone = false;
@@ -311,24 +320,24 @@ impl SimDisk {
         medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
     }
 
-    /// Its cache is not lost, although a flush has failed: the engine that saw it died before that was on record, which is not
-    /// promised to be survived.
+    /// The cache is kept although a flush has failed: the engine that saw the failure died before
+    /// it was recorded, which is not promised to be survived.
     pub fn keep_cache(&self) {
         lock(&self.medium).loses = false;
     }
 
-    /// Whether a write that was to be durable has failed since this was last asked.
+    /// Whether a durable write has failed since the last query.
     pub fn has_failed_durably(&self) -> bool {
         std::mem::take(&mut lock(&self.medium).failed_durably)
     }
 
-    /// A right copy of its header, if there is one.
+    /// A valid copy of its header, if there is one.
     pub fn header(&self) -> Option<DiskHeader> {
         let medium = lock(&self.medium);
         header_in(&medium.image, medium.size)
     }
 
-    /// Overwrites bytes behind everybody's back.
+    /// Overwrites bytes without the engine's knowledge.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         lock(&self.medium).image.corrupt(offset, bytes);
     }
@@ -337,7 +346,7 @@ impl SimDisk {
     pub fn cut_power(&self) {
         let seed = self.core.draw();
         let mut medium = lock(&self.medium);
-        // What was in flight may have come as far as the cache, in any order.
+        // I/O in flight may have reached the cache, in any order.
         let mut flights: Vec<Flight> = std::mem::take(&mut medium.flights).into_values().collect();
         let mut numbers = Numbers::new(seed);
         while !flights.is_empty() {
@@ -348,7 +357,8 @@ impl SimDisk {
             }
         }
         let sector = self.sectors.physical as usize;
-        // Bytes of a file may be torn, too, and nobody promises anything else; records must not be believed.
+        // Bytes of a file may be torn, too, which is all that is promised of them; a torn record
+        // must be detected.
         let mut records = BTreeSet::new();
         if let Some(header) = header_in(&medium.image, medium.size) {
             let slots =
@@ -367,7 +377,7 @@ impl SimDisk {
         medium.holder = None;
     }
 
-    /// Opens the disk afresh, by a path, for a process.
+    /// Opens the disk anew, by a path, for a process.
     pub fn open(&self, path: &str, process: ProcessId) -> Arc<dyn Disk> {
         let mut medium = lock(&self.medium);
         medium.count += 1;
@@ -378,7 +388,7 @@ impl SimDisk {
         Arc::new(OpenDisk { disk: self.clone(), path: path.into(), handle, process })
     }
 
-    /// The time of a flight is over.
+    /// The time of an I/O is over.
     fn land(&self, id: u64) {
         let (flight, touch, done) = {
             let mut medium = lock(&self.medium);
@@ -391,7 +401,8 @@ impl SimDisk {
             let touch = touch(&io, medium.size, &medium.sums);
             let lost_before = medium.loses;
             let done = self.perform(&mut medium, io, done);
-            // Of a flush that failed when its engine had ended nobody knows, as of one that it had no time to record.
+            // A flush that failed after its engine had ended was reported to none, as one that the
+            // engine had no time to record.
             medium.loses = medium.loses && (lost_before || !self.core.is_dead(flight.process));
             if touch == Touch::Header {
                 medium.find_sums();
@@ -400,7 +411,7 @@ impl SimDisk {
         };
         self.core.note(id ^ u64::from(done.result.is_ok()));
         self.core.io(flight.process, touch);
-        // In a dead process nobody is there to be woken.
+        // In a dead process no task is woken.
         flight.completer.finish(done);
     }
 
@@ -408,8 +419,8 @@ impl SimDisk {
         let flushes = medium.faults.failing_flushes;
         if let Some(error) = self.refusal(medium, &io) {
             medium.failed_durably |= matches!(io, Io::Write { durably: true, .. });
-            // What a failed flush covered may be lost, and a later flush would not bring it back. A write that fails before
-            // its flush takes nothing along.
+            // Writes that a failed flush covered may be lost, and a later flush would not bring
+            // them back. A write that fails before its flush loses nothing else.
             if self.core.fails_midway() && !medium.faults.gone {
                 self.land_in_part(medium, &io);
             }
@@ -462,7 +473,7 @@ impl SimDisk {
             }
             Io::Flush if done => {}
             Io::Flush => medium.image.flush(),
-            // Zeros, what was there, or noise.
+            // Zeros, the old contents, or noise.
             Io::Discard { offset, length } => {
                 medium.lend(offset, length, false);
                 match self.core.below(3) {
@@ -478,7 +489,7 @@ impl SimDisk {
         Done { result: Ok(()), buffer: None }
     }
 
-    /// A write that fails has landed, in some sectors, or in none.
+    /// A write that fails has landed in some sectors, or in none.
     fn land_in_part(&self, medium: &mut Medium, io: &Io) {
         let Io::Write { offset, data, .. } = io else { return };
         let sector = self.sectors.physical as usize;
@@ -494,7 +505,7 @@ impl SimDisk {
         }
     }
 
-    /// Why an I/O fails, if it does.
+    /// The error of an I/O, if it fails.
     fn refusal(&self, medium: &mut Medium, io: &Io) -> Option<io::Error> {
         let Medium { faults, lent, .. } = medium;
         if faults.gone {
@@ -526,7 +537,8 @@ impl SimDisk {
         fails.then(eio)
     }
 
-    /// Another place for so many bytes, behind the system area: a stray write there is what mirrors are for.
+    /// Another place for `length` bytes, behind the system area: mirrors protect against a stray
+    /// write there.
     fn elsewhere(&self, medium: &Medium, offset: u64, length: u64) -> u64 {
         let blocks = (medium.size.saturating_sub(length) / BLOCK).max(SYSTEM_BLOCKS + 1);
         let there = (SYSTEM_BLOCKS + self.core.below(blocks - SYSTEM_BLOCKS)) * BLOCK;
@@ -541,7 +553,7 @@ impl SimDisk {
         let is_held = matches!(io, Io::Write { offset, .. } if is_data(offset))
             && some_left(&mut faults.held_writes);
         let micros = match self.core.below(20) {
-            // An array may take its time over it.
+            // An array may take its time over a flush.
             0..8 if matches!(io, Io::Discard { .. }) => 1_000 + self.core.below(60_000),
             0 => 1_000 + self.core.below(8_000),
             1..4 => 100 + self.core.below(900),
@@ -553,14 +565,14 @@ impl SimDisk {
         let micros = if is_held { HELD.0 + self.core.below(HELD.1 - HELD.0) } else { micros };
         let is_straggler = self.core.has_stragglers() && self.core.one_in(STRAGGLERS);
         let micros = if is_straggler { micros.max(self.core.below(STRAGGLER_MAX)) } else { micros };
-        // A slow disk is not slow in order.
+        // A slow disk does not work in order.
         let slow = u64::try_from(faults.slow.as_micros()).expect("not for ever");
         let micros = micros + if slow > 0 { self.core.below(slow) } else { 0 };
         Duration::from_micros(micros.min(ANSWERS))
     }
 }
 
-/// A right copy of the header of a disk of `size` bytes, if there is one.
+/// A valid copy of the header of a disk of `size` bytes, if there is one.
 fn header_in(image: &Image, size: u64) -> Option<DiskHeader> {
     let mut block = [0; BLOCK_SIZE];
     [HEADER_PLACE].into_iter().chain(likely_header_places(size)).find_map(|place| {
@@ -593,15 +605,16 @@ fn place(io: &Io) -> Range<u64> {
     }
 }
 
-/// Whether two I/Os must not be under way at once: both change the same bytes, whichever lands last. Whoever writes
-/// there must have waited for the other, or the place is two files' at once (R8).
+/// Whether two I/Os must not be in flight at once: both change the same bytes, whichever lands
+/// last. The engine must have waited for the first before it writes there, or the place belongs to
+/// two files at once (R8).
 fn meet(one: &Io, other: &Io) -> bool {
     let changes = |io: &Io| matches!(io, Io::Write { .. } | Io::Discard { .. });
     let (here, there) = (place(one), place(other));
     changes(one) && changes(other) && here.start < there.end && there.start < here.end
 }
 
-/// What an I/O does to a disk of so many bytes, with its checksums there.
+/// The kind of change that an I/O makes to a disk of this size, with its checksums in this place.
 fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
     match io {
         Io::Read { .. } => Touch::Nothing,
@@ -609,7 +622,7 @@ fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
             Touch::Header
         }
         Io::Write { offset, .. } if sums.contains(offset) => Touch::Sums,
-        // Of less than an AU, where the checksums begin.
+        // A disk smaller than an AU, where the checksums would begin.
         Io::Discard { length, .. } if *length < sums.start => Touch::Hole,
         Io::Discard { .. } => Touch::Discard,
         _ => Touch::Something,
@@ -663,7 +676,8 @@ impl Disk for OpenDisk {
         let id = medium.count;
         let time = self.disk.time(&mut medium, &io);
         let touch = touch(&io, medium.size, &medium.sums);
-        // A disk may keep to what it was given before it was told to flush, or go on to what comes meanwhile.
+        // A flush may cover only the writes that had ended when it was submitted, or also later
+        // ones.
         let is_well =
             !medium.faults.gone && !medium.faults.hang && medium.faults.failing_flushes == 0;
         let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);
@@ -671,7 +685,7 @@ impl Disk for OpenDisk {
             medium.image.flush();
         }
         let meets = |other: &&Flight| other.process == self.process && meet(&io, &other.io);
-        // Of a disk that is gone nothing lands.
+        // I/O of a disk that is gone never lands.
         if let Some(other) = medium.flights.values().find(meets).filter(|_| !medium.faults.gone) {
             let label = self.disk.label();
             self.disk.core.offend(|| {
@@ -719,7 +733,7 @@ impl Disk for OpenDisk {
 
 impl Drop for OpenDisk {
     fn drop(&mut self) {
-        // Its I/O in flight holds the disk on: see `claim`.
+        // I/O in flight keeps the disk claimed: see `claim`.
         lock(&self.disk.medium).open.remove(&self.handle);
     }
 }

@@ -6,16 +6,18 @@
 //!   nobody is ready: the clock jumps to the next alarm, which wakes or does something
 //! ```
 //!
-//! A task is a future, or synchronous code (the catalog) on a stack of its own, which gives way whenever it waits for
-//! something: so the end of a process can fall between any two of SQLite's calls of its file system.
+//! A task is a future, or synchronous code (the catalog) on its own stack, which yields whenever it
+//! waits: so the end of a process can fall between any two of SQLite's calls of its file system.
 //!
-//! A process ends by [`Core::kill`], or after a number of its steps ([`Core::fuse`]). Its futures are dropped.
-//! Its synchronous code cannot be, because SQLite's frames are on its stack: it is left where it stands, with what it holds.
+//! A process ends by [`Core::kill`], or after a number of its steps ([`Core::fuse`]). Its futures
+//! are dropped. Its synchronous code cannot be dropped, because SQLite's frames are on its stack:
+//! it stays suspended, with everything that it holds.
 //!
-//! Everything that could differ from run to run is drawn from [`Core::draw`]. The trace hash covers each step, so equal
-//! hashes mean equal histories.
+//! Everything that could differ from run to run is drawn from [`Core::draw`]. The trace hash covers
+//! each step and each line of the story, so equal hashes mean equal histories.
 
-#![allow(unsafe_code)] // synchronous code gives way through a pointer to its own coroutine; SQLite's generator is seeded
+// synchronous code yields through a pointer to its coroutine; SQLite's generator is seeded
+#![allow(unsafe_code)]
 
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use plinth_engine::{testing::Numbers, world::Task};
@@ -31,13 +33,13 @@ use std::{
     time::Duration,
 };
 
-/// A process of the simulated host. 0 is the world itself: whoever makes history.
+/// A process of the simulated host. 0 is the history itself.
 pub type ProcessId = u32;
 
-/// The process that is not one.
+/// The process of the history, which is none of the host.
 pub const OUTSIDE: ProcessId = 0;
 
-/// Steps after which a history that has not ended never will.
+/// A history that has not ended after this many steps never will.
 const STEPS_MAX: u64 = 20_000_000;
 
 /// Stack of synchronous code, in bytes: SQLite and the engine need a fraction.
@@ -59,11 +61,11 @@ enum New {
 struct Process {
     dead: bool,
     fuse: Option<Fuse>,
-    /// What happens at the moment of its death.
+    /// Runs at the moment of its death.
     at_death: Option<Box<dyn FnOnce() + Send>>,
-    /// It is not given the processor.
+    /// Frozen: its tasks do not run.
     frozen: bool,
-    /// Those of its tasks that were due meanwhile.
+    /// Tasks that became ready while it was frozen.
     parked: Vec<TaskId>,
     /// Tasks that have not ended.
     tasks: u64,
@@ -84,22 +86,22 @@ struct State {
     story: std::collections::VecDeque<String>,
     tell: bool,
     disks: Behaviour,
-    /// The first thing that an engine did and must not do, whatever comes of it.
+    /// The first forbidden operation of an engine, whatever its result.
     offence: Option<String>,
-    /// What engines do is no offence for now.
+    /// Forbidden operations are not counted for now.
     anything_goes: bool,
 }
 
-/// What disks are like all through a history.
+/// The behaviour of disks all through a history.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Behaviour {
-    /// What fails fails in the middle.
+    /// Faults strike in the middle of an operation.
     pub fails_midway: bool,
     /// Some I/O takes a thousand times as long as the rest.
     pub has_stragglers: bool,
 }
 
-/// What the executor shares with the worlds of its processes.
+/// Shared by the executor and the worlds of its processes.
 pub struct Core(Mutex<State>);
 
 /// Lines of the story that are kept.
@@ -139,7 +141,7 @@ impl Core {
         self.state().steps
     }
 
-    /// Whether what fails fails in the middle.
+    /// Whether faults strike in the middle of an operation.
     pub fn fails_midway(&self) -> bool {
         self.state().disks.fails_midway
     }
@@ -149,7 +151,7 @@ impl Core {
         self.state().disks.has_stragglers
     }
 
-    /// An engine did what it must not do, whatever comes of it. The first time counts.
+    /// Reports a forbidden operation of an engine. The first one counts.
     pub fn offend(&self, what: impl FnOnce() -> String) {
         let mut state = self.state();
         if !state.anything_goes {
@@ -157,22 +159,23 @@ impl Core {
         }
     }
 
-    /// Nothing is an offence from now on, or is again: an engine that was lied to may do what it is told.
+    /// Forbidden operations are not counted from now on, or are again: an engine that has read
+    /// hostile bytes may do what they say.
     pub fn let_anything_go(&self, anything_goes: bool) {
         self.state().anything_goes = anything_goes;
     }
 
-    /// What [`Core::offend`] was told.
+    /// The first report to [`Core::offend`].
     pub fn offence(&self) -> Option<String> {
         self.state().offence.clone()
     }
 
-    /// Decides what disks are like from now on.
+    /// Decides the behaviour of disks from now on.
     pub fn set_behaviour(&self, disks: Behaviour) {
         self.state().disks = disks;
     }
 
-    /// A number that stands for all that has happened.
+    /// A number that stands for everything that has happened.
     pub fn hash(&self) -> u64 {
         self.state().hash
     }
@@ -207,7 +210,7 @@ impl Core {
         self.state().story.iter().cloned().collect()
     }
 
-    /// Runs a task beside the others. What a dead process asks for is not done.
+    /// Spawns a task. Tasks of a dead process do not run.
     pub fn spawn(&self, process: ProcessId, task: Task<'static, ()>) {
         self.start(process, New::Task(task));
     }
@@ -231,11 +234,11 @@ impl Core {
                 None
             }
         };
-        // Dropped without the lock: whatever it holds may ask for something.
+        // Dropped without the lock: its destructor may call the core.
         drop(refused);
     }
 
-    /// Does something after a while.
+    /// Runs `what` after a while.
     pub fn after(&self, delay: Duration, what: impl FnOnce() + Send + 'static) {
         self.set_alarm(delay, Alarm::Do(Box::new(what)));
     }
@@ -248,7 +251,7 @@ impl Core {
         state.alarms.insert(key, alarm);
     }
 
-    /// Waits.
+    /// A future that ends after a while.
     pub fn sleep(self: &Arc<Self>, delay: Duration) -> Sleep {
         let until =
             self.state().now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
@@ -288,17 +291,17 @@ impl Core {
         self.state().processes.get(&process).map_or(0, |process| process.tasks)
     }
 
-    /// Ends a process by and by; `None`: not at all.
+    /// Ends a process later; `None`: never.
     pub fn fuse(&self, process: ProcessId, fuse: Option<Fuse>) {
         self.state().processes.entry(process).or_default().fuse = fuse;
     }
 
-    /// Does something at the moment at which a living process dies: nothing else happens between.
+    /// Runs `what` at the moment at which a living process dies: nothing else happens between.
     pub fn at_death(&self, process: ProcessId, what: impl FnOnce() + Send + 'static) {
         self.state().processes.entry(process).or_default().at_death = Some(Box::new(what));
     }
 
-    /// A process has begun an I/O, or one of its has ended.
+    /// A process has begun an I/O, or one of its I/Os has ended.
     pub fn io(&self, process: ProcessId, touch: Touch) {
         let mut state = self.state();
         let entry = state.processes.entry(process).or_default();
@@ -318,7 +321,7 @@ impl Core {
         }
     }
 
-    /// Whether a process can keep a word for its successor: it may die before it has.
+    /// Whether a process can store a word for its successor: it may die before it has.
     pub fn keeps_word(&self, process: ProcessId) -> bool {
         let mut state = self.state();
         let entry = state.processes.entry(process).or_default();
@@ -331,38 +334,38 @@ impl Core {
     }
 }
 
-/// After what a process ends.
+/// The event after which a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fuse {
-    /// So many of its steps.
+    /// This many of its steps.
     Steps(u64),
-    /// So many beginnings and ends of its I/O.
+    /// This many beginnings and ends of its I/O.
     Ios(u64),
-    /// So many beginnings and ends of writes, flushes and discards.
+    /// This many beginnings and ends of writes, flushes and discards.
     Changes(u64),
-    /// So many beginnings and ends of writes of a header's copy.
+    /// This many beginnings and ends of writes of a header's copy.
     Headers(u64),
-    /// So many beginnings and ends of discards.
+    /// This many beginnings and ends of discards.
     Discards(u64),
     /// Those of holes alone.
     Holes(u64),
-    /// So many beginnings and ends of writes in the checksum zones.
+    /// This many beginnings and ends of writes in the checksum zones.
     Sums(u64),
-    /// So many words that it keeps for its successor.
+    /// This many words that it stores for its successor.
     Words(u64),
 }
 
-/// What an I/O does to a disk.
+/// The kind of change that an I/O makes to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     Nothing,
     /// A copy of its header is written.
     Header,
-    /// Its checksums are.
+    /// Checksums are written.
     Sums,
     /// A hole in an extent is discarded.
     Hole,
-    /// Something else is.
+    /// Anything else.
     Discard,
     Something,
 }
@@ -431,7 +434,7 @@ impl Wake for TaskWaker {
 type Yield = Yielder<(), ()>;
 
 thread_local! {
-    /// The coroutine that runs now, and how to wake it.
+    /// The coroutine that runs now, and its waker.
     static CURRENT: Cell<*const Yield> = const { Cell::new(std::ptr::null()) };
     static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
@@ -465,7 +468,7 @@ impl Fiber {
         matches!(result, CoroutineResult::Return(()))
     }
 
-    /// Leaves it where it stands: its stack cannot be unwound.
+    /// Leaves it suspended: its stack cannot be unwound.
     fn abandon(self) {
         if !self.coroutine.done() {
             std::mem::forget(self.coroutine);
@@ -476,7 +479,7 @@ impl Fiber {
 /// Waits for a task from inside synchronous code.
 ///
 /// # Panics
-/// If it is not called by synchronous code that was given to [`Core::spawn_code`].
+/// If it is not called by synchronous code that was passed to [`Core::spawn_code`].
 pub fn wait(mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
     loop {
         let waker = WAKER
@@ -486,8 +489,8 @@ pub fn wait(mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
             return;
         }
         let yielder = CURRENT.get();
-        // SAFETY: `Fiber::resume` sets it to the coroutine that it resumes, which is the one this runs on; it lives
-        // on that coroutine's stack.
+        // SAFETY: `Fiber::resume` sets it to the coroutine that it resumes, which is the one this
+        // runs on; it lives on that coroutine's stack.
         unsafe { (*yielder).suspend(()) };
     }
 }
@@ -503,12 +506,12 @@ pub struct Executor {
     bodies: BTreeMap<TaskId, (ProcessId, Body)>,
 }
 
-/// Why a history came to no end.
+/// Why a history did not end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
-    /// Nobody is ready, and no alarm is set.
+    /// No task is ready, and no alarm is set.
     Deadlock,
-    /// It goes on and on.
+    /// It did not end within the greatest number of steps.
     Endless,
 }
 
@@ -692,10 +695,12 @@ impl Drop for Executor {
     }
 }
 
-/// SQLite's generator of numbers is the whole process's: it begins anew with each history.
+/// SQLite's generator of numbers is shared by the whole process: it is seeded anew for each
+/// history.
 fn seed_sqlite(seed: u64) {
     let word = i32::from_ne_bytes(seed.to_ne_bytes()[..4].try_into().expect("four bytes")) | 1;
-    // SAFETY: a control of SQLite that takes an int and a connection or null; no connection is at work.
+    // SAFETY: a control of SQLite that takes an int and a connection or null; no connection is at
+    // work.
     unsafe {
         rusqlite::ffi::sqlite3_test_control(
             rusqlite::ffi::SQLITE_TESTCTRL_PRNG_SEED,

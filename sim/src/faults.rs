@@ -1,4 +1,4 @@
-//! What goes wrong, one kind after the other. What must hold under each is in `docs/faults.md`.
+//! The faults, one function for each kind. `docs/faults.md` says what must hold under each.
 
 use crate::{
     coverage::{State, allowed},
@@ -32,26 +32,28 @@ use std::{
 /// Virtual time after which the engine has recorded that a flush failed.
 const RECORDED: Duration = Duration::from_secs(2);
 
-/// Virtual time in which a disk that does not answer is not missed yet: a fifth of the disk timeout.
+/// Virtual time in which a disk that does not answer is not reported yet: a fifth of the disk
+/// timeout.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// How often, and after what virtual time each, it is looked whether a sync was acknowledged.
+/// How often, and after what virtual time each, it is checked whether a sync was acknowledged.
 const SYNC_LOOKS: u32 = 2000;
 const SYNC_LOOK: Duration = Duration::from_micros(20);
 
-/// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
+/// Virtual time after which the engine is about to close idle regions of the activity log.
 const IDLE_FOR: Duration = Duration::from_secs(9);
 
-/// Virtual time after which regions that nobody uses are closed, with their checksums on the disks.
+/// Virtual time after which idle regions are closed, with their checksums on the disks.
 const AT_REST: Duration = Duration::from_secs(25);
 
-/// Virtual time after which the engine has looked at its own metadata: it does each half a minute.
+/// Virtual time after which the engine has checked its own metadata: it does so every half minute.
 const LOOKED: Duration = Duration::from_secs(60);
 
-/// How an engine may end before a mount finds other disks.
+/// The ways in which an engine may end before a mount finds other disks.
 pub const ANY_END: [End; 3] = [End::Killed, End::Dismounted, End::PowerCut];
 
-/// Up to so many blocks of a disk behind its system area: anywhere, or half of them where something was written.
+/// Up to `most` blocks of a disk behind its system area: anywhere, or half of them where something
+/// was written.
 fn places(disk: &SimDisk, written: bool, most: u64, numbers: &mut Numbers) -> Vec<u64> {
     let blocks = disk.size() / BLOCK;
     let mut used = if written { disk.image().written() } else { Vec::new() };
@@ -102,7 +104,8 @@ pub fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
 }
 
 impl Story {
-    /// A fault meets a group, which is made whole before if its state does not allow it.
+    /// Injects the fault of a step. The group is made whole first if its state does not allow the
+    /// fault.
     pub async fn inject_step(&mut self, step: &Step) -> Result<(), Failure> {
         let numbers = &mut Numbers::new(step.draw);
         let g = step.group;
@@ -110,11 +113,11 @@ impl Story {
             sim_group.repair().await?;
         }
         if !self.fits(step) {
-            // Not a fault that this group survives in any state.
+            // This group does not survive the fault in any state.
             return Box::pin(self.inject(Fault::EngineKilled, g, numbers)).await;
         }
         if let Some(state) = step.state {
-            // Its own numbers: what the fault does is the same in any state.
+            // With its own numbers, so that the fault is the same in any state.
             let numbers = &mut Numbers::new(step.draw ^ 0x0073_7461_7465);
             Box::pin(self.bring_about(g, state, numbers)).await?;
         }
@@ -131,7 +134,7 @@ impl Story {
                 }
             }
             if step.fault == Fault::Return {
-                // It takes something that is away.
+                // There must be a faulty disk to bring back.
                 if self.sim_groups[g].faulty.is_empty() {
                     Box::pin(self.inject(Fault::GroupFails, g, numbers)).await?;
                 }
@@ -174,7 +177,7 @@ impl Story {
         }
     }
 
-    /// Whether the group survives it as it is.
+    /// Whether the group survives the fault in its present state.
     fn is_affordable(&self, fault: Fault, g: usize) -> bool {
         use Fault as F;
         let sim_group = &self.sim_groups[g];
@@ -207,7 +210,7 @@ impl Story {
         }
     }
 
-    /// Whether one more failure group may be ill.
+    /// Whether one more failure group may become faulty.
     fn can_lose(&self, g: usize) -> bool {
         let sim_group = &self.sim_groups[g];
         sim_group.count_faulty() < sim_group.budget()
@@ -294,7 +297,7 @@ impl Story {
 
     async fn kill_engine(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let moment = if self.core.fails_midway() && numbers.below(3) == 0 {
-            // Between two words that it keeps for its successor.
+            // Between two words that it stores for its successor.
             Fuse::Words(numbers.below(12))
         } else {
             moment(numbers)
@@ -454,7 +457,8 @@ impl Story {
         self.work(40).await
     }
 
-    /// Until a client's next sync was acknowledged, if there is one soon: from then on all depends on what the disks were told to keep.
+    /// Waits for a client's next sync to be acknowledged, if there is one soon: from then on
+    /// everything depends on the flushes that the disks were sent.
     async fn until_synced(&mut self, g: usize) {
         let expectations = Arc::clone(&self.sim_groups[g].expectations);
         let count = || expectations.synced.load(Ordering::Relaxed);
@@ -472,8 +476,8 @@ impl Story {
         self.up().await
     }
 
-    /// What an engine is doing when it ends: now and then nothing, but to close regions; or it has just shown everything
-    /// to everybody, and nobody has asked for more; or much is in the caches of the disks.
+    /// What the engine is doing when it ends: now and then it only closes idle regions; or all
+    /// clients have just read everything, and request nothing more; or the disks' caches hold much.
     async fn before_an_end(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         match numbers.below(8) {
             0 | 1 => {
@@ -501,7 +505,8 @@ impl Story {
         Ok(())
     }
 
-    /// The engine does not run for a while; everybody else does, and its I/O ends, or soon after it goes on. Nobody is expelled for that.
+    /// The engine is stopped for a while; other processes run, and its I/O ends meanwhile or soon
+    /// after it goes on. No disk may be expelled for that.
     async fn freeze(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let well = self.sim_groups[g].faulty.is_empty();
         let process = self.sim_groups[g].process();
@@ -579,11 +584,12 @@ impl Story {
         }
     }
 
-    /// A failure group to make ill: one that is not, or while a disk returns, its own.
+    /// A failure group to make faulty: one that is not, or, while a disk returns, the disk's own.
     pub async fn victim(&mut self, g: usize, numbers: &mut Numbers) -> String {
         let sim_group = &self.sim_groups[g];
         if !sim_group.faulty.is_empty() && sim_group.state() != State::Returning {
-            // With HIGH a second may go, but one after the other: the first has been noticed.
+            // With HIGH redundancy a second group may fail, but only after the engine has noticed
+            // the first.
             self.notice().await;
         }
         let sim_group = &self.sim_groups[g];
@@ -611,10 +617,10 @@ impl Story {
             disk.faults(|faults| if hangs { faults.hang = true } else { faults.gone = true });
         }
         if sim_group.is_external() {
-            // Nothing else has what it has: everybody waits until it is back.
+            // No other disk has its data: all clients wait until it is back.
             self.core.sleep(Duration::from_secs(numbers.below(20))).await;
             disks.iter().for_each(SimDisk::heal);
-            // An error that is under way belongs to what was wrong before.
+            // An error that is in flight belongs to the fault before.
             self.core.sleep(ERRORS_ARRIVE).await;
             return Ok(());
         }
@@ -652,16 +658,17 @@ impl Story {
         }
         let disk = pick(numbers, &sim_group.disks_of(&name)).clone();
         sim_group.say(|| format!("{}: {}", disk.label(), fault.name()));
-        // What it did not keep of the engine's own metadata may be noticed when it is well again.
+        // The engine may find later that the disk has not kept some of its metadata.
         sim_group.overwritten |=
             matches!(fault, Fault::WriteFails | Fault::ThinFull | Fault::FlushFails);
         let mut blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
-        // Without a page of the last mirror of the catalog there is no mount, and nobody promises one.
+        // Without a page of the last mirror of the catalog the group cannot be mounted, which is
+        // not promised.
         if let (false, Fault::LatentSectors, Some(pages)) = (spared, fault, hostile::pages(&disk)) {
             blocks.retain(|block| !pages.contains(&(block * BLOCK)));
         }
         if !spared {
-            // Nor does another disk have the last of a page, in a place that has been lost before.
+            // Nor may it be the last mirror of a page that another disk has lost before.
             for other in sim_group.disks.iter().filter(|other| other.label() != disk.label()) {
                 let Some(pages) = hostile::pages(other) else { continue };
                 other.faults(|faults| {
@@ -693,7 +700,8 @@ impl Story {
         Ok(())
     }
 
-    /// No checksum block of a failure group can be read, of one after the other: whoever meets one that cannot, writes it.
+    /// No checksum block of a failure group can be read, in one group after the other: the engine
+    /// writes each one anew when it meets it.
     async fn sums_unreadable(&mut self, g: usize) -> Result<(), Failure> {
         let mut written = 0;
         for name in self.sim_groups[g].shape.data_groups() {
@@ -729,8 +737,8 @@ impl Story {
         Ok(())
     }
 
-    /// Takes disks away, one of a failure group that has others, until none can be spared for some of the extents: what is
-    /// on the others can still be written.
+    /// Fails disks, one of a failure group that has others, until none can be spared for some of
+    /// the extents: extents on the other disks can still be written.
     async fn leave_none_to_spare(
         &mut self,
         g: usize,
@@ -757,7 +765,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until a flush has failed and the engine has recorded it: a kill before that is not promised to be survived.
+    /// Waits until a flush has failed and the engine has recorded it: a kill before that is not
+    /// promised to be survived.
     async fn until_on_record(&mut self, disk: &SimDisk) -> Result<(), Failure> {
         for _ in 0..10 {
             self.work(10).await?;
@@ -770,7 +779,7 @@ impl Story {
         self.look().await
     }
 
-    /// Bytes change, or do not change, behind everybody's back, on one disk.
+    /// Bytes on one disk change, or writes are lost, without an error.
     async fn silent(
         &mut self,
         fault: Fault,
@@ -778,14 +787,14 @@ impl Story {
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
         if self.sim_groups[g].has_failed && self.sim_groups[g].state() == State::Whole {
-            // One that was not spared when it failed goes now, if it goes.
+            // A disk that was not spared when it failed is expelled now, if at all.
             self.core.sleep(ERRORS_ARRIVE).await;
             self.sim_groups[g].bring_online().await?;
         }
         let name = self.victim(g, numbers).await;
         let disk = pick(numbers, &self.sim_groups[g].disks_of(&name)).clone();
         self.sim_groups[g].say(|| format!("{}: {}", disk.label(), fault.name()));
-        // From now on: a crash before it is repaired is not promised to be survived.
+        // From now on a crash before the repair is not promised to be survived.
         self.sim_groups[g].silent = true;
         match fault {
             Fault::Rot => {
@@ -797,7 +806,7 @@ impl Story {
                 Ok(())
             }
             Fault::LostWrite if numbers.below(2) == 0 => {
-                // One of the catalog's pages, which is written when much has been done.
+                // One of the catalog's pages, which is written after many operations.
                 let pages = hostile::pages(&disk);
                 disk.faults(|faults| (faults.lost_writes, faults.lost_where) = (1, pages));
                 self.work(150).await?;
@@ -820,14 +829,14 @@ impl Story {
                 let earlier = disk.image();
                 self.work(40 + numbers.below(60)).await?;
                 self.sim_groups[g].pause_clients().await?;
-                // What was written meanwhile has come to rest.
+                // Regions that were written meanwhile are closed.
                 self.core.sleep(Duration::from_secs(numbers.below(20))).await;
                 let mut changed = disk.image().changed_since(&earlier);
                 changed.retain(|block| *block >= SYSTEM_BLOCKS);
                 let (mut stale, mut proved) = (BTreeSet::new(), BTreeSet::new());
                 for _ in 0..(1 + numbers.below(20)).min(changed.len() as u64) {
                     let block = *pick(numbers, &changed);
-                    // Data and the checksum that goes with it are a pair that is right: that is another fault.
+                    // Old data with its old checksum is a valid pair: that is another fault.
                     let sum = hostile::sums_of(&disk, block * BLOCK).map(|place| place / BLOCK);
                     if sum.is_some_and(|sum| stale.contains(&sum)) || proved.contains(&block) {
                         continue;
@@ -844,9 +853,10 @@ impl Story {
         }
     }
 
-    /// A block becomes noise wherever it is: it is lost, however often it is asked for, until somebody writes it.
+    /// A block becomes noise on every mirror: it is lost, however often it is read, until a client
+    /// writes it.
     async fn rot_everywhere(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        // Everybody has begun.
+        // So that all clients have begun.
         self.work(20).await?;
         let sim_group = &mut self.sim_groups[g];
         sim_group.pause_clients().await?;
@@ -886,9 +896,9 @@ impl Story {
     }
 
     /// A disk acknowledges the write of a block and, when its region is closed, of its checksums,
-    /// and does neither. Its old data and its old checksum match, so that nothing shows which mirror
-    /// is right. Then reads give one of the two, always the same; neither is overwritten; and a
-    /// check reports them, until a client writes the block anew.
+    /// and does neither. Its old data and its old checksum match, so that nothing shows which
+    /// mirror is right. Then reads give one of the two, always the same; neither is overwritten;
+    /// and a check reports them, until a client writes the block anew.
     async fn lose_pair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.work(20).await?;
         let sim_group = &mut self.sim_groups[g];
@@ -951,7 +961,7 @@ impl Story {
         let name = self.victim(g, numbers).await;
         let sim_group = &mut self.sim_groups[g];
         if numbers.below(2) == 0 {
-            // Each could go, but not all of them: none does (R5).
+            // Each could be taken offline, but not all of them: so none is (R5).
             let (group, before) = (Arc::clone(sim_group.group()), sim_group.group().members());
             let all = Selection::FailureGroups(sim_group.shape.data_groups());
             let ended = sim_group.inside(async move { group.offline(all, None).await }).await?;
@@ -1012,8 +1022,9 @@ impl Story {
         self.up().await
     }
 
-    /// Somebody overwrites headers, stamps, memberships, activity logs, checksum blocks of a failure group that is well, or of all that
-    /// are, while the engine serves. When it has looked, it may end in any way, and the group mounts.
+    /// Headers, stamps, memberships, activity logs and checksum blocks of a failure group that is
+    /// not faulty, or of all such groups, are overwritten while the engine runs. After it has
+    /// checked its metadata it may end in any way, and the group mounts.
     async fn metadata_overwritten(
         &mut self,
         g: usize,
@@ -1037,7 +1048,8 @@ impl Story {
                 sim_group.say(|| format!("{}: {what}", disk.label()));
             }
         }
-        // Checksums are worth as much as what they are of: of one mirror, where there is another.
+        // Overwritten checksums make their blocks unreadable: only of one mirror, where there is
+        // another.
         if let [name] = &groups[..]
             && !sim_group.is_external()
             && sim_group.faulty.is_empty()
@@ -1069,19 +1081,20 @@ impl Story {
         let sim_group = &mut self.sim_groups[g];
         sim_group.overwritten = was_overwritten;
         if sim_group.silent {
-            // What the engine has of a region that was closed meanwhile it knows from nobody but its disks.
+            // The checksums of a region that was closed meanwhile are on the disks alone.
             sim_group.repair().await?;
         }
         let end = *pick(numbers, &ANY_END);
         self.end_and_go_on(g, end, moment(numbers)).await
     }
 
-    /// The new group may use less of a disk. Nothing of the one before is seen then, not even where a header copy is damaged.
+    /// The new group may use less of a disk. Nothing of the old group may be seen then, even where
+    /// a header copy is damaged.
     async fn drop_and_create(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.notice().await;
         let sim_group = &mut self.sim_groups[g];
         sim_group.pause_clients().await?;
-        // A disk that is away keeps its header, and would be in the way.
+        // A disk that is OFFLINE keeps its header, and would be in the way.
         sim_group.bring_online().await?;
         let group = sim_group.group.take().expect("mounted");
         let dropped = sim_group.inside(async move { group.drop_group(true).await }).await?;
@@ -1116,14 +1129,15 @@ impl Story {
             .for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
         self.core.sleep(Duration::from_secs(20)).await;
         self.sim_groups[g].expectations.pause.store(false, Ordering::Relaxed);
-        // The engine may have given up a disk meanwhile, for errors that it had before: then what rots is nowhere else.
+        // The engine may have given up a disk meanwhile, for earlier errors: then the rotten blocks
+        // are nowhere else.
         if !self.can_lose(g) {
             return Ok(());
         }
         self.silent(Fault::Rot, g, numbers).await
     }
 
-    /// A check that repairs what rot has done is killed, and done again.
+    /// A check that repairs rot is killed, and repeated.
     async fn killed_in_repair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.rot_at_rest(g, numbers).await?;
         let sim_group = &mut self.sim_groups[g];
@@ -1225,10 +1239,11 @@ impl SimGroup {
         Ok(true)
     }
 
-    /// One copy of a disk's header is not what it was, on some disks: always the same one, so that the others are left.
+    /// One copy of a disk's header is overwritten, on some disks: always the same copy, so that the
+    /// others are left.
     fn spoil_headers(&self, numbers: &mut Numbers) {
         for (index, disk) in self.disks.iter().enumerate() {
-            // A copy that cannot be written cannot be mended.
+            // A copy that cannot be written cannot be repaired.
             if numbers.below(2) == 0 || disk.faults(|faults| !faults.worn.is_empty()) {
                 continue;
             }
@@ -1242,12 +1257,13 @@ impl SimGroup {
         }
     }
 
-    /// What a partition tool, a boot loader or a file system writes: parts of the first and the last MiB of every disk, or all of them.
+    /// Overwrites as a partition tool, a boot loader or a file system does: parts of the first and
+    /// the last MiB of every disk, or all of them.
     fn overwrite_ends(&self, numbers: &mut Numbers) {
         let whole = numbers.below(3) == 0;
         let zeros = numbers.below(2) == 0;
         for disk in &self.disks {
-            // What cannot be read in the middle leaves a disk with nothing.
+            // Unreadable blocks in the middle would leave a disk without any header.
             if disk.faults(|faults| !faults.worn.is_empty() || !faults.latent.is_empty()) {
                 continue;
             }
@@ -1267,7 +1283,7 @@ impl SimGroup {
         }
     }
 
-    /// Some writes to a failure group that is well take long from now on.
+    /// Some writes to a failure group that is not faulty take long from now on.
     pub fn hold_writes(&self, numbers: &mut Numbers) {
         let mut groups = self.shape.data_groups();
         groups.retain(|name| !self.faulty.contains_key(name));
@@ -1283,14 +1299,14 @@ impl SimGroup {
         }
     }
 
-    /// The disks that were away take longer.
+    /// I/O of the disks that were away takes longer.
     pub fn slow_down(&self, slow: Duration) {
         for disk in self.faulty.keys().flat_map(|name| self.disks_of(name)) {
             disk.faults(|faults| faults.slow = slow);
         }
     }
 
-    /// One mount, which may die of its fuse; nobody works then.
+    /// One mount, which may die by its fuse; no client works meanwhile.
     async fn mount_once(&mut self, moment: Fuse) -> Result<(), Failure> {
         self.world = self.host.process();
         let world = Arc::clone(&self.world) as Arc<dyn World>;

@@ -1,8 +1,9 @@
-//! One history: disk groups on a host, clients that use them as databases do, and misfortune, all by one plan.
+//! One history: disk groups on a host, clients that use them as databases do, and faults, all by
+//! one plan.
 //!
 //! ```text
-//!   create, mount, clients work --- fault --- fault --- ... --- make whole, check, dismount, mount, look, check
-//!                                     |
+//!   create, mount, clients work --- fault --- fault --- ... --- make whole, check, dismount,
+//!                                     |                         mount, look, check
 //!            the engine dies, the power goes: mount again, clients look at everything and go on
 //! ```
 
@@ -29,7 +30,7 @@ pub struct Outcome {
     pub hash: u64,
     pub operations: u64,
     pub coverage: Coverage,
-    /// What went wrong, if something did.
+    /// The failure, if there was one.
     pub failure: Option<String>,
     /// The last lines of the story.
     pub story: Vec<String>,
@@ -41,11 +42,11 @@ pub struct Outcome {
 /// A failure of what the engine promises, in words.
 pub type Failure = String;
 
-/// Operations of a history that is not told otherwise.
+/// Operations of a history if the command line does not say.
 pub const OPERATIONS: u64 = 600;
 
-/// Runs one history to its end, telling the story as it happens or not. Must not run beside another in the same process:
-/// SQLite's generator of numbers is shared.
+/// Runs one history to its end, printing the story as it happens or not. Must not run beside
+/// another in the same process: SQLite's generator of numbers is shared.
 pub fn run(plan: &Plan, tell: bool) -> Outcome {
     limits::be_small(plan.has_small_limits);
     let mut executor = Executor::new(plan.seed, tell);
@@ -61,9 +62,11 @@ pub fn run(plan: &Plan, tell: bool) -> Outcome {
         Ok(Ok(Ok(()))) => None,
         Ok(Ok(Err(failure))) => Some(failure),
         Ok(Err(Stuck::Deadlock)) => {
-            Some("nothing can happen any more, and somebody still waits".to_owned())
+            Some("deadlock: no task is ready, and no alarm is set".to_owned())
         }
-        Ok(Err(Stuck::Endless)) => Some("it goes on and on".to_owned()),
+        Ok(Err(Stuck::Endless)) => {
+            Some("it did not end within the greatest number of steps".to_owned())
+        }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -82,7 +85,7 @@ pub fn run(plan: &Plan, tell: bool) -> Outcome {
         failure,
     };
     if outcome.failure.is_some() {
-        // What is left may be in any state.
+        // The executor may be in any state.
         std::mem::forget(executor);
     }
     outcome
@@ -114,11 +117,13 @@ pub struct Story {
 }
 
 const NAMES: [&str; 3] = ["DATA", "FRA", "RECO"];
-/// Virtual time without an operation after which the next fault comes anyway: all may be waiting for it.
+/// Virtual time without an operation after which the next fault comes anyway: all clients may be
+/// waiting for it.
 const STALLED: Duration = Duration::from_secs(3);
-/// Virtual time after which a disk that fails or hangs has been noticed by whoever uses it: more than the disk timeout.
+/// Virtual time after which the engine has noticed a disk that fails or hangs: more than the disk
+/// timeout.
 const NOTICE: Duration = Duration::from_secs(8);
-/// Virtual time in which an engine that nobody uses ends all that it does by itself.
+/// Virtual time in which an idle engine ends all its background work.
 const REST: Duration = Duration::from_secs(30);
 
 impl Story {
@@ -169,7 +174,7 @@ impl Story {
         self.sim_groups.iter().map(SimGroup::done).sum()
     }
 
-    /// Lets clients do so many operations, or as many as they can.
+    /// Lets clients do `operations` operations, or as many as they can.
     pub async fn work(&mut self, operations: u64) -> Result<(), Failure> {
         let goal = self.done() + operations;
         self.sim_groups.iter().for_each(|sim_group| sim_group.allow(operations));
@@ -187,13 +192,13 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until whoever uses a disk that fails has noticed.
+    /// Waits until the engine has noticed a disk that fails.
     pub async fn notice(&self) {
         self.sim_groups.iter().for_each(|sim_group| sim_group.allow(15));
         self.core.sleep(NOTICE).await;
     }
 
-    /// Whether somebody has seen something that should not be.
+    /// Fails if a client or an engine has seen anything wrong.
     pub async fn look(&mut self) -> Result<(), Failure> {
         for sim_group in &mut self.sim_groups {
             sim_group.failure()?;
@@ -204,7 +209,8 @@ impl Story {
         Ok(())
     }
 
-    /// Ends the engine of a group at a moment: all engines, if the power is cut. What ended is mounted by [`Story::up`].
+    /// Ends the engine of a group at a moment: all engines, if the power is cut. [`Story::up`]
+    /// mounts the groups again.
     pub async fn down(&mut self, index: usize, end: End, moment: Fuse) -> Result<(), Failure> {
         match end {
             End::Killed => self.sim_groups[index].kill(moment).await,
@@ -229,7 +235,7 @@ impl Story {
                 self.sim_groups.iter_mut().for_each(|sim_group| sim_group.ended(true));
                 self.host.reboot();
                 self.core.tell(|| "the power is cut".to_owned());
-                // The processes are buried before the next one begins.
+                // The processes are cleared away before the next one begins.
                 self.core.sleep(Duration::from_secs(1)).await;
                 Ok(())
             }
@@ -244,7 +250,8 @@ impl Story {
         Ok(())
     }
 
-    /// The end of a group's history: all is there, all is in order, and so it is after a mount.
+    /// The end of a group's history: all files are there and the group is in order, before and
+    /// after a mount.
     async fn finish(&mut self, index: usize) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[index];
         sim_group.pause_clients().await?;

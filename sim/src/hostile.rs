@@ -1,6 +1,8 @@
-//! Bytes on a disk that look right: fields changed at random in a record, sealed again with a right checksum or not.
+//! Bytes on a disk that look right: fields of a record are changed at random, and its checksum is
+//! made valid again or not.
 //!
-//! Whoever reads them gives an error or not, but does not crash, hang, or take more memory than there is.
+//! An engine that reads them returns an error or not, but does not crash, hang, or take more memory
+//! than there is.
 
 use crate::disk::SimDisk;
 use plinth_engine::{
@@ -14,10 +16,10 @@ use plinth_format::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// Bytes of the beginning of a record in which most of what means something is.
+/// The first bytes of a record, in which most of its fields are.
 const FIELDS: u64 = 700;
 
-/// Changes something on a disk. What, in words.
+/// Changes a record or page on a disk. The change, in words.
 pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
     let copies = disk
         .header()
@@ -57,7 +59,7 @@ pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
     format!("{what} at {place} is {}", if sealed { "changed and sealed" } else { "overwritten" })
 }
 
-/// Overwrites records of some kinds with zeros or noise, all copies or some. What, in words.
+/// Overwrites records of some kinds with zeros or noise, all copies or some. The change, in words.
 pub fn overwrite(disk: &SimDisk, numbers: &mut Numbers) -> Option<String> {
     let header = disk.header()?;
     let areas = areas(disk);
@@ -115,7 +117,8 @@ fn memberships(disk: &SimDisk) -> Vec<u64> {
     areas(disk).iter().flat_map(|area| area.memberships).collect()
 }
 
-/// What of a disk the catalog has, as a membership on it says, and bytes of an AU. None: no membership is there.
+/// The catalog's runs on a disk, as a membership on it says, and the AU size. `None`: there is no
+/// membership.
 fn catalog_on(disk: &SimDisk) -> Option<(Vec<CatalogRun>, u64)> {
     let mut slot = vec![0; MEMBERSHIP_SLOT];
     memberships(disk).into_iter().find_map(|place| {
@@ -192,7 +195,7 @@ fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
     "nothing, as no membership says where the catalog is".to_owned()
 }
 
-/// Mounts what is there and reads all of it. What came of it, in words.
+/// Mounts the group as it is and reads all of it. The result, in words.
 pub async fn look(world: Arc<dyn World>, name: &str) -> String {
     let _ = Group::survey(&world).await;
     let group = match Group::mount(world, name, false).await {

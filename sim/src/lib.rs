@@ -1,16 +1,24 @@
 //! A simulator that tries to make the engine lose data. One seed is one history.
 //!
 //! ```text
-//!   main        the command line      farm       many histories, in processes of their own
-//!   plan        what a history is made of, by a seed or from a file      shrink     less of it that fails as well
-//!   history     the story: the groups of a host, from their creation to the last look at them
-//!   misfortune  what goes wrong       sight      what a mount finds          hostile    bytes that look right
-//!   coverage    what met what         aim        the state in which a step is to meet a group
-//!   tenant      a disk group: its disks, engine, clients
-//!   client      what a database does  style      how often it does what      model      what a reader may see
-//!   scenario    stories, in the words of the field: sim/tests/scenarios
+//!   main        the command line
+//!   runner      many histories, each in its own process
+//!   plan        the plan of a history, by a seed or from a file
+//!   shrink      a shorter plan that fails as well
+//!   history     the groups of a host, from their creation to the last look at them
+//!   faults      injects a fault: one function for each kind
+//!   visibility  disks that a mount does not find, or finds changed
+//!   hostile     bytes that look right
+//!   add_drop    disks added, dropped, replaced; conversions
+//!   operations  other statements of an operator
+//!   aim         the state in which a step is to meet a group
+//!   coverage    the pairs of fault and state that were met
+//!   sim_group   a disk group: its disks, engine, clients
+//!   client      a program on a group; its profile is one of the crate plinth-workload
+//!   model       the states that a reader may see
+//!   scenario    stories, in the field's words: sim/tests/scenarios
 //!   world       the host, as a process sees it
-//!   disk        a disk that takes its time, and does wrong
+//!   disk        a disk with a volatile cache, and faults
 //!   executor    one thread, virtual time, every task by a draw
 //!   planted     mistakes made on purpose, which must be found
 //! ```

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Tries to make the engine lose data. Without arguments: ten minutes of histories that nobody has seen.
+/// Tries to make the engine lose data. Without arguments: ten minutes of new histories.
 #[derive(Parser)]
 struct Arguments {
     /// One history.
@@ -22,10 +22,10 @@ struct Arguments {
     /// Many: FIRST..END.
     #[arg(long)]
     seeds: Option<String>,
-    /// As many as can be run in so many minutes, beginning with the seed that the clock gives.
+    /// As many as can be run in MINUTES minutes, beginning with a seed from the clock.
     #[arg(long)]
     minutes: Option<f64>,
-    /// The history that a file tells, such as one that was kept when it failed.
+    /// The history that a file describes, such as one that was kept when it failed.
     #[arg(long)]
     replay: Option<PathBuf>,
     /// Tell the story as it happens.
@@ -37,7 +37,7 @@ struct Arguments {
     /// Operations of one history, at least.
     #[arg(long, default_value_t = OPERATIONS)]
     operations: u64,
-    /// This happens in each history of a seed.
+    /// This fault happens in each history of a seed.
     #[arg(long, value_name = "NAME", value_parser = Fault::named)]
     fault: Option<Fault>,
     /// Seconds to spend on making a history that failed shorter; 0: it is left as it is.
@@ -62,7 +62,7 @@ impl Arguments {
     }
 }
 
-/// Memory that a worker may have, in bytes: what a hostile disk can make the engine take has an end.
+/// Memory that a worker may have, in bytes: it limits what a hostile disk can make the engine take.
 const MEMORY_MAX: u64 = 8 << 30;
 /// Failures that are made shorter after a long run.
 const SHRUNK_MAX: usize = 3;
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well.
+/// Whether there was no failure.
 fn go(arguments: &Arguments) -> Result<bool, String> {
     let plan = match (&arguments.replay, arguments.seed) {
         (Some(path), _) => {
@@ -235,10 +235,11 @@ fn limit_memory() {
     }
 }
 
-/// Buffers come and go all the time: those of a worker stay with it, instead of being given back and cleared again.
+/// Buffers come and go all the time: a worker keeps them, instead of giving them back and clearing
+/// them again.
 fn keep_memory() {
     const KEPT: libc::c_int = 1 << 30;
-    // SAFETY: mallopt takes two numbers, before anybody else runs.
+    // SAFETY: mallopt takes two numbers, before other threads run.
     #[allow(unsafe_code)]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT);

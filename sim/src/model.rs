@@ -1,8 +1,8 @@
-//! What a reader may see.
+//! The states that a reader may see.
 //!
-//! One client has a directory of its own to itself, and does one thing at a time; so what it did is a sequence. The
-//! model keeps, for each sector of each file and for the client's names and sizes, the states that a reader may still
-//! meet:
+//! Each client has its own directory, and does one thing at a time; so its operations are a
+//! sequence. The model keeps, for each sector of each file and for the client's names and sizes,
+//! the states that a reader may still meet:
 //!
 //! ```text
 //!   durable base, then one state after each acknowledged operation, then perhaps the one under way
@@ -11,12 +11,12 @@
 //!                                  the engine lives: only the last
 //! ```
 //!
-//! A `sync` that is acknowledged moves the base to where it began. What was read after a mount stays as it was read.
-//! Sectors are independent: each may be old or new. Names are not: they are a prefix of what was done. A size that only grew since it was last
-//! durable may lag behind its name.
+//! An acknowledged `sync` moves the base to where it began. A state that was read after a mount
+//! stays. Sectors are independent: each may be old or new. Names are not: they are a prefix of the
+//! operations. A size that only grew since it was last durable may lag behind its name.
 //!
-//! A write that returned an error may have happened or not, like one that was under way, and may go on to be either
-//! until somebody has read it.
+//! A write that returned an error may have happened or not, like one that was in flight, and may
+//! still become either until the sector is read.
 
 use plinth_engine::api::Node;
 use plinth_format::BLOCK_SIZE;
@@ -28,7 +28,7 @@ use std::{
 /// The unit in which writes are atomic for the model, in bytes.
 pub const SECTOR: usize = 512;
 
-/// The bytes of one sector. Those that were written together share memory, and so do clones.
+/// The bytes of one sector. Sectors that were written together share memory, and so do clones.
 #[derive(Debug, Clone)]
 pub struct Content {
     written: Arc<[u8]>,
@@ -37,7 +37,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// The sectors of what is written at once.
+    /// The sectors of one write.
     pub fn split(written: &[u8]) -> impl Iterator<Item = Self> {
         let written: Arc<[u8]> = written.into();
         (0..written.len())
@@ -74,7 +74,7 @@ pub type FileId = u64;
 /// A place in the sequence of a client's operations.
 pub type Turn = u64;
 
-/// The turn of what may have happened or not: a sync does not make it the one that is durable.
+/// The turn of a state that may never have been written: a sync does not make it the durable one.
 const NEVER_SURE: Turn = Turn::MAX;
 
 /// Names and sizes: what the catalog says of one client's files.
@@ -85,18 +85,18 @@ pub struct Names(pub BTreeMap<String, (FileId, u64)>);
 struct Sector {
     /// From the durable base on. Never empty.
     states: Vec<(Turn, Content)>,
-    /// May be seen from now on, too, and when it could be first: writes that did not come to a good end.
+    /// States that may also be seen from now on: of writes that failed.
     maybe: Vec<Content>,
-    /// When such a write was last.
+    /// The turn of the last such write.
     failed: Turn,
-    /// Which of all that it could be somebody has read since: as long as the engine lives, it is this.
+    /// The state among these that was read: as long as the engine lives, the sector stays so.
     read: Option<Content>,
     /// It may be anything: see [`Model::lose`].
     lost: bool,
 }
 
 impl Sector {
-    /// It is what was acknowledged last.
+    /// It has the state that was acknowledged last.
     fn be_the_last(&mut self) {
         let last = self.states.len() - 1;
         self.states.drain(..last);
@@ -108,7 +108,7 @@ impl Sector {
         self.states.last().is_some_and(|(last, _)| *last > turn)
     }
 
-    /// What a read may show. `ended`: the turn at the last end of the engine.
+    /// The states that a read may show. `ended`: the turn at the last end of the engine.
     fn possible(&self, when: Seen, ended: Turn) -> Vec<&Content> {
         let only_the_last = match when {
             Seen::Now => true,
@@ -123,7 +123,8 @@ impl Sector {
         self.states[from..].iter().map(|(_, content)| content).chain(&self.maybe).collect()
     }
 
-    /// Whether a read shows what was acknowledged last, and nothing else is possible: the short way of most reads.
+    /// Whether a read shows the state that was acknowledged last, and no other is possible: the
+    /// fast path of most reads.
     fn is_plain(&self, when: Seen, ended: Turn, bytes: &[u8]) -> bool {
         let is_certain = self.maybe.is_empty()
             && !self.lost
@@ -141,7 +142,7 @@ impl Sector {
         }
     }
 
-    /// It is one of all states, and until somebody has read it not even a sync tells which.
+    /// It has one of all states, and until it is read even a sync does not settle which.
     fn be_any(&mut self) {
         let last = self.states.len() - 1;
         self.maybe.extend(self.states.drain(..last).map(|(_, content)| content));
@@ -157,13 +158,14 @@ pub struct Model {
     next_file: FileId,
     /// From the durable base on. Never empty.
     names: Vec<(Turn, Names)>,
-    /// What the group calls a file, where an acknowledgement said it: names and sizes alone may be those of another one.
+    /// The node of a file, from an acknowledgement: names and sizes alone may be those of another
+    /// file.
     nodes: BTreeMap<FileId, Node>,
     /// Files that the system has named.
     named_by_system: BTreeSet<FileId>,
-    /// The operation under way.
+    /// The operation in flight.
     under_way: Option<Names>,
-    /// What it may leave as well, or on the way.
+    /// Other names that it may leave, or that may be seen on the way.
     also: Vec<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
     writing: Option<(FileId, Vec<(u64, Content)>)>,
@@ -173,26 +175,26 @@ pub struct Model {
     touched: BTreeMap<FileId, Turn>,
     /// How long each file was since its size was last durable.
     lengths: BTreeMap<FileId, Vec<(Turn, u64)>>,
-    /// Since the last mount not everything has been looked at.
+    /// Not everything has been looked at since the last mount.
     unverified: bool,
-    /// Nor have the names.
+    /// The names have not been listed since the last mount.
     unlisted: bool,
-    /// The turn at the last end of the engine: what was acknowledged since is certain.
+    /// The turn at the last end of the engine: operations acknowledged since are certain.
     ended: Turn,
 }
 
-/// When something is read.
+/// The time of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// In the engine's life.
+    /// While the engine lives.
     Now,
-    /// For the first time since a mount: what is seen stays.
+    /// For the first time since a mount: the state that is seen stays.
     AfterMount,
-    /// A flush has failed on a disk that had to stay: what was not synced may be old.
+    /// A flush has failed on a disk that cannot be spared: bytes that were not synced may be old.
     InDoubt,
 }
 
-/// What a read showed that it must not have.
+/// A state that a read must not have shown, in words.
 pub type Wrong = String;
 
 impl Default for Model {
@@ -229,12 +231,12 @@ impl Model {
         self.next_file
     }
 
-    /// What the group calls a file.
+    /// The node of a file.
     pub fn note_name(&mut self, file: FileId, node: Node) {
         self.nodes.insert(file, node);
     }
 
-    /// The system may have given it one, too.
+    /// The system may have given it a name, too.
     pub fn has_more_names(&mut self, file: FileId) {
         self.named_by_system.insert(file);
     }
@@ -255,7 +257,7 @@ impl Model {
         )
     }
 
-    /// Whether one state of a sector is known to be what is there.
+    /// Whether exactly one state of a sector is possible.
     pub fn is_certain(&self, file: FileId, number: u64) -> bool {
         self.known(file, number).is_none_or(|sector| sector.maybe.is_empty() && !sector.lost)
     }
@@ -272,13 +274,13 @@ impl Model {
         self.writing = sectors;
     }
 
-    /// What the operation under way may leave besides.
+    /// Other names that the operation in flight may leave.
     pub fn may_also_be(&mut self, names: impl IntoIterator<Item = Names>) {
         self.also.extend(names);
     }
 
-    /// Two things were done together and acknowledged: what they have left, and what there was between them. `writing` has what each of
-    /// them writes.
+    /// Two operations ran together and were acknowledged: `names` is their result, `between` what
+    /// was there between them. `writing` has the sectors of both.
     pub fn acknowledge_both(&mut self, between: Names, names: Names, sectors: Vec<(u64, Content)>) {
         let turn = self.turn;
         self.hold(turn, between);
@@ -290,13 +292,13 @@ impl Model {
         self.acknowledge();
     }
 
-    /// It returned an error, and these are the names; what it was to write is there or not.
+    /// The operation returned an error, and these are the names; its sectors may be written or not.
     pub fn refuse_but_are(&mut self, names: Names) {
         self.under_way = Some(names);
         self.refuse_but_named();
     }
 
-    /// It was acknowledged.
+    /// The operation was acknowledged.
     pub fn acknowledge(&mut self) {
         let turn = self.turn;
         self.also.clear();
@@ -306,7 +308,7 @@ impl Model {
         if let Some((file, sectors)) = self.writing.take() {
             for (number, content) in sectors {
                 let sector = self.entry(file, number);
-                // What may lie below it may come back with a loss of power.
+                // A loss of power may bring back a state below it.
                 sector.states.extend(sector.maybe.drain(..).map(|below| (NEVER_SURE, below)));
                 sector.states.push((turn, content));
                 sector.read = None;
@@ -315,7 +317,8 @@ impl Model {
         }
     }
 
-    /// It was acknowledged, and has left this; but for some of the sectors, in which there is this or what was written beside it.
+    /// The operation was acknowledged and has left these sectors; each contested one has this
+    /// contents or that of the request beside it.
     pub fn acknowledge_one_of(
         &mut self,
         sectors: Vec<(u64, Content)>,
@@ -332,21 +335,22 @@ impl Model {
         }
     }
 
-    /// It returned an error, and its names did not change.
+    /// The operation returned an error, and the names did not change.
     pub fn refuse(&mut self) {
         self.under_way = None;
         self.also.clear();
         self.leave_writing_in_doubt();
     }
 
-    /// What was being written is there or not.
+    /// The sectors of the operation may be written or not.
     fn leave_writing_in_doubt(&mut self) {
         let turn = self.turn;
         if let Some((file, sectors)) = self.writing.take() {
             let end = self.end;
             for (number, content) in sectors {
                 let sector = self.entry(file, number);
-                // What was to be behind the end of the file is zeros, if the file gets longer by something else.
+                // Its bytes behind the end of the file become zeros if another operation makes the
+                // file longer.
                 let inside =
                     usize::try_from(end.saturating_sub(number * SECTOR as u64)).unwrap_or(SECTOR);
                 if (1..SECTOR).contains(&inside) {
@@ -359,7 +363,8 @@ impl Model {
         }
     }
 
-    /// It returned an error, and yet its names are what is: a size that was committed beside bytes that failed.
+    /// The operation returned an error, but its names are in force: a size that was committed
+    /// beside bytes that failed.
     pub fn refuse_but_named(&mut self) {
         let turn = self.turn;
         if let Some(names) = self.under_way.take() {
@@ -381,7 +386,8 @@ impl Model {
         self.names.push((turn, names));
     }
 
-    /// Whether a file may be so long after a loss of power, with the names of a turn: as long as it was then, or before it grew to that.
+    /// Whether a file may have this size after a loss of power, with the names of a turn: its size
+    /// then, or one before it grew to that.
     fn may_lag(&self, file: FileId, turn: Turn, size: u64) -> bool {
         let before =
             self.lengths.get(&file).into_iter().flatten().rev().filter(|(since, _)| *since <= turn);
@@ -395,14 +401,14 @@ impl Model {
             .any(|length| length == size)
     }
 
-    /// Every file is as long as it is said to be, for good.
+    /// Every file has exactly its last size, durably.
     fn settle_lengths(&mut self) {
         let turn = self.turn;
         self.lengths =
             self.names().0.values().map(|(file, size)| (*file, vec![(turn, *size)])).collect();
     }
 
-    /// What the operation under way would leave.
+    /// The names that the operation in flight would leave.
     pub fn next_names(&self) -> Option<&Names> {
         self.under_way.as_ref()
     }
@@ -423,8 +429,9 @@ impl Model {
         self.turn
     }
 
-    /// A sync of this file that began at `turn` was acknowledged: its sectors are durable, and all names up to there. Only those
-    /// up to the file's last change if flushes fail: what other files had in flight is in doubt then.
+    /// A sync of this file that began at `turn` was acknowledged: its sectors are durable, and all
+    /// names up to there. Only those up to the file's last change if flushes fail: then operations
+    /// on other files that were in flight are uncertain.
     pub fn synced(&mut self, file: Option<FileId>, turn: Turn, flushes_fail: bool) {
         let last = file.filter(|_| flushes_fail).and_then(|file| self.touched.get(&file));
         let upto = last.map_or(turn, |last| turn.min(*last));
@@ -437,13 +444,14 @@ impl Model {
         }
     }
 
-    /// A sync of this file returned an error: what it was to make durable may be there or not, whatever a later sync says.
+    /// A sync of this file returned an error: the bytes that it was to make durable may be lost,
+    /// whatever a later sync returns.
     pub fn sync_failed(&mut self, file: FileId) {
         self.sectors.entry(file).or_default().values_mut().for_each(Sector::be_any);
     }
 
-    /// The engine died, the host did not. `lossy`: a flush had failed on a disk that had to stay, so that what was not
-    /// synced is as after a loss of power.
+    /// The engine died, the host did not. `lossy`: a flush had failed on a disk that cannot be
+    /// spared, so that bytes that were not synced are as after a loss of power.
     pub fn engine_died(&mut self, lossy: bool) {
         let certain = !lossy && !self.unverified;
         if certain {
@@ -475,12 +483,12 @@ impl Model {
         self.ended = self.turn;
     }
 
-    /// Whether a mount was not followed by a look at everything.
+    /// Whether the clients have not looked at everything since the last mount.
     pub fn is_unverified(&self) -> bool {
         self.unverified
     }
 
-    /// Whether the names were looked at since the last mount.
+    /// Whether the names were not listed since the last mount.
     pub fn is_listed(&self) -> bool {
         !self.unlisted
     }
@@ -503,7 +511,8 @@ impl Model {
         self.leave_writing_in_doubt();
     }
 
-    /// The group is mounted again, and these are the names and sizes found. From now on they are what is.
+    /// The group is mounted again, and a listing found these names and sizes. From now on they are
+    /// certain.
     ///
     /// # Errors
     /// If they are none of the states that they may be in.
@@ -537,7 +546,7 @@ impl Model {
         let alive: BTreeMap<FileId, u64> = names.0.values().copied().collect();
         self.nodes.retain(|file, _| alive.contains_key(file));
         self.sectors.retain(|file, _| alive.contains_key(file));
-        // What lies behind the end of a file is zeros, should it grow again.
+        // Bytes behind the end of a file are zeros, should it grow again.
         for (file, size) in alive {
             let sectors = self.sectors.entry(file).or_default();
             sectors.retain(|number, _| *number < size.div_ceil(SECTOR as u64));
@@ -552,7 +561,8 @@ impl Model {
         Ok(())
     }
 
-    /// A disk has lost the last write of a sector, with its checksum: readers see that write, or this.
+    /// A disk has lost the last write of a sector, with its checksum: readers see that write, or
+    /// this one.
     pub fn may_be(&mut self, file: FileId, number: u64, content: Content) {
         if let Some(sector) =
             self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number))
@@ -561,10 +571,11 @@ impl Model {
         }
     }
 
-    /// A write of these sectors that was to be durable returned an error: its flush has failed, and may have taken along what was never made
-    /// durable, also the zeros around what was written first. Those that no sync has covered with bytes may be anything: whatever the engine
-    /// knew of them, they may be what the write made of them. The same for those beside them in its first and its last block, of which there is one
-    /// checksum, as far as the file goes, which has so many bytes.
+    /// A durable write of these sectors returned an error: its flush has failed, and may have lost
+    /// bytes that were never durable, even the zeros around a first write. Sectors that no sync has
+    /// covered may have any state: whatever the engine knew of them, they may have the bytes of
+    /// this write. The same holds for their neighbours in its first and its last block, which share
+    /// one checksum, up to the end of the file at `size`.
     pub fn lose(&mut self, file: FileId, sectors: std::ops::Range<u64>, size: u64) {
         const BLOCK: u64 = (BLOCK_SIZE / SECTOR) as u64;
         let end = sectors.end.next_multiple_of(BLOCK).min(size.div_ceil(SECTOR as u64));
@@ -575,7 +586,7 @@ impl Model {
         }
     }
 
-    /// A read of whole sectors showed this. Whatever was possible, from now on it is this.
+    /// A read of whole sectors showed these bytes. From now on they are certain.
     ///
     /// # Errors
     /// If it is none of the states that it may be in.
@@ -615,7 +626,8 @@ impl Model {
         Ok(())
     }
 
-    /// A read of a whole sector beside the write that is under way showed this, which decides nothing.
+    /// A read of a whole sector beside the write that is in flight showed these bytes, which
+    /// decides nothing.
     ///
     /// # Errors
     /// If it is none of the states that it may be in, nor what is being written.
@@ -642,7 +654,7 @@ impl Model {
 }
 
 impl Names {
-    /// The files whose names or sizes are not what they are there.
+    /// The files whose names or sizes differ from those there.
     fn changed_since(&self, before: &Self) -> Vec<FileId> {
         // A file may have several names.
         let (mut one, mut other): (BTreeMap<_, Vec<_>>, BTreeMap<_, Vec<_>>) =
@@ -678,7 +690,7 @@ impl Names {
     }
 }
 
-/// Drops what lies before the last state that is not younger than `turn`.
+/// Drops the states before the last one that is not younger than `turn`.
 fn keep_from<T>(states: &mut Vec<(Turn, T)>, turn: Turn) {
     if let Some(last) = states.iter().rposition(|(since, _)| *since <= turn) {
         states.drain(..last);
@@ -694,7 +706,7 @@ fn wrong(number: u64, bytes: &[u8], possible: &[&Content]) -> Wrong {
     format!("sector {number} reads {}; possible were {}", show(bytes), known.join(", "))
 }
 
-/// The first bytes say who wrote a sector.
+/// The first bytes name the write of a sector.
 fn show(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == 0) {
         return "zeros".to_owned();

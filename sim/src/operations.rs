@@ -1,5 +1,5 @@
-//! What an operator asks of a group besides: other sizes for its disks, a scrub, a rebalance that compacts, one that is paused; and the engine
-//! may die in that.
+//! Statements of an operator: disks are resized, the group is scrubbed, rebalanced or compacted, a
+//! rebalance is paused. The engine may die during each.
 
 use crate::{
     disk::SimDisk,
@@ -13,7 +13,8 @@ use plinth_engine::{
 use std::sync::Arc;
 
 impl Story {
-    /// Up to two disks get another size, at most that of the device. What cannot be done is refused, and changes nothing.
+    /// Up to two disks get another size, at most that of the device. A statement that cannot be
+    /// carried out is refused, and changes nothing.
     pub async fn resize(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         sim_group.part_with_former();
@@ -24,7 +25,7 @@ impl Story {
             if resizes.iter().any(|one| one.which == which) {
                 continue;
             }
-            // A quarter of it goes at most, in any bytes, or what is gone comes back.
+            // The disk loses a quarter at most, by any number of bytes, or gets all of it back.
             let size = match numbers.below(3) {
                 0 => None,
                 _ => Some(disk.size() - numbers.below(disk.size() / 4)),
@@ -38,7 +39,7 @@ impl Story {
         self.tell_engine(g, statement, numbers).await
     }
 
-    /// Everything is read and compared, while clients work, and perhaps repaired.
+    /// Everything is read and compared, and perhaps repaired, while clients work.
     pub async fn scrub(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let sim_group = &self.sim_groups[g];
         let power = *pick(numbers, &[ScrubPower::Auto, ScrubPower::High, ScrubPower::Max]);
@@ -49,7 +50,7 @@ impl Story {
         self.tell_engine(g, async move { group.scrub(&order).await }, numbers).await
     }
 
-    /// A rebalance that evens out, compacts, or only restores.
+    /// A rebalance that evens out, compacts, or only restores mirrors.
     pub async fn compact(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let phases = Phases { balance: numbers.below(2) == 0, compact: Some(numbers.below(4) > 0) };
         let order = Order { power: Some(Self::power(numbers, 5)), phases: Some(phases) };
@@ -58,7 +59,7 @@ impl Story {
         self.tell_engine(g, async move { group.rebalance(order).await }, numbers).await
     }
 
-    /// Mirrors that are on the way stay where they are for a while.
+    /// A rebalance is paused, and goes on later.
     pub async fn pause_movement(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let power = |group: Arc<plinth_engine::group::Group>, power: u32| async move {
             group.rebalance(Order { power: Some(power), phases: None }).await

@@ -1,4 +1,5 @@
-//! What a history is made of: the groups, their clients, the misfortunes. Made by a seed, written as text, cut down.
+//! The plan of a history: the groups, their clients, the faults. Made by a seed, written as text,
+//! cut down.
 //!
 //! ```text
 //!   seed 42
@@ -11,9 +12,9 @@
 //!   fault disk-fails group 0 draw 4321 after 12 while moving
 //! ```
 //!
-//! `after`: operations of all clients between the fault before and this one; 0 is at once. What a fault needs to know
-//! besides, such as which disk it meets, follows from its `draw`; what a client does, from its number; the order in
-//! which everything happens, from `seed`.
+//! `after`: operations of all clients between the fault before and this one; 0 is at once.
+//! Everything else about a fault, such as which disk it meets, follows from its `draw`; the
+//! operations of a client, from its number; the order of events, from `seed`.
 
 use crate::coverage::{self, State};
 use plinth_engine::{testing::Numbers, world::Sectors};
@@ -33,7 +34,7 @@ pub struct Shape {
     pub sectors: Sectors,
     /// Failure group, one of quorum if it begins with Q, and bytes of each disk.
     pub disks: Vec<(String, u64)>,
-    /// Each with the number from which all that it does follows.
+    /// Each with its profile, and the number from which all its operations follow.
     pub clients: Vec<(&'static Profile, u64)>,
 }
 
@@ -111,7 +112,7 @@ fn index(numbers: &mut Numbers, length: usize) -> usize {
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident $name:literal $weight:literal,)*) => {
-        /// What goes wrong, or is done to a group. `docs/faults.md` says what must hold.
+        /// A fault, or a statement that a group is given. `docs/faults.md` says what must hold.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $($(#[$doc])* $fault,)*
@@ -129,9 +130,9 @@ faults! {
     EngineKilled "engine-killed" 5,
     /// The engine dies, and its successors die in their mounts.
     KilledAgain "killed-again" 3,
-    /// The host loses power, and everything not flushed with it, sector by sector.
+    /// The host loses power, and everything not flushed, sector by sector.
     PowerCut "power-cut" 8,
-    /// And again while it mounts.
+    /// The same, and again while the group is mounted.
     PowerCutAgain "power-cut-again" 6,
     /// The engine does not run for minutes.
     Frozen "frozen" 2,
@@ -147,7 +148,7 @@ faults! {
     GroupHangs "group-hangs" 3,
     /// One disk fails.
     DiskFails "disk-fails" 2,
-    /// What was away is well, and is brought ONLINE.
+    /// A faulty disk is healed, and brought ONLINE.
     Return "return" 4,
     /// One read fails, or some.
     ReadFails "read-fails" 1,
@@ -159,7 +160,7 @@ faults! {
     DiskSlow "disk-slow" 3,
     /// Blocks cannot be read until they are written.
     LatentSectors "latent-sectors" 2,
-    /// Whoever lends a disk's space has no more.
+    /// The thin pool behind a disk has no more space.
     ThinFull "thin-full" 2,
     /// Blocks become noise.
     Rot "rot" 3,
@@ -181,23 +182,23 @@ faults! {
     CloneShown "clone-shown" 2,
     /// A disk is shorter for a while.
     Shrunk "shrunk" 1,
-    /// A disk is somebody else's for a while.
+    /// A disk has foreign data for a while.
     Blank "blank" 1,
     /// An operator takes a failure group offline.
     OperatorOffline "operator-offline" 2,
     /// The group is dismounted and mounted.
     Dismount "dismount" 2,
-    /// The same by force, while everybody is at work.
+    /// The same by force, while clients work.
     DismountForce "dismount-force" 2,
-    /// Only some disks are in sight at a mount.
+    /// Only some disks are visible at a mount.
     Subset "subset" 4,
-    /// Halves of the group are in sight in turns.
+    /// Halves of the group are visible in turns.
     Halves "halves" 3,
-    /// Somebody writes into headers, memberships, logs, catalog pages what looks right.
+    /// Headers, memberships, logs and catalog pages are overwritten with bytes that look right.
     HostileBytes "hostile-bytes" 2,
-    /// The engine ends, and somebody writes over the first and the last MiB of all disks.
+    /// The engine ends, and the first and the last MiB of all disks are overwritten.
     EndsOverwritten "ends-overwritten" 4,
-    /// Somebody overwrites what the engine wrote for itself, on disks of a group that it serves.
+    /// The engine's own metadata is overwritten, on disks of a mounted group.
     MetadataOverwritten "metadata-overwritten" 4,
     /// The group is dropped and created anew.
     DropAndCreate "drop-and-create" 1,
@@ -220,7 +221,7 @@ faults! {
 }
 
 impl Fault {
-    /// What is drawn instead of another one, now and then: statements that move data, or read all of it.
+    /// Faults that replace a drawn one, now and then: statements that move data, or read all of it.
     pub const ORDERS: [Self; 4] =
         [Self::DisksResized, Self::Scrubbed, Self::Compacted, Self::MovementPaused];
 
@@ -228,10 +229,10 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1
     }
 
-    /// The one of this name.
+    /// The fault of this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// Lists the names that there are.
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
         let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
@@ -246,17 +247,18 @@ impl Fault {
     }
 }
 
-/// One misfortune.
+/// One fault of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub fault: Fault,
-    /// Which group it meets.
+    /// The group that it meets.
     pub group: usize,
     /// Decides the rest.
     pub draw: u64,
     /// Operations of all clients before it.
     pub after: u64,
-    /// How the group is to be when it comes, where that is more than what comes of the steps before it.
+    /// The state that the group is to have when the fault comes, if the plan does not leave that to
+    /// the steps before.
     pub state: Option<State>,
 }
 
@@ -268,9 +270,10 @@ pub struct Plan {
     pub operations: u64,
     /// Whether the engines keep little in memory (the engine's `limits.rs`).
     pub has_small_limits: bool,
-    /// Whether what fails fails in the middle: writes that land in part, flushes that take long, words for a successor that are not kept.
+    /// Whether faults strike in the middle of an operation: writes that land in part, flushes that
+    /// take long, words for a successor that are not stored.
     pub fails_midway: bool,
-    /// Whether some I/O takes so long that all that comes meanwhile overtakes it.
+    /// Whether some I/O takes so long that all I/O that begins meanwhile overtakes it.
     pub has_stragglers: bool,
     pub groups: Vec<Shape>,
     pub steps: Vec<Step>,
@@ -281,7 +284,7 @@ pub struct Plan {
 pub struct Recipe {
     /// Operations of all clients, at least.
     pub operations: u64,
-    /// What must happen in each.
+    /// A fault that must happen in each.
     pub fault: Option<Fault>,
 }
 
@@ -295,11 +298,11 @@ impl Recipe {
     }
 }
 
-/// One of so many steps is to meet its group in a state that is drawn, too.
+/// One of this many steps is to meet its group in a state that is drawn, too.
 const AIMED: u64 = 3;
 
 impl Plan {
-    /// What the seed makes.
+    /// The plan of a seed.
     pub fn of_seed(seed: u64, operations: u64) -> Self {
         let mut numbers = Numbers::new(seed ^ 0x706c_616e);
         let count = [1, 1, 1, 1, 1, 1, 2, 2, 2, 3][index(&mut numbers, 10)];
@@ -309,7 +312,7 @@ impl Plan {
         let share = operations / (faults + 1);
         let mut last = Fault::ClockJumps;
         let step = |_| {
-            // What does not last is met by what follows at once.
+            // A state that does not last is met by the next fault at once.
             let at_once = match last {
                 Fault::Return
                 | Fault::Full
@@ -329,7 +332,7 @@ impl Plan {
         };
         let mut steps: Vec<Step> = (0..faults).map(step).collect();
         if numbers.below(6) == 0 {
-            // Full from the beginning: each AU that is freed is taken at once.
+            // Full from the beginning: each AU that is freed is allocated at once.
             steps.insert(
                 0,
                 Step {
@@ -354,7 +357,8 @@ impl Plan {
         plan
     }
 
-    /// It may have small limits, failures midway, stragglers, wild clients, and steps of [`Fault::ORDERS`] or with a state.
+    /// The plan may have small limits, faults that strike midway, stragglers, wild clients, and
+    /// steps of [`Fault::ORDERS`] or with a state.
     fn widen(&mut self) {
         let numbers = &mut Numbers::new(self.seed ^ 0x7769_6465);
         self.has_small_limits = numbers.below(3) == 0;
@@ -376,7 +380,7 @@ impl Plan {
         self.has_stragglers = numbers.below(3) == 0;
     }
 
-    /// Two of its misfortunes are this one, and meet a group with mirrors where there is one.
+    /// Two of its faults are this one, and meet a group with mirrors where there is one.
     fn aim_at(&mut self, fault: Fault) {
         let mirrored = |group: &usize| self.groups[*group].redundancy != Redundancy::External;
         let group = (0..self.groups.len()).find(mirrored).unwrap_or_default();
@@ -388,7 +392,8 @@ impl Plan {
         }
     }
 
-    /// Plans with something less, the boldest first: candidates for a shorter history that fails as well.
+    /// Plans with one thing less, the boldest first: candidates for a shorter history that fails as
+    /// well.
     pub fn lesser(&self) -> Vec<Self> {
         let mut plans = Vec::new();
         let mut with = |change: &dyn Fn(&mut Self)| {
@@ -432,7 +437,7 @@ impl Plan {
         plans
     }
 
-    /// How much there is of it.
+    /// The size of the plan.
     pub fn size(&self) -> u64 {
         let clients: usize = self.groups.iter().map(|group| group.clients.len()).sum();
         let waits: u64 = self.steps.iter().map(|step| step.after).sum();

@@ -1,10 +1,12 @@
-//! Proves the net: plants each mistake of `engine/src/planted.rs` and counts the histories until one of them fails.
+//! Tests the simulator: plants each mistake of `engine/src/planted.rs` and counts the histories
+//! until one of them fails.
 //!
-//! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
-//! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
+//! Histories are tried from seed 0 on, each in its own process, several at a time; the count is the
+//! first seed that fails, whichever ended first. That seed is then run once more without the
+//! mistake: it must not fail.
 //!
-//! What the first seeds do not find is planted together from there on, and by halves where a history fails. A mistake that is found so might have
-//! been found a little earlier by itself.
+//! Mistakes that the first seeds do not find are planted together from there on, and by halves
+//! where a history fails. A mistake found so might have been found a little earlier by itself.
 
 use crate::{plan::Recipe, runner};
 use clap::Args;
@@ -18,8 +20,9 @@ use std::{
     },
 };
 
-/// Mistakes that take more luck than some hundred histories have: a window of a few I/Os, in which one particular other thing has to happen.
-/// Tests find them (`docs/faults.md`); they are hunted when they are named.
+/// Mistakes that need more luck than some hundred histories have: a window of a few I/Os, in which
+/// one particular other event has to happen. Tests find them (`docs/faults.md`); the simulator
+/// plants them only when they are named.
 const RARE: &[Bug] = &[
     Bug::SumsBeforeData,
     Bug::ResyncOvertakesWriter,
@@ -118,21 +121,21 @@ const RARE: &[Bug] = &[
     Bug::OrdersSideBySide,
 ];
 
-/// Seeds that are tried with each mistake alone before those that are left are planted together.
+/// Seeds that are tried with each mistake alone before the rest is planted together.
 const ALONE: u64 = 20;
 
-/// What the command line says of planted mistakes.
+/// The part of the command line about planted mistakes.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Plants mistakes, and says how many histories it takes to find each: all but the rarest, some by their names with commas between
-    /// them, or `list`.
+    /// Plants mistakes, and prints how many histories it takes to find each: all but the rarest, or
+    /// those named, separated by commas; `list` lists them.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
     /// Histories after which a planted mistake counts as not found.
     #[arg(long, default_value_t = 2000)]
     histories: u64,
-    /// Plants this mistake in the histories that are run; may be said again.
+    /// Plants this mistake in the histories that are run; may be given several times.
     #[arg(long, value_name = "NAME", value_parser = find)]
     bug: Vec<Bug>,
 }
@@ -143,7 +146,7 @@ fn find(name: &str) -> Result<Bug, String> {
 }
 
 impl Arguments {
-    /// Plants what `--bug` names; does what `--planted` asks for, if it was given.
+    /// Plants the mistakes of `--bug`; carries out `--planted`, if it was given.
     pub fn run(&self, jobs: usize, recipe: Recipe) -> Option<ExitCode> {
         planted::plant(&self.bug);
         let bugs = match self.planted.as_deref()? {
@@ -179,9 +182,10 @@ struct Hunt {
     /// The next seed to try.
     next: u64,
     under_way: u64,
-    /// The lowest seed that failed, and what was reported.
+    /// The lowest seed that failed, and its report.
     found: Option<(u64, String)>,
-    /// A seed that failed without the mistake, too, and what was reported then: it says nothing of the mistake.
+    /// A seed that failed without the mistake, too, and its report: it proves nothing about the
+    /// mistake.
     innocent: Option<(u64, String)>,
 }
 
@@ -237,7 +241,8 @@ fn hunt_alone(hunts: &Mutex<Vec<Hunt>>, most: u64, recipe: Recipe) {
     loop {
         let (index, bug, seed) = {
             let mut hunts = lock(hunts);
-            // Where least is under way: hunts side by side waste less than seeds of one.
+            // The mistake with the fewest seeds in flight: mistakes tried in parallel waste less
+            // than seeds of one.
             let open = hunts.iter_mut().enumerate().filter(|(_, hunt)| !hunt.is_over(most));
             let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index))
             else {
@@ -252,7 +257,7 @@ fn hunt_alone(hunts: &Mutex<Vec<Hunt>>, most: u64, recipe: Recipe) {
     }
 }
 
-/// All that are left, seed by seed.
+/// All mistakes that are left, seed by seed.
 fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: Recipe) {
     loop {
         let left: Vec<(usize, Bug)> = {
@@ -272,7 +277,7 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
             continue;
         }
         match runner::history(seed, &[], recipe) {
-            Some(innocent) => blame_nobody(&mut lock(hunts)[left[0].0], seed, innocent),
+            Some(innocent) => blame_no_mistake(&mut lock(hunts)[left[0].0], seed, innocent),
             None => search(hunts, &left, seed, recipe),
         }
     }
@@ -283,7 +288,8 @@ fn fails(bugs: &[(usize, Bug)], seed: u64, recipe: Recipe) -> bool {
     runner::history(seed, &bugs, recipe).is_some()
 }
 
-/// Which of several mistakes fail a history that all of them fail: those of each half of them that does.
+/// Finds those of several mistakes that fail a history which all of them together fail: in each
+/// half that fails.
 fn search(hunts: &Mutex<Vec<Hunt>>, among: &[(usize, Bug)], seed: u64, recipe: Recipe) {
     match among {
         [] => {}
@@ -299,8 +305,8 @@ fn search(hunts: &Mutex<Vec<Hunt>>, among: &[(usize, Bug)], seed: u64, recipe: R
     }
 }
 
-/// A history fails without a mistake, too: what it says is that the engine or the simulator is wrong.
-fn blame_nobody(hunt: &mut Hunt, seed: u64, failure: String) {
+/// A history fails without a mistake, too: then the engine or the simulator is wrong.
+fn blame_no_mistake(hunt: &mut Hunt, seed: u64, failure: String) {
     eprintln!("seed {seed} fails without any: {}", cut(&failure));
     hunt.innocent = Some((seed, failure));
 }
@@ -311,7 +317,7 @@ fn try_one(hunts: &Mutex<Vec<Hunt>>, index: usize, bug: Bug, seed: u64, recipe: 
     let innocent = runner::history(seed, &[], recipe);
     let hunt = &mut lock(hunts)[index];
     if let Some(innocent) = innocent {
-        blame_nobody(hunt, seed, innocent);
+        blame_no_mistake(hunt, seed, innocent);
     } else if hunt.found.as_ref().is_none_or(|(first, _)| seed < *first) {
         eprintln!("{}: seed {seed}: {}", bug.name(), cut(&failure));
         hunt.found = Some((seed, failure));

@@ -1,7 +1,8 @@
-//! Many histories, each in a worker: a process that runs some, one after the other, and prints a line for each.
+//! Many histories, each in a worker: a process that runs some, one after the other, and prints a
+//! line for each.
 //!
-//! A worker that dies takes one history with it, which has failed then; what dead engines leave behind in memory is given
-//! back when a worker ends.
+//! A worker that dies takes one history with it, which counts as failed. Memory that dead engines
+//! leave behind is given back when a worker ends.
 
 use crate::{
     coverage::Coverage,
@@ -23,27 +24,28 @@ use std::{
 /// Histories that one worker runs.
 const BATCH: u64 = 5;
 
-/// Processor time after which a history counts as one that never ends: some hundred times what the longest take.
+/// Processor time after which a history counts as one that never ends: some hundred times that of
+/// the longest.
 const SECONDS_MAX: u32 = 120;
 
-/// Real time after which one counts as stuck, on a host where others leave it little.
+/// Real time after which one counts as stuck, on a host where other programs leave it little.
 const REAL_SECONDS_MAX: u32 = 1800;
 
 /// Events at the end of a history that failed.
 const EVENTS_SHOWN: usize = 40;
 
-/// What workers are told besides their seeds.
+/// The settings of workers besides their seeds.
 #[derive(Debug, Clone)]
 pub struct Orders {
     pub recipe: Recipe,
     pub jobs: usize,
-    /// Ends the run early, when no worker begins any more.
+    /// Ends the run early: no more workers are started.
     pub time: Option<Duration>,
     /// Gets a line for each history: its seed and its trace hash.
     pub hashes: Option<PathBuf>,
 }
 
-/// What came of all histories.
+/// The results of all histories.
 #[derive(Debug, Default)]
 pub struct Total {
     pub histories: u64,
@@ -55,7 +57,7 @@ pub struct Total {
     hashes: BTreeMap<u64, String>,
 }
 
-/// What a worker prints for one history.
+/// The line that a worker prints for one history.
 pub fn line(seed: u64, outcome: &Outcome) -> String {
     let failure = outcome.failure.as_deref().unwrap_or("-").replace(['\n', '\t'], " ");
     format!(
@@ -72,7 +74,8 @@ pub fn work(first: u64, end: u64, recipe: Recipe) {
     }
 }
 
-/// Runs a history that ends the process if it takes too long: a task that never gives way never meets a limit of steps.
+/// Runs a history that ends the process if it takes too long: a task that never yields never meets
+/// a limit of steps.
 pub fn in_time<T>(history: impl FnOnce() -> T) -> T {
     alarm(SECONDS_MAX, REAL_SECONDS_MAX);
     let result = history();
@@ -80,11 +83,12 @@ pub fn in_time<T>(history: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Ends the process after so many seconds of processor time, or of real time; 0: not any more.
+/// Ends the process after this many seconds of processor time, or of real time; 0: not any more.
 fn alarm(processor: u32, real: u32) {
     let second = |seconds: u32| libc::timeval { tv_sec: seconds.into(), tv_usec: 0 };
     let timer = libc::itimerval { it_interval: second(0), it_value: second(processor) };
-    // SAFETY: `setitimer` reads a struct that outlives the call, `alarm` takes a number; nobody else uses the process's alarms.
+    // SAFETY: `setitimer` reads a struct that outlives the call, `alarm` takes a number; no other
+    // code uses the process's alarms.
     #[allow(unsafe_code)]
     unsafe {
         libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());
@@ -197,7 +201,7 @@ pub fn history(seed: u64, bugs: &[Bug], recipe: Recipe) -> Option<String> {
     failure_of(status, &text)
 }
 
-/// Runs the histories of some seeds in a worker: how it ended, and what it printed.
+/// Runs the histories of some seeds in a worker: its exit status, and its output.
 fn histories(
     first: u64,
     end: u64,
@@ -211,7 +215,7 @@ fn histories(
     worker(&words, bugs)
 }
 
-/// How the history failed of which a worker printed the line first.
+/// The failure of the history whose line a worker printed first.
 fn failure_of(status: ExitStatus, text: &str) -> Option<String> {
     match text.lines().next().and_then(parse) {
         Some((_, result)) => result.failure,
@@ -223,7 +227,7 @@ fn ended(status: ExitStatus) -> String {
     format!("the worker ended: {status}")
 }
 
-/// The last events of the history that a file tells.
+/// The last events of the history in a file.
 ///
 /// # Errors
 /// If the worker cannot be started.
@@ -236,12 +240,12 @@ pub fn last_events(file: &Path) -> std::io::Result<String> {
     })
 }
 
-/// Runs the history that a file tells in a worker.
+/// Runs the history in a file in a worker.
 fn replay(file: &Path) -> std::io::Result<(ExitStatus, String)> {
     worker(&[OsStr::new("--replay"), file.as_os_str()], &planted())
 }
 
-/// A worker, with mistakes planted or none: how it ended, and what it printed.
+/// Starts a worker, with mistakes planted or none: its exit status, and its output.
 fn worker(orders: &[&OsStr], bugs: &[Bug]) -> std::io::Result<(ExitStatus, String)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--worker").args(orders).args(bugs.iter().flat_map(|bug| ["--bug", bug.name()]));

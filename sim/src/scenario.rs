@@ -1,4 +1,4 @@
-//! Stories: a host, its disks and a group called DATA, in the words of the field.
+//! Stories: a host, its disks and a group called DATA, in the field's words.
 //!
 //! ```text
 //!   let mut world = World::new(seed).disks(&["A", "B"]).group(Redundancy::Normal);
@@ -12,8 +12,9 @@
 //!   world.check();                      // every invariant, engine/src/check/mod.rs
 //! ```
 //!
-//! Each verb runs the simulated host until what it asks for has come about, and panics with the seed and the story if it does not.
-//! The world remembers what was acknowledged, and what of it was synced: after a loss of power only that is known.
+//! Each verb runs the simulated host until its goal is reached, and panics with the seed and the
+//! story if it is not. The world remembers the acknowledged contents of files, and the synced ones:
+//! after a loss of power only those are known.
 
 mod records;
 
@@ -43,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-/// SQLite's generator of numbers is the process's, so one world exists at a time.
+/// SQLite's generator of numbers belongs to the process, so one world exists at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Virtual time that anything may take, before it counts as never.
@@ -54,7 +55,7 @@ pub const DISK_SIZE: u64 = 40 * MIB;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
 
-/// What was acknowledged of a file, and what of that was synced.
+/// The acknowledged contents of a file, and the synced one.
 #[derive(Debug, Clone, Default)]
 struct Content {
     now: Vec<u8>,
@@ -82,7 +83,7 @@ pub struct World {
     failure_groups: Vec<String>,
     redundancy: Redundancy,
     files: BTreeMap<String, Content>,
-    /// Last: it ends what the others ask of it.
+    /// Last: it ends the tasks of the others.
     executor: Option<Executor>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -91,7 +92,7 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {}\n{}", self.seed, self.core.story().join("\n"));
-            // What is left may be in any state.
+            // The executor may be in any state.
             std::mem::forget(self.executor.take());
         }
         // Dead processes leave their stacks behind, and with them the disks.
@@ -99,7 +100,7 @@ impl Drop for World {
     }
 }
 
-/// Bytes that say where they belong.
+/// Bytes that name their place.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Numbers::new(seed).fill(&mut bytes);
@@ -112,7 +113,7 @@ pub fn words(error: &AdminError) -> String {
 }
 
 impl World {
-    /// A host without disks. Only one exists at a time: the next one waits for the end of this.
+    /// A host without disks. Only one exists at a time: the next one waits until this one ends.
     pub fn new(seed: u64) -> Self {
         let turn = lock(&TURN);
         let executor = Executor::new(seed, std::env::var_os("PLINTH_TELL").is_some());
@@ -134,7 +135,8 @@ impl World {
         }
     }
 
-    /// Adds a disk of [`DISK_SIZE`] for each failure group named; those that begin with Q hold no data.
+    /// Adds a disk of [`DISK_SIZE`] for each failure group named; those that begin with Q hold no
+    /// data.
     #[must_use]
     pub fn disks(self, failure_groups: &[&str]) -> Self {
         self.disks_of(DISK_SIZE, failure_groups)
@@ -232,7 +234,7 @@ impl World {
         self.drive(sleep);
     }
 
-    /// Lets time pass until something is so.
+    /// Lets time pass until a condition holds.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         let end = self.core.now() + PATIENCE;
         while !is_so(self) {
@@ -264,7 +266,7 @@ impl World {
         loop {
             let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
             match self.alive(async move { Group::mount(world, "DATA", force).await }) {
-                // I/O of the one before is still in flight.
+                // I/O of the process before is still in flight.
                 Err(error) if error.code == Code::HeldElsewhere => {
                     self.wait(Duration::from_millis(50))
                 }
@@ -305,7 +307,7 @@ impl World {
         }
     }
 
-    /// Dismounts, and ends the process whether that went well or not.
+    /// Dismounts, and ends the process whether that succeeded or not.
     ///
     /// # Errors
     /// The refusal.
@@ -320,7 +322,7 @@ impl World {
         self.group = None;
         self.core.kill(self.process.process());
         self.process = self.host.process();
-        // The dead are buried before the next one begins.
+        // The dead process is cleared away before the next one begins.
         self.wait(Duration::from_millis(1));
     }
 
@@ -337,7 +339,7 @@ impl World {
         self.disks.iter().for_each(SimDisk::cut_power);
         self.host.reboot();
         self.end_process();
-        // What was written since the last sync may be there or not, as may names.
+        // Bytes written since the last sync may be there or not, as may names.
         self.files.retain(|_, content| content.synced.as_ref() == Some(&content.now));
     }
 
@@ -376,7 +378,7 @@ impl World {
         self.disks[disk].heal();
     }
 
-    /// The disk is taken out: its I/O fails, and nobody sees it.
+    /// The disk is removed: its I/O fails, and discovery does not find it.
     pub fn lose(&mut self, disk: usize) {
         self.say(format!("disk {disk} is out of sight"));
         self.disks[disk].faults(|faults| faults.gone = true);
@@ -390,7 +392,7 @@ impl World {
         self.host.attach(self.disks[disk].label(), self.disks[disk].clone());
     }
 
-    /// Only these disks are in sight.
+    /// Only these disks are visible.
     pub fn present(&mut self, present: &[usize]) {
         for disk in 0..self.disks.len() {
             if present.contains(&disk) { self.give_back(disk) } else { self.lose(disk) }
@@ -408,7 +410,7 @@ impl World {
         self.host.detach(path);
     }
 
-    /// What is on all disks, to be put back with [`Self::restore`].
+    /// The contents of all disks, to be put back with [`Self::restore`].
     pub fn images(&self) -> Vec<Image> {
         self.disks.iter().map(SimDisk::image).collect()
     }
@@ -449,7 +451,7 @@ impl World {
         self.mounted().operations()
     }
 
-    /// `ONLINE ALL WAIT`: until everything is ONLINE and nothing runs.
+    /// `ONLINE ALL WAIT`: until all disks are ONLINE and no operation runs.
     pub fn online(&mut self) {
         self.until("all disks ONLINE", |world| {
             let group = world.mounted();
@@ -463,21 +465,21 @@ impl World {
         });
     }
 
-    /// Until what was active at a crash is compared.
+    /// Waits until all regions that were active at a crash are compared.
     pub fn recover(&mut self) {
         self.until("the end of recovery", |world| {
             world.operations().iter().all(|one| one.pass != "RECOVERY")
         });
     }
 
-    /// Whether the operator was told this since the last mount began.
+    /// Whether the alert log has had this line since the last mount began.
     pub fn told(&self, text: &str) -> bool {
         let story = self.core.story();
         let since = story.iter().rposition(|line| line.contains("-- mount")).unwrap_or(0);
         story[since..].iter().any(|line| line.contains(text) && !line.contains("-- "))
     }
 
-    /// The operator was told this since the last mount began.
+    /// Asserts that the alert log has had this line since the last mount began.
     pub fn is_told(&self, text: &str) {
         if !self.told(text) {
             self.fail_with("nobody was told", text);
@@ -515,14 +517,15 @@ impl World {
         self.files.insert(name.to_owned(), Content::default());
     }
 
-    /// Returns once it is acknowledged.
+    /// Returns once the write is acknowledged.
     pub fn write(&mut self, name: &str, offset: usize, bytes: &[u8]) {
         let ended = self.try_write(name, offset, bytes);
         self.done("write", name, ended);
     }
 
     /// # Errors
-    /// The program's; what the range holds then is one or the other, and the file is not verified any more.
+    /// The error that the program gets; then the range has the old bytes or the new ones, and the
+    /// file is not verified any more.
     pub fn try_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Result<(), FileError> {
         let data = bytes.to_vec();
         let ended = self.with_file(name, move |session, node| async move {
@@ -538,7 +541,8 @@ impl World {
         ended
     }
 
-    /// Begins a write and does not wait for it. The file is not verified any more: it may have happened or not.
+    /// Begins a write and does not wait for it. The file is not verified any more: the write may
+    /// have happened or not.
     pub fn begin_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Writing {
         let (session, file, data) = (self.session(), name.to_owned(), bytes.to_vec());
         let writing = Arc::new(Mutex::new(None));
@@ -562,7 +566,7 @@ impl World {
     }
 
     /// # Errors
-    /// The program's.
+    /// The error that the program gets.
     pub fn try_sync(&mut self, name: &str) -> Result<(), FileError> {
         self.with_file(name, |session, node| async move { session.sync(node, false).await })?;
         if let Some(content) = self.files.get_mut(name) {
@@ -584,7 +588,7 @@ impl World {
     }
 
     /// # Errors
-    /// The program's.
+    /// The error that the program gets.
     pub fn try_read(
         &mut self,
         name: &str,
@@ -616,14 +620,14 @@ impl World {
     }
 
     /// # Errors
-    /// The program's.
+    /// The error that the program gets.
     pub fn try_remove(&mut self, name: &str) -> Result<(), FileError> {
         let (session, file) = (self.session(), name.to_owned());
         self.files.remove(name);
         self.alive(async move { session.unlink(ROOT, file.as_bytes()).await })
     }
 
-    /// The story does not know any more what is in a file.
+    /// The contents of a file are not known any more.
     pub fn forget(&mut self, name: &str) {
         self.files.remove(name);
     }
@@ -658,7 +662,7 @@ impl World {
         self.alive(async move { group.check(repair).await })
     }
 
-    /// Everything is as it should be, on every disk that is ONLINE.
+    /// Asserts that every disk that is ONLINE has everything in order.
     pub fn check(&mut self) {
         let problems: Vec<String> =
             self.report(false).problems.into_iter().map(|problem| problem.text).collect();
@@ -667,7 +671,8 @@ impl World {
         }
     }
 
-    /// What a story ends with: recovered, verified, checked; and again after a dismount and a mount.
+    /// The end of every story: recovered, verified, checked; and again after a dismount and a
+    /// mount.
     pub fn ends_well(&mut self) {
         for round in 0..2 {
             if round > 0 {
@@ -681,7 +686,7 @@ impl World {
         }
     }
 
-    /// The engine's world: what a process of the host sees now.
+    /// The world of the engine's process.
     pub fn boot(&self) -> [u8; 16] {
         self.process.boot_id()
     }

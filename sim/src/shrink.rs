@@ -1,12 +1,14 @@
-//! Makes a history that fails shorter: as long as something can be left out and it still fails, it is left out.
+//! Makes a history that fails shorter: as long as something can be left out and it still fails, it
+//! is left out.
 //!
-//! Any failure counts: with less around it, a fault may show in another way. Each try is a process of its own, so that
-//! one that never ends or takes the process with it is a try like others.
+//! Any failure counts: in a shorter history a fault may show in another way. Each try is its own
+//! process, so that one that never ends or kills the process is a try like others.
 
 use crate::plan::Plan;
 use std::time::{Duration, Instant};
 
-/// Shrinks `plan` until nothing can be left out or the time is over. `fails`: runs a plan, and says how it failed.
+/// Shrinks `plan` until nothing can be left out or the time is over. `fails` runs a plan, and
+/// returns its failure.
 pub fn shrink(
     plan: Plan,
     time: Duration,

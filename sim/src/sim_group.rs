@@ -1,12 +1,13 @@
-//! One disk group on the simulated host: its disks, its engine, its clients, and what is wrong with it at the moment.
+//! One disk group on the simulated host: its disks, its engine, its clients, and its present
+//! faults.
 //!
-//! Clients are tasks of the engine's process, as the workers of a front end are: they die with it, in the middle of
-//! whatever they do. What they did is in their [`Model`](crate::model::Model)s. The first thing that they do after a
-//! mount is to look at everything.
+//! Clients are tasks of the engine's process, as the workers of a front end are: they die with it,
+//! in the middle of their operations. Their operations are recorded in their
+//! [`Model`](crate::model::Model)s. After a mount each client first looks at everything.
 //!
-//! What a group survives is kept to by counting failure groups that are *ill*: as many as there are mirrors, less one.
-//! What it need not survive without errors (its last mirror fails) makes it *lenient*: errors may reach clients, wrong
-//! bytes never.
+//! Only faults that a group survives are injected: the number of *faulty* failure groups stays
+//! below the number of mirrors. Where a fault may cause errors (its last mirror fails) the group
+//! *tolerates errors*: errors may reach clients, wrong bytes never.
 
 mod life;
 mod operator;
@@ -39,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-/// Virtual time that anything may take, before it counts as never.
+/// Virtual time after which an operation counts as one that never ends.
 pub const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Why a failure group cannot be counted on.
@@ -51,14 +52,14 @@ pub enum Condition {
     Uncertain,
 }
 
-/// What puts a device right again.
+/// Undoes a change of a device.
 pub enum Undo {
-    /// Nothing is shown at this path any more.
+    /// A device to be detached from this path.
     Detach(String),
     /// The medium that belongs there.
     Image(SimDisk, Image),
     Size(SimDisk, u64),
-    /// The device is shown again, at the path that it has by then.
+    /// The device is shown again, at its path by then.
     Attach(SimDisk),
 }
 
@@ -68,10 +69,10 @@ pub struct SimGroup {
     pub host: Arc<Host>,
     pub name: &'static str,
     pub shape: Shape,
-    /// Those that are members, as far as anybody knows; `shape.disks`, `paths` and `names` go with them.
+    /// The members, as far as the simulator knows; `shape.disks`, `paths` and `names` go with them.
     pub disks: Vec<SimDisk>,
     paths: Vec<String>,
-    /// What the engine calls them.
+    /// Their names in the engine.
     names: Vec<String>,
     /// How many disks there ever were.
     devices: usize,
@@ -80,50 +81,53 @@ pub struct SimGroup {
     pub world: Arc<ProcessWorld>,
     pub group: Option<Arc<Group>>,
     pub faulty: BTreeMap<String, Condition>,
-    /// Bytes changed behind everybody's back, and nobody has looked since.
+    /// Bytes were changed without an error, and no check has run since.
     pub silent: bool,
-    /// Somebody has overwritten what the engine wrote for itself, or a disk has not kept it, and it may not have looked since.
+    /// The engine's own metadata was overwritten, or a disk has not kept it, and the engine may not
+    /// have noticed yet.
     pub overwritten: bool,
-    /// A flush failed on a disk that had to stay: what was not synced may be as after a loss of power.
+    /// A flush failed on a disk that cannot be spared: bytes that were not synced may be as after a
+    /// loss of power.
     pub lossy: bool,
-    /// Engines that ended because their catalog had stopped, since all was well.
+    /// Engines that ended because their catalog had stopped, since the group was last whole.
     stops: u32,
-    /// A rebalance had ended with an error and was told to go on.
+    /// A rebalance had ended with an error and was started again.
     goes_on: bool,
-    /// A disk may have lost what a failed flush covered, and may still be read.
+    /// A disk may have lost writes that a failed flush covered, and may still be read.
     pub forgetful: bool,
-    /// I/O has failed: a disk may go offline for that as soon as it can be spared, long after it is well.
+    /// I/O has failed: a disk may be expelled for that as soon as it can be spared, long after it
+    /// is healed.
     pub has_failed: bool,
-    /// A file of no client takes all space.
+    /// A file that belongs to no client takes all space.
     pub full: bool,
-    /// More is out of sight than may be lost.
+    /// More disks are missing than may be lost.
     pub beyond: bool,
     pub undo: Vec<Undo>,
     /// Mounts that die: how often, and after how many steps at most.
     pub dying_mounts: u64,
-    /// Nobody asks its engine for anything, and it is to die in that.
+    /// Its engine is idle, and is to die so.
     pub dies_idle: bool,
     /// It is mounted by force.
     force: bool,
     /// A mount that dies loses the power too, see the story.
     pub lives: u64,
-    /// Blocks that did not match their checksum since the mount, for a reason.
+    /// Blocks that did not match their checksum since the mount, for a known reason.
     explained: AtomicU64,
-    /// Records of the engine's own that it wrote again since the mount, for a reason.
+    /// Records of the engine's own that it rewrote since the mount, for a known reason.
     rewritten: AtomicU64,
 }
 
-/// Virtual time after which the engine has dealt with what has failed: its caretaker, that may be the first to hear of a
-/// flush, looks once a second.
+/// Virtual time after which the engine has reacted to errors: its caretaker, which may be the first
+/// to learn of a failed flush, runs once a second.
 pub const ERRORS_ARRIVE: Duration = Duration::from_secs(3);
 
-/// Virtual time in which an engine that nobody asks for anything closes its regions.
+/// Virtual time in which an idle engine closes its regions.
 const IDLE_LASTS: Duration = Duration::from_secs(5);
 
 /// The engine's next step.
 pub const AT_ONCE: Fuse = Fuse::Steps(0);
 
-/// What disks of a new group are called.
+/// The default names of the disks of a new group.
 fn default_names(group: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{group}_{number:04}")).collect()
 }
@@ -195,26 +199,28 @@ impl SimGroup {
         self.core.tell(|| format!("{}: {}", self.name, line()));
     }
 
-    /// What the engine says that can be counted on.
+    /// Takes over the redundancy that the engine reports.
     pub fn note_redundancy(&mut self) {
         if let Some(group) = &self.group {
             self.shape.redundancy = group.redundancy();
         }
     }
 
-    /// Whether another redundancy loses nothing: a mirror that is taken may be the only good one where nobody has noticed yet.
+    /// Whether a conversion to another redundancy loses nothing: the mirror that is removed may be
+    /// the only good one, where no check has found that yet.
     pub fn may_convert(&self) -> bool {
         let is_strange =
             self.silent || self.lossy || self.forgetful || self.beyond || !self.undo.is_empty();
         !is_strange && !self.faulty.values().any(|faulty| *faulty == Condition::Uncertain)
     }
 
-    /// How many failure groups may be ill at the same time.
+    /// How many failure groups may be faulty at the same time.
     pub fn budget(&self) -> usize {
         self.shape.redundancy.mirrors() - 1
     }
 
-    /// Failure groups that cannot be counted on: those that are ill, and those that the engine has found to be.
+    /// Failure groups that cannot be relied on: the faulty ones, and those that have disks which
+    /// the engine does not use.
     pub fn count_faulty(&self) -> usize {
         let mut faulty: BTreeSet<&str> = self.faulty.keys().map(String::as_str).collect();
         if let Some(group) = &self.group {
@@ -234,7 +240,7 @@ impl SimGroup {
         disks.filter(|(_, (name, _))| name == group).map(|(disk, _)| disk.clone()).collect()
     }
 
-    /// A disk's place among the group's.
+    /// A disk's index among the group's.
     pub fn index_of(&self, disk: &SimDisk) -> usize {
         self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours")
     }
@@ -243,13 +249,13 @@ impl SimGroup {
         self.paths[self.index_of(disk)].clone()
     }
 
-    /// What the engine says of a disk. `None`: it is no member.
+    /// The engine's state of a disk. `None`: it is no member.
     pub fn state_of(&self, group: &Group, disk: &SimDisk) -> Option<DiskState> {
         let name = &self.names[self.index_of(disk)];
         group.members().into_iter().find(|(known, _)| known == name).map(|(_, state)| state)
     }
 
-    /// Whether it is one of the group's, as far as anybody knows.
+    /// Whether it is one of the group's, as far as the simulator knows.
     pub fn is_member(&self, disk: &SimDisk) -> bool {
         self.disks.iter().any(|known| known.label() == disk.label())
     }
@@ -259,7 +265,7 @@ impl SimGroup {
         self.state_of(group, disk).is_some_and(|state| state != DiskState::Offline)
     }
 
-    /// Another device on the host, to be a member of a failure group under a name.
+    /// Another device on the host, to become a member of a failure group under a name.
     pub fn new_disk(&mut self, failure_group: &str, size: u64) -> NewDisk {
         let number = self.devices;
         self.devices += 1;
@@ -286,13 +292,13 @@ impl SimGroup {
         &self.names[self.index_of(disk)]
     }
 
-    /// The newest disk has another one's place, and its name.
+    /// The newest disk has taken another one's place, and its name.
     pub fn has_replaced(&mut self, old: usize, name: String) {
         self.names[old] = format!("{name}, replaced");
         *self.names.last_mut().expect("it was made") = name;
     }
 
-    /// Takes leave of disks that are no members any more, or never became it.
+    /// Forgets disks that are no members any more, or never became members.
     pub fn part_with_former(&mut self) {
         let Some(group) = self.group.clone() else { return };
         let members = group.members();
@@ -335,7 +341,7 @@ impl SimGroup {
         self.paths[index] = path.to_owned();
     }
 
-    /// How the group is.
+    /// The state of the group.
     pub fn state(&self) -> State {
         let Some(group) = &self.group else { return State::Degraded };
         let operations = group.operations();
@@ -360,7 +366,7 @@ impl SimGroup {
         }
     }
 
-    /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
+    /// Whether the engine uses no faulty disk: disks that it uses have to be right.
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
         let serves = |disk: &SimDisk| self.serves(group, disk);
@@ -374,12 +380,12 @@ impl SimGroup {
         self.expectations.done.load(Ordering::Relaxed)
     }
 
-    /// Lets its clients do so many operations more.
+    /// Lets its clients do this many operations more.
     pub fn allow(&self, operations: u64) {
         self.expectations.allowed.fetch_max(self.done() + operations, Ordering::Relaxed);
     }
 
-    /// Lets its clients do nothing more, but look at what they have not looked at.
+    /// Lets its clients do nothing more than look at everything.
     pub fn rest(&self) {
         self.expectations.allowed.store(self.done(), Ordering::Relaxed);
     }
@@ -403,7 +409,7 @@ impl SimGroup {
         }
     }
 
-    /// Something is wrong on a disk only for a reason: repairs must not hide what the engine itself did wrong.
+    /// A mismatch on a disk must have a reason: repairs must not hide the engine's own mistakes.
     fn explain(&self) -> Result<(), Failure> {
         let Some(group) = &self.group else { return Ok(()) };
         let mismatches = group.mismatches();
@@ -436,7 +442,7 @@ impl SimGroup {
         }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub async fn until(
         &self,
         what: &str,
@@ -463,14 +469,15 @@ impl SimGroup {
         if !self.expectations.tolerates_errors.load(Ordering::Relaxed) {
             return inside(&self.core, self.process(), task).await;
         }
-        // More may be away than can be done without: then it waits for somebody to see to the disks.
+        // More disks may be missing than the group can do without: then the statement waits until
+        // they are healed.
         let waited = self.heal_after(MOUNT_WAIT);
         let ended = inside(&self.core, self.process(), task).await;
         waited.store(false, Ordering::Relaxed);
         ended
     }
 
-    /// Gives the engine an order, which it may refuse, or die in.
+    /// Gives the engine a statement, which it may refuse, or die during.
     pub async fn order(
         &self,
         statement: impl Future<Output = Result<(), AdminError>> + Send + 'static,
@@ -490,10 +497,10 @@ impl SimGroup {
         }
     }
 
-    /// Clients end what they do, and do nothing more.
+    /// Clients end their operations, and begin no more.
     pub async fn pause_clients(&mut self) -> Result<(), Failure> {
         self.expectations.pause.store(true, Ordering::Relaxed);
-        // Where two disks fail that cannot both be spared, writes wait for somebody to mend one.
+        // If two disks fail that cannot both be spared, writes wait until one is healed.
         let tolerates_errors = self.expectations.tolerates_errors.load(Ordering::Relaxed);
         let waited = self.heal_after(if tolerates_errors { MOUNT_WAIT } else { PATIENCE * 2 });
         let paused = self

@@ -1,5 +1,5 @@
-//! What a mount finds in sight: a disk that is not what it was, at another path, or not there at all; one half of a group
-//! after the other.
+//! Disks that are not visible at a mount, or visible as something else: a device is not what it
+//! was, at another path, or missing; or the halves of a group are visible in turns.
 
 use crate::{
     coverage::State,
@@ -22,12 +22,13 @@ use std::{
 /// Virtual time after which an image of a disk is more than one stamp old.
 const NIGHT: Duration = Duration::from_secs(150);
 
-/// How often, and after what virtual time each, it is looked whether a disk that returns has got something.
+/// How often, and after what virtual time each, it is checked whether a resync has copied
+/// something.
 const COPY_LOOKS: u32 = 500;
 const COPY_LOOK: Duration = Duration::from_millis(5);
 
 impl Story {
-    /// A device is not what it was: an old image, one of two, shorter, somebody else's.
+    /// A device is replaced: by an old image, a clone, a shorter device, or foreign data.
     pub async fn swap(
         &mut self,
         fault: Fault,
@@ -49,7 +50,7 @@ impl Story {
         }
         let live = !self.sim_groups[g].is_external() && numbers.below(2) == 0;
         if live {
-            // The engine notices that it is away before anything else.
+            // The engine notices first that the disk is gone.
             disk.faults(|faults| faults.gone = true);
             self.sim_groups[g].faulty.insert(name.clone(), Condition::Unavailable);
             self.work(40).await?;
@@ -65,7 +66,7 @@ impl Story {
             let is_away =
                 |group: &Arc<Group>| sim_group.state_of(group, &disk) == Some(DiskState::Offline);
             if !sim_group.group.as_ref().is_some_and(is_away) {
-                // Nobody has asked it for anything, or it is no member any more.
+                // The engine has had no I/O for it, or it is no member any more.
                 disk.heal();
                 return Ok(());
             }
@@ -74,7 +75,7 @@ impl Story {
             return self.back_in_between(g, &disk, numbers).await;
         }
         if !live && fault == Fault::OldImage && numbers.below(2) == 0 {
-            // It is out of sight at a mount, and shown later as it was long before.
+            // It is missing at a mount, and shown later with a much older image.
             return self.shown_later(g, &disk, earlier).await;
         }
         let swapped =
@@ -117,7 +118,8 @@ impl Story {
         Ok(())
     }
 
-    /// A disk that is away is back for a part of its resync, goes again, and is then shown as it was while it was away.
+    /// A disk that is OFFLINE comes back for a part of its resync, fails again, and is then shown
+    /// as it was while it was OFFLINE.
     async fn back_in_between(
         &mut self,
         g: usize,
@@ -150,7 +152,7 @@ impl Story {
         self.shown_later(g, disk, absent).await
     }
 
-    /// A disk is out of sight at a mount, and then shown with other bytes.
+    /// A disk is missing at a mount, and then shown with other bytes.
     async fn shown_later(&mut self, g: usize, disk: &SimDisk, image: Image) -> Result<(), Failure> {
         self.hide(g, std::slice::from_ref(disk));
         if !self.mount_what_is_there(g, false, 30).await? {
@@ -188,10 +190,11 @@ impl Story {
         self.up().await
     }
 
-    /// Takes disks out of sight, and says whether more than may be lost.
+    /// Hides disks, and notes whether that is more than may be lost.
     fn hide(&mut self, g: usize, hidden: &[SimDisk]) {
         let sim_group = &mut self.sim_groups[g];
-        // Nor is a copy of one of them: it would be taken for the disk, and what is written meanwhile would be on it alone.
+        // Copies of them are hidden, too: a copy would be taken for the disk, and bytes that are
+        // written meanwhile would be on it alone.
         for copy in &sim_group.undo {
             if let Undo::Detach(path) = copy {
                 sim_group.host.detach(path);
@@ -209,7 +212,8 @@ impl Story {
         sim_group.say(|| format!("out of sight: {}", labels.join(", ")));
     }
 
-    /// Mounts a group some of whose disks are out of sight, if it can be, and works with it for a while.
+    /// Mounts a group that lacks some of its disks, if it can be mounted, and works with it for a
+    /// while.
     async fn mount_what_is_there(
         &mut self,
         g: usize,
@@ -235,7 +239,7 @@ impl Story {
         Ok(false)
     }
 
-    /// Some disks are out of sight at a mount.
+    /// Some disks are missing at a mount.
     pub async fn subset(
         &mut self,
         g: usize,
@@ -244,7 +248,7 @@ impl Story {
     ) -> Result<(), Failure> {
         let sim_group = &mut self.sim_groups[g];
         sim_group.part_with_former();
-        // Disks that leave have no vote.
+        // Disks that are being dropped have no vote.
         let moves = |group: &Arc<Group>| {
             group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE")
         };
@@ -268,7 +272,8 @@ impl Story {
         let sim_group = &self.sim_groups[g];
         let voters = sim_group.shape.failure_groups().len().min(5);
         let missing = sim_group.faulty.len();
-        // Whichever they are, a majority votes, and each extent has a mirror in sight.
+        // Whichever disks are missing, a majority of the voters and a mirror of each extent are
+        // visible.
         let enough = was_whole
             && !sim_group.beyond
             && voters > 2 * missing.min(voters)
@@ -276,13 +281,13 @@ impl Story {
         let mounted =
             self.mount_what_is_there(g, enough || (was_whole && hidden.is_empty()), 30).await?;
         if mounted && !self.sim_groups[g].beyond {
-            // It stays so for a while.
+            // The disks stay missing for a while.
             return self.up().await;
         }
         self.show_all(g).await
     }
 
-    /// Everything is shown again, and mounted.
+    /// Shows all disks again, and mounts the group.
     async fn show_all(&mut self, g: usize) -> Result<(), Failure> {
         if self.sim_groups[g].group.is_some() {
             self.down(g, End::Killed, AT_ONCE).await?;
@@ -299,7 +304,7 @@ impl Story {
         Ok(())
     }
 
-    /// Whether all is well, and one failure group alone is no half of the voters.
+    /// Whether there is no fault, and no failure group alone has half of the voters.
     pub fn has_quorum(&self, g: usize) -> bool {
         let sim_group = &self.sim_groups[g];
         let is_well = sim_group.faulty.is_empty()
@@ -312,8 +317,9 @@ impl Story {
             && sim_group.shape.failure_groups().len() > 2
     }
 
-    /// All voters but one do not answer: nothing is in force without them. Now and then the mount was one by force, with all
-    /// in sight, which takes nothing along.
+    /// All voters but one hang: no change of membership may come into force without them. Now and
+    /// then the group was mounted by force before, with all disks visible, which must not change
+    /// that.
     pub async fn most_silent(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         if numbers.below(2) == 0 {
             self.down(g, End::Dismounted, AT_ONCE).await?;
@@ -346,7 +352,7 @@ impl Story {
         sim_group.make_whole().await
     }
 
-    /// Two halves of the group, such as two sites, go and come in any order.
+    /// Two halves of the group, such as two sites, become visible and invisible in any order.
     pub async fn halves(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let groups = self.sim_groups[g].shape.failure_groups();
         let one: Vec<bool> = groups.iter().map(|_| numbers.below(2) == 0).collect();
@@ -370,7 +376,7 @@ impl Story {
     }
 }
 
-/// What a swap of a device leaves on the host.
+/// The result of a swap of a device.
 struct Swapped {
     /// The host has noted which device was used: then the other one is a copy.
     is_noted: bool,
@@ -393,7 +399,7 @@ impl SimGroup {
         let mut swapped = Swapped { is_noted: false, copies: Vec::new() };
         match fault {
             Fault::OldImage => {
-                // While no engine runs none may know that it is old: then the newer image can be
+                // While no engine runs none can know that it is old: then the newer image can be
                 // put back.
                 if !live {
                     self.undo.push(Undo::Image(disk.clone(), current));

@@ -28,17 +28,18 @@ pub struct Host {
     /// By path, as discovery shows them.
     disks: Mutex<BTreeMap<String, SimDisk>>,
     boot: Mutex<[u8; 16]>,
-    /// By name. After a reboot they hold what they held: nobody may believe it.
+    /// By name. After a reboot they hold what they held: an engine must not trust them.
     keepsakes: Mutex<BTreeMap<String, Arc<Words>>>,
     notes: Mutex<BTreeMap<String, String>>,
     clock: AtomicI64,
     processes: AtomicU32,
 }
 
-/// One of [`WORDS_FAIL`] words that a process keeps for its successor is not kept, where things fail midway: there is no memory for it.
+/// One of [`WORDS_FAIL`] words that a process stores for its successor fails, in histories whose
+/// faults strike midway: there is no memory for it.
 const WORDS_FAIL: u64 = 300;
 
-/// Words of a process.
+/// The words of a process.
 struct Kept {
     words: Arc<Words>,
     host: Arc<Host>,
@@ -59,7 +60,7 @@ impl Keepsake for Kept {
     }
 }
 
-/// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
+/// Wall clock at the beginning of every history: a day in 2026, in nanoseconds.
 const BEGINNING: Timestamp = 1_790_000_000_000_000_000;
 
 impl Host {
@@ -86,17 +87,17 @@ impl Host {
         lock(&self.disks).insert(path.to_owned(), disk);
     }
 
-    /// Shows nothing at a path any more.
+    /// Stops showing anything at a path.
     pub fn detach(&self, path: &str) {
         lock(&self.disks).remove(path);
     }
 
-    /// Shows a disk at no path any more: it may have been shown at several.
+    /// Stops showing a disk: it may have been shown at several paths.
     pub fn detach_all(&self, disk: &SimDisk) {
         lock(&self.disks).retain(|_, shown| shown.label() != disk.label());
     }
 
-    /// Shows what is at one path at another one.
+    /// Shows the disk of one path at another one.
     pub fn rename(&self, from: &str, to: &str) {
         let mut disks = lock(&self.disks);
         if let Some(disk) = disks.remove(from) {
@@ -143,7 +144,7 @@ impl Host {
         Arc::new(ProcessWorld { host: Arc::clone(self), process, keeps: true })
     }
 
-    /// A new process that has no part in what others keep for each other.
+    /// A new process that does not share the words and notes of others.
     pub fn stranger(self: &Arc<Self>) -> Arc<ProcessWorld> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         Arc::new(ProcessWorld { host: Arc::clone(self), process, keeps: false })
@@ -188,7 +189,7 @@ impl World for ProcessWorld {
         if !self.keeps {
             return Ok(None);
         }
-        // Few, so that histories come to where there is no room.
+        // Few, so that histories reach the point where there is no room.
         let new = || Arc::new(Words::new(words.min(16)));
         let words =
             Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));

@@ -1,4 +1,4 @@
-//! Histories that must come to a good end, and the same end each time.
+//! Histories that must not fail, and must be the same each time.
 
 use plinth_workload::lock;
 use sim::{
@@ -7,7 +7,7 @@ use sim::{
 };
 use std::sync::Mutex;
 
-/// SQLite's generator of numbers is the process's, so one history runs at a time.
+/// SQLite's generator of numbers belongs to the process, so one history runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn outcome(plan: &Plan) -> Outcome {
@@ -40,7 +40,7 @@ fn one_seed_is_one_history() {
     assert_ne!(history(1).hash, history(2).hash);
 }
 
-/// Histories nobody has seen before; the seed is in the failure.
+/// New histories; the seed is in the failure.
 #[test]
 fn new_histories_end_well() {
     let first = std::time::SystemTime::now()

@@ -1,7 +1,8 @@
-//! What the engine takes of our memory: no more after ten rounds of work than after three, and no more than the bytes justify when they are
-//! hostile.
+//! The memory that the engine takes: no more after ten rounds of work than after three, and no more
+//! than the bytes justify when they are hostile.
 //!
-//! An allocator counts; so each story here runs alone in its process's turn, and SQLite's own memory is counted too.
+//! An allocator counts, so each story here runs alone in its process; SQLite's own memory is
+//! counted too.
 #![allow(unsafe_code)]
 
 use plinth_engine::testing::{Image, Numbers};
@@ -56,17 +57,19 @@ fn in_use() -> i64 {
     LIVE.load(Ordering::Relaxed) + unsafe { rusqlite::ffi::sqlite3_memory_used() }
 }
 
-/// One story at a time, from before its world is made: the counters are the process's.
+/// One story at a time, from before its world is made: the counters belong to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Ten rounds of making, writing, syncing, reading and removing files, with idle minutes between: what a round needed is given back.
+/// Ten rounds of making, writing, syncing, reading and removing files, with idle minutes between:
+/// the memory of a round is given back.
 #[test]
 fn memory_returns_to_its_base() {
     let _alone = lock(&ALONE);
     for seed in 0..3 {
         let mut world = World::new(seed).disks(&["A", "B"]);
         for disk in 0..2 {
-            // Every block is there from the beginning, or the disks would take what we count.
+            // Every block is there from the beginning, or the disks would take memory that is
+            // counted.
             let mut image = Image::zeroed();
             image.write(0, &pattern(disk as u64, DISK_SIZE as usize));
             image.flush();
@@ -96,7 +99,8 @@ fn memory_returns_to_its_base() {
     }
 }
 
-/// Memory that hostile bytes may cost: as much as a whole disk, which is more than any honest mount takes.
+/// Memory that hostile bytes may cost: as much as a whole disk, which is more than any honest mount
+/// takes.
 const HOSTILE_MAX: i64 = 48 << 20;
 
 /// A group with some files, dismounted or not.
@@ -108,7 +112,8 @@ fn victim(seed: u64) -> World {
     world
 }
 
-/// Whatever the disks say now, an engine that meets it gives an answer, in bounded memory, and does not die.
+/// Whatever bytes the disks have now, an engine that reads them gives an answer, in bounded memory,
+/// and does not die.
 fn is_survived(world: &mut World, what: &str) {
     println!("seed {}: {what}", world.seed);
     let before = in_use();
@@ -137,7 +142,7 @@ fn is_survived(world: &mut World, what: &str) {
     assert!(taken < HOSTILE_MAX, "seed {}: {what}: {taken} bytes of memory", world.seed);
 }
 
-/// Tells a story for each seed, and in the end which of them did not end well.
+/// Runs a story for each seed, and lists the seeds that failed.
 fn survived(seeds: u64, story: impl Fn(u64)) {
     let _alone = lock(&ALONE);
     let tell = |seed: &u64| {
@@ -147,7 +152,7 @@ fn survived(seeds: u64, story: impl Fn(u64)) {
     assert!(failed.is_empty(), "seeds {failed:?}");
 }
 
-/// A value that somebody chose who wants to do harm.
+/// A value as an attacker would choose it.
 fn hostile(numbers: &mut Numbers) -> u64 {
     match numbers.below(8) {
         0 => 0,
@@ -161,7 +166,8 @@ fn hostile(numbers: &mut Numbers) -> u64 {
     }
 }
 
-/// Fields of headers, stamps, memberships and activity logs are changed, on one disk or on both, and the checksum is made right again.
+/// Fields of headers, stamps, memberships and activity logs are changed, on one disk or on both,
+/// and the checksum is made valid again.
 #[test]
 fn hostile_records_are_an_error() {
     survived(rounds(60), |seed| {
@@ -183,7 +189,7 @@ fn hostile_records_are_an_error() {
             _ => ("activity log", slots(|area| area.activity, ACTIVITY_SLOT)),
         };
         let disks = if numbers.below(2) == 0 { vec![0] } else { vec![0, 1] };
-        // The same change to all copies and slots: one that is taken for right.
+        // The same change to all copies and slots: one that is taken for valid.
         let changes: Vec<(usize, usize, u64)> = (0..1 + numbers.below(3))
             .map(|_| {
                 let width = [1, 2, 4, 8][usize::try_from(numbers.below(4)).expect("small")];
@@ -209,7 +215,7 @@ fn hostile_records_are_an_error() {
     });
 }
 
-/// Pages of the catalog are changed and sealed again: bytes of them, at random.
+/// Bytes in pages of the catalog are changed at random, and the pages sealed again.
 #[test]
 fn hostile_pages_are_an_error() {
     survived(rounds(40), |seed| {
@@ -234,7 +240,7 @@ fn hostile_pages_are_an_error() {
     });
 }
 
-/// Rows of the catalog say what no engine would have written, in pages that are right.
+/// Rows of the catalog have values that no engine would have written, in valid pages.
 #[test]
 fn hostile_rows_are_an_error() {
     let columns = [
@@ -273,7 +279,7 @@ fn hostile_rows_are_an_error() {
         let which = which[usize::try_from(numbers.below(3)).expect("small")].replace("{}", table);
         let change = format!("UPDATE OR REPLACE {table} SET {column} = {value} WHERE {which}");
         let mut database = Database::of(&world);
-        // Constraints refuse some of it.
+        // Constraints refuse some of the changes.
         if database.change(&change).is_ok() {
             database.put(&mut world);
             is_survived(&mut world, &change);
@@ -281,7 +287,7 @@ fn hostile_rows_are_an_error() {
     });
 }
 
-/// The number of the write that pages are said to have had last.
+/// The number of the last write that pages claim.
 const WRITE: u64 = 1 << 32;
 
 /// Rounds of a story, or ten times as many.
@@ -307,7 +313,7 @@ impl Database {
         u64::from(u32::from_be_bytes(self.bytes[28..32].try_into().expect("four bytes")))
     }
 
-    /// Changes it as anybody can with SQLite.
+    /// Changes it with SQLite.
     fn change(&mut self, statement: &str) -> rusqlite::Result<()> {
         let folder = std::env::temp_dir().join(format!("plinth-sim-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder can be made");

@@ -1,4 +1,5 @@
-//! The net is tested, too: mistakes that are quickly found are found, by the program that hunts for all of them.
+//! The simulator is tested, too: mistakes that are quickly found are found, by the program that
+//! plants all of them.
 
 use plinth_engine::planted::Bug;
 use std::{
@@ -20,8 +21,8 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Each is of another kind: acknowledgements, resync, recovery, pieces, blocks, tails, the catalog. What was found must be the
-/// mistake: the same history is told without it, and comes to a good end.
+/// Each is of another kind: acknowledgements, resync, recovery, pieces, blocks, tails, the catalog.
+/// The failure must come from the mistake: the same history runs without it, and does not fail.
 #[test]
 fn quickly_found_mistakes_are_found() {
     for bug in [
@@ -47,7 +48,7 @@ fn a_mistake_that_is_not_found_is_a_failure() {
     assert!(text(&output).contains("not in 0"), "{}", text(&output));
 }
 
-/// One mistake, one name; the seed that finds it tells the story on its own.
+/// Each mistake has its own name, and the seed that finds it fails by itself.
 #[test]
 fn mistakes_have_names() {
     let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();

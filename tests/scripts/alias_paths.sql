@@ -1,4 +1,4 @@
--- asm_files.sql: the full path of every alias, with the size and type of what it names
+-- asm_files.sql: the full path of every alias, with the size and type of its file
 SET LINESIZE 200
 SET PAGESIZE 9999
 SET VERIFY OFF

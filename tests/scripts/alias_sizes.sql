@@ -1,4 +1,4 @@
--- paths of files only, nested: what sits in a directory, with sizes
+-- paths of files only, nested: the files of a directory, with sizes
 SELECT full_path, to_char(bytes, 'FM999,999,999,999') AS bytes
 FROM (
   SELECT '+' || gname || SYS_CONNECT_BY_PATH(aname, '/') full_path, isdir, fnum, gnum

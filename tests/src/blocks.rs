@@ -1,4 +1,4 @@
-//! A file that can be recognised on a disk: every 4 KiB block says which it is.
+//! A file that can be recognised on a disk: every 4 KiB block names itself.
 //!
 //! It is how a test finds, damages and inspects the mirrors of a block without knowing
 //! anything about the catalog.
@@ -14,7 +14,7 @@ use std::{
 
 const BLOCK: usize = 4096;
 
-/// The file, and what is written in it.
+/// The file, and its contents.
 pub struct Blocks {
     path: PathBuf,
     seed: u64,
@@ -40,7 +40,7 @@ impl Blocks {
         blocks
     }
 
-    /// What block `index` holds: its name, then bytes that follow from it.
+    /// The contents of block `index`: its name, then bytes that follow from it.
     #[must_use]
     pub fn block(&self, index: u64) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK);
@@ -88,7 +88,7 @@ impl Blocks {
         }
     }
 
-    /// Where the blocks are on a disk: index to byte offset.
+    /// The places of the blocks on a disk: index to byte offset.
     ///
     /// # Panics
     /// If the disk cannot be read.
@@ -121,7 +121,7 @@ impl Blocks {
     }
 }
 
-/// Overwrites `length` bytes at `offset` of a disk file with noise, behind everybody's back.
+/// Overwrites `length` bytes at `offset` of a disk file with noise, without the engine's knowledge.
 ///
 /// # Panics
 /// If it cannot.
@@ -131,7 +131,7 @@ pub fn noise(disk: &Path, offset: u64, length: usize) {
     overwrite(disk, offset, &bytes);
 }
 
-/// Overwrites bytes of a disk file, behind everybody's back.
+/// Overwrites bytes of a disk file, without the engine's knowledge.
 ///
 /// # Panics
 /// If it cannot.
@@ -157,7 +157,8 @@ pub fn bytes(disk: &Path, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The places of the header of a disk with AUs of 4 MiB, as `docs/format.md` has them: first, middle, last and spare copy.
+/// The places of the header of a disk with AUs of 4 MiB, as `docs/format.md` has them: first,
+/// middle, last and spare copy.
 ///
 /// # Panics
 /// If the disk cannot be looked at.

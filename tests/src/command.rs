@@ -1,4 +1,4 @@
-//! Programs that a test runs, with all they said at hand when they fail.
+//! Programs that a test runs, with all their output at hand when they fail.
 
 use std::{
     ffi::OsStr,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longest that any program may take. Only a hang reaches it.
+/// The longest that any program may take. Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A program that ended.
@@ -23,7 +23,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// What it printed.
+    /// Its standard output.
     ///
     /// # Panics
     /// If it failed.
@@ -33,10 +33,10 @@ impl Finished {
         self.out
     }
 
-    /// What it complained.
+    /// Its standard error.
     ///
     /// # Panics
-    /// If it succeeded, or crashed, or said nothing.
+    /// If it succeeded, or crashed, or printed nothing.
     #[track_caller]
     pub fn refused(self) -> String {
         let said = format!("{}{}", self.err, self.out);
@@ -58,7 +58,7 @@ impl fmt::Display for Finished {
     }
 }
 
-/// Runs a command to its end, or kills it when the patience is over.
+/// Runs a command to its end, or kills it after [`PATIENCE`].
 pub fn finish(command: &mut Command) -> Finished {
     finish_within(command, PATIENCE)
 }
@@ -96,7 +96,7 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Finished {
     if !in_time {
         signal_group(pid, rustix::process::Signal::KILL);
         if !ended(Duration::from_secs(10)) {
-            // It waits in the kernel for a disk that hangs; it ends when the disk goes on.
+            // The program waits in the kernel for a disk that hangs; it ends when the disk goes on.
             return Finished {
                 what,
                 code: None,
@@ -144,7 +144,7 @@ impl Shell {
         self
     }
 
-    /// To be run in another way.
+    /// The command, to be run in another way.
     #[must_use]
     pub fn into_command(self) -> Command {
         self.0

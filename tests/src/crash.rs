@@ -1,11 +1,13 @@
 //! Stories that are recorded once and cut short at many points.
 //!
-//! A [`Story`] is what the real binary told its disks (`recorder.rs`) while loads ran on the mount (`loads.rs`).
-//! [`try_states`] takes cuts of it, makes what the disks may hold then (`replay.rs`), and has the real binary mount
-//! that on a host that has booted since: everything acknowledged must be there, every mirror equal, the group of use.
+//! A [`Story`] is the recorded I/O of the real binary (`recorder.rs`) while loads ran on the mount
+//! (`loads.rs`). [`try_states`] takes cuts of it, makes the contents that the disks may have then
+//! (`replay.rs`), and has the real binary mount them on a host that has booted since: everything
+//! acknowledged must be there, every mirror equal, the group usable.
 //!
-//! A state costs a tenth of a second or two. What makes it cheap: disks in memory, made of shared chunks; one instance
-//! for all states of a thread; no instance or mount waits for anything but its own work.
+//! A state costs a tenth of a second or two. It is so cheap because disks are in memory, made of
+//! shared chunks; there is one instance for all states of a thread; and no instance or mount waits
+//! for anything but its own work.
 
 use crate::{
     Host, Image, Instance, Memory,
@@ -30,10 +32,10 @@ use std::{
 /// Loads and how many operations each does; the number of a load is that of its stream.
 pub type Loads = Arc<Vec<(Box<dyn Load>, u64)>>;
 
-/// What happened on recorded disks.
+/// The recorded I/O of the disks.
 pub struct Story {
     pub recording: Recording,
-    /// Where it begins to be of interest.
+    /// The point from which on cuts are of interest.
     pub from: usize,
     pub loads: Loads,
     between: Between,
@@ -41,16 +43,17 @@ pub struct Story {
     boot: String,
 }
 
-/// What happens between the thirds of the loads.
+/// The event between the thirds of the loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
     Nothing,
-    /// The engine is killed and recovers; the group is dismounted and mounted. No load may have files open.
+    /// The engine is killed and recovers; the group is dismounted and mounted. No load may have
+    /// files open.
     Stops,
     /// A disk is taken offline; it is brought back while the last third runs.
     Absence,
-    /// The last disk takes the place of the first one, disks get other names, all are made smaller, and half of all mirrors are
-    /// taken and made again, while loads run.
+    /// The last disk replaces the first one, disks get other names, all are made smaller, and half
+    /// of all mirrors are taken and made again, while loads run.
     Movement,
 }
 
@@ -60,15 +63,16 @@ pub struct Failure {
     pub text: String,
 }
 
-/// How to get a group's disks into use, given a mounted instance and the disks' paths.
+/// Brings a group's disks into use, given a mounted instance and the disks' paths.
 pub type Recovery = dyn Fn(&Instance, &[PathBuf]) + Sync;
 
-/// As a database does after a boot.
+/// By a mount, as a database's host does after a boot.
 pub fn by_mount(instance: &Instance, _: &[PathBuf]) {
     instance.sql("ALTER DISKGROUP data MOUNT");
 }
 
-/// By `plinth check --repair` on the disks, before the mount: it finds nothing that it cannot repair, and a second look nothing at all.
+/// By `plinth check --repair` on the disks, before the mount: it finds nothing that it cannot
+/// repair, and a second check finds nothing at all.
 ///
 /// # Panics
 /// If it does.
@@ -105,7 +109,7 @@ impl Story {
         let group = [size];
         let sizes =
             vec![group.as_slice(); if between == Between::Movement { disks - 1 } else { disks }];
-        // The deadline of an I/O is longer than any hiccup of this machine.
+        // The deadline of an I/O is longer than any delay of this machine.
         instance.create_group(
             "data",
             redundancy,
@@ -168,7 +172,8 @@ impl Story {
         Self { recording: recorder.recording(), from, loads: Arc::clone(loads), between, boot }
     }
 
-    /// Records what becomes of a state of this story: its recovery, which may be cut again. `work` is given the recorded disks.
+    /// Records the recovery of a state of this story, which may be cut again. `work` is given the
+    /// recorded disks.
     pub fn sequel(&self, host: &Host, state: &State, work: &Recovery) -> Self {
         let instance = Instance::new();
         let names = &self.recording.names;
@@ -194,7 +199,7 @@ impl Story {
         }
     }
 
-    /// `count` cuts of all that is of interest.
+    /// `count` cuts of the part that is of interest.
     #[must_use]
     pub fn cuts(&self, count: usize, seed: u64) -> Vec<Cut> {
         self.recording.cuts(self.from, self.recording.events.len(), count, seed)
@@ -221,7 +226,7 @@ fn show(recorder: &Recorder, names: &[String], instance: &Instance) {
     }
 }
 
-/// Runs a third of what every load has to do, all loads at the same time.
+/// Runs a third of every load's operations, all loads at the same time.
 fn run(recorder: &Recorder, mount: &Path, loads: &Loads, third: u64) {
     thread::scope(|scope| {
         for (stream, (load, count)) in loads.iter().enumerate() {
@@ -233,14 +238,15 @@ fn run(recorder: &Recorder, mount: &Path, loads: &Loads, third: u64) {
     });
 }
 
-/// Unmounts. A program that is being started somewhere else in this process has copies of all open files for a moment.
+/// Unmounts. A program that is being started elsewhere in this process has copies of all open files
+/// for a moment.
 fn let_go(instance: &Instance, mount: &Path) {
     wait_for("the mount to be let go of", || {
         instance.plinth(["umount".as_ref(), mount.as_os_str()]).code == Some(0)
     });
 }
 
-/// Where states are tried: an instance that outlives them, with its disks in memory.
+/// The place where states are tried: an instance that outlives them, with its disks in memory.
 struct Station<'a> {
     host: &'a Host,
     _memory: Memory,
@@ -253,7 +259,7 @@ impl<'a> Station<'a> {
         Self { host, _memory: Memory::mount(&instance.path("disks")), instance }
     }
 
-    /// Recovers the group, looks at it, checks it, uses it and dismounts it.
+    /// Recovers the group, verifies it, checks it, uses it and dismounts it.
     fn survive(&self, story: &Story, state: &State, recovery: &Recovery) {
         let disks: Vec<_> =
             story.recording.names.iter().map(|name| self.instance.disk(name)).collect();
@@ -299,7 +305,8 @@ impl<'a> Station<'a> {
     }
 }
 
-/// Tries a state for every cut, several at a time, until `enough` of them failed. Tells which did.
+/// Tries a state for every cut, several at a time, until `enough` of them failed. Returns those
+/// that did.
 pub fn try_states(
     story: &Story,
     cuts: &[Cut],
@@ -364,14 +371,14 @@ pub fn must_be_survived(story: &Story, cuts: &[Cut], recovery: &Recovery) {
     );
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_else(|| "a panic".into())
 }
 
-/// Keeps what is needed to look into a failure, if somebody wants it (`PLINTH_KEEP=DIR`).
+/// Keeps the disks of a failure, if `PLINTH_KEEP=DIR` is set.
 fn keep(story: &Story, state: &State, text: &str) {
     let Some(dir) = std::env::var_os("PLINTH_KEEP") else { return };
     let dir = PathBuf::from(dir).join(format!("state.{}.{}", state.cut.at, state.cut.seed));
@@ -389,7 +396,8 @@ fn keep(story: &Story, state: &State, text: &str) {
     keep().unwrap_or_else(|error| eprintln!("{}: {error}", dir.display()));
 }
 
-/// What the points and fates of a test follow from: `PLINTH_SEED`, or the time. It is printed.
+/// The seed from which the cuts and fates of a test follow: `PLINTH_SEED`, or the time. It is
+/// printed.
 #[must_use]
 pub fn seed() -> u64 {
     let given = std::env::var("PLINTH_SEED").ok().and_then(|seed| seed.parse().ok());

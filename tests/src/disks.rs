@@ -1,10 +1,9 @@
 //! Disks that fail, and disks with sectors of a chosen size.
 //!
-//! A fault disk is a file served by nbdkit and shown as a file again by nbdfuse. Its
-//! I/O fails while a certain other file exists (nbdkit's error filter), and hangs
-//! while nbdkit is stopped. Nothing of it is simulated: the engine sees `EIO`, or sees
-//! nothing, from a disk it opened. An I/O that hangs stays in the kernel although the
-//! process that asked for it was killed, as with a real disk.
+//! A fault disk is a file served by nbdkit and shown as a file again by nbdfuse. Its I/O fails
+//! while a certain other file exists (nbdkit's error filter), and hangs while nbdkit is stopped.
+//! Nothing of it is simulated: the engine gets `EIO`, or no answer, from a disk that it opened. An
+//! I/O that hangs stays in the kernel although its process was killed, as with a real disk.
 
 use crate::{command, wait_for};
 use std::{
@@ -15,7 +14,7 @@ use std::{
 
 /// A file that can fail.
 pub struct FaultDisk {
-    /// Where the disk is seen.
+    /// The path of the disk.
     path: PathBuf,
     /// The file below, which never fails.
     data: PathBuf,
@@ -27,7 +26,7 @@ pub struct FaultDisk {
 }
 
 impl FaultDisk {
-    /// A disk of `size` bytes named `name`; `link` is where it is seen, `home` where its parts are kept.
+    /// A disk of `size` bytes named `name`; `link` is its path, `home` the directory of its parts.
     pub(crate) fn new(home: &Path, link: &Path, name: &str, size: u64) -> Self {
         let part = |suffix: &str| home.join(format!("{name}.{suffix}"));
         let (data, switch, socket, mount) = (part("data"), part("fail"), part("sock"), part("d"));
@@ -78,12 +77,12 @@ impl FaultDisk {
         fs::write(&self.switch, "").expect("error switch");
     }
 
-    /// From now on every I/O hangs, those under way too.
+    /// From now on every I/O hangs, including those in flight.
     pub fn hang(&self) {
         self.signal(rustix::process::Signal::STOP);
     }
 
-    /// I/O works again; what hung goes on.
+    /// I/O works again; hung I/O goes on.
     pub fn heal(&self) {
         let _ = fs::remove_file(&self.switch);
         self.signal(rustix::process::Signal::CONT);
@@ -128,7 +127,7 @@ impl LoopDisk {
             .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()])
             .arg(file);
         let device = command::finish(&mut command).ok();
-        // Whoever had that device before may have made it read-only, and that stays.
+        // An earlier user of that device may have made it read-only, and that stays.
         command::finish(Command::new("blockdev").args(["--setrw", device.trim()])).ok();
         Self { device: PathBuf::from(device.trim()), file: file.to_owned() }
     }

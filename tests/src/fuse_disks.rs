@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Disks made by a program: a FUSE file system of one folder, whose files are what [`Files`] says.
+//! Disks made by a program: a FUSE file system of one folder, with the files of a [`Files`].
 //!
 //! ```text
 //!   engine --O_DIRECT--> kernel --/dev/fuse--> workers --> Files of plinth-recorder, plinth-slow
@@ -35,27 +35,27 @@ use std::{
 /// The longest request: 1 MiB of data and its header.
 const REQUEST_MAX: usize = (1 << 20) + (64 << 10);
 const ROOT: u64 = 1;
-/// Nobody else changes anything, so the kernel may keep what it knows.
+/// No other program changes anything, so the kernel may cache what it knows.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// The files of the folder, by nodes from 2 on.
 pub trait Files: Send + Sync + 'static {
     fn find(&self, name: &CStr) -> Option<u64>;
-    /// In bytes; 0 for what is no disk.
+    /// In bytes; 0 for a file that is no disk.
     fn size(&self, node: u64) -> u64;
     /// # Errors
-    /// What the program that reads gets.
+    /// The error of the read, for the program.
     fn read(&self, node: u64, offset: u64, length: usize) -> io::Result<Vec<u8>>;
     /// Writes `length` bytes, which come from `bytes`.
     ///
     /// # Errors
-    /// What the program that writes gets.
+    /// The error of the write, for the program.
     fn write(&self, node: u64, offset: u64, length: usize, bytes: &mut dyn Read) -> io::Result<()>;
     /// # Errors
-    /// What the program that flushes gets.
+    /// The error of the flush, for the program.
     fn sync(&self, node: u64) -> io::Result<()>;
     /// # Errors
-    /// What the program that discards gets.
+    /// The error of the discard, for the program.
     fn discard(&self, node: u64, offset: u64, length: u64) -> io::Result<()>;
 }
 
@@ -65,7 +65,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Mounts files on an empty folder, and serves them with so many threads.
+    /// Mounts files on an empty folder, and serves them with `threads` threads.
     ///
     /// # Panics
     /// Without root, or /dev/fuse.
@@ -97,7 +97,7 @@ impl Drop for Served {
     }
 }
 
-/// One thread's life: until nobody has the file system any more.
+/// The life of one thread: until the file system is unmounted.
 fn serve<F: Files>(device: &OwnedFd, files: Kernel<F>) {
     let server = Server::new(files);
     let (mut request, mut answer) = (vec![0; REQUEST_MAX], vec![0; REQUEST_MAX]);
@@ -114,12 +114,12 @@ fn serve<F: Files>(device: &OwnedFd, files: Kernel<F>) {
         let Ok(writer) = FuseDevWriter::<()>::new(device.as_raw_fd(), &mut answer[..]) else {
             return;
         };
-        // A request that was taken back meanwhile cannot be answered, and need not be.
+        // A request that was interrupted meanwhile cannot be answered, and need not be.
         let _ = server.handle_message(reader, writer.into(), None, None);
     }
 }
 
-/// The files as the kernel asks for them.
+/// The files as the kernel requests them.
 struct Kernel<F>(Arc<F>);
 
 impl<F: Files> Kernel<F> {
@@ -174,7 +174,8 @@ impl<F: Files> FileSystem for Kernel<F> {
         _: u32,
     ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-        // SAFETY: any bits are a valid value of a type that is a `u32`; the library passes them on as they are.
+        // SAFETY: any bits are a valid value of a type that is a `u32`; the library passes them on
+        // as they are.
         let options = unsafe {
             OpenOptions::from_bits_unchecked(OpenOptions::DIRECT_IO.bits() | PARALLEL_DIRECT_WRITES)
         };

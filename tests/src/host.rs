@@ -1,9 +1,10 @@
-//! A host of one's own: mounts that nobody else sees, and a boot of its own.
+//! A private host: mounts that other processes do not have, and its own boot id.
 //!
-//! What a mount of a group makes of unfinished writes depends on whether the host has booted since
-//! (`/proc/sys/kernel/random/boot_id`). A test that cuts the power of recorded disks must therefore make the engine
-//! believe in another boot. A thread can have mounts of its own, which the programs that it starts inherit; in them
-//! a file of ours lies over the kernel's. The mounts vanish with the last process that has them.
+//! A mount of a group treats unfinished writes differently if the host has booted since
+//! (`/proc/sys/kernel/random/boot_id`). A test that cuts the power of recorded disks must therefore
+//! show the engine another boot id. A thread can have its own mounts, which the programs that it
+//! starts inherit; in them a file of the test lies over the kernel's. The mounts vanish with the
+//! last process that has them.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -20,12 +21,13 @@ use std::{
 /// The host, for the thread that runs in it.
 pub struct Host {
     boot: tempfile::NamedTempFile,
-    /// Not for other threads but those started in it.
+    /// Only for the thread and those started in it.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl Host {
-    /// Runs `work` on a thread with mounts of its own. Threads and programs that it starts are on the same host.
+    /// Runs `work` on a thread with its own mounts. Threads and programs that it starts are on the
+    /// same host.
     ///
     /// # Panics
     /// As `work` does, or if this is not root.
@@ -54,7 +56,7 @@ impl Host {
         })
     }
 
-    /// From now on the host has booted anew: the id of this boot.
+    /// The host boots anew: the id of the new boot.
     pub fn boot(&self) -> String {
         static BOOTS: AtomicU64 = AtomicU64::new(1);
         let number = BOOTS.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +65,7 @@ impl Host {
         id
     }
 
-    /// From now on the host is in a certain boot.
+    /// The host is in the given boot from now on.
     ///
     /// # Panics
     /// If a small file cannot be written.
@@ -72,7 +74,7 @@ impl Host {
     }
 }
 
-/// A directory in memory. Dropped, it is gone, although somebody may have files in it open.
+/// A directory in memory. Dropped, it is gone, although programs may have files in it open.
 pub struct Memory(PathBuf);
 
 impl Memory {

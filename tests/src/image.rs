@@ -1,6 +1,6 @@
 //! The content of a disk, kept in memory and cheap to copy.
 //!
-//! Only chunks that were written take memory, and copies share what neither has changed since.
+//! Only chunks that were written take memory, and copies share unchanged chunks.
 
 use plinth_workload::random::Random;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 
 const CHUNK: usize = 16 << 10;
 
-/// A disk's bytes. What was never written is zero.
+/// A disk's bytes. Bytes that were never written are zero.
 #[derive(Clone)]
 pub struct Image {
     size: u64,
@@ -28,8 +28,9 @@ impl Image {
         Self { size, chunks: BTreeMap::new() }
     }
 
-    /// A disk that held something else before: in each 64 KiB there are 16 KiB of noise. Nobody may ever read it, and it is
-    /// enough to notice if somebody does; more would cost time in each state of a crash test.
+    /// A disk that held something else before: in each 64 KiB there are 16 KiB of noise. The engine
+    /// may never read it, and it is enough to notice if it does; more would cost time in each state
+    /// of a crash test.
     #[must_use]
     pub fn used(size: u64, seed: u64) -> Self {
         let mut image = Self::new(size);
@@ -42,7 +43,7 @@ impl Image {
         image
     }
 
-    /// What is in a file.
+    /// The contents of a file.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -95,7 +96,7 @@ impl Image {
         }
     }
 
-    /// Makes zeros of it.
+    /// Makes a range zeros.
     pub fn discard(&mut self, offset: u64, length: u64) {
         let length = usize::try_from(length.min(self.size.saturating_sub(offset)))
             .expect("a part of a test's disk");

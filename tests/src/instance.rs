@@ -17,7 +17,7 @@ use std::{
 /// A row of a query: column names in lower case.
 pub type Row = BTreeMap<String, Value>;
 
-/// A running instance. See the crate's own text for what happens when it is dropped.
+/// A running instance. The crate's description says what happens when it is dropped.
 pub struct Instance {
     home: tempfile::TempDir,
     program: PathBuf,
@@ -30,13 +30,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts an instance that discovers what is in its `disks` folder.
+    /// Starts an instance that discovers the disks in its `disks` folder.
     #[must_use]
     pub fn new() -> Self {
         Self::of(binary(), &[])
     }
 
-    /// With `io` as I/O engine: `uring`, `threads`, or `auto` for whichever the product picks.
+    /// With `io` as I/O engine: `uring`, `threads`, or `auto` for the product's choice.
     #[must_use]
     pub fn with_io(io: &'static str) -> Self {
         let environment = [("PLINTH_IO", io)];
@@ -52,7 +52,7 @@ impl Instance {
         Self::started(binary(), &[], Some(manager.wrap()))
     }
 
-    /// Of another build, or with something in its environment.
+    /// An instance of another build, or with something in its environment.
     ///
     /// # Panics
     /// If it does not come up.
@@ -70,7 +70,7 @@ impl Instance {
             None => builder.tempdir(),
         };
         let home = home.expect("a directory of one's own");
-        // Databases run as another user and have to get through.
+        // Databases run as another user and must be able to pass.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("own directory");
         for folder in ["disks", "parts", "run", "mnt"] {
             fs::create_dir(home.path().join(folder)).expect("own directory");
@@ -159,7 +159,7 @@ impl Instance {
         self.read("run/alert.log")
     }
 
-    /// Where a disk of this name is, or would be.
+    /// The path of a disk of this name, whether it exists or not.
     #[must_use]
     pub fn disk(&self, name: &str) -> PathBuf {
         self.path("disks").join(name)
@@ -209,7 +209,7 @@ impl Instance {
         self.slow.iter().find(|disk| disk.path() == path).expect("a slow disk of this name")
     }
 
-    /// A new block device with the given sector size, seen in the `disks` folder.
+    /// A new block device with the given sector size, linked from the `disks` folder.
     ///
     /// # Panics
     /// If the kernel gives none.
@@ -235,7 +235,7 @@ impl Instance {
         self.plinth(["sql", "-c", statement]).ok()
     }
 
-    /// What is said to a statement that is refused.
+    /// The message of a statement that is refused.
     ///
     /// # Panics
     /// If it is not, or if the instance does not answer afterwards.
@@ -336,14 +336,16 @@ impl Instance {
         point
     }
 
-    /// The folder on which [`Self::mount`] mounted the group, after the instance brought the mount back.
+    /// The folder on which [`Self::mount`] mounted the group, after the instance brought the mount
+    /// back.
     ///
     /// # Panics
     /// If it does not.
     #[track_caller]
     pub fn mount_again(&self, group: &str) -> PathBuf {
         let point = self.path("mnt").join(group);
-        // Attributes and folders of a dead mount may be answered from the kernel's memory, its space never.
+        // Attributes and folders of a dead mount may be answered from the kernel's cache, its space
+        // never.
         let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
         let outside = device(&self.path("mnt"));
         wait_for("the mount to be back", || {
@@ -407,7 +409,7 @@ impl Instance {
         let _ = server.wait();
     }
 
-    /// Waits for the end of an instance that was told to shut down.
+    /// Waits for the end of an instance that is shutting down.
     ///
     /// # Panics
     /// If it does not end.
@@ -416,7 +418,7 @@ impl Instance {
         wait_for("the instance to end", || server.try_wait().is_ok_and(|status| status.is_some()));
     }
 
-    /// Waits until no operation is under way, and every disk of the group is online.
+    /// Waits until no operation runs, and every disk of the group is online.
     #[track_caller]
     pub fn wait_until_whole(&self, group: &str) {
         wait_for("every disk online and nothing under way", || {
@@ -441,7 +443,8 @@ impl Instance {
         ))
     }
 
-    /// Waits until nothing written is under way any more: the group is dismounted and mounted again, as are its files.
+    /// Waits until no write is in flight any more: the group is dismounted and mounted again, as
+    /// are its files.
     ///
     /// # Panics
     /// If it is refused.
@@ -467,10 +470,10 @@ impl Instance {
         }
     }
 
-    /// What discovery shows of a disk.
+    /// Discovery's row of a disk.
     ///
     /// # Panics
-    /// If it shows nothing.
+    /// If there is none.
     #[track_caller]
     pub fn disk_row(&self, path: &Path) -> Row {
         let rows =
@@ -480,8 +483,8 @@ impl Instance {
             .unwrap_or_else(|| panic!("v$asm_disk does not show {}", path.display()))
     }
 
-    /// All processes that work for this instance: `plinth` with its directory among the arguments or in
-    /// the environment.
+    /// All processes that work for this instance: `plinth` with its directory among the arguments
+    /// or in the environment.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
         let dir = self.dir().display().to_string();

@@ -2,22 +2,23 @@
 //!
 //! A test is a story told with a few words:
 //!
-//!   [`Instance`]   a directory of its own with `plinth serve` in it, its disks and its mounts
+//!   [`Instance`]   a directory with `plinth serve` in it, its disks and its mounts
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
-//!   [`SlowDisk`]   a disk whose reads take longer for as long as one likes
-//!   [`LoopDisk`]   a block device over a file, with the sector size one likes
+//!   [`SlowDisk`]   a disk whose reads take longer for as long as the test wants
+//!   [`LoopDisk`]   a block device over a file, with sectors of a chosen size
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
-//!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
+//!   [`Blocks`]     a file whose every 4 KiB block names itself, so that its mirrors can be found
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
-//!   [`in_turns`]   what dies or fails again and again, with periods of its own, while something else goes on
-//!   [`fuse_disks`] disks made by a program of ours: what [`SlowDisk`] and the recorder are made of
-//!   [`Host`]       mounts and a boot of its own, to lose power on
-//!   [`recorder::Recorder`], [`replay::Replay`]   disks that record what they are told, and what they may hold after
-//!                  a loss of power at any point of that; [`loads`] is what is written meanwhile
+//!   [`in_turns`]   events that happen again and again, each with its own period
+//!   [`fuse_disks`] disks made by a program of ours: [`SlowDisk`] and the recorder use them
+//!   [`Host`]       a private host, with mounts and a boot id of its own, to lose power on
+//!   [`loads`]      loads that write while power may go, and verify afterwards
+//!   [`recorder::Recorder`], [`replay::Replay`]   disks that record their I/O, and the contents
+//!                  that they may have after a loss of power at any point of the recording
 //!
-//! Whatever a test started ends with it, also when it fails: an instance dropped lets
-//! its fault disks go on, unmounts, ends its processes by their ids, and removes its
-//! directory. Nothing is shared between tests, so they may run side by side.
+//! Everything that a test starts ends with it, even when it fails: an instance that is dropped lets
+//! its fault disks go on, unmounts, ends its processes by their ids, and removes its directory.
+//! Nothing is shared between tests, so they may run side by side.
 //!
 //! The tests need root, and say so instead of passing without it. `./test` installs
 //! what they need and runs them; `PLINTH_LONG=1` runs the full counts.
@@ -56,7 +57,7 @@ use std::path::PathBuf;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// `long` when `PLINTH_LONG=1`, else `short`: how much of a story is told.
+/// `long` when `PLINTH_LONG=1`, else `short`: the scale of a story.
 pub fn scaled<T>(short: T, long: T) -> T {
     if std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1") { long } else { short }
 }
@@ -80,7 +81,8 @@ fn beside_this_test(program: &str) -> PathBuf {
     built
 }
 
-/// The binary with mistakes in it, one of which `PLINTH_PLANTED` chooses for each engine. It is built here, beside the other one.
+/// The binary with mistakes in it, one of which `PLINTH_PLANTED` chooses for each engine. It is
+/// built here, beside the other one.
 ///
 /// # Panics
 /// If it cannot be built.

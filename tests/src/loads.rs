@@ -1,9 +1,10 @@
-//! What is written while power may go, and what must be there afterwards.
+//! Loads that write while power may go, and their verification afterwards.
 //!
-//! Every load does numbered operations, from 1 on; what an operation writes follows from its number. When one is
-//! durable by the rules of POSIX (or of the database), and not before, the load says so. After a crash that came
-//! when number n had been said, `verify` wants the effects of operations up to n, bit by bit, and of later ones only
-//! what is allowed: some of the bytes that they wrote, or what was there before.
+//! Every load does numbered operations, from 1 on; the bytes of an operation follow from its
+//! number. As soon as one is durable by the rules of POSIX (or of the database), and not before,
+//! the load reports its number. After a crash that came when number n had been reported, `verify`
+//! wants the effects of operations up to n, bit by bit, and of later ones only what is allowed:
+//! some of the bytes that they wrote, or the old ones.
 
 use plinth_workload::{
     class::Sizes,
@@ -22,23 +23,23 @@ use std::{
 pub use plinth_workload::pattern::Wrong;
 
 pub trait Load: Send + Sync {
-    /// What is there before the first operation. Durable when it returns.
+    /// Makes everything that is there before the first operation. Durable when it returns.
     fn prepare(&self, dir: &Path);
 
-    /// Does some operations, and says the number of each when it is durable.
+    /// Does some operations, and reports the number of each when it is durable.
     fn run(&self, dir: &Path, operations: RangeInclusive<u64>, durable: &dyn Fn(u64));
 
-    /// Lets go of the directory after the last operation.
+    /// Closes everything in the directory after the last operation.
     fn finish(&self) {}
 
     /// After a crash: operations up to `acknowledged` were durable; none after `last` was begun.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first difference.
     fn verify(&self, dir: &Path, acknowledged: u64, last: u64) -> Result<(), Wrong>;
 }
 
-/// Everything that the tests have but PostgreSQL.
+/// All loads of the tests except PostgreSQL.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Load>> {
     vec![
@@ -105,13 +106,13 @@ impl Load for Appends {
     }
 }
 
-/// A database's pages: overwritten in place, several at a time. Every sector says which version of which page it
-/// belongs to.
+/// A database's pages: overwritten in place, several at a time. Every sector names its page and
+/// version.
 pub struct Pages {
     pub way: Way,
 }
 
-/// How a database has its pages durable.
+/// The way in which a database makes its pages durable.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Way {
     /// Through the page cache, and then `fdatasync`.
@@ -244,7 +245,8 @@ impl Load for Renames {
     }
 }
 
-/// Files that come and go, so that space is used again: the file of each operation replaces one of some operations ago.
+/// Files that come and go, so that space is used again: the file of each operation replaces one of
+/// some operations ago.
 pub struct Churn;
 
 const KEPT: u64 = 6;
@@ -317,7 +319,7 @@ pub struct Sqlite {
     pub journal: &'static str,
 }
 
-/// Rows of each transaction, and how long they stay.
+/// Rows of each transaction, and the number of transactions that they stay.
 const ROWS: u64 = 3;
 const TRANSACTIONS: u64 = 20;
 

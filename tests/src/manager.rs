@@ -18,7 +18,7 @@ use std::{
 
 type Store = Arc<Mutex<BTreeMap<String, OwnedFd>>>;
 
-/// Listens as long as it lives, and keeps what it is given.
+/// Listens as long as it lives, and keeps the descriptors that it is sent.
 pub struct Manager {
     home: tempfile::TempDir,
     store: Store,
@@ -72,13 +72,14 @@ impl Manager {
         self.home.path().join("notify")
     }
 
-    /// The names of what it keeps.
+    /// The names of the descriptors that it keeps.
     #[must_use]
     pub fn stored(&self) -> Vec<String> {
         lock(&self.store).keys().cloned().collect()
     }
 
-    /// What starts a program with all that is kept: a shell gives them the numbers that they must have.
+    /// The command that starts a program with all kept descriptors: a shell gives them the numbers
+    /// that they must have.
     pub(crate) fn wrap(&self) -> Starter {
         Starter { socket: self.socket(), store: Arc::clone(&self.store) }
     }
@@ -97,7 +98,7 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// The command that runs `program`, and what must stay open until it runs.
+    /// The command that runs `program`, and the descriptors that must stay open until it runs.
     pub fn command(&self, program: &std::path::Path) -> (Command, Vec<OwnedFd>) {
         let store = lock(&self.store);
         let names: Vec<_> = store.keys().cloned().collect();

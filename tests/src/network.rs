@@ -4,7 +4,7 @@ use crate::{Instance, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::{fs, path::PathBuf};
 
-/// An authority of a test's own, and what it has signed.
+/// A private certificate authority, and the certificates that it has signed.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: PathBuf,
@@ -43,7 +43,7 @@ impl Authority {
             self.directory.join(format!("{name}.pem")),
             self.directory.join(format!("{name}.key")),
         );
-        // Moved into place, as what renews certificates does it.
+        // Moved into place, as programs do that renew certificates.
         let beside = self.directory.join("beside");
         for (path, text) in [(&key_file, key.serialize_pem()), (&file, certificate.pem())] {
             fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).expect("written");
@@ -69,8 +69,9 @@ impl Instance {
         port(&self.alert_log()).expect("just seen")
     }
 
-    /// With TLS on a free port of loopback, with a certificate that `root.pem` vouches for, and the users `boss`,
-    /// `night` and `viewer`, who administers, operates and looks, all with the password `secret`.
+    /// With TLS on a free port of loopback, with a certificate that `root.pem` vouches for, and the
+    /// users `boss`, `night` and `viewer`, with the roles to administer, operate and look, all with
+    /// the password `secret`.
     pub fn listen_with_tls(&mut self) -> u16 {
         let (certificate, key) = Authority::new(self, "root").sign("server");
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());

@@ -1,4 +1,4 @@
-//! A PostgreSQL cluster on a directory, run by a user who is not root.
+//! A PostgreSQL cluster in a directory, run by a user who is not root.
 
 use crate::{Finished, Shell, shell, wait_for};
 use std::{
@@ -17,7 +17,7 @@ pub struct Postgres {
     user: &'static str,
 }
 
-/// What pgbench says at its end.
+/// The figures that pgbench prints at its end.
 #[derive(Debug, Clone)]
 pub struct Bench {
     pub transactions: u64,
@@ -50,7 +50,7 @@ impl Postgres {
     /// Makes a cluster with page checksums in `mount`/`name` and starts it.
     ///
     /// # Panics
-    /// If PostgreSQL says no.
+    /// If PostgreSQL fails.
     #[must_use]
     pub fn new(mount: &Path, name: &str) -> Self {
         let data = mount.join(name);
@@ -105,8 +105,9 @@ impl Postgres {
     /// If it does not come up.
     #[track_caller]
     pub fn start(&self) {
-        // What a crash left would be taken for a running cluster if another process has the number by now. And settings that a loss of power took
-        // would have it listen where others do.
+        // A crash may leave a pid file that would be taken for a running cluster if another process
+        // has the number by now. And settings that were lost with the power would make it listen
+        // where others do.
         self.run(
             r#"rm -f "$DATA/postmaster.pid" "$PGHOST"/.s.*
                pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST -h ''" start >/dev/null || { tail -20 "$PGHOST/log"; false; }
@@ -122,7 +123,8 @@ impl Postgres {
         self.run(r#"pg_ctl -D "$DATA" -m fast -w -t 120 stop >/dev/null"#).ok();
     }
 
-    /// `kill -9` to every process of the cluster that is still there: its storage may have gone before it.
+    /// `kill -9` to every process of the cluster that is still there: its storage may have gone
+    /// before it.
     ///
     /// # Panics
     /// If they do not end.
@@ -147,8 +149,8 @@ impl Postgres {
         self.try_psql(sql).ok().trim().to_owned()
     }
 
-    /// Runs statements one after the other in one session; each is to return one line, which `answered` hears of when the
-    /// statement has ended.
+    /// Runs statements one after the other in one session; each is to return one line, which
+    /// `answered` is called with when the statement has ended.
     ///
     /// # Panics
     /// If one fails.
@@ -279,7 +281,8 @@ impl Running {
     }
 }
 
-/// Of a line: client, number, microseconds that it took, script, seconds and microseconds of its end.
+/// The fields of a line: client, number, microseconds that it took, script, seconds and
+/// microseconds of its end.
 fn transaction(line: &str) -> Option<Transaction> {
     let mut fields = line.split(' ').map(|field| field.parse::<u64>().ok());
     let took = fields.nth(2)??;
@@ -303,7 +306,7 @@ impl Bench {
         );
     }
 
-    /// The longest transaction of those that were under way in some of the time between two moments.
+    /// The longest transaction of those that ran in some of the time between two moments.
     #[must_use]
     pub fn longest_between(&self, from: SystemTime, until: SystemTime) -> Duration {
         let touches = |transaction: &&Transaction| {
@@ -321,7 +324,8 @@ impl Bench {
             .unwrap_or_default()
     }
 
-    /// Prints how long transactions took at their longest: of all, and of those that met what happened between the moments of each kind.
+    /// Prints the longest time of transactions: of all, and of those that ran during the events of
+    /// each kind.
     pub fn tell_stalls<'a>(
         &self,
         moments: impl IntoIterator<Item = (&'a str, SystemTime, SystemTime)>,

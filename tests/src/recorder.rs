@@ -1,13 +1,14 @@
-//! Disks that remember, in one order for all of them, what they were told to write and to flush.
+//! Disks that record, in one order for all of them, their writes and flushes.
 //!
-//! A FUSE file system (`bin/plinth-recorder.rs`, a process of its own) shows each disk as a file. The engine opens,
-//! locks, reads and writes these files as any others. Every write, discard and flush is recorded when it ends, with
-//! the point of the recording at which it was submitted: that is all one has to know to say what each disk may hold
-//! if all of them lose power at once (`replay.rs`). Between them stand the marks of those who write: "number 17 of
-//! mine was acknowledged".
+//! A FUSE file system (`bin/plinth-recorder.rs`, a process of its own) shows each disk as a file.
+//! The engine opens, locks, reads and writes these files as any others. Every write, discard and
+//! flush is recorded when it ends, with the point of the recording at which it was submitted: from
+//! that alone follows what each disk may hold if all of them lose power at once (`replay.rs`).
+//! Between them stand the marks of the writers: "number 17 of mine was acknowledged".
 //!
-//! One thing that real disks do cannot be seen through a file: the kernel holds a flush back until the writes to the
-//! same file that are under way have ended. Flushes that overtake writes are for the disks in memory of the stories.
+//! One behaviour of real disks cannot be seen through a file: the kernel holds a flush back until
+//! the writes to the same file that are in flight have ended. Flushes that overtake writes are left
+//! to the disks in memory of the stories.
 
 use crate::{Image, beside_this_test};
 use std::{
@@ -22,7 +23,7 @@ use std::{
 /// The file beside the disks that takes marks, and tells the length of the recording.
 pub const MARKS: &str = "marks";
 
-/// What a disk was told.
+/// A write, discard or flush of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Io {
     Write { offset: u64, bytes: Arc<[u8]> },
@@ -39,7 +40,7 @@ pub enum Event {
     Mark { stream: usize, number: u64 },
 }
 
-/// What the disks held at first, and all that happened since.
+/// The contents of the disks at first, and everything that has happened since.
 #[derive(Clone)]
 pub struct Recording {
     pub names: Vec<String>,
@@ -86,7 +87,7 @@ impl Recorder {
         Self { base: disks, home, marks, server, life }
     }
 
-    /// Where a disk is seen.
+    /// The path of a disk.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.home.path().join("disks").join(name)
@@ -182,7 +183,7 @@ impl Event {
 }
 
 impl Recording {
-    /// What happened, in words: for people who look for what went wrong.
+    /// The events, in words: for people who look into a failure.
     #[must_use]
     pub fn describe(&self) -> String {
         let line = |(number, event): (usize, &Event)| match event {

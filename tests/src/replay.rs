@@ -1,17 +1,18 @@
-//! What disks may hold after all of them lost power at the same moment.
+//! The contents that disks may have after all of them lost power at the same moment.
 //!
-//! The moment is any point of a recording (`recorder.rs`): after some events, before the next. By then each disk has
+//! The moment is any point of a recording (`recorder.rs`): after some events, before the next. By
+//! then each disk has
 //!
 //!   - durable: writes that had ended when a flush was submitted that has ended itself
-//!   - cached: writes that ended since, or that are under way at this moment
+//!   - cached: writes that ended since, or that are in flight at this moment
 //!
-//! A crash state is the durable part of each disk, and whatever of its cache the seed says: nothing, everything,
-//! all but one write, one alone, or any; in any order; one of the writes torn at sectors. Each disk has its own fate.
-//! Now and then it is not the power that goes but all our processes: then what had ended is there, and the host has
-//! not booted since.
+//! A crash state is the durable part of each disk, and whatever of its cache the seed says:
+//! nothing, everything, all but one write, one alone, or any; in any order; one of the writes torn
+//! at sectors. Each disk has its own fate. Now and then all our processes are killed instead of a
+//! power cut: then every write that had ended is there, and the host has not booted since.
 //!
-//! A [`Lie`] makes a flush something that ended and did nothing. With lies a state is one that must not be survived,
-//! which is how a test shows that it can fail.
+//! A [`Lie`] is a flush that ended and did nothing. With lies a state is one that must not be
+//! survived, which is how a test shows that it can fail.
 
 use crate::{
     Image,
@@ -20,7 +21,7 @@ use crate::{
 use plinth_workload::{pattern::SECTOR, random::Random};
 use std::fmt;
 
-/// Where the power goes, and what the seed makes of it.
+/// The moment of the power cut, and the seed of its consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cut {
     /// Events that had ended.
@@ -40,13 +41,13 @@ pub type Lie<'a> = &'a (dyn Fn(usize, usize) -> bool + Sync);
 /// No flush lies.
 pub const HONEST: Lie<'static> = &|_, _| false;
 
-/// What the disks hold after a cut.
+/// The contents of the disks after a cut.
 pub struct State {
     pub cut: Cut,
     pub images: Vec<Image>,
-    /// What each stream had been told was durable.
+    /// The number up to which each stream was told that its work is durable.
     pub acknowledged: Vec<u64>,
-    /// Only processes were killed: nothing that had ended is lost.
+    /// Only processes were killed: no write that had ended is lost.
     pub kept_power: bool,
     /// The fate of each disk's cache, for people.
     pub fate: String,
@@ -89,7 +90,8 @@ impl<'a> Replay<'a> {
         let mut random = Random::new(cut.seed);
         let mut images = self.durable.clone();
         let mut fate = String::new();
-        // Now and then all disks share a fate: above all, that of losing all they may lose.
+        // Now and then all disks share a fate: above all, that of losing everything that may be
+        // lost.
         let kept_power = random.below(8) == 0;
         let shared = random.below(3) == 0;
         let first = random.below(FATES);
@@ -119,7 +121,7 @@ impl<'a> Replay<'a> {
         State { cut, images, acknowledged: self.acknowledged.clone(), kept_power, fate }
     }
 
-    /// Takes one event over.
+    /// Applies one event.
     fn step(&mut self) {
         let number = self.at;
         self.at += 1;
@@ -142,7 +144,7 @@ impl<'a> Replay<'a> {
 
     /// Writes to a disk that had been submitted and had not ended.
     fn under_way(&self, disk: usize) -> impl Iterator<Item = usize> {
-        /// More I/O than this is never under way.
+        /// More I/O than this is never in flight.
         const FAR: usize = 200;
         let later = self.at..self.recording.events.len().min(self.at + FAR);
         later.filter(move |number| match &self.recording.events[*number] {
@@ -183,7 +185,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// What may become of a disk's cache.
+/// The possible fates of a disk's cache.
 const FATES: usize = 6;
 
 /// The writes that reach the disk, in their order, and which of them is torn.
@@ -204,8 +206,9 @@ fn fate_of(random: &mut Random, which: usize, cached: &[usize]) -> (Vec<usize>, 
 }
 
 impl Recording {
-    /// `count` cuts between two points of the recording, in their order: half of them anywhere, half of them next to
-    /// the end of a flush or to an acknowledgement, where something has just become certain.
+    /// `count` cuts between two points of the recording, in their order: half of them anywhere,
+    /// half of them next to the end of a flush or to an acknowledgement, where something has just
+    /// become certain.
     ///
     /// # Panics
     /// If there is nothing between the points.
@@ -282,7 +285,7 @@ mod tests {
             .collect()
     }
 
-    /// A flush covers what had ended when it was submitted, on its own disk.
+    /// A flush covers the writes that had ended when it was submitted, on its own disk.
     #[test]
     fn what_was_flushed_is_there_and_the_rest_may_be() {
         let recording = recording(vec![
@@ -291,7 +294,7 @@ mod tests {
             write(0, 0, 1024, 2), // 2: ended after the flush was submitted
             flush(0, 1),          // 3
             Event::Mark { stream: 0, number: 7 },
-            write(0, 4, 0, 3), // 5: under way at 4
+            write(0, 4, 0, 3), // 5: in flight at 4
         ]);
         let before = outcomes(&recording, 0, 3, HONEST);
         assert!(
@@ -317,7 +320,7 @@ mod tests {
         assert_eq!(replay.state(Cut { at: 5, seed: 0 }).acknowledged, [7]);
     }
 
-    /// Cuts are spread over all of what they are chosen from, and follow from the seed.
+    /// Cuts are spread over the whole range, and follow from the seed.
     #[test]
     fn cuts_are_everywhere() {
         let events = (0..100)

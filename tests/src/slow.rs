@@ -1,7 +1,8 @@
-//! Disks whose reads take longer for as long as one likes.
+//! Disks whose reads take longer for as long as the test wants.
 //!
-//! A FUSE file system in a process of its own (`bin/plinth-slow.rs`) shows a file as a disk, and waits before it answers a
-//! read. The engine sees a disk that is far away; how far can be changed while it is used.
+//! A FUSE file system in its own process (`bin/plinth-slow.rs`) shows a file as a disk, and waits
+//! before it answers a read. For the engine the disk is far away; how far can be changed while it
+//! is used.
 
 use crate::{beside_this_test, command};
 use std::{
@@ -18,12 +19,12 @@ pub struct SlowDisk {
     path: PathBuf,
     mount: PathBuf,
     server: Child,
-    /// What it is told, and what it says to that. The end of the first ends it.
+    /// Its standard input and output. The end of its input ends it.
     words: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
 }
 
 impl SlowDisk {
-    /// A disk of `size` bytes named `name`; `link` is where it is seen, `home` where its parts are kept.
+    /// A disk of `size` bytes named `name`; `link` is its path, `home` the directory of its parts.
     pub(crate) fn new(home: &Path, link: &Path, name: &str, size: u64) -> Self {
         let (data, mount) = (home.join(format!("{name}.data")), home.join(format!("{name}.d")));
         fs::File::create(&data).and_then(|file| file.set_len(size)).expect("disk file");
@@ -45,7 +46,7 @@ impl SlowDisk {
         &self.path
     }
 
-    /// From now on every read takes so much longer.
+    /// From now on every read takes that much longer.
     ///
     /// # Panics
     /// If the disk is gone.

@@ -1,4 +1,4 @@
-//! What happens again and again while something else goes on, each thing with a period of its own.
+//! Events that happen again and again while something else runs, each with its own period.
 
 use crate::{Instance, wait_for};
 use std::{
@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Calls `turn` with the number of each period whenever it is over, for as long as `lasts`; what takes longer than its period misses turns.
+/// Calls `turn` with the number of each period whenever it is over, for as long as `lasts`; a call
+/// that takes longer than its period misses turns.
 pub fn in_turns<const N: usize>(
     lasts: Duration,
     periods: [Duration; N],
@@ -25,7 +26,7 @@ pub fn in_turns<const N: usize>(
     }
 }
 
-/// A process of ours that was killed, and until when it was missed.
+/// A process of ours that was killed, and the time until another one served.
 #[derive(Debug, Clone, Copy)]
 pub struct Death {
     pub whose: &'static str,
@@ -61,7 +62,8 @@ impl Instance {
         Death { whose: "instance", at, replaced: SystemTime::now() }
     }
 
-    /// For as long as `lasts`, kills the engine of a group and the instance, each with its period: now and then one right after the other.
+    /// For as long as `lasts`, kills the engine of a group and the instance, each with its period:
+    /// now and then one right after the other.
     ///
     /// # Panics
     /// If one is not replaced.

@@ -1,10 +1,11 @@
-//! Disks that come and go under a database.
+//! Disks that are added and dropped under a database.
 
 use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, noise, scaled, shell, wait_for};
 use std::{thread, time::Duration};
 
-/// pgbench runs while a group moves from four disks to four others, in one statement. No transaction fails, and when the statement has
-/// returned the old disks are nobody's: they are overwritten, and nothing is missing.
+/// pgbench runs while a group moves from four disks to four others, in one statement. No
+/// transaction fails, and when the statement has returned the old disks belong to no group: they
+/// are overwritten, and nothing is missing.
 #[test]
 fn a_group_moves_to_other_disks_under_pgbench() {
     let instance = Instance::new();
@@ -48,8 +49,9 @@ fn a_group_moves_to_other_disks_under_pgbench() {
     assert_eq!(instance.number("SELECT count(*) FROM v$asm_disk WHERE group_number = 1"), 4.0);
 }
 
-/// ADD and DROP as two statements, while pgbench runs: when the second comes while the first is carried out, both are one movement, which copies
-/// what one statement copies. Forced apart, a disk that takes the place of another costs 1.6 times as much.
+/// ADD and DROP as two statements, while pgbench runs: when the second comes while the first is
+/// carried out, both are one movement, which copies as much as one statement does. One after the
+/// other, with a disk that replaces another, they copy 1.6 times as much.
 #[test]
 fn two_statements_are_one_movement() {
     let instance = Instance::new();
@@ -85,7 +87,8 @@ fn two_statements_are_one_movement() {
         assert!(work <= least * 1.02);
         bytes
     };
-    // One statement; two that are one movement; two of which the second waits for the end of the first.
+    // One statement; two that are one movement; two of which the second waits for the end of the
+    // first.
     let together = |come: &[&str], go: &[&str]| {
         alter(&format!("{} {}", add(come), drop(go)), "POWER 32 WAIT");
         bytes()
@@ -101,7 +104,8 @@ fn two_statements_are_one_movement() {
         alter(&drop(go), "POWER 32 WAIT");
         first + bytes()
     };
-    // pgbench makes more to move meanwhile: of what one statement moves the bounds leave room for a fifth.
+    // pgbench makes more to move meanwhile: the bounds leave room for a fifth of what one statement
+    // moves.
     for (case, come, go, factor) in [
         ("four for four", &new[..], &old[..], 0.9..1.2),
         ("one for one", &new[..1], &old[..1], 1.4..1.8),
@@ -127,8 +131,9 @@ fn two_statements_are_one_movement() {
     instance.check("DATA");
 }
 
-/// The engine is killed thirty times while disks come and go: each time the rebalance goes on by itself, and what is written to the disks is
-/// what the same movement writes without a kill, what a mount writes, and what was in flight.
+/// The engine is killed thirty times while disks come and go: each time the rebalance goes on by
+/// itself, and the writes to the disks are those of the same movement without a kill, those of a
+/// mount, and those that were in flight.
 #[test]
 fn killed_during_a_rebalance() {
     const AU: u64 = 4 * MIB;
@@ -151,7 +156,7 @@ fn killed_during_a_rebalance() {
         instance.kill_engine("DATA");
         wait_for("the next engine", || is_mounted(&instance));
     };
-    // What it takes without a kill, and what a kill takes of which nothing moves.
+    // The writes without a kill, and the writes of a kill while nothing moves.
     let before = written();
     instance.sql(&exchange(3, "n", "f0", "WAIT"));
     let plain = written() - before;
@@ -207,8 +212,9 @@ fn written_to(disk: &std::path::Path) -> u64 {
     sectors * 512
 }
 
-/// A group under pgbench gets a third mirror of everything, loses two of the three, and gets one back: no transaction fails, and what is copied
-/// is what was estimated. An engine that is killed on the way is followed by one that goes on.
+/// A group under pgbench gets a third mirror of everything, loses two of the three, and gets one
+/// back: no transaction fails, and what is copied is what was estimated. An engine that is killed
+/// on the way is followed by one that goes on.
 #[test]
 fn the_redundancy_is_changed_under_pgbench() {
     let mut instance = Instance::new();
@@ -230,7 +236,7 @@ fn the_redundancy_is_changed_under_pgbench() {
         let bytes =
             instance.number("SELECT bytes FROM v$asm_operation_ended WHERE pass = 'REBALANCE'");
         println!("to {to}: {bytes} bytes copied; estimated {estimate} at most");
-        // To take mirrors nothing is copied; the last few that make the disks even are.
+        // Removing mirrors copies nothing but the last few that make the disks even.
         let least = if to == "EXTERNAL" { 0.0 } else { 100.0 * MIB as f64 };
         assert!(
             bytes <= estimate * 1.25 + 40.0 * MIB as f64 && estimate >= least,
@@ -252,7 +258,7 @@ fn the_redundancy_is_changed_under_pgbench() {
     assert!(refused.contains("use EXTERNAL, NORMAL or HIGH"), "{refused}");
 }
 
-/// A disk is lost for good; another takes its place, and gets all that it had.
+/// A disk is lost for good; another replaces it, and gets all its data.
 #[test]
 fn a_disk_is_replaced() {
     let instance = Instance::new();
@@ -279,8 +285,8 @@ fn a_disk_is_replaced() {
     blocks.must_read_right();
 }
 
-/// Devices are made larger under a group that is used, and it takes what they have; then it gives up more than half of that, and they
-/// are made smaller.
+/// Devices are made larger under a group that is used, and it takes their space; then it gives up
+/// more than half of that, and they are made smaller.
 #[test]
 fn devices_grow_and_shrink() {
     let mut instance = Instance::new();
@@ -307,7 +313,7 @@ fn devices_grow_and_shrink() {
     instance.sql("ALTER DISKGROUP data RESIZE ALL REBALANCE WAIT");
     assert_eq!(each("os_mb"), 1024.0);
     assert!(each("total_mb") > 1000.0);
-    // What is written now lies behind what the devices had.
+    // Bytes that are written now lie behind the old end of the devices.
     let more = Blocks::new(mount.join("more"), 2, 40_000);
     let refused = instance.refused("ALTER DISKGROUP data RESIZE ALL SIZE 120M");
     assert!(refused.contains("does not fit on smaller disks"), "{refused}");
@@ -333,7 +339,8 @@ fn devices_grow_and_shrink() {
     instance.check("DATA");
 }
 
-/// A rebalance is paused, and goes on by command; a drop without another word returns when the disk can be pulled.
+/// A rebalance is paused, and goes on by command; a drop without another word returns when the disk
+/// can be pulled.
 #[test]
 fn a_rebalance_by_command() {
     let instance = Instance::new();
@@ -356,7 +363,7 @@ fn a_rebalance_by_command() {
         let refused = instance.plinth(arguments);
         assert!(refused.code == Some(1) && refused.err.contains(says), "{refused}");
     }
-    // On a terminal, so that somebody could look at the bar.
+    // On a terminal, so that there is a progress bar.
     let on_terminal = |command: &str| {
         let plinth = format!(
             "PLINTH_DIR='{}' '{}' {command}",
@@ -378,7 +385,8 @@ fn a_rebalance_by_command() {
     instance.check("DATA");
 }
 
-/// What a statement would move, and the least that is possible, in AUs; and the first in bytes, at most.
+/// The AUs that a statement would move, and the least that is possible; and the first in bytes, at
+/// most.
 fn explain(instance: &Instance, id: &str, statement: &str) -> [f64; 3] {
     instance.sql(&format!("EXPLAIN WORK SET STATEMENT_ID = '{id}' FOR {statement}"));
     ["est_work", "least", "bytes"].map(|what| {
@@ -421,7 +429,8 @@ fn disks_are_renamed() {
     instance.check("DATA");
 }
 
-/// What cannot be done is refused, at its place and with a remedy, and changes nothing.
+/// A statement that cannot be carried out is refused, at its place and with a remedy, and changes
+/// nothing.
 #[test]
 fn what_cannot_be_exchanged() {
     let instance = Instance::new();

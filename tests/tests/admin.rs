@@ -1,4 +1,5 @@
-//! What administrators do beside disks: look before they move something, scrub, give rights, make volumes, shut others out.
+//! What administrators do beside disks: estimate a movement first, scrub, give rights, make
+//! volumes, mount for themselves alone.
 
 use plinth_tests::{
     Blocks, GIB, Instance, MIB, Postgres, bytes, header_places, noise, overwrite, scaled, shell,
@@ -14,14 +15,14 @@ fn group_of_two(instance: &Instance) {
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "'au_size' = '1M'");
 }
 
-/// Reads a file as another user of the host. Whether that went well.
+/// Reads a file as another user of the host. Whether that succeeded.
 fn can_read(user: &str, file: &Path) -> bool {
     let script = "setpriv --reuid \"$1\" --regid \"$1\" --clear-groups cat \"$2\" > /dev/null";
     shell(script).arg(user).arg(file).finish().code == Some(0)
 }
 
-/// Rot is put on the raw disks, where no database has read since. A scrub finds it while the group is used and says so; with REPAIR
-/// it is mended on the disk, and databases never meet it.
+/// Rot is put on the raw disks, where no database has read since. A scrub finds it while the group
+/// is used and reports it; with REPAIR it is repaired on the disk, and databases never meet it.
 #[test]
 fn a_scrub_finds_and_mends_rot() {
     let instance = Instance::new();
@@ -60,7 +61,7 @@ fn a_scrub_finds_and_mends_rot() {
         "{said}"
     );
     assert_eq!(right(), struck.len());
-    // Paced, in the background, and ended by whoever began it.
+    // Paced, in the background, and ended by its session.
     instance.sql("ALTER DISKGROUP data SCRUB POWER LOW");
     assert!(instance.refused("ALTER DISKGROUP data SCRUB").contains("is being scrubbed"));
     instance.sql("ALTER DISKGROUP data SCRUB STOP");
@@ -69,8 +70,9 @@ fn a_scrub_finds_and_mends_rot() {
     instance.check("DATA");
 }
 
-/// A disk has lost a file of 48 MiB, and its path is so long that what there is to say of each block is longer than a message between our
-/// processes: the check has a verdict, and says the first of it.
+/// A disk has lost a file of 48 MiB, and its path is so long that the report of all blocks is
+/// longer than a message between our processes: the check has a verdict, and reports the first of
+/// them.
 #[test]
 fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
     const BLOCKS: u64 = 12_288;
@@ -121,7 +123,8 @@ fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
     file.must_read_right();
 }
 
-/// An answer that is longer than a message is refused, and the next is given on the same connection.
+/// An answer that is longer than a message is refused, and the next is given on the same
+/// connection.
 #[test]
 fn a_value_that_is_too_long_for_a_message_is_refused() {
     let instance = Instance::new();
@@ -132,8 +135,9 @@ fn a_value_that_is_too_long_for_a_message_is_refused() {
     assert!(said.to_string().contains("ask for less at once"), "{said:.500}");
 }
 
-/// `plinth scrub` is for a timer: nothing is said while nothing is wrong, and the exit code says what was. In SQL all groups are scrubbed by
-/// one statement. A check leaves its verdict in the alert log.
+/// `plinth scrub` is for a timer: it prints nothing while nothing is wrong, and the exit code tells
+/// what was. In SQL all groups are scrubbed by one statement. A check leaves its verdict in the
+/// alert log.
 #[test]
 fn scrubs_say_nothing_while_nothing_is_wrong() {
     let instance = Instance::new();
@@ -164,7 +168,8 @@ fn scrubs_say_nothing_while_nothing_is_wrong() {
     assert!(instance.alert_log().contains("check ended: "), "{}", instance.alert_log());
 }
 
-/// What a group is made of comes back from the text: also its volumes, and whose its directories are. The text is not overwritten unasked.
+/// The parts of a group come back from the text, including its volumes and the owners of its
+/// directories. The text is not overwritten without a flag.
 #[test]
 fn volumes_and_owners_of_directories_are_in_a_backup() {
     let instance = Instance::new();
@@ -201,7 +206,8 @@ fn volumes_and_owners_of_directories_are_in_a_backup() {
     instance.check("DATA");
 }
 
-/// Of the whole group the metadata is read as well: a header copy that is gone is found and mended.
+/// A scrub of the whole group reads the metadata as well: a header copy that is gone is found and
+/// repaired.
 #[test]
 fn a_scrub_reads_metadata_too() {
     let instance = Instance::new();
@@ -227,7 +233,8 @@ fn a_scrub_reads_metadata_too() {
     instance.check("DATA");
 }
 
-/// A database works while everything is read, again and again, and may be mended: it notices nothing, and nothing of its own is taken for rot.
+/// A database works while everything is read, again and again, and may be repaired: it notices
+/// nothing, and none of its data is taken for rot.
 #[test]
 fn a_scrub_under_pgbench() {
     let instance = Instance::new();
@@ -273,8 +280,8 @@ fn a_check_looks_at_what_it_is_told() {
     instance.check("DATA");
 }
 
-/// Owners and permissions that statements set are what programs meet on the mount, also after the engine was killed; and what `chmod`
-/// and `chown` set is what the views show.
+/// Owners and permissions that statements set apply to programs on the mount, even after the engine
+/// was killed; and those that `chmod` and `chown` set are in the views.
 #[test]
 fn permissions_are_seen_through_the_mount() {
     let instance = Instance::new();
@@ -324,7 +331,7 @@ fn permissions_are_seen_through_the_mount() {
     instance.sql("ALTER DISKGROUP data SET OWNERSHIP GROUP='daemon' FOR FILE 'secret'");
     assert_eq!(fs::metadata(&file).expect("it is there").gid(), daemon);
     assert!(can_read("1", &file), "the user group may read it");
-    // New files get no more than access control lets them have.
+    // New files get no more permissions than access control lets them have.
     instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'access_control.enabled' = 'true'");
     fs::write(mount.join("masked"), "x").expect("written");
     assert_eq!(fs::metadata(mount.join("masked")).expect("it is there").mode() & 0o777, 0o600);
@@ -333,7 +340,8 @@ fn permissions_are_seen_through_the_mount() {
     instance.check("DATA");
 }
 
-/// A volume is there with its space after the engine was killed; it is a file that nobody else can grow over.
+/// A volume is there with its space after the engine was killed; it is a file that no other program
+/// can grow over.
 #[test]
 fn volumes_survive_a_kill() {
     let instance = Instance::new();
@@ -425,7 +433,8 @@ fn a_plan_is_shown() {
     assert!(why.contains("the last rebalance moved"), "{why}");
 }
 
-/// A group mounted RESTRICTED takes no directory, also after its engine was killed, until it is mounted anew.
+/// A group mounted RESTRICTED takes no directory, even after its engine was killed, until it is
+/// mounted anew.
 #[test]
 fn restricted_lets_no_directory_in() {
     let instance = Instance::new();
@@ -451,7 +460,8 @@ fn restricted_lets_no_directory_in() {
     instance.mount("DATA");
 }
 
-/// A group that lost more than it can bear is given up, and its disks are free. Nobody's group is given up under him.
+/// A group that lost more than it can bear is given up, and its disks are free. A group that is in
+/// use is not given up.
 #[test]
 fn a_group_that_cannot_be_mounted_is_dropped_by_force() {
     let instance = Instance::new();
@@ -485,7 +495,7 @@ fn a_group_that_cannot_be_mounted_is_dropped_by_force() {
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
 }
 
-/// Every attribute is shown, whether somebody set it or not; what cannot be set says why.
+/// Every attribute is shown, whether it was set or not; one that cannot be set says why.
 #[test]
 fn attributes_are_shown_and_say_why_not() {
     let instance = Instance::new();

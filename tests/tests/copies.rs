@@ -1,4 +1,5 @@
-//! Copies of all disks of a group, as an array's snapshot shows them to its host; and disks that are late.
+//! Copies of all disks of a group, as an array's snapshot shows them to its host; and disks that
+//! are late.
 
 use plinth_tests::{Instance, MIB, wait_for};
 use std::{
@@ -35,7 +36,8 @@ fn group(instance: &Instance) -> PathBuf {
     instance.mount("data")
 }
 
-/// The engine dies, and an upgrade comes, while copies of all disks are in sight: the group goes on with its own, and the log names the copies.
+/// The engine dies, and an upgrade comes, while copies of all disks are visible: the group goes on
+/// with its own, and the log names the copies.
 #[test]
 fn a_group_goes_on_with_its_own_disks_beside_copies_of_all() {
     let mut instance = Instance::new();
@@ -60,7 +62,7 @@ fn a_group_goes_on_with_its_own_disks_beside_copies_of_all() {
     instance.start();
     let point = instance.mount_again("data");
     assert!(holds(&point.join("table"), 2));
-    // Somebody dismounts it and mounts it again.
+    // An operator dismounts it and mounts it again.
     instance.unmount(&point);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     instance.sql("ALTER DISKGROUP data MOUNT");
@@ -72,8 +74,8 @@ fn a_group_goes_on_with_its_own_disks_beside_copies_of_all() {
     );
 }
 
-/// A host on which nothing is noted: an upgrade is refused before the engine lets go, a mount names both sets, and `renamedg` makes the copies a group
-/// of their own, beside the other.
+/// A host on which nothing is noted: an upgrade is refused before the engine lets go, a mount names
+/// both sets, and `renamedg` makes the copies a second group, beside the other.
 #[test]
 fn copies_get_a_name_of_their_own() {
     let instance = Instance::new();
@@ -147,7 +149,8 @@ fn copies_get_a_name_of_their_own() {
     assert!(refused.code == Some(1) && refused.err.contains("is in use"), "{refused:?}");
 }
 
-/// A disk appears when the instance has started already: the start waits for it, and it is ONLINE. One that stays away for longer comes back by itself.
+/// A disk appears when the instance has started already: the start waits for it, and it is ONLINE.
+/// One that stays away for longer comes back by itself.
 #[test]
 fn a_disk_that_is_late_is_online_all_the_same() {
     let mut instance = Instance::new();

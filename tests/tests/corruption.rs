@@ -1,4 +1,4 @@
-//! Bytes that change on their own: in files, in headers, in what votes.
+//! Bytes that change on their own: in files, in headers, in memberships.
 
 use plinth_tests::{
     Blocks, GIB, Instance, MIB, bytes, header_places, noise, overwrite, scaled, shell, wait_for,
@@ -9,13 +9,14 @@ fn counted(instance: &Instance, column: &str) -> f64 {
     instance.number(&format!("SELECT SUM({column}) FROM v$asm_disk"))
 }
 
-/// Every block of a file loses one of its mirrors to noise, now on this disk, now on that,
-/// while the group is in use. Reads return the right bytes and mend what they meet, a
-/// view counts it, the alert log names the disk, and a check mends the rest.
+/// Every block of a file loses one of its mirrors to noise, now on this disk, now on that, while
+/// the group is in use. Reads return the right bytes and repair the mirrors that they meet, a view
+/// counts it, the alert log names the disk, and a check repairs the rest.
 #[test]
 fn noise_on_any_mirror_is_mended() {
     let instance = Instance::new();
-    // Where one failure group is read more than the other, its disks would go offline before anybody has seen that the others have rotted, too.
+    // If one failure group were read more than the other, its disks would go offline before the rot
+    // of the others is seen.
     let attributes = "'au_size' = '1M', 'disk_checksum_limit' = '0'";
     instance.create_group(
         "data",
@@ -98,8 +99,9 @@ fn any_header_copy_is_mended() {
     instance.check("DATA");
 }
 
-/// `dd` writes zeros and noise over headers, stamps, memberships and activity logs of both disks while they are used. The engine writes them
-/// again and says so; after its death, and after a dismount, the group mounts without FORCE, with all its disks.
+/// `dd` writes zeros and noise over headers, stamps, memberships and activity logs of both disks
+/// while they are used. The engine writes them again and reports it; after its death, and after a
+/// dismount, the group mounts without FORCE, with all its disks.
 #[test]
 fn metadata_overwritten_under_a_mounted_group_is_written_again() {
     let instance = Instance::new();
@@ -173,9 +175,9 @@ fn one_voter_of_three_lost_mounts() {
     instance.check("DATA");
 }
 
-/// One half carries on without the other. The stale half alone is refused, and the message
-/// has the remedy; the half that carried on mounts, also after a restart; together the
-/// stale one catches up.
+/// One half carries on without the other. The stale half alone is refused, and the message has the
+/// remedy; the half that carried on mounts, even after a restart; together the stale one catches
+/// up.
 #[test]
 fn a_stale_half_is_refused_and_the_other_mounts() {
     let mut instance = Instance::new();
@@ -209,8 +211,8 @@ fn a_stale_half_is_refused_and_the_other_mounts() {
     instance.check("DATA");
 }
 
-/// Both halves carried on, each told by an operator to go without the other. They never
-/// count together: one history is taken, and the other half's disk is copied whole.
+/// Both halves carried on, each told by an operator to go without the other. They never count
+/// together: one history is taken, and the other half's disk is copied whole.
 #[test]
 fn two_histories_are_not_mixed() {
     let instance = Instance::new();
@@ -230,7 +232,8 @@ fn two_histories_are_not_mixed() {
     let second = alone("f0d0", 8);
     let said = instance.refused("ALTER DISKGROUP data MOUNT");
     assert!(said.contains("two histories") && said.contains("detach"), "{said}");
-    // The remedy in the message: what is given up is detached, and copied whole when it returns.
+    // The remedy in the message: the half that is given up is detached, and copied whole when it
+    // returns.
     std::fs::rename(instance.disk("f0d0"), instance.path("away")).expect("hide");
     instance.sql("ALTER DISKGROUP data MOUNT");
     std::fs::rename(instance.path("away"), instance.disk("f0d0")).expect("bring back");
@@ -260,7 +263,7 @@ fn noise_in_the_catalog_is_survived() {
     let blocks = Blocks::new(mount.join("file"), 9, 2_000);
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
-    // All of one disk but its system area and its checksum zone: whatever lies there.
+    // All of one disk but its system area and its checksum zone.
     let disk = instance.disk("f1d0");
     for au in 2..256 - 1 {
         if au != 128 {
@@ -277,8 +280,8 @@ fn noise_in_the_catalog_is_survived() {
     instance.unmount(&mount);
 }
 
-/// `check` on the plain disk files of a dismounted group looks and does not touch; told to
-/// repair it does; killed in the middle it does no harm.
+/// `check` on the plain disk files of a dismounted group looks and does not touch; with `--repair`
+/// it does; killed in the middle it does no harm.
 #[test]
 fn check_works_on_files_of_a_dismounted_group() {
     let instance = Instance::new();

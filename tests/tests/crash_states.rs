@@ -1,7 +1,7 @@
 //! Power is cut while databases write: every disk of the group at the same moment, at any point.
 //!
-//! How it is done is in `tests/src/crash.rs`. `PLINTH_SEED` chooses other points and other fates of what was not
-//! flushed; `PLINTH_KEEP=DIR` keeps the disks of states that were not survived.
+//! `tests/src/crash.rs` says how it is done. `PLINTH_SEED` chooses other points and other fates of
+//! unflushed writes; `PLINTH_KEEP=DIR` keeps the disks of states that were not survived.
 
 use plinth_tests::{
     Host, Instance, MIB, Postgres,
@@ -26,7 +26,7 @@ fn small_loads(rounds: u64) -> Loads {
     Arc::new(loads::all().into_iter().map(|load| (load, rounds)).collect())
 }
 
-/// Large enough for all that these write.
+/// Large enough for all the files of these loads.
 const SMALL: u64 = 96 * MIB;
 
 fn story(redundancy: &str, disks: usize, rounds: u64, between: Between) -> Story {
@@ -43,7 +43,8 @@ fn story(redundancy: &str, disks: usize, rounds: u64, between: Between) -> Story
     })
 }
 
-/// While SQLite and others write, while an engine recovers from a kill, while the group is dismounted or mounted.
+/// While SQLite and others write, while an engine recovers from a kill, while the group is
+/// dismounted or mounted.
 #[test]
 fn what_was_acknowledged_survives_a_loss_of_power() {
     let seed = seed();
@@ -55,7 +56,7 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     }
 }
 
-/// While a disk is away, and while it is brought back under load.
+/// While a disk is offline, and while it is brought back under load.
 #[test]
 fn a_resync_survives_a_loss_of_power() {
     let seed = seed();
@@ -66,7 +67,8 @@ fn a_resync_survives_a_loss_of_power() {
     }
 }
 
-/// While a disk comes and another one goes, while disks get other names and other sizes, while the redundancy changes.
+/// While one disk is added and another dropped, while disks get other names and other sizes, while
+/// the redundancy changes.
 #[test]
 fn a_movement_survives_a_loss_of_power() {
     let seed = seed();
@@ -99,8 +101,8 @@ fn a_recovery_survives_a_loss_of_power() {
     }
 }
 
-/// One disk of a dismounted group has noise in many places. Power is cut while `check --repair` mends them: a
-/// second one mends the rest.
+/// One disk of a dismounted group has noise in many places. Power is cut while `check --repair`
+/// repairs them: a second one repairs the rest.
 #[test]
 fn a_repair_survives_a_loss_of_power() {
     let seed = seed();
@@ -116,7 +118,7 @@ fn a_repair_survives_a_loss_of_power() {
             let place = random.below(blocks) as u64 * 4096;
             image.read(place, &mut block);
             whole.recording.base[disk].read(place, &mut before);
-            // Where nothing was written nothing can rot.
+            // Space that was never written cannot rot.
             if block != before {
                 random.fill(&mut block);
                 image.write(place, &block);
@@ -134,7 +136,8 @@ fn a_repair_survives_a_loss_of_power() {
     }
 }
 
-/// Flushes that end and do nothing, between two acknowledgements of one writer: the test above would find such a mistake.
+/// Flushes that end and do nothing, between two acknowledgements of one writer: the test above
+/// would find such a mistake.
 #[test]
 fn a_flush_that_does_nothing_is_found() {
     let seed = seed();
@@ -154,7 +157,8 @@ fn a_flush_that_does_nothing_is_found() {
     }
 }
 
-/// Engines that leave a flush out, or do it too late, recorded; the states are recovered by one that does not.
+/// Engines that leave a flush out, or do it too late, recorded; the states are recovered by one
+/// that does not.
 #[test]
 fn an_engine_that_skips_a_flush_is_found() {
     if !scaled(false, true) {

@@ -1,4 +1,4 @@
-//! Block devices, their sectors, and what was on them before.
+//! Block devices, their sectors, and their contents before.
 
 use plinth_tests::{Blocks, Instance, MIB, shell};
 use std::{
@@ -41,8 +41,8 @@ fn loop_devices_of_both_sector_sizes() {
     }
 }
 
-/// Links to devices change places under a mounted group, and get another link beside them. Views, commands and lines name each disk by a path
-/// that leads to it now, and each disk once.
+/// Links to devices change places under a mounted group, and get another link beside them. Views,
+/// commands and lines name each disk by a path that leads to it now, and each disk once.
 #[test]
 fn a_disk_is_named_by_where_it_is_now() {
     let mut instance = Instance::new();
@@ -104,9 +104,9 @@ fn a_mix_of_sector_sizes_is_refused() {
     assert_eq!(instance.number("SELECT COUNT(*) FROM v$asm_diskgroup"), 0.0);
 }
 
-/// On disks that were full of noise, whatever was never written reads as zeros: sparse
-/// parts, punched holes, reserved space, what a truncate cut off, the rest of a block,
-/// and the slots and AUs of files that are gone.
+/// On disks that were full of noise, bytes that were never written read as zeros: sparse parts,
+/// punched holes, reserved space, the range behind a truncate, the rest of a block, and the slots
+/// and AUs of files that are gone.
 #[test]
 fn what_was_never_written_reads_as_zeros() {
     let instance = Instance::new();
@@ -185,7 +185,8 @@ fn what_was_never_written_reads_as_zeros() {
     instance.check("DATA");
 }
 
-/// `SEEK_DATA` and `SEEK_HOLE` find what was written and what was not; a copy by `cp --sparse=auto` stays sparse.
+/// `SEEK_DATA` and `SEEK_HOLE` find written and unwritten ranges; a copy by `cp --sparse=auto`
+/// stays sparse.
 #[test]
 fn holes_are_found() {
     let instance = Instance::new();

@@ -1,13 +1,15 @@
 //! The examples in the documents, run as they stand there.
 //!
-//! A block is run if its fence says so: ```` ```console run ```` or ```` ```sql run ````. Each document is one story on a
-//! fresh instance: its blocks run in order. The directory in which a document has all that it makes, such as `/tmp/tour`, is the
-//! test's own: documents have different ones, so that they can be followed one after the other.
+//! A block is run if its fence says so: ```` ```console run ```` or ```` ```sql run ````. Each
+//! document is one story on a fresh instance: its blocks run in order. The directory in which a
+//! document has all its files, such as `/tmp/tour`, is the test's own: documents have different
+//! ones, so that they can be followed one after the other.
 //!
 //!   - console: one bash script of the lines that begin with `$ `; others are what a reader sees
 //!   - sql: given to `plinth sql`
 //!
-//! The instance runs already, with the discovery string of the documents; so a line that ends with `&` is left out.
+//! The instance runs already, with the discovery string of the documents; so a line that ends with
+//! `&` is left out.
 
 use plinth_tests::{Instance, binary, shell};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -41,7 +43,7 @@ fn examples(document: &str) -> Vec<Example> {
                 .filter(|text| !text.ends_with('&'))
                 .collect()
         };
-        // Whatever a line is made of, if it fails the script ends.
+        // The script ends if any command of a line fails.
         let text = if is_sql { text.join("\n") } else { text.join(" || exit 1\n") };
         found.push(Example { line: line + 1, is_sql, text });
     }
@@ -81,7 +83,7 @@ fn the_tour_of_the_readme() {
     run("README.md", HOMES[0]);
 }
 
-/// What the reference of SQL shows.
+/// The examples of the SQL reference.
 #[test]
 fn the_reference_of_sql() {
     run("docs/sql.md", HOMES[3]);
@@ -152,7 +154,7 @@ fn the_reference_of_sql_has_every_column_of_every_view() {
     assert_eq!(documented.keys().collect::<Vec<_>>(), seen.keys().collect::<Vec<_>>());
 }
 
-/// What the guide for operators tells them to type.
+/// The commands of the guide for operators.
 #[test]
 fn the_guide_for_operators() {
     run("docs/operating.md", HOMES[1]);

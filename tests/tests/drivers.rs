@@ -1,7 +1,7 @@
-//! Drivers that people's programs use, each with a small suite of its own in its own language: `tests/drivers`.
+//! Drivers of other languages, each with its own small suite in that language: `tests/drivers`.
 //!
-//! Where the driver can, over the unix socket; over TCP with SCRAM and TLS, the certificate verified, all of them.
-//! `./test` installs what they need.
+//! Where the driver can, over the unix socket; over TCP with SCRAM and TLS, the certificate
+//! verified, all of them. `./test` installs what they need.
 
 use plinth_tests::{Instance, MIB, shell};
 use rustls::{
@@ -42,7 +42,7 @@ fn psycopg() {
     suite(r#"exec /usr/bin/python3 "$1""#, "suite.py");
 }
 
-/// A driver for node: Debian's package, or what ./test had from npm.
+/// A driver for node: Debian's package, or the one that ./test got from npm.
 fn node(program: &str) {
     let target: PathBuf =
         plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").into();
@@ -70,7 +70,7 @@ fn jdbc() {
     suite(r#"exec java -cp /usr/share/java/postgresql.jar "$1""#, "Suite.java");
 }
 
-/// tokio-postgres: statements are prepared, values binary, types those that the server tells.
+/// tokio-postgres: statements are prepared, values binary, types those that the server reports.
 #[test]
 fn tokio_postgres() {
     let (instance, port) = instance();
@@ -176,7 +176,7 @@ where
         }
     );
     assert_eq!(cancelled.expect_err("cancelled").code(), Some(&SqlState::QUERY_CANCELED));
-    // A statement that changes something is cancelled, and what it began goes on.
+    // A statement that changes something is cancelled, and its work goes on.
     let tag =
         client.simple_query("ALTER DISKGROUP data REBALANCE POWER 4 WAIT").await.expect("done");
     assert!(matches!(tag.as_slice(), [SimpleQueryMessage::CommandComplete(0)]), "{tag:?}");

@@ -1,10 +1,10 @@
-//! Both ends of all disks of a stopped group are overwritten: partition tools, swap, volume managers. And groups of before, whose
-//! records stood in the first MiB alone.
+//! Both ends of all disks of a stopped group are overwritten: partition tools, swap, volume
+//! managers. And groups of earlier versions, whose records stood in the first MiB alone.
 
 use plinth_tests::{Blocks, Instance, MIB, noise, shell, wait_for};
 use std::path::{Path, PathBuf};
 
-/// What people type when they take a device for a free one. `$1` is the device.
+/// Commands that an operator gives who takes a device for a free one. `$1` is the device.
 const TOOLS: [(&str, &str); 8] = [
     ("a GPT", r#"parted -s "$1" mklabel gpt"#),
     (
@@ -26,8 +26,8 @@ const TOOLS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Each tool meets all disks of a group at once, after a dismount and after the engine's death. The group mounts by itself, and
-/// every byte is right.
+/// Each tool meets all disks of a group at once, after a dismount and after the engine's death. The
+/// group mounts by itself, and every byte is right.
 #[test]
 fn what_tools_write_on_all_disks_is_survived() {
     for sector in [512, 4096] {
@@ -58,8 +58,8 @@ fn what_tools_write_on_all_disks_is_survived() {
     }
 }
 
-/// A group that a program made which kept records in the first MiB alone, and data in the last: it mounts, keeps its files, and stands what
-/// the others stand.
+/// A group that an earlier version made, with records in the first MiB alone, and data in the last:
+/// it mounts, keeps its files, and survives what the others survive.
 #[test]
 fn a_group_of_before_gets_a_second_area() {
     let instance = Instance::new();

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// Three failure groups, two of which are made of disks that can fail. One of them may be away, and the engine be killed meanwhile: two of
-/// three votes are left.
+/// Three failure groups, two of which are made of disks that can fail. One of them may be away
+/// while the engine is killed: two of three votes are left.
 fn group() -> Instance {
     let mut instance = Instance::new();
     let size = 512 * MIB;
@@ -28,7 +28,8 @@ fn offline(instance: &Instance) -> Option<usize> {
     is_mounted.then(|| rows.iter().filter(|row| row["mode_status"] != "ONLINE").count())
 }
 
-/// Takes a disk away, and brings it back, again and again, each time until it is online again; returns how often.
+/// Fails a disk, and brings it back, again and again, each time until it is online again; returns
+/// how often.
 fn disks_fail_and_return(instance: &Instance, going: &AtomicBool) -> u32 {
     let mut times = 0;
     for disk in ["f1d0", "f2d0"].into_iter().cycle() {
@@ -55,7 +56,8 @@ fn lasts() -> Duration {
     Duration::from_secs(scaled(12, 720))
 }
 
-/// fio finds what it wrote, and meets no error, while disks fail and return and the engine is killed every 20 s.
+/// fio finds the bytes that it wrote, and meets no error, while disks fail and return and the
+/// engine is killed every 20 s.
 fn nothing_is_noticed_by(instance: &Instance, fio: impl FnOnce() -> Finished + Send) {
     let (going, kills) = (AtomicBool::new(true), AtomicU32::new(0));
     let (said, times) = thread::scope(|scope| {
@@ -103,7 +105,8 @@ fn fio_finds_what_it_wrote_on_the_mount() {
     });
 }
 
-/// Over NBD. fio does not connect again when it is cut: its three connections are those that it began with.
+/// Over NBD. fio does not connect again when a connection is closed: its three connections are
+/// those that it began with.
 #[test]
 fn fio_finds_what_it_wrote_over_nbd() {
     let instance = group();

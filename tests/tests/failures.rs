@@ -1,4 +1,4 @@
-//! Failure groups that vanish under a database, and come back.
+//! Failure groups that are lost under a database, and come back.
 
 use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, shell, wait_for};
 use std::{fs, thread, time::Duration};
@@ -64,8 +64,8 @@ fn a_failure_group_hangs_under_pgbench() {
     a_failure_group_vanishes("'disk_timeout' = '2'", |instance, disk| instance.faulty(disk).hang());
 }
 
-/// An operator takes a failure group offline and brings it back: only what was
-/// written meanwhile is copied.
+/// An operator takes a failure group offline and brings it back: only blocks written meanwhile are
+/// copied.
 #[test]
 fn a_resync_copies_what_changed() {
     let instance = Instance::new();
@@ -90,7 +90,8 @@ fn a_resync_copies_what_changed() {
     during.must_read_right();
 }
 
-/// The last current mirror of something is never taken away: the statement is refused and says why.
+/// The last current mirror of something is never taken away: the statement is refused with the
+/// reason.
 #[test]
 fn the_last_mirror_stays_online() {
     let instance = Instance::new();
@@ -153,9 +154,8 @@ fn high_survives_two_failure_groups_one_after_the_other() {
     instance.check("DATA");
 }
 
-/// Both failure groups go in the same moment: too few voters are left, so writes wait
-/// and the remedy is shown. When the disks work again everything goes on, and
-/// nothing is lost.
+/// Both failure groups go in the same moment: too few voters are left, so writes wait and the
+/// remedy is shown. When the disks work again everything goes on, and nothing is lost.
 #[test]
 fn high_waits_when_two_failure_groups_go_at_once() {
     let mut instance = Instance::new();
@@ -188,7 +188,8 @@ fn high_waits_when_two_failure_groups_go_at_once() {
     instance.check("DATA");
 }
 
-/// The same with two quorum disks, which vote but hold no data: three of five voters are left, so it serves on.
+/// The same with two quorum disks, which vote but hold no data: three of five voters are left, so
+/// it serves on.
 #[test]
 fn high_with_quorum_disks_serves_on() {
     let mut instance = Instance::new();
@@ -225,8 +226,9 @@ fn high_with_quorum_disks_serves_on() {
     fs::remove_file(mount.join("file")).expect("remove");
 }
 
-/// The only disk of a group fails every I/O: the catalog stops, and its engine says so once and ends. While the disk is bad the
-/// group is shown as broken; when it is good again the group is mounted again, with all that was acknowledged as durable.
+/// The only disk of a group fails every I/O: the catalog stops, and its engine reports that once
+/// and ends. While the disk is bad the group is shown as broken; when it is good again the group is
+/// mounted again, with everything that was acknowledged as durable.
 #[test]
 fn an_engine_whose_catalog_stops_is_replaced() {
     let mut instance = Instance::new();
@@ -255,8 +257,8 @@ fn an_engine_whose_catalog_stops_is_replaced() {
     instance.check("DATA");
 }
 
-/// While a disk is away, files that would not survive the loss of another one are named, small ones and large ones, and a check does not call
-/// that clean.
+/// While a disk is away, files that would not survive the loss of another one are named, small ones
+/// and large ones, and a check does not call that clean.
 #[test]
 fn files_without_all_their_mirrors_are_named() {
     let instance = Instance::new();
@@ -275,7 +277,8 @@ fn files_without_all_their_mirrors_are_named() {
         || instance.query("SELECT name, mirrors_left FROM v$asm_missing_mirror ORDER BY name");
     assert_eq!((lowered().as_str(), missing().len()), ("NN", 0));
     assert_eq!(instance.plinth(["check", "DATA"]).code, Some(0));
-    // Whatever they have on one disk, another one is left; the small one may be on two others.
+    // Whatever mirror they have on one disk, another one is left; the small one may be on two
+    // others.
     for disk in ["data_0000", "data_0001", "data_0002"] {
         instance.sql(&format!("ALTER DISKGROUP data OFFLINE DISK {disk}"));
         let named = missing();
@@ -298,8 +301,9 @@ fn files_without_all_their_mirrors_are_named() {
     blocks.must_read_right();
 }
 
-/// A member's device is read-only when its group is mounted: it is missing, and named with the reason, also after the engine's death, and comes
-/// ONLINE by itself when it can be written. Where it is needed FORCE does without it.
+/// A member's device is read-only when its group is mounted: it is missing, and named with the
+/// reason, even after the engine's death, and comes ONLINE by itself when it can be written. Where
+/// it is needed FORCE does without it.
 #[test]
 fn a_member_that_is_read_only_keeps_no_group_away() {
     let mut instance = Instance::new();

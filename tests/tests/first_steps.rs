@@ -1,10 +1,10 @@
-//! What a newcomer does in the first ten minutes.
+//! The first ten minutes of a newcomer.
 
 use plinth_tests::{GIB, Instance, MIB, shell};
 use std::{fs, path::Path};
 
-/// Four disks in two failure groups become a group; its files are files; what was
-/// written before a dismount is there after the next mount.
+/// Four disks in two failure groups become a group; its files are files; files written before a
+/// dismount are there after the next mount.
 #[test]
 fn a_group_is_made_mounted_and_used() {
     for io in ["uring", "threads"] {
@@ -53,7 +53,8 @@ fn an_external_group_of_one_disk() {
     assert_eq!(fs::read(mount.join("x")).expect("read"), vec![7; 3 << 20]);
 }
 
-/// A group is dropped: refused while it holds files, until told that they may go; its disks are then free.
+/// A group is dropped: refused while it holds files, until the statement includes them; its disks
+/// are then free.
 #[test]
 fn a_group_is_dropped() {
     let instance = Instance::new();
@@ -63,7 +64,7 @@ fn a_group_is_dropped() {
     instance.unmount(&mount);
     let said = instance.refused("DROP DISKGROUP data");
     assert!(said.contains("INCLUDING CONTENTS"), "{said}");
-    // What an engine leaves for the next one, and what it printed, goes with the group.
+    // Files that an engine leaves for the next one, and its output, go with the group.
     let left = || {
         let entries = fs::read_dir(instance.dir()).expect("the instance's directory");
         let names = entries
@@ -83,7 +84,7 @@ fn a_group_is_dropped() {
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
 }
 
-/// Plain psql works: it lists the views, and its answers look like everybody's.
+/// Plain psql works: it lists the views, and its answers have the usual form.
 #[test]
 fn psql_lists_the_views() {
     let instance = Instance::new();
@@ -119,7 +120,7 @@ fn psql_lists_the_views() {
     assert!(said.err.contains("LINE 1:") && said.err.contains('^'), "no place in: {said}");
 }
 
-/// The command line prints what the views say, as tables and as JSON.
+/// The command line prints the rows of the views, as tables and as JSON.
 #[test]
 fn the_command_line_shows_and_copies() {
     let instance = Instance::new();
@@ -154,7 +155,8 @@ fn the_command_line_shows_and_copies() {
     }
 }
 
-/// What one way of looking changes, the other sees at once: names and bytes are not kept from before.
+/// A change through one way of access is visible through the other at once: names and bytes are not
+/// cached.
 #[test]
 fn what_the_command_line_changes_the_mount_shows() {
     let instance = Instance::new();
@@ -171,7 +173,7 @@ fn what_the_command_line_changes_the_mount_shows() {
     assert!(mount.join("new").exists());
 }
 
-/// An instance stopped in good order and started again mounts what was mounted.
+/// An instance stopped in good order and started again mounts the groups that were mounted.
 #[test]
 fn a_shut_down_instance_comes_back() {
     let mut instance = Instance::new();

@@ -1,12 +1,14 @@
-//! Hints that name a statement or a command: what is refused is refused with one, it is followed word by word, and then what was wanted is there.
+//! Hints that name a statement or a command: a refusal has one, it is followed word by word, and
+//! then the refused statement succeeds.
 //!
-//! The last test reads the sources: whoever writes another such hint finds it there, and adds who follows it.
+//! The last test reads the sources: a new hint is found there, and must be added to the list of
+//! those that are followed.
 
 use plinth_tests::{Instance, MIB, header_places, overwrite, shell, wait_for};
 use regex::Regex;
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// What a text says is to be done: statements and commands, each up to where the sentence goes on.
+/// The statements and commands that a text names, each up to where the sentence goes on.
 fn named(said: &str) -> Vec<String> {
     let what = Regex::new(
         r"(?:ALTER (?:DISKGROUP|SYSTEM|USER)|DROP DISKGROUP|plinth (?:umount|nbd))\b[^;\n]*",
@@ -16,12 +18,12 @@ fn named(said: &str) -> Vec<String> {
     let one = |found: regex::Match<'_>| {
         end.split(found.as_str()).next().unwrap_or_default().trim().to_owned()
     };
-    // Behind the hint the statement itself is shown, and where in it the trouble is.
+    // Behind the hint the statement itself is shown, with the place of the error.
     let hint = said.split("\nLINE 1:").next().unwrap_or_default();
     what.find_iter(hint).map(one).collect()
 }
 
-/// Does what a hint says.
+/// Follows a hint.
 #[track_caller]
 fn follow(instance: &Instance, what: &str) {
     match what.strip_prefix("plinth ") {
@@ -44,7 +46,8 @@ fn hints(instance: &Instance, statement: &str) -> Vec<String> {
     named
 }
 
-/// A statement is refused; the last that its hint names is followed, and then the statement goes through.
+/// A statement is refused; the last one that its hint names is carried out, and then the statement
+/// succeeds.
 #[track_caller]
 fn helps(instance: &Instance, statement: &str) {
     let named = hints(instance, statement);
@@ -67,7 +70,7 @@ fn what_is_in_the_way_is_taken_out_of_the_way() {
     // Nothing to do but to mount it.
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     helps(&instance, "ALTER DISKGROUP data CHECK");
-    // Mounted for who administers alone.
+    // Mounted for administrators alone.
     instance.sql("ALTER DISKGROUP data DISMOUNT; ALTER DISKGROUP data MOUNT RESTRICTED");
     let point = instance.path("mnt").join("data");
     fs::create_dir(&point).expect("mkdir");
@@ -117,11 +120,11 @@ fn what_is_in_the_way_is_taken_out_of_the_way() {
     assert_eq!(instance.text("SELECT COUNT(*) FROM v$asm_diskgroup"), "0");
 }
 
-/// Disks that are not in sight, and a group whose disks are not all there.
+/// Disks that are not visible, and a group whose disks are not all there.
 #[test]
 fn disks_come_in_sight() {
     let instance = group(TWO);
-    // A disk outside of what is looked at, by its path and by a pattern.
+    // A disk outside of the discovery string, by its path and by a pattern.
     let outside = instance.path("outside");
     fs::create_dir(&outside).expect("mkdir");
     for name in ["one", "two"] {
@@ -143,7 +146,7 @@ fn disks_come_in_sight() {
             outside.join("tw*").display()
         ),
     );
-    // A string that hides what is mounted.
+    // A discovery string that hides a mounted disk.
     let named =
         hints(&instance, &format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", outside.display()));
     let [shows, dismount] = &named[..] else { panic!("{named:?}") };
@@ -171,7 +174,7 @@ fn plinth_hint(said: &str) -> String {
     named(said).first().cloned().unwrap_or_else(|| panic!("no statement: {said}"))
 }
 
-/// Where the mirrors of a group's extents are: how many have two in one failure group.
+/// The failure groups of a group's extents: how many have two mirrors in one.
 fn on_one_shelf(instance: &Instance) -> f64 {
     instance.number(
         "SELECT count(*) FROM (SELECT x.number_kffxp, x.xnum_kffxp FROM x$kffxp x, v$asm_disk_stat d
@@ -180,8 +183,8 @@ fn on_one_shelf(instance: &Instance) -> f64 {
     )
 }
 
-/// A disk that cannot be replaced by the one that is there: what the hint says puts that into the failure group of the one that goes, and no
-/// extent has both mirrors on one shelf.
+/// A disk that cannot be replaced by the one that is there: the hint puts that into the failure
+/// group of the old one, and no extent has both mirrors in one failure group.
 #[test]
 fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
     for size in [256, 200] {
@@ -214,7 +217,7 @@ fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
     }
 }
 
-/// A disk of the very group that is altered: nobody is told to drop that group.
+/// A disk of the very group that is altered: no hint says to drop that group.
 #[test]
 fn a_disk_of_the_group_itself_is_known() {
     let instance = group(TWO);
@@ -234,7 +237,7 @@ fn a_disk_of_the_group_itself_is_known() {
     assert_eq!(instance.offline_disks("DATA"), 0.0);
 }
 
-/// Who may not, what is wrong, what is said in two ways.
+/// Missing rights, wrong values, contradictions.
 #[test]
 fn checks_scrubs_and_roles() {
     let mut instance = group(TWO);
@@ -262,7 +265,8 @@ fn checks_scrubs_and_roles() {
     instance.sql("ALTER DISKGROUP data CHECK NOREPAIR");
 }
 
-/// Texts in the sources that name a whole statement or command, for people: who follows them, or why nobody does.
+/// Texts in the sources that name a whole statement or command, for people: the test that follows
+/// each, or why there is none.
 const FOLLOWED: &[(&str, &str)] = &[
     ("ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
     ("ALTER DISKGROUP {group} MOUNT", "the same, of an engine that is not there"),
@@ -328,7 +332,7 @@ const FOLLOWED: &[(&str, &str)] = &[
     ("ALTER DISKGROUP {group} CHECK REPAIR", "checks_scrubs_and_roles"),
 ];
 
-/// Every hint of the product that names a whole statement has somebody who follows it.
+/// Every hint of the product that names a whole statement is followed by a test.
 #[test]
 fn every_hint_that_names_a_statement_is_followed() {
     fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
@@ -351,12 +355,13 @@ fn every_hint_that_names_a_statement_is_followed() {
         sources(&root.join(folder), &mut files);
     }
     assert!(files.len() > 100);
-    // Statements that are told as a pattern have `...` in them.
+    // Statements that are written as a pattern have `...` in them.
     let literal = Regex::new(r#""((?:[^"\\]|\\.|\\\n)*)""#).expect("a pattern");
     let names = r"(?:ALTER (?:DISKGROUP|USER) \{|ALTER SYSTEM SET \w+ =|DROP DISKGROUP \{|plinth (?:umount|nbd) )";
     let names = Regex::new(names).expect("a pattern");
     let blank = Regex::new(r"\s+").expect("a pattern");
-    // Lines of the alert log tell of what has happened; what they say is to be done is done when that is mended.
+    // Lines of the alert log report events; the statements that they name are given when the cause
+    // is mended.
     let lines = [
         "{error}. ",
         "{reason}",

@@ -16,7 +16,7 @@ fn moment(round: u32) -> Duration {
     Duration::from_millis(u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 1500)
 }
 
-/// Ends a thread's loop also when the test fails meanwhile.
+/// Ends a thread's loop even when the test fails meanwhile.
 struct Until<'a>(&'a AtomicBool);
 
 impl Drop for Until<'_> {
@@ -25,7 +25,7 @@ impl Drop for Until<'_> {
     }
 }
 
-/// What each recovery said at its end: bytes compared, bytes copied.
+/// The figures that each recovery reported at its end: bytes compared, bytes copied.
 fn recoveries(instance: &Instance) -> Vec<(u64, u64)> {
     let log = instance.alert_log();
     let lines = log.lines().filter(|line| line.contains("recovery ended: "));
@@ -41,7 +41,7 @@ fn recoveries(instance: &Instance) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Prints what the recoveries did; none may have compared as much as `limit` bytes.
+/// Prints the figures of the recoveries; none may have compared as much as `limit` bytes.
 fn only_active_regions_were_compared(instance: &Instance, limit: u64) {
     let recoveries = recoveries(instance);
     assert!(
@@ -58,9 +58,9 @@ fn only_active_regions_were_compared(instance: &Instance, limit: u64) {
     }
 }
 
-/// Engine, instance and PostgreSQL are killed at an arbitrary moment, again and again.
-/// Each time the group mounts, PostgreSQL recovers, and all that a client outside was
-/// told to be committed is there. At the end every mirror is equal.
+/// Engine, instance and PostgreSQL are killed at an arbitrary moment, again and again. Each time
+/// the group mounts, PostgreSQL recovers, and all transactions are there whose commit was
+/// acknowledged to a client outside. At the end every mirror is equal.
 #[test]
 fn everything_is_killed_under_pgbench() {
     let mut instance = Instance::new();
@@ -118,7 +118,8 @@ fn everything_is_killed_under_pgbench() {
     only_active_regions_were_compared(&instance, GIB);
 }
 
-/// PostgreSQL is not killed, but what serves it: the engine every 10 s, the instance every 7 s. No transaction fails.
+/// PostgreSQL is not killed, but its storage: the engine every 10 s, the instance every 7 s. No
+/// transaction fails.
 #[test]
 fn pgbench_does_not_notice_the_death_of_engines_and_instances() {
     let manager = Manager::new();
@@ -165,7 +166,7 @@ fn pgbench_does_not_notice_upgrades() {
                 assert_ne!(instance.engine("DATA"), engine);
                 moments.push(("upgrade", began, SystemTime::now()));
             } else {
-                // What transactions take when nothing happens, to compare with.
+                // The time of transactions when nothing happens, to compare with.
                 moments.push(("nothing", began, began + Duration::from_millis(300)));
                 thread::sleep(Duration::from_millis(300));
             }
@@ -179,8 +180,8 @@ fn pgbench_does_not_notice_upgrades() {
     instance.check("DATA");
 }
 
-/// The engine alone is killed. The instance starts another, the files are back where they
-/// were, and only what was active had to be compared.
+/// The engine alone is killed. The instance starts another, the files are back where they were, and
+/// only active regions had to be compared.
 #[test]
 fn an_engine_is_replaced() {
     let instance = Instance::new();
@@ -209,8 +210,8 @@ fn an_engine_is_replaced() {
     only_active_regions_were_compared(&instance, old.count() * 4096);
 }
 
-/// The instance alone is killed: pgbench does not notice, files are made and grow, and a
-/// new instance finds the engine and shows the truth.
+/// The instance alone is killed: pgbench does not notice, files are made and grow, and a new
+/// instance finds the engine and shows its real state.
 #[test]
 fn an_instance_is_killed_and_another_adopts() {
     let mut instance = Instance::new();
@@ -245,13 +246,15 @@ fn an_instance_is_killed_and_another_adopts() {
     instance.check("DATA");
 }
 
-/// The outside bench for PostgreSQL on doubtful storage, with a hook that kills our engine in each round.
+/// An independent test of PostgreSQL on unreliable storage, with a hook that kills our engine in
+/// each round.
 #[test]
 fn the_crash_bench_loses_nothing_while_engines_die() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
     let mount = instance.mount("DATA");
-    // The bench's hook asks for it, as it does not run as root, and waits until the files are back.
+    // The test's hook requests the kill, as it does not run as root, and waits until the files are
+    // back.
     let wish = instance.path("wish");
     fs::create_dir(&wish).expect("create");
     shell(r#"chmod 777 "$1""#).arg(&wish).ok();
@@ -289,7 +292,8 @@ fn the_crash_bench_loses_nothing_while_engines_die() {
     instance.check("DATA");
 }
 
-/// Rounds of pgbench, the hook, `kill -9` of PostgreSQL, recovery, and a look at what was acknowledged.
+/// Rounds of pgbench, the hook, `kill -9` of PostgreSQL, recovery, and a check of what was
+/// acknowledged.
 fn crash_bench(
     instance: &Instance,
     dir: &std::path::Path,
@@ -309,7 +313,7 @@ fn crash_bench(
     .arg(wish)
 }
 
-/// A file system that was being written when all was killed has each file either whole
+/// A file system that was being written when all processes were killed has each file either whole
 /// or not at all after a rename, and never a name without its file.
 #[test]
 fn renames_are_atomic_across_kills() {

@@ -1,4 +1,5 @@
-//! Files as DBAs name them: system names, aliases, directories, templates and types, in SQL, at the command line and through a mount.
+//! Files as DBAs name them: system names, aliases, directories, templates and types, in SQL, at the
+//! command line and through a mount.
 
 use plinth_tests::{Instance, MIB, Postgres, shell};
 use std::{
@@ -7,7 +8,8 @@ use std::{
     path::Path,
 };
 
-/// The view of names as DBAs' scripts walk it: every path, and whether the system made its last name.
+/// The view of names as DBAs' scripts walk it: every path, and whether the system made its last
+/// name.
 fn paths(instance: &Instance) -> Vec<String> {
     let sql = "WITH RECURSIVE a(path, i, system) AS (
         SELECT '+DATA/' || name, reference_index, system_created FROM v$asm_alias WHERE MOD(parent_index, 16777216) = 0
@@ -21,8 +23,9 @@ fn paths(instance: &Instance) -> Vec<String> {
         .collect()
 }
 
-/// A copy to the group's name alone gets a name from the system, in directories that come with the first file and go with
-/// the last; templates and aliases; the same names in SQL, in any case, and in the mount, where an alias is a link.
+/// A copy to the group's name alone gets a name from the system, in directories that come with the
+/// first file and go with the last; templates and aliases; the same names in SQL, in any case, and
+/// in the mount, where an alias is a link.
 #[test]
 fn system_names_and_aliases() {
     let instance = Instance::new();
@@ -120,8 +123,8 @@ fn templates() {
     instance.check("DATA");
 }
 
-/// A control file has three mirrors where there are three failure groups, and is striped; a file of a DBA's template is what that says. All
-/// of them are files like others.
+/// A control file has three mirrors where there are three failure groups, and is striped; a file of
+/// a DBA's template has what that says. All of them are files like others.
 #[test]
 fn files_are_as_their_templates_say() {
     let instance = Instance::new();
@@ -162,7 +165,8 @@ fn files_are_as_their_templates_say() {
     instance.check("MORE");
 }
 
-/// What files are is seen from their names, and from their first bytes where these say nothing.
+/// The type of a file is known from its name, and from its first bytes where the name tells
+/// nothing.
 #[test]
 fn files_have_types() {
     let instance = Instance::new();
@@ -204,7 +208,8 @@ fn files_have_types() {
     instance.check("DATA");
 }
 
-/// A directory of a group may hold names that differ in case only: SQL takes the exact one, and asks back otherwise.
+/// A directory of a group may hold names that differ in case only: SQL takes the exact one, and
+/// otherwise refuses the name as ambiguous.
 #[test]
 fn names_in_any_case() {
     let instance = Instance::new();
@@ -229,7 +234,8 @@ fn names_in_any_case() {
     assert_eq!(left, [Path::new("TABLE").as_os_str()]);
 }
 
-/// A whole cluster of PostgreSQL: nothing of its data, its log and its control file is unknown, and what is not its own is nothing else.
+/// A whole cluster of PostgreSQL: none of its data, log and control files is of unknown type, and
+/// other files are not taken for them.
 #[test]
 fn the_files_of_postgresql_have_types() {
     let instance = Instance::new();

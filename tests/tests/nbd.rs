@@ -1,4 +1,4 @@
-//! Files and volumes as block devices, used by clients that others have written.
+//! Files and volumes as block devices, used by clients of other projects.
 
 use plinth_tests::{Authority, Instance, MIB, Manager, noise, scaled, shell, wait_for};
 use std::{
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// What `plinth nbd` says where clients find it.
+/// The line of `plinth nbd` that says where clients find it.
 #[track_caller]
 fn export(instance: &Instance, arguments: &[&str]) -> String {
     instance.plinth(["nbd"].iter().chain(arguments)).ok().trim().to_owned()
@@ -35,7 +35,7 @@ fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     shell(r#"nbdcopy "$1" "$2""#).arg(from.as_ref()).arg(to.as_ref()).ok();
 }
 
-/// A port that nobody listens on.
+/// A port that no program listens on.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -43,7 +43,8 @@ fn free_port() -> u16 {
         .port()
 }
 
-/// A volume and a file are copied in and out, mapped, trimmed and written by clients; the mount shows the same bytes.
+/// A volume and a file are copied in and out, mapped, trimmed and written by clients; the mount
+/// shows the same bytes.
 #[test]
 fn clients_read_what_they_and_others_wrote() {
     let instance = Instance::new();
@@ -77,7 +78,7 @@ fn clients_read_what_they_and_others_wrote() {
         fs::read(mount.join("disk.img")).expect("read")[3 << 20..][..4097],
         [vec![9; 4096], vec![0]].concat()
     );
-    // What the mount writes a client sees, too.
+    // Writes of the mount are seen by a client, too.
     shell(r#"printf hello | dd of="$1/disk.img" bs=1 seek=5000000 conv=notrunc status=none"#)
         .arg(&mount)
         .ok();
@@ -97,7 +98,8 @@ fn clients_read_what_they_and_others_wrote() {
     instance.check("DATA");
 }
 
-/// What cannot be exported is refused with a reason; what clients use is not taken away unless that is said.
+/// An export that cannot be made is refused with a reason; a file or export that clients use is not
+/// taken away without FORCE.
 #[test]
 fn what_is_used_stays_and_what_is_wrong_is_refused() {
     let instance = Instance::new();
@@ -141,7 +143,7 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
         &|| instance.refused("ALTER DISKGROUP data DISMOUNT"),
         &|| instance.refused("DROP DISKGROUP data INCLUDING CONTENTS"),
     ];
-    // While there is no engine, too: the next one has the same clients.
+    // Even while there is no engine: the next one has the same clients.
     for dies in [false, true] {
         for refusal in refusals {
             let engine = instance.engine("data");
@@ -158,14 +160,15 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
     wait_for("the client to be gone", || clients() == 0.0);
     let _ = client.kill();
     let _ = client.wait();
-    // With the group goes what is exported; and it does not come back with it.
+    // Exports go with the group, and do not come back with it.
     instance.sql("ALTER DISKGROUP data DISMOUNT; ALTER DISKGROUP data MOUNT");
     shell(r#"! nbdinfo "$1""#).arg(&other).ok();
     assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
 }
 
-/// Clients of two exports, over a unix socket and TCP, two connections each, that write, read and verify requests of all sizes, and never connect
-/// again: none of them may see an error, while `story` is told.
+/// Clients of two exports, over a unix socket and TCP, two connections each, that write, read and
+/// verify requests of all sizes, and never connect again: none of them may see an error, while
+/// `story` runs.
 fn under_load(instance: &Instance, story: impl FnOnce(&Instance)) {
     let exports = under_load_of(instance);
     story(instance);
@@ -199,11 +202,11 @@ fn under_load_of(instance: &Instance) -> Vec<Load> {
     loads
 }
 
-/// Ends the load: it has met no error.
+/// Ends the load, which has met no error.
 fn loaded(loads: Vec<Load>) {
     for Load { mut fio, stop } in loads {
         let pid = rustix::process::Pid::from_child(&fio);
-        // fio ends what it has begun then.
+        // fio completes its requests then.
         let alive = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         let status = fio.wait().expect("fio ends");
         let said = fs::read_to_string(&stop).expect("what fio said");
@@ -224,7 +227,8 @@ fn moment(round: u32) -> Duration {
     Duration::from_millis(350 + u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 500)
 }
 
-/// The engine is killed again and again, and no client notices: all go on on the connections that they have.
+/// The engine is killed again and again, and no client notices: all go on on the connections that
+/// they have.
 #[test]
 fn clients_do_not_notice_the_death_of_engines() {
     let instance = Instance::new();
@@ -244,7 +248,8 @@ fn clients_do_not_notice_the_death_of_engines() {
     instance.check("DATA");
 }
 
-/// Engines are replaced on purpose, the instance is killed, and engines of which a later instance heard: no client notices.
+/// Engines are replaced on purpose, the instance is killed, and engines are adopted by a later
+/// instance: no client notices.
 #[test]
 fn clients_do_not_notice_upgrades_and_instances_that_die() {
     let mut instance = Instance::new();
@@ -263,7 +268,7 @@ fn clients_do_not_notice_upgrades_and_instances_that_die() {
     instance.check("DATA");
 }
 
-/// With a service manager that keeps descriptors, the engine and the instance may die both.
+/// With a service manager that keeps descriptors, the engine and the instance may both die.
 #[test]
 fn clients_do_not_notice_engines_and_instances_that_die_in_turns() {
     let manager = Manager::new();
@@ -282,7 +287,8 @@ fn clients_do_not_notice_engines_and_instances_that_die_in_turns() {
     instance.check("DATA");
 }
 
-/// The engine is killed while clients write, again and again: what connects anew finds everything it was told is written.
+/// The engine is killed while clients write, again and again: a client that connects anew finds
+/// everything that was acknowledged.
 #[test]
 fn engines_are_killed_under_clients() {
     let instance = Instance::new();
@@ -325,7 +331,7 @@ fn exports_are_remembered() {
     wait_for("the export to be back", || size(&uri) == "16777216");
 }
 
-/// Over TCP a client needs a certificate; without one it is told nothing.
+/// Over TCP a client needs a certificate; without one it learns nothing.
 #[test]
 fn over_tcp_clients_have_certificates() {
     let instance = Instance::new();
@@ -379,8 +385,9 @@ fn comes(directory: &Path, uri: &str) {
     wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
 }
 
-/// An address that is not there when the group's engine comes is tried again until it is, also by an instance that adopts the engine; an
-/// export that waits for one is listed, and can be ended. Another file of the same name is another one.
+/// An address that does not exist when the group's engine starts is tried again until it does, even
+/// by an instance that adopts the engine; an export that waits for one is listed, and can be ended.
+/// Another file of the same name is another one.
 #[test]
 fn an_export_comes_when_its_address_does() {
     let mut instance = Instance::new();
@@ -416,7 +423,8 @@ fn an_export_comes_when_its_address_does() {
     copy(&uri, instance.path("back"));
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
     wait_for("the note", || told(&format!("file at {first} is exported again")) == 1);
-    // The next instance has it from the engine what is exported, and from its own notes what should be.
+    // The next instance learns from the engine what is exported, and from its own notes what should
+    // be.
     instance.kill_instance();
     instance.start();
     comes(&instance.path("second"), &uri_of_second);
@@ -429,8 +437,8 @@ fn an_export_comes_when_its_address_does() {
     assert_eq!(listed(), "");
 }
 
-/// A boot sector that reads sector 100,000 with the BIOS, writes it to the next one, prints its text on the serial port, and ends the machine:
-/// with 1 if all went well.
+/// A boot sector that reads sector 100,000 with the BIOS, writes it to the next one, prints its
+/// text on the serial port, and ends the machine: with 1 if all went well.
 fn boot_sector() -> [u8; 512] {
     const CODE: [u8; 62] = [
         0x31, 0xc0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0, // segments are 0
@@ -481,7 +489,7 @@ fn a_guest_boots_from_an_export() {
     instance.check("DATA");
 }
 
-/// A client of ours, which does what it should not; `agree`: after it has agreed on an export.
+/// A hostile client; `agree`: it first agrees on an export.
 fn hostile(socket: &Path, agree: Option<&str>) -> Option<UnixStream> {
     let mut client = UnixStream::connect(socket).ok()?;
     client.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -518,8 +526,9 @@ fn request(kind: u16, offset: u64, length: u32) -> Vec<u8> {
     parts.concat()
 }
 
-/// A thousand clients at one time that say nothing, talk nonsense, begin requests as large as can be, or take no replies: the engine is there
-/// afterwards, its memory is bounded, and a client that came in the middle of it all finds what it wrote.
+/// A thousand clients at one time that send nothing, send nonsense, begin requests as large as can
+/// be, or take no replies: the engine is there afterwards, its memory is bounded, and a client that
+/// came in the middle of it all finds what it wrote.
 #[test]
 fn a_thousand_hostile_clients_harm_nobody() {
     let instance = Instance::new();
@@ -539,7 +548,8 @@ fn a_thousand_hostile_clients_harm_nobody() {
     let before = memory();
     let mut held = Vec::new();
     for number in 0..1000_u32 {
-        // Fewer than an engine has room for beside strangers: whoever comes is to be served.
+        // Fewer than an engine has room for beside hostile ones: every client that comes is to be
+        // served.
         let agreed = (number % 8 == 0).then_some("VOL2");
         let Some(mut client) = hostile(&socket, agreed) else { continue };
         let _ = match (number / 5 % 4, agreed.is_some()) {
@@ -581,7 +591,8 @@ fn a_thousand_hostile_clients_harm_nobody() {
     instance.check("DATA");
 }
 
-/// Clients end in the middle of a request, wherever that is: they are not counted any more, and the export can be ended.
+/// Clients end in the middle of a request, wherever that is: they are not counted any more, and the
+/// export can be ended.
 #[test]
 fn clients_that_end_in_the_middle_of_a_request_are_gone() {
     let instance = Instance::new();
@@ -601,8 +612,9 @@ fn clients_that_end_in_the_middle_of_a_request_are_gone() {
     instance.check("DATA");
 }
 
-/// A volume is made smaller while a client has it: behind the new end the client reads zeros and cannot write, before it nothing has changed.
-/// Who comes later sees the new size; made larger again, the volume has nothing of what was lost.
+/// A volume is made smaller while a client has it: behind the new end the client reads zeros and
+/// cannot write, before it nothing has changed. A client that comes later sees the new size; made
+/// larger again, the volume has none of the lost bytes.
 #[test]
 fn a_volume_is_made_smaller_under_a_client() {
     let instance = Instance::new();

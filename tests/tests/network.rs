@@ -1,4 +1,5 @@
-//! The way in over the network: who gets in, how, and what he may do; and what becomes of those who send nonsense.
+//! Access over the network: which users are admitted, how, and with which rights; and what happens
+//! to clients that send nonsense.
 
 use plinth_tests::{Authority, Finished, Instance, MIB, scaled, shell, wait_for};
 use rustls::{
@@ -22,7 +23,7 @@ fn group() -> Instance {
     instance
 }
 
-/// psql over the network, with what else the connection needs.
+/// psql over the network, with the other settings of the connection.
 fn psql(instance: &Instance, port: u16, user: &str, more: &str, sql: &str) -> Finished {
     let root = instance.path("root.pem");
     let connection =
@@ -43,7 +44,8 @@ fn says(message: &str, words: &[&str]) {
     }
 }
 
-/// Each role may what it may, and is told when it may not; a change counts from the next statement on.
+/// Each role has its rights, and gets a message where it has none; a change counts from the next
+/// statement on.
 #[test]
 fn roles_are_kept() {
     let mut instance = group();
@@ -116,7 +118,8 @@ fn roles_are_kept() {
     says(&instance.refused("CREATE USER boss PASSWORD 'x'"), &["BOSS", "already"]);
 }
 
-/// One statement of each kind is given by each role, of a group that there is not: it is refused for the role, or for something else.
+/// One statement of each kind is given by each role, of a group that does not exist: it is refused
+/// for the role, or for another reason.
 #[test]
 fn each_statement_is_refused_below_its_role() {
     const OPERATE: &[&str] = &[
@@ -191,7 +194,8 @@ fn each_statement_is_refused_below_its_role() {
     }
 }
 
-/// Passwords are kept as verifiers only, survive a restart with everything else that was said, and can be made by psql.
+/// Passwords are stored as verifiers only, survive a restart with all other settings, and can be
+/// made by psql.
 #[test]
 fn users_and_the_door_are_remembered() {
     let mut instance = group();
@@ -217,8 +221,9 @@ fn users_and_the_door_are_remembered() {
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it was told off, and listens");
 }
 
-/// Without TLS nobody gets in where TLS is to be had; who verifies, verifies; the exchange can be bound to the
-/// certificate; a renewed certificate is taken without a restart, a broken one is not.
+/// Without TLS no user is admitted where TLS is offered; clients that verify, verify; the exchange
+/// can be bound to the certificate; a renewed certificate is taken without a restart, a broken one
+/// is not.
 #[test]
 fn tls_is_the_only_way_in() {
     let mut instance = group();
@@ -243,7 +248,7 @@ fn tls_is_the_only_way_in() {
     psql(&instance, port, "boss", &more, "SELECT 1").ok();
     says(&instance.alert_log(), &["cannot be used, the old one stays", "server.pem"]);
 
-    // What could be read along is refused before it is listened on.
+    // Settings that would allow eavesdropping are refused before the instance listens.
     let refused = |arguments: &[&str]| {
         let dir = instance.path("elsewhere");
         let mut script = String::from(r#"exec timeout 20 "$0" serve --dir "$1""#);
@@ -266,7 +271,8 @@ fn tls_is_the_only_way_in() {
     says(&refused(&["--listen", &format!("127.0.0.1:{port}")]), &["listening on"]);
 }
 
-/// With an authority for clients, who has no certificate of it does not even get to say his name.
+/// With an authority for clients, a client without a certificate of it cannot even send its user's
+/// name.
 #[test]
 fn clients_can_be_asked_for_certificates() {
     let mut instance = group();
@@ -298,7 +304,8 @@ fn clients_can_be_asked_for_certificates() {
     psql(&instance, port, "boss", &with, "SELECT 1").refused();
 }
 
-/// A name that nobody has is answered like any other: the same messages, the same salt each time, the same error.
+/// A name that no user has is answered like any other: the same messages, the same salt each time,
+/// the same error.
 #[test]
 fn nobody_learns_which_names_there_are() {
     let mut instance = group();
@@ -381,7 +388,7 @@ fn tls_can_begin_at_once() {
         kind == b'R' && String::from_utf8_lossy(&body).contains("SCRAM-SHA-256-PLUS"),
         "{body:?}"
     );
-    // Without the name, as from a browser that somebody has sent here.
+    // Without the name, as from a browser that was sent here.
     let mut stream = tls(&instance, port, &[]);
     let (kind, body) = message(&mut stream).expect("an error");
     assert!(kind == b'E' && String::from_utf8_lossy(&body).contains("ALPN"), "{body:?}");
@@ -410,7 +417,8 @@ fn tls(
     StreamOwned::new(session, socket)
 }
 
-/// Many who connect and say nothing: the others get in, and those who administer here in any case; they are thrown out.
+/// Many clients that connect and send nothing: other clients are admitted, and administrators on
+/// the host in any case; the silent ones are disconnected.
 #[test]
 fn silent_strangers_keep_nobody_out() {
     let mut instance = group();
@@ -425,8 +433,8 @@ fn silent_strangers_keep_nobody_out() {
     drop(silent);
 }
 
-/// Ctrl-C over the network, by the key, while a statement waits for a disk that hangs: its client is told soon, and what it
-/// has begun goes on without him.
+/// Ctrl-C over the network, by the key, while a statement waits for a disk that hangs: its client
+/// gets an error soon, and its work goes on without the client.
 #[test]
 fn cancelled_statements_go_on_in_the_background() {
     let mut instance = Instance::new();
@@ -441,7 +449,7 @@ fn cancelled_statements_go_on_in_the_background() {
         format!("host=127.0.0.1 port={port} user=boss {VERIFIED} sslrootcert={}", root.display());
     let statement =
         format!("ALTER DISKGROUP data ADD FAILGROUP f1 DISK '{}' REBALANCE WAIT", extra.display());
-    // It is under way when the instance has a thread for it.
+    // The statement runs when the instance has a thread for it.
     let script = r#"psql -X -v ON_ERROR_STOP=1 "$1" -c "$2" & pid=$!
         until cat /proc/$3/task/*/comm 2>/dev/null | grep -qx statement; do sleep 0.05; done
         sleep 1; kill -INT $pid; wait $pid"#;
@@ -463,7 +471,8 @@ fn cancelled_statements_go_on_in_the_background() {
     instance.check("DATA");
 }
 
-/// A query that takes long is in nobody's way: the kernel runs it when nobody else wants to run. It ends with its client.
+/// A query that takes long disturbs no other program: the kernel runs it when no other thread wants
+/// the processor. It ends with its client.
 #[test]
 fn long_queries_run_at_idle_priority() {
     let instance = group();
@@ -495,8 +504,8 @@ fn long_queries_run_at_idle_priority() {
     assert_eq!(instance.text("SELECT 1"), "1");
 }
 
-/// Whatever is sent, before a login and after it, with TLS and without: the instance lives, is not slower for others, and
-/// keeps nothing. `PLINTH_LONG=1` goes on for minutes.
+/// Whatever is sent, before a login and after it, with TLS and without: the instance lives, is not
+/// slower for others, and keeps nothing. `PLINTH_LONG=1` goes on for minutes.
 #[test]
 fn random_bytes_hurt_nobody() {
     let mut instance = group();

@@ -1,4 +1,4 @@
-//! What programs expect of a file system, tried by programs made for that.
+//! POSIX semantics of files, tested by programs made for that.
 
 use plinth_tests::{GIB, Instance, MIB, scaled, shell};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ fn the_suites_for_posix_find_nothing() {
     instance.check("DATA");
 }
 
-/// The kernel's own way in: `mount -t fuse.plinth` through the helper.
+/// Mounted by `mount -t fuse.plinth`, through the helper.
 #[test]
 fn mount_finds_the_helper() {
     let instance = Instance::new();
@@ -52,7 +52,8 @@ fn mount_finds_the_helper() {
     shell(r#"umount "$1""#).arg(&point).ok();
 }
 
-/// A program that is not privileged and changes a file takes its set-id bits, whichever way it changes it.
+/// A program without privileges that changes a file clears its set-id bits, in whichever way it
+/// changes it.
 #[test]
 fn set_id_bits_go_when_a_file_is_changed() {
     let instance = Instance::new();

@@ -1,7 +1,8 @@
-//! Which mirror is read: the faster one, or the preferred one.
+//! The choice of the mirror that is read: the faster one, or the preferred one.
 //!
-//! What happens is told by counters alone: a busy host makes reads slow, and no test of this may fail for that. Where one
-//! says that a mirror is set aside "soon", it looks at one window of reads after the other until one is as it should be.
+//! Counters alone decide: a busy host makes reads slow, and no test of this may fail for that.
+//! Where a mirror is avoided "soon", the test looks at one window of reads after the other until
+//! one is as it should be.
 
 use plinth_tests::{Instance, MIB, Row, scaled};
 use std::{
@@ -16,7 +17,7 @@ const BLOCK: usize = 8192;
 const BLOCKS: u64 = 32 * MIB / BLOCK as u64;
 /// How long programs read between two looks at the counters.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Windows until what should happen has happened: it takes one or two where nothing else runs.
+/// Windows until the expected change: it takes one or two where nothing else runs.
 const WINDOWS: usize = 30;
 
 /// Two mirrors that can be slow, and a file on them.
@@ -25,10 +26,10 @@ struct Pair {
     file: PathBuf,
 }
 
-/// What the views have counted of each of the two disks.
+/// The counts of each of the two disks in the views.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 struct Counts {
-    /// By the policy: all reads of front ends, and those that explore.
+    /// By the policy: all reads of front ends, and probes.
     reads: u64,
     explorations: u64,
     faster: u64,
@@ -107,7 +108,7 @@ impl Pair {
         [of(&rows[0]), of(&rows[1])]
     }
 
-    /// Two programs read here and there for a while; what that came to on each disk.
+    /// Two programs read here and there for a while; the counts on each disk.
     fn window(&self) -> [Counts; 2] {
         let before = self.counts();
         let until = Instant::now() + WINDOW;
@@ -129,7 +130,7 @@ impl Pair {
             let window = self.window();
             seen.push(window);
             if is_so(window) {
-                // For who measures: `--nocapture`.
+                // For measurements: `--nocapture`.
                 println!("{what}, after {} windows: {window:?}", seen.len());
                 return;
             }
@@ -166,7 +167,8 @@ fn percent(counts: [Counts; 2], disk: usize) -> u64 {
     ((counts[disk].reads + counts[disk].explorations) * 100).div_ceil(all(counts))
 }
 
-/// One mirror becomes slow, a little and then much: it is set aside, looked at now and then, and used again when it is fast.
+/// One mirror becomes slow, a little and then much: it is avoided, probed now and then, and used
+/// again when it is fast.
 #[test]
 fn a_slow_mirror_is_set_aside_until_it_is_fast_again() {
     let pair = Pair::new();
@@ -194,8 +196,8 @@ fn a_slow_mirror_is_set_aside_until_it_is_fast_again() {
     pair.instance.check("DATA");
 }
 
-/// The failure group that is near is read, and the other one never, however slow the near one is; until something else is said. That is
-/// remembered when the engine ends, and when the instance does.
+/// The failure group that is near is read, and the other one never, however slow the near one is;
+/// until the attribute changes. The engine's successor remembers that, and the instance's.
 #[test]
 fn a_preferred_failure_group_is_read_and_no_other() {
     let mut pair = Pair::new();
@@ -233,7 +235,7 @@ fn a_preferred_failure_group_is_read_and_no_other() {
     only(&pair, 0);
     set(&pair, "'DATA.F1'");
     only(&pair, 1);
-    // What is wrong changes nothing.
+    // A wrong value changes nothing.
     for (list, why) in [
         ("'DATA.F9'", "no failure group F9"),
         ("'F0'", "'F0' is not GROUP.FAILGROUP"),

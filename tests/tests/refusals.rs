@@ -1,4 +1,4 @@
-//! What is refused: each with a message that says which and what to do, and nothing harmed.
+//! Refusals: each has a message that names the object and the remedy, and does no harm.
 
 use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, overwrite, shell, wait_for};
 use std::{
@@ -28,7 +28,7 @@ fn create(paths: &[&Path]) -> String {
     format!("CREATE DISKGROUP other EXTERNAL REDUNDANCY DISK {}", list.join(", "))
 }
 
-/// Statements that are not quite right point at their place.
+/// Statements that are not quite right are marked at the place of the error.
 #[test]
 fn a_syntax_error_points_at_its_place() {
     let instance = group();
@@ -53,7 +53,7 @@ fn a_syntax_error_points_at_its_place() {
     }
 }
 
-/// Names that nothing has.
+/// Names of objects that do not exist.
 #[test]
 fn what_does_not_exist_is_named() {
     let instance = group();
@@ -66,7 +66,8 @@ fn what_does_not_exist_is_named() {
     says(&instance.plinth(["mount", "NIX", "/tmp"]).refused(), &["NIX"]);
 }
 
-/// A discovery string that hides a disk of a mounted group is refused and changes nothing: the next mount would miss the disk.
+/// A discovery string that hides a disk of a mounted group is refused and changes nothing: the next
+/// mount would miss the disk.
 #[test]
 fn what_is_mounted_stays_in_sight() {
     let instance = group();
@@ -75,7 +76,7 @@ fn what_is_mounted_stays_in_sight() {
     let nowhere = "ALTER SYSTEM SET asm_diskstring = '/nosuch/*'";
     let refused = instance.refused(nowhere);
     says(&refused, &["/nosuch/*", "does not show", "DATA", "ORA-15014", "are mounted"]);
-    // All of them, in what is refused and in what would do.
+    // All of them, in the refused pattern and in the one that would do.
     for disk in ["f0d0", "f1d0"].map(|name| instance.disk(name).display().to_string()) {
         assert_eq!(refused.matches(&disk).count(), 2, "{disk}: {refused}");
     }
@@ -86,8 +87,8 @@ fn what_is_mounted_stays_in_sight() {
     instance.sql(nowhere);
 }
 
-/// Disks that are somebody's, or no use: a member of a mounted group, one of a dismounted
-/// group, an ext4, an LVM volume, one that is too small, one that is open elsewhere.
+/// Disks that are in use, or no use: a member of a mounted group, one of a dismounted group, an
+/// ext4, an LVM volume, one that is too small, one that is open elsewhere.
 #[test]
 fn disks_in_use_are_not_taken() {
     let mut instance = group();
@@ -117,7 +118,7 @@ fn disks_in_use_are_not_taken() {
     shell(r#"umount "$1"; fsck.ext4 -n -f "$2" >/dev/null"#).arg(&point).arg(&mounted).ok();
     says(&said, &["mounted"]);
 
-    // A file that is the back of a loop device is whatever that device is.
+    // The file behind a loop device is refused as that device is.
     let back = instance.path("parts").join("mounted");
     std::os::unix::fs::symlink(&back, instance.disk("back")).expect("link");
     says(
@@ -141,7 +142,8 @@ fn force_takes_what_is_not_in_use() {
     assert_eq!(instance.disk_row(&ext4)["header_status"], "MEMBER");
 }
 
-/// A disk that was used whole once and is now used in part: what the first group left on it is not believed.
+/// A disk that was used whole once and is now used in part: records of the first group that are
+/// left on it are not believed.
 #[test]
 fn a_part_of_a_disk_that_was_used_whole() {
     let instance = Instance::new();
@@ -199,7 +201,8 @@ fn shapes_that_cannot_be() {
     );
 }
 
-/// Who keeps a mount is named; where nobody is to be seen it is waited for a moment, as for a program that is just ending.
+/// The programs that keep a mount busy are named; where there are none, the unmount waits for a
+/// moment, as for a program that is just ending.
 #[test]
 fn a_mount_in_use_is_not_unmounted() {
     let instance = Instance::new();
@@ -228,9 +231,9 @@ fn a_mount_in_use_is_not_unmounted() {
     });
 }
 
-/// Disk files that are not what they were: no disk at all, cut short, of another group,
-/// of a later version, copied. Discovery says what each is, the group mounts if it can do
-/// without, and nobody's bytes are touched.
+/// Disk files that have changed: no disk at all, cut short, of another group, of a later version,
+/// copied. Discovery says what each is, the group mounts if it can do without, and foreign bytes
+/// are not touched.
 #[test]
 fn strange_disks_are_recognised() {
     let instance = Instance::new();
@@ -253,7 +256,7 @@ fn strange_disks_are_recognised() {
         instance.sql("ALTER DISKGROUP data DISMOUNT");
     };
 
-    // Not a disk: a picture of one's cat.
+    // Not a disk: a picture of a cat.
     fs::write(instance.disk("cat.jpg"), vec![0x5a; 12_345]).expect("write");
     mounts_without("a file that is no disk");
     assert_ne!(instance.disk_row(&instance.disk("cat.jpg"))["header_status"], "MEMBER");
@@ -267,7 +270,7 @@ fn strange_disks_are_recognised() {
     }
     assert_eq!(instance.disk_row(&disk)["header_status"], "INCOMPATIBLE");
     mounts_without("a header of a later version");
-    // One more is too many; the refusal says what is in sight, and why it is no use.
+    // One more is too many; the refusal names the visible disks, and why they are no use.
     for place in header_places(&instance.disk("f1d0")) {
         overwrite(&instance.disk("f1d0"), place + 8, &2_u32.to_le_bytes());
     }
@@ -351,7 +354,8 @@ fn a_catalog_without_a_good_page_is_said() {
     instance.plinth(["dump".as_ref(), disks[0].as_os_str()]).ok();
 }
 
-/// What is refused once is refused again at once, for the same reason: no engine on its way out is asked.
+/// A mount that was refused is refused again at once, for the same reason: no engine that is ending
+/// answers.
 #[test]
 fn a_refused_mount_is_refused_for_its_reason_each_time() {
     let instance = group();
@@ -386,8 +390,8 @@ fn noise_in_the_system_areas_ends_in_a_refusal() {
     }
 }
 
-/// Clients that send garbage, stop in the middle, promise a gigabyte, or only hold the
-/// line: each is turned away or waits alone, and others are served.
+/// Clients that send garbage, stop in the middle, promise a gigabyte, or only hold the connection:
+/// each is disconnected or waits alone, and others are served.
 #[test]
 fn a_client_that_talks_nonsense_disturbs_nobody() {
     let instance = group();
@@ -451,8 +455,9 @@ fn hear(client: &mut UnixStream) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&head).expect("JSON"))
 }
 
-/// Messages on an engine's socket that are right but for numbers, of which each is tried as large and as small as it can be, and beyond: each
-/// is answered, or ends its connection, and the engine goes on.
+/// Messages on an engine's socket that are right but for numbers, of which each is tried as large
+/// and as small as it can be, and beyond: each is answered, or ends its connection, and the engine
+/// goes on.
 #[test]
 fn an_engine_survives_any_numbers() {
     let instance = group();
@@ -534,7 +539,8 @@ fn an_engine_survives_any_numbers() {
     instance.check("DATA");
 }
 
-/// Those who were told what an engine does, as instances are that end, are forgotten when they are gone: the next has a place.
+/// Subscribers to an engine's events, such as instances that end, are forgotten when they are gone:
+/// the next has a place.
 #[test]
 fn who_watched_an_engine_and_is_gone_holds_no_place() {
     let instance = group();
@@ -552,7 +558,7 @@ fn who_watched_an_engine_and_is_gone_holds_no_place() {
     instance.sql("ALTER DISKGROUP data CHECK");
 }
 
-/// Clients that are connected and do nothing, as connection pools hold them, keep nobody out.
+/// Clients that are connected and idle, as connection pools hold them, keep no other client out.
 #[test]
 fn hundreds_of_idle_clients_disturb_nobody() {
     let instance = group();
@@ -573,7 +579,8 @@ fn hundreds_of_idle_clients_disturb_nobody() {
     assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
 }
 
-/// Others than root and the instance's own user do not administer, and do not look unless they may.
+/// Users other than root and the instance's own do not administer, and do not look unless they have
+/// the right.
 #[test]
 fn strangers_do_not_administer() {
     let instance = group();
@@ -585,7 +592,7 @@ fn strangers_do_not_administer() {
     assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
 }
 
-/// Mount points that will not do.
+/// Mount points that cannot be used.
 #[test]
 fn a_mount_point_must_be_an_empty_folder() {
     let instance = group();
@@ -620,7 +627,7 @@ fn two_engines_on_the_same_disks() {
     for name in ["f0d0", "f1d0"] {
         std::os::unix::fs::symlink(instance.disk(name), second.disk(name)).expect("link");
     }
-    // Who holds it is said, once.
+    // The holder is reported, once.
     let refused = second.refused("ALTER DISKGROUP data MOUNT");
     let engine = instance.engine("DATA").expect("it runs");
     says(

@@ -1,5 +1,6 @@
-//! Scripts as DBAs publish them, run unchanged against a live group: `tests/scripts`. What each must show is computed
-//! here in another way, from plain columns and from what was written.
+//! Scripts as DBAs publish them, run unchanged against a live group: `tests/scripts`. The expected
+//! result of each is computed here in another way, from plain columns and from the files that were
+//! written.
 
 use plinth_tests::{Instance, MIB, Row, shell};
 use std::{
@@ -76,7 +77,7 @@ impl Story {
         self.instance.query("SELECT * FROM v$asm_diskgroup").remove(0)
     }
 
-    /// What a script must have shown.
+    /// The expected result of a script.
     fn check(&self, script: &str, rows: &Rows) {
         let column = |at: usize| rows.iter().map(|row| row[at].as_str()).collect::<Vec<_>>();
         let number = |row: usize, at: usize| -> f64 {
@@ -243,7 +244,8 @@ impl Story {
             }
             "clients" => assert!(rows.iter().all(|row| row[0] == "DATA"), "{rows:?}"),
             "iostat_by_disk" => {
-                // A row for each purpose of each disk, told apart as databases are; files were written on all disks.
+                // A row for each purpose of each disk, as databases tell them apart; files were
+                // written on all disks.
                 let disks = |purpose: &str| -> BTreeSet<String> {
                     let own = rows.iter().filter(|row| row[1] == purpose && row[6] != "0");
                     own.map(|row| row[3].clone()).collect()
@@ -272,7 +274,7 @@ impl Story {
     }
 }
 
-/// Every script in the folder runs as it is, and shows what it must.
+/// Every script in the folder runs as it is, and shows the expected result.
 #[test]
 fn scripts_of_dbas_run_unchanged() {
     let story = Story::new();
@@ -291,7 +293,7 @@ fn scripts_of_dbas_run_unchanged() {
     assert!(count >= 12, "only {count} scripts ran");
 }
 
-/// What people type in psql beside statements.
+/// Commands of psql that are no statements.
 #[test]
 fn psql_has_its_comforts() {
     let story = Story::new();
@@ -331,7 +333,8 @@ fn psql_has_its_comforts() {
             assert!(said.contains(word), "{command}: no {word} in\n{said}");
         }
     }
-    // Tab after a part of a name, on a terminal: psql's own query for it. It completes such names within quotes only.
+    // Tab after a part of a name, on a terminal: psql's own query for it. It completes such names
+    // within quotes only.
     let typed = shell(
         r#"export PSQL_HISTORY=/dev/null INPUTRC=/dev/null TERM=dumb PAGER=cat
            (sleep 1; printf 'SELECT count(*) + 40 FROM "v\t'; sleep 1; printf 'pwfile_users";\n'; sleep 1; printf '\\q\n') |

@@ -1,10 +1,13 @@
-//! The shell, `plinth` without a command: what is printed there stands in `tests/transcripts`, line by line.
+//! The shell, `plinth` without a command: its output stands in `tests/transcripts`, line by line.
 //!
-//! A transcript is a session: a line with the prompt is a command, what follows it the answer. A test gives the commands to a
-//! shell of its own instance and compares all that comes with what stands there; once as a table is printed, once with `--json`.
-//! What cannot be the same twice is made so first: times, identities, counters (`VOLATILE`), and the test's directory, which is `/TEST`.
+//! A transcript is a session: a line with the prompt is a command, the lines after it the answer. A
+//! test gives the commands to a shell of its own instance and compares its whole output with the
+//! transcript; once as a table is printed, once with `--json`. Values that cannot be the same twice
+//! are replaced first: times, identities, counters (`VOLATILE`), and the test's directory, which is
+//! `/TEST`.
 //!
-//! `PLINTH_TRANSCRIPTS=write` writes the transcripts anew; then the diff shows what has changed for users.
+//! `PLINTH_TRANSCRIPTS=write` writes the transcripts anew; then the diff shows what has changed for
+//! users.
 
 use plinth_tests::{Finished, Instance, MIB, binary, shell, wait_for};
 use plinth_workload::lock;
@@ -20,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Columns with numbers that are others each time.
+/// Columns with numbers that differ each time.
 const VOLATILE: [&str; 31] = [
     "Free_MB",
     "Usable_file_MB",
@@ -55,12 +58,12 @@ const VOLATILE: [&str; 31] = [
     "Instance_Name",
 ];
 
-/// AU is what a disk group is cut in, and always the same there.
+/// AU is the unit of a disk group, and always the same there.
 fn is_volatile(heading: &str, headings: &str) -> bool {
     VOLATILE.contains(&heading) && !(heading == "AU" && headings.contains("Logical_Sector"))
 }
 
-/// A session without what cannot be the same twice.
+/// A session without values that cannot be the same twice.
 fn steady(said: &str, instance: &Instance) -> String {
     let home = instance.path("");
     let said = said.replace(home.to_str().expect("a path in words").trim_end_matches('/'), "/TEST");
@@ -73,7 +76,7 @@ fn steady(said: &str, instance: &Instance) -> String {
     let said = replaced(&said, r"\b[0-9a-f]{32}\b", &format!("{:32}", "an-id"));
     let said = replaced(&said, r"\d+(\.\d+)? [KM]iB read", "N read");
     let said = replaced(&said, r"\d+ extents? checked", "N extents checked");
-    // Others than these tests are about the list of what can be set.
+    // Other tests are about the list of attributes.
     let said = replaced(&said, "attributes are .*", "attributes are ...");
     let names = VOLATILE.join("|");
     // In JSON; AU without a name of a group beside it is a place on a disk.
@@ -101,7 +104,8 @@ fn replaced(text: &str, pattern: &str, by: &str) -> String {
     Regex::new(pattern).expect("a pattern").replace_all(text, by).into_owned()
 }
 
-/// A line of a table with `#` in place of each number under a volatile heading: numbers end where their heading does.
+/// A line of a table with `#` in place of each number under a volatile heading: numbers end where
+/// their heading does.
 fn masked(line: &str, headings: &str) -> String {
     if line == headings {
         return line.to_owned();
@@ -218,13 +222,14 @@ fn names() {
     play("names");
 }
 
-/// What the instance says of itself, and what it says to those who err.
+/// The instance's reports of itself, and its messages for wrong commands.
 #[test]
 fn instance_and_errors() {
     play("instance");
 }
 
-/// The instance, a mounted group DATA, and a file beside it of this many MiB that has no two pieces alike.
+/// The instance, a mounted group DATA, and a file beside it of this many MiB that has no two pieces
+/// alike.
 fn with_file(megabytes: usize) -> (Instance, PathBuf) {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[1024 * MIB], &[1024 * MIB]], "'au_size' = '1M'");
@@ -252,8 +257,9 @@ fn part(folder: &Path) -> Option<PathBuf> {
     names.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "part"))
 }
 
-/// A copy out of a group is killed in the middle: its name stays with the old bytes, and the same command goes on where it
-/// was. What was spoiled meanwhile is not believed but written again.
+/// A copy out of a group is killed in the middle: its name stays with the old bytes, and the same
+/// command goes on where it was. Pieces that were spoiled meanwhile are not believed but written
+/// again.
 #[test]
 fn a_copy_out_goes_on_where_it_was() {
     let (instance, big) = with_file(40);
@@ -262,8 +268,9 @@ fn a_copy_out_goes_on_where_it_was() {
     fs::create_dir(&folder).expect("folder");
     let to = folder.join("copy");
     fs::write(&to, "the old bytes").expect("write");
-    // The kernel ends who writes beyond the limit: here 16 MiB. Four pieces of 4 MiB are written at once, in any order: of
-    // those below the limit three may not have been written, and one at least was.
+    // The kernel ends a program that writes beyond the limit: here 16 MiB. Four pieces of 4 MiB are
+    // written at once, in any order: of those below the limit three may not have been written, and
+    // one at least was.
     let said = shell("ulimit -f 32768; exec \"$1\" cp +data/big \"$2\"").arg(binary()).arg(&to);
     let said = said.env("PLINTH_DIR", instance.dir()).finish();
     assert_eq!(said.code, None, "it was to be killed: {said}");
@@ -287,8 +294,8 @@ fn a_copy_out_goes_on_where_it_was() {
     assert_eq!(part(&folder), None);
 }
 
-/// A copy into a group is killed in the middle, at some time or other, until some of it was there: the file keeps its old
-/// bytes until the new ones are complete.
+/// A copy into a group is killed in the middle, at some time or other, until some of it was there:
+/// the file keeps its old bytes until the new ones are complete.
 #[test]
 fn a_copy_into_a_group_goes_on_where_it_was() {
     let (instance, big) = with_file(160);
@@ -356,7 +363,8 @@ fn a_tree_is_copied_in_and_out() {
     instance.check("DATA");
 }
 
-/// Called `asmcmd`, with the flags that scripts give to that; and without an instance the shell says so and ends.
+/// Called `asmcmd`, with the flags that scripts give to that; and without an instance the shell
+/// prints that and ends.
 #[test]
 fn scripts_for_asmcmd() {
     let instance = Instance::new();
@@ -375,7 +383,8 @@ fn scripts_for_asmcmd() {
     assert!(said.contains("ASMCMD-8102") && said.contains("plinth serve"), "{said}");
 }
 
-/// Where two names differ in case only, the exact one is meant, and another way to write it is refused.
+/// Where two names differ in case only, the exact one is meant, and another way to write it is
+/// refused.
 #[test]
 fn names_that_differ_in_case_only() {
     let instance = Instance::new();
@@ -417,7 +426,8 @@ fn open_files_are_listed() {
     assert_eq!(instance.plinth(["lsof"]).ok(), "");
 }
 
-/// What another engineer's statement is still missing for is refused as such; no command says what the server does not understand.
+/// Commands that await other features are refused as such; no command prints a message that belongs
+/// to the server's dialect.
 #[test]
 fn every_command_speaks_as_the_server_understands() {
     let instance = Instance::new();
@@ -475,7 +485,7 @@ fn every_command_speaks_as_the_server_understands() {
     }
 }
 
-/// A program on a terminal of its own.
+/// A program on its own terminal.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -538,7 +548,8 @@ impl Terminal {
     }
 }
 
-/// On a terminal: names are completed with the tab key, the prompt follows, `exit` ends it; lines are remembered.
+/// On a terminal: names are completed with the tab key, the prompt follows, `exit` ends it; lines
+/// are remembered.
 #[test]
 fn a_person_at_a_terminal() {
     let instance = Instance::new();
@@ -571,7 +582,7 @@ fn a_person_at_a_terminal() {
     assert!(history.contains("cd +DATA/Oradata/") && history.contains("pwd"), "{history}");
 }
 
-/// The tab key gives a command that wants a group the group's name alone, of those that it can mean; and disks, and
+/// The tab key completes only names of groups for a command that takes a group; and disks, and
 /// failure groups.
 #[test]
 fn names_of_groups_and_disks_are_completed() {
@@ -600,8 +611,8 @@ fn names_of_groups_and_disks_are_completed() {
     terminal.ends();
 }
 
-/// On a terminal a / alone runs the statement before it, as from a pipe; Ctrl-C cancels a statement that runs, and the next one is
-/// carried out.
+/// On a terminal a / alone runs the statement before it, as from a pipe; Ctrl-C cancels a statement
+/// that runs, and the next one is carried out.
 #[test]
 fn sql_at_a_terminal() {
     let instance = Instance::new();
@@ -628,7 +639,8 @@ fn sql_at_a_terminal() {
     terminal.ends();
 }
 
-/// A group, a disk or an AU that is not there is refused by every list; a / behind a group's name is taken, a ; is not.
+/// A group, a disk or an AU that is not there is refused by every list; a / behind a group's name
+/// is taken, a ; is not.
 #[test]
 fn what_is_not_there_is_refused() {
     let instance = Instance::new();
@@ -662,7 +674,7 @@ fn what_is_not_there_is_refused() {
     instance.plinth(["umount", "+DATA/"]).ok();
 }
 
-/// Without an instance every command says so in the same words, and what can be done.
+/// Without an instance every command gives the same message, with the remedy.
 #[test]
 fn without_an_instance_every_command_says_so() {
     let instance = Instance::new();
@@ -680,7 +692,8 @@ fn without_an_instance_every_command_says_so() {
     }
 }
 
-/// The manual page and the completions of other shells name every command that help names, and are understood.
+/// The manual page and the completions of other shells name every command that help names, and are
+/// valid.
 #[test]
 fn the_manual_and_the_completions_are_complete() {
     let run = |args: &[&str]| {
@@ -717,7 +730,8 @@ fn the_manual_and_the_completions_are_complete() {
     assert_eq!(shell(script).arg(&completions[0]).ok().trim(), "lsdg lsdsk");
 }
 
-/// A mount point is meant from where one is, and by links; a name without a slash is a group's, and it is said what else it may be.
+/// A mount point is relative to the current directory, and may be a link; a name without a slash is
+/// a group's, and the message says what else it may be.
 #[test]
 fn mount_points_are_meant_from_where_one_is() {
     let instance = Instance::new();
@@ -746,7 +760,8 @@ fn mount_points_are_meant_from_where_one_is() {
         refused.code == Some(1) && refused.err.contains("plinth mount data ./mnt"),
         "{refused}"
     );
-    // A variable that is empty is none: no instance is where the default is, and that is said.
+    // A variable that is empty does not count: there is no instance in the default place, and the
+    // message says so.
     let asked = shell("plinth lsdg").env("PLINTH_DIR", "").env("PATH", &search).finish();
     assert!(!asked.err.contains("a value is required") && asked.code != Some(2), "{asked}");
 }
@@ -774,8 +789,9 @@ fn statements_are_given_several_times() {
     );
 }
 
-/// A mount becomes read-only and writable again while it is used, by `plinth` and by `mount`, whose helper is called as `mount` calls it; an
-/// engine that dies changes nothing, and an instance that comes later makes it again as it was last.
+/// A mount becomes read-only and writable again while it is used, by `plinth` and by `mount`, whose
+/// helper is called as `mount` calls it; an engine that dies changes nothing, and an instance that
+/// comes later makes it again as it was last.
 #[test]
 fn a_mount_gets_other_options() {
     let mut instance = Instance::new();

@@ -1,4 +1,5 @@
-//! Devices that hang: a stranger's, and a group's own. Nobody waits for one that is not needed, and an engine that is killed is gone.
+//! Devices that hang: foreign ones, and a group's own. No operation waits for one that is not
+//! needed, and an engine that is killed ends.
 
 use plinth_tests::{Blocks, Instance, MIB, wait_for};
 use std::{
@@ -7,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What the alert log and `v$asm_disk` say of a device that hangs.
+/// The lines of the alert log and the rows of `v$asm_disk` about a device that hangs.
 fn it_is_named(instance: &Instance, name: &str) {
     let path = instance.disk(name);
     let line = format!("{} does not answer", path.display());
@@ -17,8 +18,9 @@ fn it_is_named(instance: &Instance, name: &str) {
     assert!(row["remark"].as_str().is_some_and(|remark| remark.contains("hangs")), "{row:?}");
 }
 
-/// A disk that belongs to nobody hangs, whether it was looked at before or not. Engine after engine dies, groups are dismounted and mounted,
-/// made and dropped, disks go and come: nobody waits for it for long, and it is named. When it answers it is a disk like any other.
+/// A disk that belongs to no group hangs, whether it was probed before or not. Engine after engine
+/// dies, groups are dismounted and mounted, made and dropped, disks are dropped and added: no
+/// operation waits for it for long, and it is named. When it answers it is a disk like any other.
 #[test]
 fn a_strangers_device_that_hangs_is_in_nobodys_way() {
     let mut instance = Instance::new();
@@ -55,9 +57,10 @@ fn a_strangers_device_that_hangs_is_in_nobodys_way() {
     });
 }
 
-/// A disk of a group hangs under a writer, and the engine is killed before it has noticed, or after it did without that disk. What the dead
-/// engine has under way there keeps that disk and nothing else: the next engine mounts without it, and says so. When it answers, what it
-/// missed is copied.
+/// A disk of a group hangs under a writer, and the engine is killed before it has noticed, or after
+/// it went on without that disk. The dead engine's I/O in flight keeps that disk busy and nothing
+/// else: the next engine mounts without it, and reports it. When it answers, the blocks that it
+/// missed are copied.
 #[test]
 fn a_member_that_hangs_keeps_nothing_but_itself() {
     for noticed in [false, true] {
@@ -92,7 +95,7 @@ fn a_member_that_hangs_keeps_nothing_but_itself() {
         }
         instance.faulty("f2d0").heal();
         if noticed {
-            // What hung under I/O is not taken by itself.
+            // A disk that hung under I/O is not taken back by itself.
             wait_for("it can be taken", || {
                 instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE DISK data_0002"]).code
                     == Some(0)
@@ -107,7 +110,8 @@ fn a_member_that_hangs_keeps_nothing_but_itself() {
     }
 }
 
-/// Both at once, in a group of two failure groups without one of its disks on record: it is not enough, and the refusal names what hangs.
+/// Both at once, in a group of two failure groups without one of its disks on record: it is not
+/// enough, and the refusal names the disk that hangs.
 #[test]
 fn a_group_that_needs_a_disk_that_hangs_says_which() {
     let mut instance = Instance::new();
@@ -130,7 +134,8 @@ fn a_group_that_needs_a_disk_that_hangs_says_which() {
     instance.check("DATA");
 }
 
-/// Disks are healthy, and the host has no time for whoever looks at them: engine after engine dies, and no disk is missing for that.
+/// Disks are healthy, and the host has no processor time for the process that probes them: engine
+/// after engine dies, and no disk is missing for that.
 #[test]
 fn a_busy_host_takes_no_disk_offline() {
     let instance = Instance::new();
@@ -138,7 +143,8 @@ fn a_busy_host_takes_no_disk_offline() {
     instance.create_group("data", "NORMAL", &[size, size, size], "'disk_timeout' = '300'");
     let mount = instance.mount("DATA");
     let mut written = vec![Blocks::new(mount.join("before"), 1, 100)];
-    // What the instance starts has its priority. Whoever computes beside it gets 28 times as much of a processor.
+    // Processes that the instance starts have its priority. A process that computes beside it gets
+    // 28 times as much of a processor.
     for pid in instance.processes() {
         let done = Command::new("renice")
             .args(["-n", "15", "-p", &pid.to_string()])

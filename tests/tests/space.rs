@@ -14,7 +14,7 @@ fn available(mount: &Path) -> f64 {
     space.f_bavail as f64 * space.f_frsize as f64
 }
 
-/// Writes zeros' opposite until it is full; returns the bytes that were stored.
+/// Writes bytes that are not zeros until it is full; returns the bytes that were stored.
 fn write_until_full(path: &Path) -> u64 {
     let mut file = fs::File::create(path).expect("create");
     let chunk = vec![0xa5; 1 << 20];
@@ -30,7 +30,8 @@ fn write_until_full(path: &Path) -> u64 {
     stored
 }
 
-/// A thousand files of 8 KiB, such as a database begins with, take 64 KiB and its mirror each, not a thousand AUs.
+/// A thousand files of 8 KiB, such as a database begins with, take 64 KiB and its mirror each, not
+/// a thousand AUs.
 #[test]
 fn a_thousand_small_files_share_extents() {
     let instance = Instance::new();
@@ -109,9 +110,9 @@ fn uneven_disks_fill_evenly() {
     }
 }
 
-/// A group is filled to the last AU. Writers are told at the write, the database on it
-/// survives, what is deleted can be written again, and at every step the view and
-/// `statfs` say what can really be stored.
+/// A group is filled to the last AU. Writers get the error at the write, the database on it
+/// survives, freed space can be written again, and at every step the view and `statfs` say how much
+/// can really be stored.
 #[test]
 fn a_full_group_says_so_and_recovers() {
     let instance = Instance::new();
@@ -124,7 +125,7 @@ fn a_full_group_says_so_and_recovers() {
     let mount = instance.mount("DATA");
     let postgres = Postgres::new(&mount, "pg");
     postgres.psql("CREATE TABLE t AS SELECT generate_series(1, 100000) AS n");
-    // An AU begun on each disk, the catalog's growth, and what files get ahead.
+    // An AU begun on each disk, the catalog's growth, and space that files get in advance.
     let slack = 40.0 * MIB as f64;
     let near = |what: &str, one: f64, other: f64| {
         let mb = |bytes: f64| bytes / MIB as f64;
@@ -155,7 +156,7 @@ fn a_full_group_says_so_and_recovers() {
     instance.check("DATA");
 }
 
-/// One failure group is smaller than the other: what is promised is what both can hold.
+/// One failure group is smaller than the other: both can hold what is promised.
 #[test]
 fn uneven_failure_groups_promise_what_they_can_keep() {
     let instance = Instance::new();
@@ -183,8 +184,8 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(step).collect()
 }
 
-/// Disks that are files give back what is freed, however it is freed: parts of extents, too; when the engine dies at once; when the attribute
-/// that wants it is switched on later.
+/// Disks that are files give back freed space, however it is freed: parts of extents, too; when the
+/// engine dies at once; when the attribute that wants it is switched on later.
 #[test]
 fn freed_space_goes_back_to_thin_disks() {
     let instance = Instance::new();

@@ -16,7 +16,8 @@ fn moment(round: u32) -> Duration {
     Duration::from_millis(400 + u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 600)
 }
 
-/// Makes, links, renames and removes names, each of which says so if it is done twice or not at all.
+/// Makes, links, renames and removes names; each of these operations fails if it is done twice or
+/// not at all.
 fn names(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
     let path = |name: &str| dir.join(format!("names {program} {name}"));
     let (made, linked, renamed, directory) =
@@ -55,7 +56,7 @@ fn blocks(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
     let file = OpenOptions::new().write(true).create_new(true).open(&path).expect("create");
     let direct =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).expect("open");
-    // Aligned memory for what is read past the cache.
+    // Aligned memory for reads past the cache.
     let mut room = vec![0; SIZE + 4096];
     let start = room.as_ptr().align_offset(4096);
     let mut rounds = 0_u64;
@@ -75,7 +76,7 @@ fn blocks(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
     rounds
 }
 
-/// Runs programs on the mount while `story` is told. None of them may see an error.
+/// Runs programs on the mount while `story` runs. None of them may see an error.
 fn under_load<T>(dir: &Path, story: impl FnOnce() -> T) -> T {
     struct Until<'a>(&'a AtomicBool);
     impl Drop for Until<'_> {
@@ -135,14 +136,15 @@ fn another_engine(instance: &Instance, before: Option<i32>) {
     wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
 }
 
-/// What is left when the programs have ended: only what they left, and nothing of it twice.
+/// The files at the end: only those that the programs left, and none twice.
 fn nothing_is_left_behind(instance: &Instance, mount: &Path, files: usize) {
     let mut names: Vec<_> =
         fs::read_dir(mount).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
     names.sort();
     assert_eq!(names.len(), files, "{names:?}");
     let free = || instance.number("SELECT free_mb FROM v$asm_diskgroup");
-    // A file from before the take-overs, and one without a name, are freed when the kernel lets them go.
+    // A file from before the take-overs, and one without a name, are freed when the kernel lets
+    // them go.
     let before = free();
     let path = mount.join("large");
     let large =
@@ -182,7 +184,8 @@ fn programs_do_not_notice_the_death_of_engines() {
     nothing_is_left_behind(&instance, &mount, 2);
 }
 
-/// The instance is killed, and its engine after it has come back: the next instance has the mounts from the engine.
+/// The instance is killed, and its engine after it has come back: the next instance has the mounts
+/// from the engine.
 #[test]
 fn an_instance_that_came_later_keeps_the_mounts_too() {
     let mut instance = Instance::new();
@@ -200,7 +203,8 @@ fn an_instance_that_came_later_keeps_the_mounts_too() {
     nothing_is_left_behind(&instance, &mount, 2);
 }
 
-/// The engine and the instance are killed again and again, each with a period of its own, for minutes. All that the programs ask for is done, and once.
+/// The engine and the instance are killed again and again, each with its own period, for minutes.
+/// Every request of the programs is carried out, and once.
 #[test]
 fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
     let manager = Manager::new();
@@ -216,8 +220,9 @@ fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
     nothing_is_left_behind(&instance, &mount, 2);
 }
 
-/// The instance dies while the next engine begins: before it has mounted the group, before it was given the mounts, or after. The next
-/// instance adopts an engine that serves nothing yet, and must not take that for what was wanted.
+/// The instance dies while the next engine begins: before it has mounted the group, before it was
+/// given the mounts, or after. The next instance adopts an engine that serves nothing yet, and must
+/// not take that for what was wanted.
 #[test]
 fn an_instance_that_dies_while_an_engine_begins_leaves_no_mount_behind() {
     let manager = Manager::new();
@@ -226,7 +231,7 @@ fn an_instance_that_dies_while_an_engine_begins_leaves_no_mount_behind() {
     let mounted = |instance: &Instance| instance.alert_log().matches("disk group mounted").count();
     for round in 0..scaled(80_u64, 800) {
         let (before, mounts) = (instance.engine("DATA"), mounted(&instance));
-        // What the alert log tells is just over, so it is looked without a pause.
+        // The alert log reports the moment just after it, so the test looks without a pause.
         let pause = Duration::from_micros(round * 17 % 700);
         instance.kill_engine("DATA");
         let began = Instant::now();
@@ -265,7 +270,8 @@ fn programs_do_not_notice_an_upgrade() {
     assert!(instance.plinth(["upgrade", "nosuch"]).refused().contains("not mounted"));
 }
 
-/// Instance and engine are killed at once. The service manager has the descriptors, and passes them to the next instance.
+/// Instance and engine are killed at once. The service manager has the descriptors, and passes them
+/// to the next instance.
 #[test]
 fn what_a_service_manager_keeps_outlives_everything() {
     let manager = Manager::new();
@@ -291,7 +297,8 @@ fn what_a_service_manager_keeps_outlives_everything() {
     wait_for("the store to be empty", || manager.stored().is_empty());
 }
 
-/// An engine that dies of itself again and again may die of what it is asked. What waits is ended with an error then, not kept for ever.
+/// An engine that dies by itself again and again may die of a request. Waiting requests are ended
+/// with an error then, not kept for ever.
 #[test]
 fn engines_that_die_of_themselves_are_not_fed_for_ever() {
     let instance = Instance::new();
@@ -316,7 +323,8 @@ fn engines_that_die_of_themselves_are_not_fed_for_ever() {
     instance.check("DATA");
 }
 
-/// Statements that come between an engine's death and its successor wait for that one; those that wait for work to end go on waiting with it.
+/// Statements that come between an engine's death and its successor wait for the successor; those
+/// that wait for work to end go on waiting with it.
 #[test]
 fn statements_wait_for_the_next_engine() {
     let instance = Instance::new();
@@ -355,7 +363,8 @@ fn statements_wait_for_the_next_engine() {
     let disks = "SELECT COUNT(*) FROM v$asm_disk WHERE group_number = 1";
     for (view, answer) in [("SELECT state FROM v$asm_diskgroup", "MOUNTED"), (disks, "2")] {
         for is_dead in [true, false] {
-            // Its mounts are served again, and it has run long enough for the next to be started at once.
+            // Its mounts are served again, and it has run long enough for the next to be started at
+            // once.
             instance.mount_again("data");
             thread::sleep(Duration::from_millis(500));
             let engine = instance.engine("data");
@@ -365,7 +374,7 @@ fn statements_wait_for_the_next_engine() {
         }
     }
     instance.mount_again("data");
-    // Nobody takes from a program what the next engine would serve it.
+    // Requests of programs that the next engine would serve are not taken from them.
     let mut file = File::create(point.join("held")).expect("create");
     for refusal in
         [&(|| instance.refused("ALTER DISKGROUP data DISMOUNT")) as &dyn Fn() -> String, &|| {
@@ -381,12 +390,13 @@ fn statements_wait_for_the_next_engine() {
     }
     drop(file);
     instance.unmount(&point);
-    // One that was dismounted is not waited for.
+    // A group that was dismounted is not waited for.
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     assert!(instance.refused("ALTER DISKGROUP data CHECK").contains("is not mounted"));
 }
 
-/// `plinth umount` returns when the engine has let go, also after many files were removed: the group can be dropped at once.
+/// `plinth umount` returns when the engine has let go, even after many files were removed: the
+/// group can be dropped at once.
 #[test]
 fn a_group_is_dropped_right_behind_its_unmount() {
     let instance = Instance::new();

@@ -1,4 +1,4 @@
-//! What the views say, against what was done.
+//! The contents of the views, against what was done.
 
 use plinth_tests::{Blocks, Instance, MIB, Postgres, Row, bytes, wait_for};
 use std::{fs, os::unix::fs::FileExt, thread, time::Duration};
@@ -11,7 +11,8 @@ fn text<'a>(row: &'a Row, column: &str) -> &'a str {
     row[column].as_str().unwrap_or_else(|| panic!("{column} of {row:?} is no text"))
 }
 
-/// Every view can be asked for everything, in a mounted group and without one, and has the columns that it declares.
+/// Every view can be queried for everything, in a mounted group and without one, and has the
+/// columns that it declares.
 #[test]
 fn every_view_answers() {
     let instance = Instance::new();
@@ -70,7 +71,7 @@ fn every_view_answers() {
     assert_eq!(instance.number(partners), 6.0);
 }
 
-/// What is written through a mount appears, by file and by disk; histograms have as many as there were.
+/// Writes through a mount appear, by file and by disk; histograms have as many as there were.
 #[test]
 fn counters_are_what_was_done() {
     let instance = Instance::new();
@@ -122,7 +123,8 @@ fn counters_are_what_was_done() {
     );
 }
 
-/// A disk hangs for a while: what it was asked meanwhile is in a bucket of more than a second, and the disk is said to be slow.
+/// A disk hangs for a while: its I/O of that time is in a bucket of more than a second, and the
+/// disk is reported to be slow.
 #[test]
 fn a_slow_disk_is_seen() {
     let mut instance = Instance::new();
@@ -223,7 +225,8 @@ fn the_maps_are_those_of_the_raw_disks() {
     assert!(instance.number(catalog) > 0.0, "{dump}");
 }
 
-/// Who has files open is a client: a database with all its processes, and each other program.
+/// A program that has files open is a client: a database with all its processes, and each other
+/// program.
 #[test]
 fn databases_are_clients() {
     let instance = Instance::new();

@@ -8,7 +8,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 
 /// The directories where this rule is in force. `""` stands for everything.
-pub const COVERED: &[&str] = &["tidy"];
+pub const COVERED: &[&str] = &["sim", "tests", "bench", "workload", "tidy"];
 
 const LINES_MAX: usize = 80;
 

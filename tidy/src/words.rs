@@ -12,7 +12,8 @@ use regex::Regex;
 use std::{path::Path, sync::LazyLock};
 
 /// The directories and files where these rules are in force. `""` stands for everything.
-pub const COVERED: &[&str] = &["tidy"];
+pub const COVERED: &[&str] =
+    &["sim", "tests", "bench", "workload", "tidy", "scripts", "units", "quickstart", "test"];
 
 /// The widest line with a comment, in characters.
 const WIDTH_MAX: usize = 100;

@@ -67,7 +67,7 @@ impl Sync {
 pub enum Rate {
     /// As soon as one of `depth` has ended.
     Closed,
-    /// At fixed times, so many a second, however long they take.
+    /// At fixed times, this many a second, however long they take.
     PerSecond(u64),
 }
 

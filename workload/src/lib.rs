@@ -5,7 +5,7 @@
 //! seed, so that a run can be repeated and its bytes can be verified.
 //!
 //! ```text
-//!   class      kind, sizes, order, syncs, rate, depth of a stream of I/O; the generator of its I/Os
+//!   class      kind, sizes, order, syncs, rate, depth of a stream of I/O; a generator of I/Os
 //!   profile    operations on files and their weights; files and sizes
 //!   pattern    bytes that follow from a number, and their verification after a crash
 //!   random     numbers by a seed

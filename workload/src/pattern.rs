@@ -44,7 +44,7 @@ pub fn version_of(sector: &[u8]) -> u64 {
 }
 
 /// # Errors
-/// What is wrong, if `holds` is false.
+/// If `holds` is false.
 pub fn ensure(holds: bool, wrong: impl FnOnce() -> Wrong) -> Result<(), Wrong> {
     if holds { Ok(()) } else { Err(wrong()) }
 }

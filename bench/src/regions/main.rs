@@ -1,17 +1,20 @@
-//! What a write costs where nothing was written since the group was mounted: regions of the activity log are opened, and, when all its places are taken,
-//! others closed for them.
+//! The cost of a write where nothing was written since the group was mounted: regions of the
+//! activity log are opened, and, when all its places are taken, others closed for them.
 //!
 //! `plinth-regions DISK DISK [-s GIB=64] [-d DEPTH=32] [-r ROUNDS=3]`
 //!
-//! The disks, which are overwritten, become a group of NORMAL redundancy with a file of GIB. In each AU of it one piece holds data. A round mounts the
-//! group, and does as many writes of 8 KiB twice, DEPTH at a time:
+//! The disks, which are overwritten, become a group of NORMAL redundancy with a file of GIB. In
+//! each AU of it one piece holds data. A round mounts the group, and does as many writes of 8 KiB
+//! twice, DEPTH at a time:
 //!
-//! - first: one to each of these pieces, in random order, so that each meets a region that nobody has written to since the mount, as long as
-//!   regions are no larger than that;
-//! - active: one to each of them again, in another order. With up to 128 GiB all their regions are still listed.
+//! - first: one to each of these pieces, in random order, so that each meets a region that was not
+//!   written since the mount, as long as regions are no larger than that;
+//! - active: one to each of them again, in another order. With up to 128 GiB all their regions are
+//!   still listed.
 //!
-//! What is written are whole blocks that hold data, to the same places of the disks, so nothing but the first touch makes a difference. The table
-//! has the rates, their ratio, and how long half of the writes took at most, and 99 of 100.
+//! Whole blocks that hold data are written, to the same places of the disks, so nothing but the
+//! first touch makes a difference. The table has the rates, their ratio, the median time of a
+//! write, and the 99th percentile.
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
@@ -35,7 +38,7 @@ const BLOCK: usize = 8192;
 
 const USAGE: &str = "plinth-regions DISK DISK [-s GIB] [-d DEPTH] [-r ROUNDS]";
 
-/// What one pass gave.
+/// The figures of one pass.
 struct Pass {
     rate: f64,
     median: Duration,

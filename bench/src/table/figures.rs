@@ -1,9 +1,11 @@
-//! What was measured, and the arithmetic: medians, and ratios of what ran side by side.
+//! The figures of a measurement, and the arithmetic: medians, and ratios of subjects measured side
+//! by side.
 //!
-//! A line is `case subject round rate cpu latency`, separated by tabs; `-` stands for what nobody measured.
+//! A line is `case subject round rate cpu latency`, separated by tabs; `-` stands for a figure that
+//! was not measured.
 //!
-//! Rounds of one number ran one after the other, within seconds. What else the machine did strikes them alike, so a ratio is
-//! the median of the rounds' own ratios, not the ratio of two medians.
+//! Rounds of one number ran one after the other, within seconds. Other load of the machine strikes
+//! them alike, so a ratio is the median of the rounds' own ratios, not the ratio of two medians.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -44,7 +46,7 @@ impl Spread {
 /// A number of a round.
 pub type Of = fn(&Round) -> Option<f64>;
 
-/// Everything that was measured.
+/// All lines of a measurement.
 #[derive(Debug, Default)]
 pub struct Figures {
     /// In the order in which they came.
@@ -96,7 +98,7 @@ impl Figures {
         Spread::of(values).map(|spread| spread.median)
     }
 
-    /// Round by round, one thing made of two; of the rounds that both have.
+    /// Round by round, one figure made of two; of the rounds that both have.
     pub fn pairs(
         &self,
         one: (&str, &str),
@@ -124,7 +126,7 @@ impl Figures {
     }
 }
 
-/// How a case loads its subject: `KIND:BYTES:DEPTH`, or `KIND:BYTES:DEPTH:JOBS`.
+/// The load of a case: `KIND:BYTES:DEPTH`, or `KIND:BYTES:DEPTH:JOBS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     pub kind: String,
@@ -134,7 +136,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// None for what is no load of blocks, such as a transaction.
+    /// None for a load that is not of blocks, such as a transaction.
     pub fn parse(case: &str) -> Option<Self> {
         let words: Vec<&str> = case.split(':').collect();
         let (kind, block, depth, jobs) = match words[..] {
@@ -146,7 +148,7 @@ impl Load {
         Some(Self { kind: kind.to_owned(), block: block?, depth: depth?, jobs: jobs? })
     }
 
-    /// Large blocks are told in MiB per second.
+    /// Large blocks are shown in MiB per second.
     pub fn in_mib(&self) -> bool {
         self.block >= 1 << 20
     }
@@ -195,7 +197,8 @@ mod tests {
         assert_eq!(Spread::of([]), None);
     }
 
-    /// The machine is half as fast in the second round, for both. The ratio of the medians would say 1.5 or 0.75.
+    /// The machine is half as fast in the second round, for both. The ratio of the medians would
+    /// say 1.5 or 0.75.
     #[test]
     fn a_ratio_compares_what_ran_in_the_same_round() {
         let figures = figures(&[

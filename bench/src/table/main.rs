@@ -2,8 +2,9 @@
 //!
 //! `plinth-table [-o FILE.svg] <LINES`
 //!
-//! `figures.rs` says what a line is. To standard output, in Markdown: a table for each case, the system calls where they were
-//! counted, and one table of what is promised beside what was measured. What was not measured is not in them.
+//! `figures.rs` describes a line. To standard output, in Markdown: a table for each case, the
+//! system calls where they were counted, and one table of promises beside figures. Cases that were
+//! not measured are left out.
 
 mod figures;
 mod picture;
@@ -29,7 +30,7 @@ fn cell(number: Option<f64>, tell: impl Fn(f64) -> String) -> String {
     number.map_or_else(String::new, tell)
 }
 
-/// A table for each load, and one for what databases did.
+/// A table for each load, and one for databases.
 fn cases(text: &mut String, figures: &Figures) -> fmt::Result {
     for case in figures.cases() {
         if let Some(load) = Load::parse(case) {
@@ -73,7 +74,7 @@ fn rows(
     writeln!(text)
 }
 
-/// What `syscalls:CASE` has, system calls for each I/O, as sentences.
+/// The lines of `syscalls:CASE`, system calls for each I/O, as sentences.
 fn calls(text: &mut String, figures: &Figures) -> fmt::Result {
     for case in figures.cases() {
         let Some(load) = case.strip_prefix("syscalls:").and_then(Load::parse) else { continue };
@@ -152,7 +153,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Two rounds of reads of 1 MiB, and what is made of them.
+    /// Two rounds of reads of 1 MiB, and the tables made of them.
     #[test]
     fn lines_become_tables() {
         let lines = "read:1048576:4 raw 1 1000 20 4000\nread:1048576:4 raw 2 2000 20 2000\n\

@@ -1,7 +1,8 @@
-//! The ratios as bars: a panel for each case, a bar for each subject, and a line where the reference is.
+//! The ratios as bars: a panel for each case, a bar for each subject, and a line where the
+//! reference is.
 //!
-//! Plain SVG with the reader's own fonts. Colours are of middling brightness and text follows what the reader prefers, so it
-//! can be read on light and on dark pages.
+//! Plain SVG with the reader's own fonts. Colours are of middling brightness and text follows what
+//! the reader prefers, so it can be read on light and on dark pages.
 
 use super::{
     figures::{Figures, Load},

@@ -1,14 +1,14 @@
-//! Who is measured, and what is promised of Plinth beside whom.
+//! The subjects that are measured, and what Plinth promises in comparison with each.
 
 use super::figures::{Figures, Round, Spread};
 
-/// Someone who is measured.
+/// A subject that is measured.
 #[derive(Debug)]
 pub struct Subject {
-    /// As the script calls it.
+    /// Its name in the script.
     pub key: &'static str,
     pub name: &'static str,
-    /// Who is 1.00 for it.
+    /// The subject that is 1.00 for it.
     pub reference: &'static str,
     pub ours: bool,
 }
@@ -46,23 +46,23 @@ pub const SUBJECTS: [Subject; 21] = [
     ours("unchecked-used", "library: NORMAL, bytes used, checksums not compared", "raw-used"),
 ];
 
-/// Those that databases ran on.
+/// The subjects that databases ran on.
 pub const SYSTEMS: [Subject; 3] = [
     peer("ext4", "ext4, one device", "ext4"),
     peer("btrfs", "btrfs raid1, two devices", "ext4"),
     ours("plinth", "Plinth NORMAL, two devices", "ext4"),
 ];
 
-/// What a comparison is about.
+/// The subject of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub enum Measure {
-    /// The rate is at least so many times that of the fastest of these.
+    /// The rate is at least this many times that of the fastest of these.
     Ratio { to: &'static [&'static str], at_least: f64 },
-    /// Each takes at most so many microseconds longer than that of another subject.
+    /// Each I/O takes at most this many microseconds longer than that of another subject.
     Added { to: &'static str, at_most: f64 },
-    /// Many jobs do as many times what one does as there are processors for them.
+    /// Many jobs have as many times the rate of one as there are processors for them.
     Scaling { from: &'static str, jobs: usize },
-    /// The same of somebody else, of whom nothing is promised.
+    /// The same of another subject, of which nothing is promised.
     TheirScaling { from: &'static str },
 }
 
@@ -74,7 +74,7 @@ pub struct Comparison {
     pub measure: Measure,
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug)]
 pub struct Verdict {
     pub against: String,

@@ -1,4 +1,4 @@
-//! Names in directories: they come with their directory, go where it goes, and keep it.
+//! Names in directories: they move with their directory, and go with it.
 
 use super::{CALLER, Client, Expectations, FileError, Next, Result};
 use crate::{history::Failure, model::Names};
@@ -44,7 +44,7 @@ impl Client {
         Ok((directory, rest.to_owned()))
     }
 
-    /// Makes the directory of a name unless it is there. False: it cannot be made now.
+    /// Makes the directory of a name unless it exists. False: it cannot be made now.
     pub(super) async fn has_place(
         &self,
         session: &Session,
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Adds to what a listing has found what is in the directories that it has found.
+    /// Adds the entries of the directories that a listing has found.
     pub(super) async fn list_directories(
         &self,
         session: &Session,
@@ -88,7 +88,8 @@ impl Client {
         Ok(())
     }
 
-    /// A directory gets another name, changes names with another one, or goes if it is empty.
+    /// A directory gets another name, exchanges names with another one, or is removed if it is
+    /// empty.
     pub(super) async fn change_directory(
         &self,
         session: &Session,
@@ -100,7 +101,7 @@ impl Client {
             return self.remove_directory(session, &one, are_in_one).await;
         }
         let exchanges = are_in_other > 0;
-        // Done twice it is undone.
+        // Sent twice it would be undone.
         if exchanges && Expectations::is(&self.expectations.twice) {
             return Ok(Next::GoOn);
         }

@@ -1,4 +1,5 @@
-//! What few programs do: several names for a file, ends in the middle of a sector, and several things at once to the same bytes.
+//! Operations that few programs use: several names for a file, file sizes that are not whole
+//! sectors, and several requests at once for the same bytes.
 
 use super::{CALLER, Client, Expectations, FileError, Next, Result, mode_of, pattern};
 use crate::{
@@ -14,16 +15,16 @@ use plinth_engine::{
 use plinth_workload::lock;
 use std::ops::Range;
 
-/// Names asked for that are not there, in one look.
+/// Names that do not exist, looked up in one look.
 const ABSENT: u64 = 3;
 
-/// What meets a write.
+/// A request that is in flight together with a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rival {
     Punch,
     Zero,
     Write,
-    /// A sync, which need not cover it.
+    /// A sync, which need not cover the write.
     Sync,
 }
 
@@ -32,7 +33,8 @@ fn bytes_of(sectors: u64) -> u64 {
 }
 
 impl Client {
-    /// A file that is striped finely and has more mirrors than others, where the group can have them.
+    /// A file that is striped finely and has more mirrors than others, where the group can have
+    /// them.
     pub(super) async fn create_striped(
         &self,
         session: &Session,
@@ -57,7 +59,8 @@ impl Client {
             self.model().note_name(file, made.node);
         }
         let next = self.end("create", made.map(|_| ()))?;
-        // The name that the system gave it keeps nothing when the other one goes. It stays where that cannot be done now.
+        // The name that the system gave the file does not keep it when the other one is removed. It
+        // stays where that cannot be done now.
         let mut parts: Vec<&str> = path.split('/').skip(1).collect();
         if let Some(last) = parts.pop() {
             let mut directory = Ok(ROOT);
@@ -82,7 +85,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         let at = usize::try_from(self.below(names.0.len() as u64)).expect("small");
         let other = names.0.keys().nth(at).expect("below their number").clone();
-        // Done twice it is undone.
+        // Sent twice it would be undone.
         if other == name || Expectations::is(&self.expectations.twice) {
             return Ok(Next::GoOn);
         }
@@ -190,7 +193,7 @@ impl Client {
         self.end("cut", self.ask_for_change(cut, |_| false).await)
     }
 
-    /// What a file's sectors are when it is cut at a size: `last` was that in which it ends then.
+    /// The sectors of a file after it is cut at a size: `last` was the one in which it ends then.
     fn cut_off(&self, last: &Content, size: u64, old: u64) -> Vec<(u64, Content)> {
         let inside = usize::try_from(size % SECTOR as u64).expect("below a sector");
         let number = size / SECTOR as u64;
@@ -203,7 +206,7 @@ impl Client {
         gone
     }
 
-    /// A write that begins or ends in the middle of a sector, perhaps both in the same one.
+    /// A write that begins or ends in the middle of a sector, or both in the same one.
     pub(super) async fn write_oddly(
         &self,
         session: &Session,
@@ -256,7 +259,7 @@ impl Client {
         }
     }
 
-    /// A file that was written since says so.
+    /// A file that was written since has a newer time of modification.
     async fn verify_times(
         &self,
         session: &Session,
@@ -275,7 +278,7 @@ impl Client {
         }
     }
 
-    /// The node of a file, or what comes next because it cannot be found now.
+    /// The node of a file, or the client's next step because it cannot be found now.
     async fn find(
         &self,
         session: &Session,
@@ -289,7 +292,8 @@ impl Client {
         }
     }
 
-    /// Something is written while it is punched, zeroed, or written by somebody else: each sector is one or the other.
+    /// A range is written while it is punched, zeroed, or written by another request: each sector
+    /// has the result of one or the other.
     pub(super) async fn race(
         &self,
         session: &Session,
@@ -328,7 +332,7 @@ impl Client {
         let (contested, mut all): (Vec<_>, Vec<_>) =
             of_rival.into_iter().partition(|(number, _)| one.contains(number));
         all.extend(sectors);
-        // Whoever dies in that finds the one, the other, or what was there.
+        // If the engine dies meanwhile, a sector has the one, the other, or its old contents.
         self.model().begin(None, Some((file, all.iter().chain(&contested).cloned().collect())));
         let write = self
             .ask_for_change(|| session.write(node, bytes_of(one.start), &bytes, false), |_| false);
@@ -350,7 +354,7 @@ impl Client {
         match futures::join!(write, meet) {
             (Ok(()), Ok(())) => {
                 self.model().acknowledge_one_of(all, contested);
-                // The next sync covers what this one does not.
+                // The next sync covers the writes that this one does not.
                 if self.one_in(2) { self.sync(session, name, file).await } else { Ok(Next::GoOn) }
             }
             (written, met) => {
@@ -368,7 +372,7 @@ impl Client {
         }
     }
 
-    /// Something is written while the file is cut, or removed.
+    /// A file is written while it is cut or removed.
     pub(super) async fn write_what_goes(
         &self,
         session: &Session,
@@ -426,7 +430,8 @@ impl Client {
         self.write_what_is_cut(session, names, name, node, range, (bytes, sectors)).await
     }
 
-    /// A program has a file open that has no name any more: it reads what it wrote, writes and punches, until it closes the file.
+    /// A program has a file open that has no name any more: it reads it back, writes and punches,
+    /// until it closes the file.
     async fn use_what_has_no_name(
         &self,
         session: &Session,
@@ -434,7 +439,8 @@ impl Client {
         at: u64,
         mut bytes: Vec<u8>,
     ) -> std::result::Result<Next, Failure> {
-        // Until that is durable its name may come back with a loss of power, and with what is written now.
+        // Until the removal is durable a loss of power may bring the name back, with the bytes that
+        // are written now.
         let turn = self.model().turn();
         let synced = session.sync_directory(ROOT).await;
         let is_gone = synced.is_ok() && !Expectations::is(&self.expectations.tolerates_errors);
@@ -513,7 +519,7 @@ impl Client {
                 Some(first_written.clone()),
                 Some((file, gone.iter().chain(&sectors).cloned().collect())),
             );
-            // Before it is cut it is as long as what is written.
+            // Before it is cut it is as long as the write makes it.
             model.may_also_be([first_cut.clone(), named(size.max(bytes_of(range.end)))]);
         }
         let write = session.write(node, bytes_of(range.start), &bytes, false);
@@ -558,7 +564,8 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// One of two that change a file's size has failed: it is as long as it is seen to be, and what was to be written is there or not.
+    /// One of two requests that change a file's size has failed: its length is the one that is
+    /// seen, and its bytes are those of the write or the old ones.
     async fn end_as_seen(
         &self,
         session: &Session,
@@ -568,7 +575,7 @@ impl Client {
     ) -> std::result::Result<Next, Failure> {
         self.core.tell(|| format!("client {}: write of what is cut: {error}", self.number));
         let (file, _) = names.0[name];
-        // Seen, and committed: or another mount may show another.
+        // The size is seen, and committed: otherwise another mount might show another.
         let seen = async {
             let node = self.node(session, name).await?;
             let size = session.attributes(node).await?.size;
@@ -582,14 +589,15 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Whether a file may have so many links. The system may have given it a name that the client does not know of.
+    /// Whether a file may have `links` links. The system may have given it a name that the client
+    /// does not know.
     fn has_links(&self, names: &Names, file: FileId, links: u32) -> bool {
         let known = names.links(file);
         let most = known + usize::from(self.model().may_have_more_names(file));
         (known..=most).contains(&(links as usize))
     }
 
-    /// Names that are not there are not found, and those that are lead to what was made.
+    /// Names that do not exist are not found, and the others lead to the files that were made.
     pub(super) async fn verify_names(
         &self,
         session: &Session,

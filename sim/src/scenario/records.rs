@@ -1,4 +1,4 @@
-//! What lies on a disk, looked at and changed behind everybody's back.
+//! Records on a disk, read and changed without the engine's knowledge.
 
 use super::World;
 use plinth_engine::testing::Image;
@@ -12,7 +12,7 @@ use plinth_format::{
     stamp::Stamp,
 };
 
-/// Makes the checksum of a record right, if it has an envelope whose length makes sense.
+/// Makes the checksum of a record valid, if it has an envelope whose length makes sense.
 pub fn reseal(record: &mut [u8]) {
     let length = u32::from_le_bytes(record[LENGTH].try_into().expect("four bytes")) as usize;
     if (ENVELOPE_SIZE..=record.len()).contains(&length) {
@@ -29,7 +29,7 @@ impl World {
         bytes
     }
 
-    /// Overwrites bytes of a disk: rot, or somebody's `dd`.
+    /// Overwrites bytes of a disk, as rot or `dd` does.
     pub fn corrupt(&mut self, disk: usize, offset: u64, bytes: &[u8]) {
         self.disk(disk).corrupt(offset, bytes);
     }
@@ -39,7 +39,7 @@ impl World {
         self.disk(disk).faults(|faults| _ = faults.latent.insert(offset / BLOCK_SIZE as u64));
     }
 
-    /// How a disk is cut, of which all was used.
+    /// The layout of a disk that is used whole.
     pub fn layout(&self, disk: usize) -> Layout {
         Layout::new(self.disk(disk).size(), MIB).expect("it is a member")
     }
@@ -116,7 +116,8 @@ impl World {
         zone + offset % MIB / BLOCK_SIZE as u64 * 4
     }
 
-    /// The part of a catalog file that begins at its first byte: where it is on a disk, and how long.
+    /// The part of a catalog file that begins at its first byte: where it is on a disk, and how
+    /// long.
     pub fn catalog_place(&self, disk: usize, file: CatalogFile) -> Option<(u64, usize)> {
         let is_first =
             |run: &&CatalogRun| usize::from(run.disk.0) == disk && run.file == file && run.at == 0;

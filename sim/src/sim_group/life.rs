@@ -1,4 +1,4 @@
-//! How a group's engine comes and goes: made, mounted, dismounted, killed, cut off from its power.
+//! The life of a group's engine: created, mounted, dismounted, killed, without power.
 
 use super::{AT_ONCE, IDLE_LASTS, PATIENCE, SimGroup, Undo, default_names, words};
 use crate::{disk::SimDisk, executor::Fuse, history::Failure};
@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-/// Virtual time that a mount may wait for disks before somebody sees to them.
+/// Virtual time that a mount may wait for disks before they are healed.
 pub(super) const MOUNT_WAIT: Duration = Duration::from_secs(120);
 
-/// Engines that are replaced because their catalog has stopped, before somebody looks for the reason.
+/// Engines that may be replaced because their catalog has stopped, before that counts as a failure.
 const STOPS_MAX: u32 = 5;
 
-/// The errors of a mount for want of disks.
+/// The errors of a mount that lacks disks.
 fn for_want_of_disks(code: Code) -> bool {
     matches!(
         code,
@@ -31,7 +31,7 @@ impl SimGroup {
         self.world = self.host.process();
         self.names = default_names(self.name, self.disks.len());
         if self.is_external() {
-            // Each disk is a failure group of its own, and that counts when there are to be more mirrors.
+            // Each disk is its own failure group, which counts when there are to be more mirrors.
             self.shape
                 .disks
                 .iter_mut()
@@ -56,7 +56,8 @@ impl SimGroup {
         Ok(())
     }
 
-    /// Mounts the group in a process of its own, which may die several times over it. Whether it could be mounted.
+    /// Mounts the group in a new process, which may die several times before. Whether it could be
+    /// mounted.
     ///
     /// # Errors
     /// If it is refused for another reason than missing disks.
@@ -104,7 +105,8 @@ impl SimGroup {
         }
     }
 
-    /// Every second life of an engine reads where it is told to, each time elsewhere; the others where it is faster.
+    /// Every second life of an engine has preferred reads, each time from another failure group;
+    /// the others read where it is faster.
     fn preferred(&self) -> BTreeSet<String> {
         let groups = self.shape.failure_groups();
         let number = usize::try_from(self.lives / 2).expect("few lives") % groups.len();
@@ -119,8 +121,8 @@ impl SimGroup {
         }
     }
 
-    /// A mount may have to wait for a voter that does not do what it should: somebody sees to it, unless told that there is
-    /// no need.
+    /// A mount may have to wait for a voter that fails: its disk is healed after a while, unless
+    /// the caller clears the flag.
     pub(super) fn heal_after(&self, wait: Duration) -> Arc<AtomicBool> {
         let needed = Arc::new(AtomicBool::new(true));
         let (asked, disks) = (Arc::clone(&needed), self.disks.clone());
@@ -132,10 +134,11 @@ impl SimGroup {
         needed
     }
 
-    /// Mounts the group, with everything healed if it must be. Then clients go on.
+    /// Mounts the group, with all disks healed if necessary. Then clients go on.
     pub async fn mount(&mut self) -> Result<(), Failure> {
         if !self.try_mount().await? {
-            // With two voters and one of them away or failing, nobody can tell who carried on: the message says so.
+            // With two voters of which one is missing or fails, it cannot be known which one
+            // carried on: the message says so.
             if self.faulty.is_empty() && self.undo.is_empty() {
                 return Err(format!("{}: not mounted, and nothing is wrong with it", self.name));
             }
@@ -158,7 +161,7 @@ impl SimGroup {
         mounted
     }
 
-    /// All disks do again what they should, and are where they were.
+    /// All disks are healed, and where they were.
     pub fn put_right(&mut self) {
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             match undo {
@@ -175,11 +178,12 @@ impl SimGroup {
         self.disks.iter().for_each(SimDisk::heal);
     }
 
-    /// What its engine's end means for clients.
+    /// The consequences of its engine's end for clients.
     pub fn ended(&mut self, power: bool) {
         if let Some(group) = self.group.take() {
             self.keep_caches(&group);
-            // A durable write that fails counts as a flush that does: where the disk had to stay, what was not synced is in doubt.
+            // A durable write that fails counts as a failed flush: if the disk could not be spared,
+            // bytes that were not synced are uncertain.
             let had_to_stay = self.disks.iter().filter(|disk| self.serves(&group, disk));
             let failed = had_to_stay.filter(|disk| disk.has_failed_durably()).count() > 0;
             self.lossy |= failed && self.expectations.tolerates_errors.load(Ordering::Relaxed);
@@ -197,12 +201,12 @@ impl SimGroup {
         self.lossy = false;
     }
 
-    /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
+    /// Disks that the engine still uses lose nothing by a failed flush: it was not recorded.
     fn keep_caches(&self, group: &Group) {
         self.disks.iter().filter(|disk| self.serves(group, disk)).for_each(SimDisk::keep_cache);
     }
 
-    /// What failed until now is none of what fails from now on.
+    /// Durable writes that have failed so far do not count for the next engine.
     fn forget_failures(&self) {
         self.disks.iter().for_each(|disk| _ = disk.has_failed_durably());
     }
@@ -215,13 +219,13 @@ impl SimGroup {
         Ok(())
     }
 
-    /// The engine dies at a moment that comes soon.
+    /// The engine dies soon.
     pub async fn die(&mut self, moment: Fuse) -> Result<(), Failure> {
         let process = self.process();
         let (patience, moment) = match moment {
             // Clients that rest take steps, too.
             Fuse::Steps(count) if self.dies_idle => (IDLE_LASTS, Fuse::Ios(count / 4)),
-            // What is done with regions, and with space, when nobody has used them for a while.
+            // Work on regions and space that are idle for a while.
             moment @ (Fuse::Sums(_) | Fuse::Discards(_) | Fuse::Holes(_)) => {
                 self.allow(20);
                 (2 * IDLE_LASTS, moment)
@@ -243,7 +247,7 @@ impl SimGroup {
         .await
     }
 
-    /// Dismounts the group; clients pause before, or are sent away.
+    /// Dismounts the group; clients pause before, or get errors.
     pub async fn dismount(&mut self, force: bool) -> Result<(), Failure> {
         self.say(|| format!("the group is dismounted{}", if force { " by force" } else { "" }));
         if force {
@@ -253,7 +257,7 @@ impl SimGroup {
         }
         let group = self.group.take().expect("mounted");
         let engine = Arc::clone(&group);
-        // Now and then it does not come to the end of it.
+        // Now and then it dies before the end.
         if self.core.one_in(4) {
             let ios = self.core.below(1 << self.core.below(7));
             self.core.fuse(self.process(), Some(Fuse::Ios(ios)));
@@ -285,14 +289,14 @@ impl SimGroup {
         if is_clean {
             self.forget_failures();
         } else {
-            // As if it had been killed: what was in doubt still is.
+            // As if it had been killed: uncertain bytes stay uncertain.
             self.group = Some(group);
         }
         self.ended(false);
         Ok(())
     }
 
-    /// An engine whose catalog has stopped says so and ends; then another one takes over.
+    /// An engine whose catalog has stopped reports it and ends; then another one takes over.
     pub async fn replace_if_stopped(&mut self) -> Result<(), Failure> {
         let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else {
             return Ok(());
@@ -308,7 +312,8 @@ impl SimGroup {
         self.inside(async move { group.last_words().await }).await?;
         self.lossy = true;
         if self.forgetful {
-            // What a mount would lose by a flush that fails, another engine wrote: not promised.
+            // A failed flush may lose bytes that another engine wrote: they are not promised after
+            // the mount.
             self.disks.iter().for_each(|disk| disk.faults(|faults| faults.failing_flushes = 0));
         }
         self.kill(AT_ONCE).await?;

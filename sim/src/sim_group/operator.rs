@@ -1,4 +1,4 @@
-//! What an operator does with a group: makes it whole, has it checked and repaired, fills it and makes room.
+//! The operator of a group: makes it whole, has it checked and repaired, fills it and makes room.
 
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, SimGroup, words};
 use crate::{client::Client, history::Failure};
@@ -14,17 +14,19 @@ use std::{
     time::Duration,
 };
 
-/// Why a rebalance may end with an error although all disks are well: there is no room for what it is to do, or a dispute nobody has settled.
+/// Reasons for which a rebalance may end with an error although no disk is faulty: there is no room
+/// for its work, or a dispute that is not settled.
 const NO_ROOM: [&str; 5] =
     ["AUs too few", "no space left", "has room", "no room for it", "until that is settled"];
 
 const FILLER: &[u8] = b"filler";
 
-/// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
+/// Values of 60 kB that are written to the catalog at once: more than it has space for, if AUs are
+/// small.
 const SWELLING: u32 = 160;
 
 impl SimGroup {
-    /// Nothing is wrong with the group any more, and all its disks are ONLINE.
+    /// Ends all faults of the group, and brings all its disks ONLINE.
     pub async fn make_whole(&mut self) -> Result<(), Failure> {
         if self.silent {
             self.repair().await?;
@@ -37,7 +39,7 @@ impl SimGroup {
         self.heal_all().await;
         self.expectations.twice.store(false, Ordering::Relaxed);
         if tolerated_errors {
-            // What is in doubt is settled by a mount.
+            // A mount settles uncertain bytes.
             self.lossy = true;
             self.kill(AT_ONCE).await?;
             self.beyond = false;
@@ -48,7 +50,7 @@ impl SimGroup {
         self.bring_online().await?;
         self.failure()?;
         if tolerated_errors {
-            // A resync has met what was lost, and marked it.
+            // A resync has found lost blocks, and marked them.
             self.expectations.expect_all();
         }
         self.faulty.clear();
@@ -57,7 +59,7 @@ impl SimGroup {
         Ok(())
     }
 
-    /// All disks do again what they should. An error that is under way belongs to what was wrong before.
+    /// All disks are healed. An error that is in flight belongs to the faults before.
     pub async fn heal_all(&mut self) {
         let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
         self.put_right();
@@ -88,7 +90,7 @@ impl SimGroup {
         }
     }
 
-    /// What keeps the group from being whole, in words.
+    /// Why the group is not whole, in words.
     fn what_is_left(&self) -> String {
         let group = self.group();
         let states = group.members().into_iter().filter(|(_, state)| *state != DiskState::Online);
@@ -109,7 +111,7 @@ impl SimGroup {
         self.group().members().iter().any(|(_, state)| *state == DiskState::Offline)
     }
 
-    /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
+    /// Gives ONLINE ALL where a disk is offline. Whether all are ONLINE.
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
         let away = self.is_away();
@@ -123,7 +125,7 @@ impl SimGroup {
             let has_no_room = self.full
                 || error.ends_with("none can")
                 || NO_ROOM.iter().any(|why| error.contains(why));
-            // What was lost for good cannot move either.
+            // Blocks that are lost for good cannot be moved either.
             if gives_up && !has_no_room && !self.lossy {
                 return Err(format!(
                     "{}: all disks are well, and the rebalance ends again with: {error}",
@@ -136,9 +138,10 @@ impl SimGroup {
         }
         let online = self.inside(async move {
             if gives_up {
-                // What is left on a disk that leaves finds no place, or mirrors that are wanted do not: all stays as it was.
+                // Mirrors on a disk that is being dropped find no space, or missing mirrors do not:
+                // everything stays as it was.
                 group.undrop().await?;
-                // Nor is a disk made smaller than what is on it by now.
+                // Nor is a disk shrunk below the mirrors that are on it by now.
                 group.resize_disks(&[Resize { which: Selection::All, size: None }], None).await?;
                 return group.convert(Conversion(group.redundancy()), None).await.map(|()| false);
             }
@@ -148,7 +151,7 @@ impl SimGroup {
             if away {
                 group.online(Selection::All).await.map(|()| false)
             } else {
-                // One that has ended with errors since is asked about the next time.
+                // A rebalance that has ended with errors since is started again the next time.
                 let goes_on = |one: &Operation| one.state == "RUN" || is_stuck(one);
                 let busy = group.operations().iter().any(goes_on) || group.lacks_catalog_mirror();
                 Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
@@ -165,7 +168,7 @@ impl SimGroup {
     pub async fn repair(&mut self) -> Result<(), Failure> {
         self.say(|| "the operator checks and repairs".to_owned());
         for disk in &self.disks {
-            // What was told to go astray and found no I/O to do it with will not any more.
+            // Faults that were to strike an I/O, and have not, are cleared.
             disk.faults(|faults| {
                 faults.lost_writes = 0;
                 faults.misdirected_writes = 0;
@@ -173,13 +176,14 @@ impl SimGroup {
             });
         }
         if self.disks.iter().filter(|disk| disk.take_astray()).count() > 0 {
-            // A check sees what is committed, and that may be of an extent that is not yet.
+            // A check sees committed rows, and there may be one of an extent that is not complete
+            // yet.
             self.core.sleep(ERRORS_ARRIVE).await;
         }
         let had_noticed = self.has_noticed();
         let mut report = self.report(true).await?;
         if report.problems.iter().any(|problem| !problem.repaired) && !had_noticed {
-            // A disk that fails was met by the check first, and is offline now.
+            // The check was the first to meet a disk that fails, which is offline now.
             report = self.report(true).await?;
         }
         let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
@@ -197,10 +201,10 @@ impl SimGroup {
         Ok(())
     }
 
-    /// Everything is as it should be, on every disk in sight.
+    /// Asserts that every visible disk has everything in order.
     pub async fn check(&self) -> Result<(), Failure> {
         if self.core.one_in(2) {
-            // Nobody needs to stop working for that.
+            // Clients need not stop for that.
             self.allow(60);
         }
         let report = self.report(false).await?;
@@ -218,12 +222,13 @@ impl SimGroup {
         }
     }
 
-    /// All unused space has been given back to thin devices. Clients must be idle, and no other work under way.
+    /// Asserts that all unused space was given back to thin devices. Clients must be idle, and no
+    /// other operation may run.
     pub async fn check_lent(&mut self) -> Result<(), Failure> {
         if self.group().owes_discards() {
             return Ok(());
         }
-        // A disk that has failed too often goes away later than that.
+        // A disk that has failed too often is expelled later than that.
         let is_done = |sim_group: &Self| sim_group.group().is_all_discarded();
         while !is_done(self) {
             self.until("the discards", |sim_group| is_done(sim_group) || sim_group.is_away())
@@ -265,7 +270,8 @@ impl SimGroup {
                 .await?
                 .ok_or("the engine died by itself")?;
             tries += 1;
-            // Clients may change too much meanwhile for a catalog with little room for its log; they rest after some operations.
+            // Clients may change too much meanwhile for a catalog with little room for its log;
+            // they rest after some operations.
             let is_overtaken =
                 ended.as_ref().is_err_and(|error| error.message.contains("snapshot too old"));
             if !is_overtaken || tries == 5 {
@@ -292,7 +298,7 @@ impl SimGroup {
             .map_err(|failure| format!("{}: {failure}", self.name))
     }
 
-    /// All that the clients did is there, as they left it. They must be idle.
+    /// Asserts that all files of the clients are there, as they left them. Clients must be idle.
     pub async fn verify(&self) -> Result<(), Failure> {
         for client in self.clients.clone() {
             let session = Session::new(Arc::clone(self.group()), None);
@@ -337,7 +343,7 @@ impl SimGroup {
         }
     }
 
-    /// An error that may be, while disks are ill.
+    /// An error that is allowed while disks are faulty.
     fn forgive_if_ill(&self, doing: &str, error: &FileError) -> Result<(), Failure> {
         if self.faulty.is_empty() {
             return Err(format!("{}: {doing}: {error}", self.name));

@@ -1,11 +1,11 @@
-//! Which disk is trusted.
+//! The decision whether a disk is trusted.
 
 use super::*;
 use plinth_format::membership::DiskState;
 use sim::scenario::pattern;
 use std::time::Duration;
 
-/// CURRENT: all disks are there, nothing is said of any.
+/// CURRENT: all disks are there, none has missed anything.
 #[test]
 fn disks_in_step_are_used() {
     for seed in seeds() {
@@ -18,7 +18,7 @@ fn disks_in_step_are_used() {
     }
 }
 
-/// ABSENT, then STALE: a disk is out of sight at a mount; when it is back only what changed is copied.
+/// ABSENT, then STALE: a disk is missing at a mount; when it is back only changes are copied.
 #[test]
 fn an_absent_disk_comes_back_and_misses_little() {
     for seed in seeds() {
@@ -38,7 +38,8 @@ fn an_absent_disk_comes_back_and_misses_little() {
     }
 }
 
-/// STALE: a disk is lost under writes, and its engine dies; the next one copies what it missed.
+/// STALE: a disk is lost under writes, and its engine dies; the next one copies the writes that the
+/// disk missed.
 #[test]
 fn a_stale_disk_is_copied_what_it_missed() {
     for seed in seeds() {
@@ -60,7 +61,8 @@ fn a_stale_disk_is_copied_what_it_missed() {
     }
 }
 
-/// STALE: the engine dies in the middle of a resync. A SYNCING disk is never read, and the resync goes on.
+/// STALE: the engine dies in the middle of a resync. A SYNCING disk is never read, and the resync
+/// goes on.
 #[test]
 fn a_syncing_disk_is_not_read() {
     for seed in seeds() {
@@ -79,7 +81,8 @@ fn a_syncing_disk_is_not_read() {
     }
 }
 
-/// DUPLICATE: a clone of a disk appears, as array snapshots do. Neither device is used, nor written; when one is gone the other is.
+/// DUPLICATE: a clone of a disk appears, as array snapshots do. Neither device is used, nor
+/// written; when one is gone the other is used.
 #[test]
 fn a_clone_of_a_disk_counts_as_none() {
     for seed in seeds() {
@@ -104,8 +107,8 @@ fn a_clone_of_a_disk_counts_as_none() {
     }
 }
 
-/// Copies of all disks appear, as array snapshots do, before an engine dies or after the group was dismounted. It goes on with the devices that it used,
-/// and the copies are named and left alone.
+/// Copies of all disks appear, as array snapshots do, before an engine dies or after the group was
+/// dismounted. It goes on with the devices that it used, and the copies are named and left alone.
 #[test]
 fn copies_of_all_disks_are_left_alone() {
     for seed in seeds() {
@@ -142,7 +145,8 @@ fn copies_of_all_disks_are_left_alone() {
     }
 }
 
-/// The same on a host that has noted nothing: neither set is used, nor written, and the refusal names both and what to do.
+/// The same on a host that has noted nothing: neither set is used, nor written, and the refusal
+/// names both and the remedy.
 #[test]
 fn copies_of_all_disks_are_as_good_as_the_disks_where_nothing_is_noted() {
     for seed in seeds() {
@@ -177,7 +181,8 @@ fn copies_of_all_disks_are_as_good_as_the_disks_where_nothing_is_noted() {
     }
 }
 
-/// One disk is not in sight but a copy of it is, beside copies of the others: it is not mixed into the group, and the disk comes back by itself.
+/// One disk is missing but a copy of it is visible, beside copies of the others: it is not mixed
+/// into the group, and the disk comes back by itself.
 #[test]
 fn a_copy_does_not_stand_in_for_a_disk_that_is_away() {
     for seed in seeds() {
@@ -200,8 +205,8 @@ fn a_copy_does_not_stand_in_for_a_disk_that_is_away() {
     }
 }
 
-/// A disk fails under the group, an older copy of it appears, and the disk answers again: it is the disk that comes ONLINE, with all that was written
-/// before and since, and nobody writes the copy.
+/// A disk fails under the group, an older copy of it appears, and the disk answers again: the disk
+/// comes ONLINE, with all that was written before and since, and the copy is not written.
 #[test]
 fn a_disk_comes_back_beside_its_copy() {
     for seed in seeds() {
@@ -252,7 +257,8 @@ fn two_paths_are_one_device() {
     }
 }
 
-/// OLD-IMAGE: one disk is put back as it was minutes ago. Its stamp says so: it is copied whole, and nothing of it is read.
+/// OLD-IMAGE: one disk is put back as it was minutes ago. Its stamp shows that: it is copied whole,
+/// and nothing of it is read.
 #[test]
 fn an_old_image_is_copied_whole() {
     for seed in seeds() {
@@ -309,7 +315,8 @@ fn a_disk_without_a_stamp_is_copied_whole() {
     }
 }
 
-/// CURRENT, and no witness: a voter whose membership slots are noise has its data, and does not count for a mount.
+/// CURRENT, and no witness: a voter whose membership slots are noise has its data, and does not
+/// count for a mount.
 #[test]
 fn a_voter_without_a_membership_is_no_witness() {
     for seed in seeds() {
@@ -329,8 +336,8 @@ fn a_voter_without_a_membership_is_no_witness() {
     }
 }
 
-/// LOSING-BRANCH, then COPY-WHOLE: one half was forced to go on, then the other is. What only the loser wrote is never read, and the
-/// copy goes on after a crash.
+/// LOSING-BRANCH, then COPY-WHOLE: one half was forced to go on, then the other is. Writes of the
+/// loser are never read, and the copy goes on after a crash.
 #[test]
 fn a_losing_branch_is_copied_whole() {
     for seed in seeds() {
@@ -366,7 +373,8 @@ fn a_losing_branch_is_copied_whole() {
     }
 }
 
-/// A voter that stopped voting long ago still has a membership from then. When it returns only what it missed is copied.
+/// A voter that stopped voting long ago still has a membership from then. When it returns only the
+/// changes since are copied.
 #[test]
 fn a_membership_older_than_all_ancestors_is_no_other_history() {
     let mut world = World::new(1).disks(&["A", "B", "C"]).group(Redundancy::Normal);
@@ -379,7 +387,7 @@ fn a_membership_older_than_all_ancestors_is_no_other_history() {
         world.online();
     }
     world.offline("C");
-    // As a disk has them that has not voted since.
+    // The state of a disk that has not voted since.
     places.into_iter().zip(&slots).for_each(|(place, slot)| world.corrupt(2, place, slot));
     world.write("table", 0, &pattern(2, 100_000));
     world.online();

@@ -1,4 +1,5 @@
-//! Both ends of every disk are overwritten while the group is away: what partition tools, boot loaders and file systems do.
+//! Both ends of every disk are overwritten while the group is not mounted, as partition tools, boot
+//! loaders and file systems do.
 
 use super::*;
 use plinth_engine::testing::Numbers;
@@ -8,7 +9,8 @@ use sim::scenario::{DISK_SIZE, pattern};
 /// Offsets and lengths, in bytes.
 type Ranges = &'static [(u64, u64)];
 
-/// What tools write, as byte ranges of a device: the beginning first, then the end, counted back from it.
+/// The ranges that tools write, in bytes of a device: the beginning first, then the end, counted
+/// back from it.
 const TOOLS: [(&str, Ranges, Ranges); 9] = [
     ("parted mklabel gpt", &[(0, 34 * 512)], &[(33 * 512, 33 * 512)]),
     ("parted mklabel msdos", &[(0, 512)], &[]),
@@ -21,8 +23,8 @@ const TOOLS: [(&str, Ranges, Ranges); 9] = [
     ("dd of a MiB on both ends", &[(0, MIB)], &[(MIB, MIB)]),
 ];
 
-/// Every tool, with zeros and with noise, on all disks of a group that was dismounted, killed or cut off: it mounts by itself, with all
-/// that it had.
+/// Every tool, with zeros and with noise, on all disks of a group that was dismounted, killed or
+/// without power: it mounts by itself, with all its contents.
 #[test]
 fn what_tools_write_over_all_disks_is_survived() {
     for (index, (tool, begins, ends)) in TOOLS.into_iter().enumerate() {
@@ -53,7 +55,8 @@ fn what_tools_write_over_all_disks_is_survived() {
     }
 }
 
-/// A disk of which a part is used, on a device that is larger, loses the first MiB: its spare header copy says where the rest is.
+/// A disk that is used in part, on a device that is larger, loses the first MiB: its spare header
+/// copy says where the rest is.
 #[test]
 fn a_disk_used_in_part_needs_no_first_copy() {
     for seed in seeds() {

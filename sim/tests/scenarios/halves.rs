@@ -1,12 +1,13 @@
-//! Two halves that go and come, in every order.
+//! Two halves of a group are lost and come back, in every order.
 //!
-//! Each round: some are in sight when the group is mounted, it is written, one half may be lost under the writes, and the engine dies. However
-//! that goes, a mount shows what was last acknowledged, or is refused because the half that went on is not there.
+//! Each round: some disks are visible when the group is mounted, it is written, one half may be
+//! lost under the writes, and the engine dies. In every order, a mount shows the last acknowledged
+//! contents, or is refused because the half that went on is missing.
 
 use super::*;
 use sim::scenario::pattern;
 
-/// What is in sight, and which half is lost.
+/// The halves that are visible, and the half that is lost.
 type Round = (&'static [usize], Option<usize>);
 
 const ROUNDS: [Round; 7] = [
@@ -15,7 +16,7 @@ const ROUNDS: [Round; 7] = [
     (&[0, 1], Some(1)),
     (&[0], None),
     (&[1], None),
-    // Back while the group is mounted, then the other goes.
+    // It is back while the group is mounted, then the other one is lost.
     (&[0], Some(0)),
     (&[1], Some(1)),
 ];
@@ -28,14 +29,14 @@ fn tell(seed: u64, failure_groups: &[&str], rounds: &[Round]) {
     for (round, (present, lost)) in (1..).zip(rounds) {
         world.present(&[present, &others[..]].concat());
         if world.try_mount(false).is_err() {
-            // Then the other half, and nothing else, is what was missing.
+            // Then the other half, and nothing else, must have been missing.
             assert!(present.len() == 1, "seed {seed}: {rounds:?}");
             continue;
         }
         world.verify();
         world.write("table", 0, &pattern(round, 10_000));
         if let Some(lost) = lost {
-            // One goes only when the other has everything.
+            // One is lost only when the other has everything.
             world.give_back(0);
             world.give_back(1);
             world.online();

@@ -1,4 +1,4 @@
-//! Which header copy.
+//! The decision which header copy counts.
 
 use super::*;
 use plinth_engine::admin::HeaderStatus;
@@ -8,7 +8,7 @@ use plinth_format::{
 };
 use sim::scenario::{DISK_SIZE, pattern};
 
-/// What is wrong with a copy.
+/// The damage of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Zeros,
@@ -34,7 +34,7 @@ fn spoil(world: &mut World, disk: usize, copy: usize, wrong: Wrong) {
     world.put_header(disk, place, &header);
 }
 
-/// ALL-RIGHT: nothing is repaired, nothing is said.
+/// ALL-RIGHT: nothing is repaired or reported.
 #[test]
 fn right_copies_are_silent() {
     for seed in seeds() {
@@ -47,8 +47,8 @@ fn right_copies_are_silent() {
     }
 }
 
-/// FIRST-HOLDS, MIDDLE-HOLDS, LAST-HOLDS, SPARE-HOLDS: whichever copies are zeros, noise or of an earlier writing, one is enough; the others are
-/// rewritten, and it is said.
+/// FIRST-HOLDS, MIDDLE-HOLDS, LAST-HOLDS, SPARE-HOLDS: whichever copies are zeros, noise or of an
+/// earlier writing, one is enough; the others are rewritten, which is reported.
 #[test]
 fn one_right_copy_is_enough() {
     for (seed, wrong) in (0..).zip([Wrong::Zeros, Wrong::Noise, Wrong::Behind]) {
@@ -68,8 +68,8 @@ fn one_right_copy_is_enough() {
     }
 }
 
-/// A stray `dd` put another disk's copy, with a higher sequence, over one of ours. The others say whose the disk is; the stray one is
-/// overwritten.
+/// A stray `dd` put another disk's copy, with a higher sequence, over one of ours. The others name
+/// the disk; the stray one is overwritten.
 #[test]
 fn a_foreign_copy_does_not_outvote_the_others() {
     for copy in 0..HEADER_COPIES {
@@ -83,7 +83,7 @@ fn a_foreign_copy_does_not_outvote_the_others() {
     }
 }
 
-/// FIRST-HOLDS: two of the others are lost, one is foreign. The first copy says whose the disk is.
+/// FIRST-HOLDS: two of the others are lost, one is foreign. The first copy names the disk.
 #[test]
 fn the_first_copy_decides_between_two() {
     for seed in seeds() {
@@ -101,8 +101,9 @@ fn the_first_copy_decides_between_two() {
     }
 }
 
-/// CONTESTED: the first copy and the spare one are lost, and the other two are of two disks. Nobody guesses: the disk is absent, nobody takes it without
-/// FORCE, and it is said why.
+/// CONTESTED: the first copy and the spare one are lost, and the other two are of two disks.
+/// Neither is guessed: the disk is absent, no group takes it without FORCE, and the reason is
+/// reported.
 #[test]
 fn copies_of_two_disks_are_nobodys() {
     for seed in seeds() {
@@ -134,7 +135,8 @@ fn copies_of_two_disks_are_nobodys() {
     }
 }
 
-/// NO-HEADER: all are lost. The disk is of no group, and the group goes on without it if the others suffice.
+/// NO-HEADER: all are lost. The disk is of no group, and the group goes on without it if the others
+/// suffice.
 #[test]
 fn without_a_header_a_disk_is_absent() {
     for seed in seeds() {
@@ -150,7 +152,8 @@ fn without_a_header_a_disk_is_absent() {
     }
 }
 
-/// SHRUNK: the device came back smaller. It is not used, whichever copies can still be seen; with its old size it is.
+/// SHRUNK: the device came back smaller. It is not used, whichever copies can still be read; with
+/// its old size it is.
 #[test]
 fn a_disk_that_shrank_is_not_used() {
     for seed in seeds() {
@@ -172,7 +175,8 @@ fn a_disk_that_shrank_is_not_used() {
     }
 }
 
-/// A device has grown. Its copies are where the disk's own size puts them: the first one says so, or the spare one.
+/// A device has grown. Its copies are where the disk's own size puts them: the first one says so,
+/// or the spare one.
 #[test]
 fn a_device_that_grew_is_known_by_its_own_size() {
     for seed in seeds() {

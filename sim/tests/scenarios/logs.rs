@@ -1,4 +1,4 @@
-//! Which write-ahead log of the catalog.
+//! The decision which write-ahead log of the catalog counts.
 
 use super::*;
 use plinth_format::membership::CatalogFile;
@@ -6,7 +6,7 @@ use sim::scenario::pattern;
 
 const FRAME: usize = 24 + 4096;
 
-/// The log on a disk: where, and its bytes.
+/// The place of the log on a disk, and its bytes.
 fn log(world: &World, disk: usize) -> (u64, Vec<u8>) {
     let (place, length) =
         world.catalog_place(disk, CatalogFile::Wal).expect("it has a mirror of the log");
@@ -56,8 +56,8 @@ fn a_killed_engines_log_is_replayed() {
     }
 }
 
-/// LONGEST: on one mirror the log ends early, in a torn frame or before it. The other has the rest, and nothing durable is missing, not
-/// even if that other disk is lost right after the mount.
+/// LONGEST: on one mirror the log ends early, in a torn frame or before it. The other has the rest,
+/// and nothing durable is missing, not even if that other disk is lost right after the mount.
 #[test]
 fn the_longest_log_counts() {
     for seed in seeds() {
@@ -97,7 +97,8 @@ fn one_log_is_enough() {
     }
 }
 
-/// LONGEST: the power goes while names are made, and each mirror keeps what it likes of its last writes. Every synced file is there.
+/// LONGEST: the power goes while names are made, and each mirror keeps any of its last writes.
+/// Every synced file is there.
 #[test]
 fn a_power_cut_leaves_a_prefix_of_the_log() {
     for seed in 0..seeds().end * 3 {
@@ -113,8 +114,8 @@ fn a_power_cut_leaves_a_prefix_of_the_log() {
     }
 }
 
-/// YOUNGEST: the log was begun anew, and one mirror shows the one before it, whole and longer, as if all since were lost. The short one is
-/// younger than all of that.
+/// YOUNGEST: the log was begun anew, and one mirror has the log before it, whole and longer, as if
+/// all later writes were lost. The short one is younger than all of that.
 #[test]
 fn a_log_begun_anew_beats_a_longer_one() {
     for seed in 0..4 {
@@ -142,7 +143,8 @@ fn a_log_begun_anew_beats_a_longer_one() {
     }
 }
 
-/// UNRELATED: one mirror shows a log of an earlier mount. It is shorter than what was made since, and does not count.
+/// UNRELATED: one mirror has a log of an earlier mount. It is shorter than the changes since, and
+/// does not count.
 #[test]
 fn a_log_of_an_earlier_mount_does_not_count() {
     for seed in seeds() {

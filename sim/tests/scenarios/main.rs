@@ -1,6 +1,8 @@
-//! A story for every case of the recovery tables, docs/format.md, section 8. See `sim::scenario` for their words.
+//! A story for every case of the recovery tables, docs/format.md, section 8. `sim::scenario` has
+//! their verbs.
 //!
-//! The seed decides how long each I/O takes and what a power cut leaves; each story is told with several.
+//! The seed decides how long each I/O takes and what survives a power cut; each story runs with
+//! several.
 
 mod disks;
 mod ends;

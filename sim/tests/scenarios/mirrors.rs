@@ -1,4 +1,4 @@
-//! Which mirror of a block.
+//! The decision which mirror of a block is read.
 
 use super::*;
 use sim::scenario::pattern;
@@ -21,7 +21,8 @@ fn block(bytes: &[u8], number: usize) -> &[u8] {
     &bytes[number * BLOCK..(number + 1) * BLOCK]
 }
 
-/// BY-MEMORY on a read: one mirror is noise, or cannot be read. The other is read, the bad one rewritten, counted and said.
+/// BY-MEMORY on a read: one mirror is noise, or cannot be read. The other is read, the bad one
+/// rewritten, counted and reported.
 #[test]
 fn a_bad_mirror_is_rewritten_from_the_good_one() {
     for seed in seeds() {
@@ -30,7 +31,7 @@ fn a_bad_mirror_is_rewritten_from_the_good_one() {
             let places = [3, 70].map(|number| world.place_of(disk, block(&bytes, number)));
             world.corrupt(disk, places[0], &pattern(seed, BLOCK));
             world.spoil(disk, places[1]);
-            // Which mirror is read is the policy's choice: now and then it looks at the other one.
+            // The policy chooses the mirror that is read: now and then it looks at the other one.
             let is_repaired = |world: &mut World| {
                 world.peek(disk, places[0], BLOCK) == block(&bytes, 3)
                     && world.told("repaired 4 KiB")
@@ -47,7 +48,8 @@ fn a_bad_mirror_is_rewritten_from_the_good_one() {
     }
 }
 
-/// LOST: both mirrors are noise. An error, never other bytes; the rest of the file is read, and the group serves on.
+/// LOST: both mirrors are noise. An error, never other bytes; the rest of the file is read, and the
+/// group serves on.
 #[test]
 fn a_block_that_is_lost_is_an_error() {
     for seed in seeds() {
@@ -86,7 +88,8 @@ fn a_block_that_cannot_be_read_anywhere_is_an_error() {
     }
 }
 
-/// BAD-CHECKSUM: both mirrors are equal and both checksum blocks are wrong. The mirrors prove them wrong, and they are rewritten.
+/// BAD-CHECKSUM: both mirrors are equal and both checksum blocks are wrong. The mirrors prove them
+/// wrong, and they are rewritten.
 #[test]
 fn equal_mirrors_prove_a_checksum_wrong() {
     for seed in seeds() {
@@ -104,7 +107,8 @@ fn equal_mirrors_prove_a_checksum_wrong() {
     }
 }
 
-/// BY-ZONE on a read: the first checksum block is wrong, and so is one mirror. The other mirror matches the other zone.
+/// BY-ZONE on a read: the first checksum block is wrong, and so is one mirror. The other mirror
+/// matches the other zone.
 #[test]
 fn one_right_checksum_block_is_enough() {
     for seed in seeds() {
@@ -126,7 +130,8 @@ fn one_right_checksum_block_is_enough() {
     }
 }
 
-/// UNCHECKED: no checksum block can be read. Mirrors that agree are taken as they are, and it is said.
+/// UNCHECKED: no checksum block can be read. Mirrors that agree are taken as they are, which is
+/// reported.
 #[test]
 fn without_checksums_mirrors_prove_each_other() {
     for seed in seeds() {
@@ -148,7 +153,8 @@ fn without_checksums_mirrors_prove_each_other() {
     }
 }
 
-/// EQUAL after a crash: the engine is killed when all mirrors had everything. Compared, nothing copied, and all of it is there.
+/// EQUAL after a crash: the engine is killed when all mirrors had everything. They are compared,
+/// nothing is copied, and all of it is there.
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
     for seed in seeds() {
@@ -163,8 +169,9 @@ fn what_was_acknowledged_survives_a_kill() {
     }
 }
 
-/// BY-MEMORY and BY-ZONE after a crash: in a region that was active one mirror's block is bad, and the checksums of what lay there
-/// before are still right for it. The mirror that matches is taken, whichever checksum block is wrong.
+/// BY-MEMORY and BY-ZONE after a crash: in a region that was active one mirror's block is bad, and
+/// the checksums of the bytes that were there before still match it. The mirror that matches is
+/// taken, whichever checksum block is wrong.
 #[test]
 fn after_a_crash_what_matches_its_checksum_is_taken() {
     for seed in seeds() {
@@ -184,8 +191,8 @@ fn after_a_crash_what_matches_its_checksum_is_taken() {
     }
 }
 
-/// LOWEST after a crash: the power goes while a block is overwritten. Mirrors may have it old, new or torn; each sector reads old or
-/// new, and the same from then on, whichever disk serves it.
+/// LOWEST after a crash: the power goes while a block is overwritten. Mirrors may have it old, new
+/// or torn; each sector reads old or new, and the same from then on, whichever disk serves it.
 #[test]
 fn what_was_in_flight_is_old_or_new() {
     for seed in 0..seeds().end * 3 {
@@ -217,8 +224,8 @@ fn what_was_in_flight_is_old_or_new() {
     }
 }
 
-/// LOWEST on a read: a write failed on every mirror, so nobody knows the checksum, and mirrors may differ. Each sector reads old or new,
-/// and the same from then on.
+/// LOWEST on a read: a write failed on every mirror, so the checksum is unknown, and mirrors may
+/// differ. Each sector reads old or new, and the same from then on.
 #[test]
 fn after_a_write_that_failed_mirrors_are_made_equal() {
     for seed in seeds() {
@@ -241,7 +248,8 @@ fn after_a_write_that_failed_mirrors_are_made_equal() {
     }
 }
 
-/// Mirrors on disks that are OFFLINE or SYNCING, and stale ones, are not asked: with the only current one gone there is no answer.
+/// Mirrors on disks that are OFFLINE or SYNCING, and stale ones, are not read: with the only
+/// current one gone there is no answer.
 #[test]
 fn a_stale_mirror_is_never_read() {
     for seed in seeds() {

@@ -1,4 +1,4 @@
-//! Which membership, and whether the group mounts.
+//! The decision which membership counts, and whether the group mounts.
 
 use super::*;
 use plinth_engine::admin::Code;
@@ -21,7 +21,8 @@ fn a_group_mounts_however_it_ended() {
     }
 }
 
-/// MOUNT: a change of membership was begun on one voter and never came in force. It is taken up where nobody went on without it.
+/// MOUNT: a change of membership was begun on one voter and never came into force. It is completed
+/// if no disk has gone on without it.
 #[test]
 fn what_was_begun_is_completed_or_forgotten() {
     for seed in 0..seeds().end * 3 {
@@ -59,7 +60,8 @@ fn nothing_in_sight_is_refused() {
     world.ends_well();
 }
 
-/// TWO-GROUPS: two groups have one name, as when an array is copied and made anew. Nothing is guessed.
+/// TWO-GROUPS: two groups have one name, as when an array is copied and made anew. Nothing is
+/// guessed.
 #[test]
 fn two_groups_of_one_name_are_refused() {
     for seed in seeds() {
@@ -103,7 +105,7 @@ fn without_a_membership_nothing_mounts() {
     world.ends_well();
 }
 
-/// Each half is forced to go on, from the same moment, for so many mounts.
+/// Each half is forced to go on, from the same moment, for the given number of mounts.
 fn split(seed: u64, rounds: [u64; 2]) -> World {
     let mut world = pair(seed);
     world.store("table", b"before");
@@ -122,7 +124,8 @@ fn split(seed: u64, rounds: [u64; 2]) -> World {
     world
 }
 
-/// FORK: both halves were forced to go on, as far as the other. FORCE does not choose; who detaches one does.
+/// FORK: both halves were forced to go on equally far. FORCE does not choose; detaching one half
+/// does.
 #[test]
 fn two_equal_histories_are_refused() {
     for seed in seeds() {
@@ -145,7 +148,8 @@ fn two_equal_histories_are_refused() {
     }
 }
 
-/// TWO-HISTORIES, then FORCED: one half went on for longer. FORCE goes on with it, and the other is given up.
+/// TWO-HISTORIES, then FORCED: one half went on for longer. FORCE goes on with it, and the other is
+/// given up.
 #[test]
 fn the_longer_of_two_histories_is_taken_by_force_only() {
     for seed in seeds() {
@@ -164,7 +168,8 @@ fn the_longer_of_two_histories_is_taken_by_force_only() {
     }
 }
 
-/// NO-QUORUM: the stale half alone is refused, and named is what is missing. With the other it mounts, and has what the other has.
+/// NO-QUORUM: the stale half alone is refused, and the refusal names the missing disks. With the
+/// other it mounts, and has the contents of the other.
 #[test]
 fn a_stale_half_is_refused() {
     for seed in seeds() {
@@ -188,7 +193,8 @@ fn a_stale_half_is_refused() {
     }
 }
 
-/// FORCED: the half that went on is lost for good, and the operator takes the stale one. When the other is found after all it is given up.
+/// FORCED: the half that went on is lost for good, and the operator takes the stale one. When the
+/// other is found after all it is given up.
 #[test]
 fn a_stale_half_can_be_forced() {
     for seed in seeds() {
@@ -261,7 +267,7 @@ fn without_the_catalog_force_does_not_help() {
     }
 }
 
-/// A paused engine expels nobody when it wakes: time in which it did not run does not count (R2).
+/// A paused engine expels no disk when it wakes: time in which it did not run does not count (R2).
 #[test]
 fn a_frozen_engine_blames_no_disk() {
     for seed in seeds() {

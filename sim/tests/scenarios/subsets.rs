@@ -1,8 +1,9 @@
-//! Every subset of the disks at a mount, for each shape of a group and at several moments of its life.
+//! Every subset of the disks at a mount, for each shape of a group and at several moments of its
+//! life.
 //!
-//! It must mount if all ONLINE disks of the newest membership are there, or more than half of its voters and as many disks with data as the
-//! redundancy needs. What
-//! mounts reads back all that was acknowledged. What is refused says what is missing.
+//! It must mount if all ONLINE disks of the newest membership are there, or more than half of its
+//! voters and as many disks with data as the redundancy needs. A mounted group reads back all
+//! acknowledged contents. A refusal names the missing disks.
 
 use super::*;
 use plinth_format::membership::{DiskState, MemberDisk, Membership};

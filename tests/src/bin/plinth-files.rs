@@ -1,8 +1,9 @@
-//! Makes and removes many files, and tells how fast that went: for `bench/files.sh`.
+//! Makes and removes many files, and prints how fast that went: for `bench/files.sh`.
 //!
-//! `plinth-files make DIRECTORY COUNT JOBS` makes files named as databases name theirs, a thousand in a directory, each
-//! by open, write of 8 KiB if its number divides by 64, and close. `plinth-files remove DIRECTORY COUNT JOBS KEEP`
-//! removes all but the first KEEP of them. Both print the rate, and percentiles of the time for one file.
+//! `plinth-files make DIRECTORY COUNT JOBS` makes files named as databases name theirs, a thousand
+//! in a directory, each by open, write of 8 KiB if its number divides by 64, and close.
+//! `plinth-files remove DIRECTORY COUNT JOBS KEEP` removes all but the first KEEP of them. Both
+//! print the rate, and percentiles of the time for one file.
 
 use std::{
     fs::{self, OpenOptions},

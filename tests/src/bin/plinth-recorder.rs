@@ -1,11 +1,13 @@
-//! Shows disks as files and records what they are told; `plinth_tests::recorder` starts it and says what for.
+//! Shows disks as files and records their I/O; `plinth_tests::recorder` starts it and describes its
+//! purpose.
 //!
-//! It is a process of its own because whoever uses a mounted group may hold locks of its memory while it waits for the
-//! disks (an `munmap` of a database's shared memory does): the disks must not need that memory.
+//! It is a process of its own because a program that uses a mounted group may hold locks of its
+//! memory while it waits for the disks (an `munmap` of a database's shared memory does): the disks
+//! must not need that memory.
 //!
 //!     plinth-recorder MOUNT LOG NAME=IMAGE ...
 //!
-//! It says `ready` when the files are there, and ends when its standard input does.
+//! It prints `ready` when the files are there, and ends when its standard input does.
 
 use plinth_tests::{
     Image,
@@ -23,9 +25,9 @@ use std::{
     time::Duration,
 };
 
-/// Threads that serve: as many as an engine has I/O under way on a few disks.
+/// Threads that serve: as many as an engine has I/O in flight on a few disks.
 const WORKERS: usize = 12;
-/// Where marks are written, and the length of the recording is read.
+/// Marks are written to this file, and the length of the recording is read from it.
 const MARKS_NODE: u64 = 2;
 /// Disks are nodes from here on.
 const FIRST: u64 = 3;
@@ -86,7 +88,7 @@ impl Disks {
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
     }
 
-    /// Refuses what is not within the disk.
+    /// Refuses a range that is not within the disk.
     fn within(&self, disk: usize, offset: u64, length: u64) -> io::Result<()> {
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.sizes[disk]);
         if fits { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
@@ -156,7 +158,8 @@ impl Files for Disks {
     fn sync(&self, node: u64) -> io::Result<()> {
         let disk = self.disk(node)?;
         let began = self.lock().length;
-        // The other disks go on meanwhile: between the ends of flushes that belong together there is room for a cut.
+        // The other disks go on meanwhile: between the ends of flushes that belong together there
+        // is room for a cut.
         thread::sleep(Duration::from_micros(100 * (began as u64 % 4)));
         self.done(disk, began, Io::Flush)
     }

@@ -1,9 +1,11 @@
-//! A disk whose reads take as long as one likes: a FUSE file system with one file, `disk`, that shows another file.
+//! A disk whose reads take as long as the test wants: a FUSE file system with one file, `disk`,
+//! that shows another file.
 //!
 //!     plinth-slow MOUNT FILE
 //!
-//! It says `ready` when the file is there. Each line of its standard input is a number of microseconds: every read that begins after it takes so
-//! much longer. It ends when its standard input does. Nothing else is delayed, and nothing is kept in memory.
+//! It prints `ready` when the file is there. Each line of its standard input is a number of
+//! microseconds: every read that begins after it takes that much longer. It ends when its standard
+//! input does. Nothing else is delayed, and nothing is kept in memory.
 
 use plinth_tests::fuse_disks::{Files, Served};
 use rustix::fs::{FallocateFlags, fallocate};
