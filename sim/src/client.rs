@@ -187,7 +187,7 @@ impl Client {
         let pick = |below: u64| usize::try_from(self.below(below)).expect("small");
         let chosen = (!names.0.is_empty()).then(|| {
             let (name, (file, size)) =
-                names.0.iter().nth(pick(names.0.len() as u64)).expect("there are so many");
+                names.0.iter().nth(pick(names.0.len() as u64)).expect("below their number");
             (name.clone(), *file, *size)
         });
         let Some((name, file, size)) = chosen else { return self.create(session, &names).await };

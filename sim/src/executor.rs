@@ -3,7 +3,7 @@
 //! ```text
 //!   spawn ----> tasks --wake--> ready --a draw--> polled or resumed: one step
 //!                 ^               ^
-//!   nobody is ready: the clock jumps to the next alarm, which wakes or does something
+//!   no task is ready: the clock jumps to the next alarm, which wakes a task or runs something
 //! ```
 //!
 //! A task is a future, or synchronous code (the catalog) on its own stack, which yields whenever it

@@ -5,9 +5,9 @@
 //! the states that a reader may still meet:
 //!
 //! ```text
-//!   durable base, then one state after each acknowledged operation, then perhaps the one under way
+//!   durable base, then one state after each acknowledged operation, then perhaps the one in flight
 //!   |<------------- after a loss of power: any of these ------------------------------------>|
-//!                                  after the engine's death: only the last, or the one under way
+//!                                  after the engine's death: only the last, or the one in flight
 //!                                  the engine lives: only the last
 //! ```
 //!

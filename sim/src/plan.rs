@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_refused_with_its_line() {
+    fn an_invalid_plan_is_refused_with_its_line() {
         let bad = "seed 1\ngroup NORMAL au 1 sectors 512/512 disks A:60 clients mixed:1\nfault sunshine group 0";
         assert!(bad.parse::<Plan>().expect_err("no such fault").starts_with("line 3"));
         assert!("seed 1".parse::<Plan>().is_err());

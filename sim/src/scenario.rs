@@ -196,9 +196,9 @@ impl World {
         match self.executor.as_mut().expect("it lives as long as the world").run(task) {
             Ok(value) => value,
             Err(Stuck::Deadlock) => {
-                self.fail_with("stuck", "nothing can happen any more, and somebody still waits")
+                self.fail_with("stuck", "deadlock: no task is ready, and no alarm is set")
             }
-            Err(Stuck::Endless) => self.fail_with("stuck", "it goes on and on"),
+            Err(Stuck::Endless) => self.fail_with("stuck", "it did not end within the greatest number of steps"),
         }
     }
 
@@ -482,7 +482,7 @@ impl World {
     /// Asserts that the alert log has had this line since the last mount began.
     pub fn is_told(&self, text: &str) {
         if !self.told(text) {
-            self.fail_with("nobody was told", text);
+            self.fail_with("not in the alert log", text);
         }
     }
 

@@ -42,7 +42,7 @@ fn one_seed_is_one_history() {
 
 /// New histories; the seed is in the failure.
 #[test]
-fn new_histories_end_well() {
+fn new_histories_do_not_fail() {
     let first = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -53,7 +53,7 @@ fn new_histories_end_well() {
 
 /// Histories that failed once, cut down: each file says what was wrong.
 #[test]
-fn what_failed_once_ends_well() {
+fn histories_that_failed_once_do_not_fail() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories");
     let mut files: Vec<_> = std::fs::read_dir(&directory)
         .expect("it is there")

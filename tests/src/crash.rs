@@ -16,6 +16,7 @@ use crate::{
     replay::{Cut, Lie, Replay, State},
     wait_for,
 };
+use plinth_workload::lock;
 use std::{
     any::Any,
     fs,
@@ -287,7 +288,7 @@ impl<'a> Station<'a> {
         assert_eq!(
             self.instance.offline_disks("DATA"),
             0.0,
-            "a disk is offline that nobody took offline"
+            "a disk is offline that was not taken offline"
         );
         if story.between == Between::Movement {
             let moving = "SELECT count(*) FROM v$asm_operation WHERE pass = 'REBALANCE' AND state IN ('RUN', 'WAIT')";
@@ -337,7 +338,7 @@ pub fn try_states(
                     let text = format!("{cut}: {}\n{}{log}", said(&*panic), state.fate);
                     keep(story, &state, &text);
                     station = None;
-                    let mut failures = failures.lock().expect("lock");
+                    let mut failures = lock(&failures);
                     failures.push(Failure { cut: *cut, text });
                     stop.store(failures.len() >= enough, Ordering::Relaxed);
                 }

@@ -42,7 +42,7 @@ impl Host {
                     "/",
                     MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
                 )
-                .expect("mounts that nobody else sees");
+                .expect("private mounts");
                 let host = Self {
                     boot: tempfile::NamedTempFile::new().expect("a file"),
                     _here: std::marker::PhantomData,

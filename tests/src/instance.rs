@@ -421,7 +421,7 @@ impl Instance {
     /// Waits until no operation runs, and every disk of the group is online.
     #[track_caller]
     pub fn wait_until_whole(&self, group: &str) {
-        wait_for("every disk online and nothing under way", || {
+        wait_for("every disk online and no operation running", || {
             let answer = self.plinth(["sql", "--json", "-c", "SELECT * FROM v$asm_operation"]);
             let busy = answer.code != Some(0)
                 || rows(&answer.out).iter().any(|row| {

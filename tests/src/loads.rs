@@ -194,7 +194,7 @@ impl Load for Pages {
             let place = || format!("{}: page {page}, sector {at}", self.name());
             let right = version == 0 || version <= last && Self::of(version).contains(&page);
             ensure(right && found == sector(page, version, at), || {
-                format!("{}: nobody wrote that, {:02x?}", place(), &found[..16])
+                format!("{}: that was never written, {:02x?}", place(), &found[..16])
             })?;
             ensure(version >= durable[page], || {
                 format!("{}: version {version}, and {} was durable", place(), durable[page])
@@ -300,7 +300,7 @@ impl Load for Churn {
             ensure(number > gone, || {
                 format!("churn: {number} was removed, {acknowledged} was durable")
             })?;
-            ensure(number <= last, || format!("churn: nobody made {number}"))?;
+            ensure(number <= last, || format!("churn: {number} was never made"))?;
             let written = Self::content(number);
             let durable = if number <= acknowledged { written.len() } else { 0 };
             compare(

@@ -108,7 +108,7 @@ impl<'a> Replay<'a> {
                 let torn = torn == Some(number);
                 self.apply(image, *write, torn.then_some(&mut random));
             }
-            let what = if kept_power { "writes under way" } else { "unflushed writes" };
+            let what = if kept_power { "writes in flight" } else { "unflushed writes" };
             fate += &format!(
                 "{}: {} of {} {what}",
                 self.recording.names[disk],
@@ -287,7 +287,7 @@ mod tests {
 
     /// A flush covers the writes that had ended when it was submitted, on its own disk.
     #[test]
-    fn what_was_flushed_is_there_and_the_rest_may_be() {
+    fn flushed_writes_are_there_and_others_may_be() {
         let recording = recording(vec![
             write(0, 0, 0, 1),    // 0: covered
             write(1, 0, 0, 1),    // 1: another disk's

@@ -5,6 +5,7 @@
 //! is used.
 
 use crate::{beside_this_test, command};
+use plinth_workload::lock;
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
@@ -51,7 +52,7 @@ impl SlowDisk {
     /// # Panics
     /// If the disk is gone.
     pub fn delay(&self, by: Duration) {
-        let mut words = self.words.lock().expect("nobody panicked");
+        let mut words = lock(&self.words);
         let (input, output) = words.as_mut().expect("until it is dropped");
         writeln!(input, "{}", by.as_micros())
             .and_then(|()| input.flush())

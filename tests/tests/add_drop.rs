@@ -432,7 +432,7 @@ fn disks_are_renamed() {
 /// A statement that cannot be carried out is refused, at its place and with a remedy, and changes
 /// nothing.
 #[test]
-fn what_cannot_be_exchanged() {
+fn statements_that_cannot_be_carried_out_change_nothing() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     let refused = instance.refused("ALTER DISKGROUP data DROP DISK DATA_0000");

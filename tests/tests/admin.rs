@@ -436,7 +436,7 @@ fn a_plan_is_shown() {
 /// A group mounted RESTRICTED takes no directory, even after its engine was killed, until it is
 /// mounted anew.
 #[test]
-fn restricted_lets_no_directory_in() {
+fn a_restricted_group_is_mounted_on_no_directory() {
     let instance = Instance::new();
     group_of_two(&instance);
     instance.sql("ALTER DISKGROUP data DISMOUNT");

@@ -46,7 +46,7 @@ fn story(redundancy: &str, disks: usize, rounds: u64, between: Between) -> Story
 /// While SQLite and others write, while an engine recovers from a kill, while the group is
 /// dismounted or mounted.
 #[test]
-fn what_was_acknowledged_survives_a_loss_of_power() {
+fn acknowledged_writes_survive_a_loss_of_power() {
     let seed = seed();
     let shapes: &[_] = &[("NORMAL", 3), ("HIGH", 3), ("EXTERNAL", 1), ("NORMAL", 2)];
     for (number, (redundancy, disks)) in shapes.iter().take(scaled(1, 4)).enumerate() {

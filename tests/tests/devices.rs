@@ -108,7 +108,7 @@ fn a_mix_of_sector_sizes_is_refused() {
 /// punched holes, reserved space, the range behind a truncate, the rest of a block, and the slots
 /// and AUs of files that are gone.
 #[test]
-fn what_was_never_written_reads_as_zeros() {
+fn unwritten_ranges_read_as_zeros() {
     let instance = Instance::new();
     for disk in ["f0d0", "f1d0"] {
         let path = instance.add_disk(disk, 192 * MIB);

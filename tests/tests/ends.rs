@@ -29,7 +29,7 @@ const TOOLS: [(&str, &str); 8] = [
 /// Each tool meets all disks of a group at once, after a dismount and after the engine's death. The
 /// group mounts by itself, and every byte is right.
 #[test]
-fn what_tools_write_on_all_disks_is_survived() {
+fn tools_on_both_ends_of_all_disks_are_survived() {
     for sector in [512, 4096] {
         let mut instance = Instance::new();
         let size = 200 * MIB + 123 * 4096;
@@ -61,7 +61,7 @@ fn what_tools_write_on_all_disks_is_survived() {
 /// A group that an earlier version made, with records in the first MiB alone, and data in the last:
 /// it mounts, keeps its files, and survives what the others survive.
 #[test]
-fn a_group_of_before_gets_a_second_area() {
+fn a_group_of_an_earlier_version_gets_a_second_area() {
     let instance = Instance::new();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/one-area");
     let disks = ["a", "b"].map(|name| instance.disk(name));

@@ -116,7 +116,7 @@ fn a_disk_that_fails_while_only_read_serves_from_the_other() {
     blocks.must_read_right();
     instance.sql("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f1");
     let seen = instance.disk_row(&instance.disk("f1d0"));
-    assert_eq!(seen["header_status"], "UNKNOWN", "nobody knows what lies there: {seen:?}");
+    assert_eq!(seen["header_status"], "UNKNOWN", "its contents are unknown: {seen:?}");
     instance.faulty("f1d0").heal();
     instance.faulty("f1d1").heal();
     instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE ALL"]);
@@ -305,7 +305,7 @@ fn files_without_all_their_mirrors_are_named() {
 /// reason, even after the engine's death, and comes ONLINE by itself when it can be written. Where
 /// it is needed FORCE does without it.
 #[test]
-fn a_member_that_is_read_only_keeps_no_group_away() {
+fn a_read_only_member_does_not_prevent_a_mount() {
     let mut instance = Instance::new();
     let size = 200 * MIB;
     let disks: Vec<_> =

@@ -158,7 +158,7 @@ fn the_command_line_shows_and_copies() {
 /// A change through one way of access is visible through the other at once: names and bytes are not
 /// cached.
 #[test]
-fn what_the_command_line_changes_the_mount_shows() {
+fn changes_of_the_command_line_are_seen_by_the_mount() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     let mount = instance.mount("DATA");

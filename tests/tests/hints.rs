@@ -65,7 +65,7 @@ const TWO: &[&[u64]] = &[&[256 * MIB], &[256 * MIB]];
 
 /// Mounting, dismounting, dropping, exporting.
 #[test]
-fn what_is_in_the_way_is_taken_out_of_the_way() {
+fn obstacles_that_a_hint_names_are_removed() {
     let instance = group(TWO);
     // Nothing to do but to mount it.
     instance.sql("ALTER DISKGROUP data DISMOUNT");
@@ -122,7 +122,7 @@ fn what_is_in_the_way_is_taken_out_of_the_way() {
 
 /// Disks that are not visible, and a group whose disks are not all there.
 #[test]
-fn disks_come_in_sight() {
+fn hints_make_disks_visible() {
     let instance = group(TWO);
     // A disk outside of the discovery string, by its path and by a pattern.
     let outside = instance.path("outside");
@@ -186,7 +186,7 @@ fn on_one_shelf(instance: &Instance) -> f64 {
 /// A disk that cannot be replaced by the one that is there: the hint puts that into the failure
 /// group of the old one, and no extent has both mirrors in one failure group.
 #[test]
-fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
+fn a_dropped_disk_leaves_its_failure_group_to_its_replacement() {
     for size in [256, 200] {
         let instance = group(&[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]]);
         let mount = instance.mount("DATA");
@@ -268,48 +268,48 @@ fn checks_scrubs_and_roles() {
 /// Texts in the sources that name a whole statement or command, for people: the test that follows
 /// each, or why there is none.
 const FOLLOWED: &[(&str, &str)] = &[
-    ("ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("ALTER DISKGROUP {name} MOUNT", "obstacles_that_a_hint_names_are_removed"),
     ("ALTER DISKGROUP {group} MOUNT", "the same, of an engine that is not there"),
     (
         "ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT",
-        "what_is_in_the_way_is_taken_out_of_the_way",
+        "obstacles_that_a_hint_names_are_removed",
     ),
     (
         "ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers",
-        "the same statement, in what_is_in_the_way_is_taken_out_of_the_way",
+        "the same statement, in obstacles_that_a_hint_names_are_removed",
     ),
     (
         "end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE",
-        "what_is_in_the_way_is_taken_out_of_the_way",
+        "obstacles_that_a_hint_names_are_removed",
     ),
     (
         "end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE",
-        "what_is_in_the_way_is_taken_out_of_the_way",
+        "obstacles_that_a_hint_names_are_removed",
     ),
     (
         "DROP DISKGROUP {} INCLUDING CONTENTS drops them too",
-        "what_is_in_the_way_is_taken_out_of_the_way",
+        "obstacles_that_a_hint_names_are_removed",
     ),
-    ("DROP DISKGROUP {group} INCLUDING CONTENTS", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("DROP DISKGROUP {group} INCLUDING CONTENTS", "obstacles_that_a_hint_names_are_removed"),
     (
         "DROP DISKGROUP {name} INCLUDING CONTENTS",
         "the same statement, of an engine that is asked past the instance",
     ),
-    ("plinth umount {}", "what_is_in_the_way_is_taken_out_of_the_way"),
-    ("plinth nbd --stop {meant}", "what_is_in_the_way_is_taken_out_of_the_way"),
-    ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "disks_come_in_sight"),
+    ("plinth umount {}", "obstacles_that_a_hint_names_are_removed"),
+    ("plinth nbd --stop {meant}", "obstacles_that_a_hint_names_are_removed"),
+    ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "hints_make_disks_visible"),
     (
         "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first",
-        "disks_come_in_sight",
+        "hints_make_disks_visible",
     ),
-    ("ALTER DISKGROUP {group} MOUNT FORCE", "disks_come_in_sight"),
+    ("ALTER DISKGROUP {group} MOUNT FORCE", "hints_make_disks_visible"),
     (
         "attach the disks that are missing, or make them readable; ALTER DISKGROUP {group} MOUNT FORCE does without \\ those commits, and what was synced with them may be lost",
-        "the same statement, in disks_come_in_sight",
+        "the same statement, in hints_make_disks_visible",
     ),
     (
         "ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}",
-        "a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes",
+        "a_dropped_disk_leaves_its_failure_group_to_its_replacement",
     ),
     (
         "name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}",
@@ -399,6 +399,6 @@ fn every_hint_that_names_a_statement_is_followed() {
         (seen.difference(&known).collect(), known.difference(&seen).collect());
     assert!(
         new.is_empty() && gone.is_empty(),
-        "hints that nobody follows: {new:#?}\nfollowed, and not there: {gone:#?}"
+        "hints that no test follows: {new:#?}\nfollowed, and not there: {gone:#?}"
     );
 }

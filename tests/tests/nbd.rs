@@ -101,7 +101,7 @@ fn clients_read_what_they_and_others_wrote() {
 /// An export that cannot be made is refused with a reason; a file or export that clients use is not
 /// taken away without FORCE.
 #[test]
-fn what_is_used_stays_and_what_is_wrong_is_refused() {
+fn exports_in_use_stay_and_invalid_ones_are_refused() {
     let instance = Instance::new();
     group(&instance);
     let mount = instance.mount("DATA");
@@ -283,7 +283,7 @@ fn clients_do_not_notice_engines_and_instances_that_die_in_turns() {
     );
     assert!(deaths.len() > 4, "{deaths:?}");
     loaded(loads);
-    wait_for("nobody in the store", || manager.stored().is_empty());
+    wait_for("an empty store", || manager.stored().is_empty());
     instance.check("DATA");
 }
 
@@ -530,7 +530,7 @@ fn request(kind: u16, offset: u64, length: u32) -> Vec<u8> {
 /// be, or take no replies: the engine is there afterwards, its memory is bounded, and a client that
 /// came in the middle of it all finds what it wrote.
 #[test]
-fn a_thousand_hostile_clients_harm_nobody() {
+fn a_thousand_hostile_clients_do_no_harm() {
     let instance = Instance::new();
     group(&instance);
     for name in ["vol1", "vol2"] {

@@ -197,7 +197,7 @@ fn each_statement_is_refused_below_its_role() {
 /// Passwords are stored as verifiers only, survive a restart with all other settings, and can be
 /// made by psql.
 #[test]
-fn users_and_the_door_are_remembered() {
+fn users_and_the_listening_address_are_remembered() {
     let mut instance = group();
     instance.listen_with_tls();
     let state = instance.read("run/instance.json");
@@ -307,7 +307,7 @@ fn clients_can_be_asked_for_certificates() {
 /// A name that no user has is answered like any other: the same messages, the same salt each time,
 /// the same error.
 #[test]
-fn nobody_learns_which_names_there_are() {
+fn a_login_does_not_reveal_which_names_exist() {
     let mut instance = group();
     let port = instance.listen_with(&["--listen", "127.0.0.1:0"]);
     instance.sql("CREATE USER boss PASSWORD 'secret'");
@@ -341,7 +341,7 @@ fn nobody_learns_which_names_there_are() {
     let (known, unknown) = (first("boss"), first("nobody"));
     assert_eq!((&known.0, &known.2), (&unknown.0, &unknown.2));
     assert_eq!((known.1.len(), first("boss").1), (unknown.1.len(), known.1.clone()));
-    assert_eq!(first("nobody").1, unknown.1, "the salt of a name that nobody has changes");
+    assert_eq!(first("nobody").1, unknown.1, "the salt of a name that no user has changes");
     assert_ne!(known.1, unknown.1);
     let log = instance.alert_log();
     says(
@@ -420,7 +420,7 @@ fn tls(
 /// Many clients that connect and send nothing: other clients are admitted, and administrators on
 /// the host in any case; the silent ones are disconnected.
 #[test]
-fn silent_strangers_keep_nobody_out() {
+fn silent_connections_keep_no_client_out() {
     let mut instance = group();
     let port = instance.listen_with_tls();
     let silent: Vec<_> =
@@ -507,7 +507,7 @@ fn long_queries_run_at_idle_priority() {
 /// Whatever is sent, before a login and after it, with TLS and without: the instance lives, is not
 /// slower for others, and keeps nothing. `PLINTH_LONG=1` goes on for minutes.
 #[test]
-fn random_bytes_hurt_nobody() {
+fn random_bytes_do_no_harm() {
     let mut instance = group();
     let port = instance.listen_with_tls();
     let memory = |instance: &Instance| -> u64 {

@@ -55,7 +55,7 @@ fn a_syntax_error_points_at_its_place() {
 
 /// Names of objects that do not exist.
 #[test]
-fn what_does_not_exist_is_named() {
+fn objects_that_do_not_exist_are_named() {
     let instance = group();
     says(&instance.refused(&create(&["/nowhere/at/all".as_ref()])), &["/nowhere/at/all"]);
     says(&instance.refused("ALTER DISKGROUP nix MOUNT"), &["NIX"]);
@@ -69,7 +69,7 @@ fn what_does_not_exist_is_named() {
 /// A discovery string that hides a disk of a mounted group is refused and changes nothing: the next
 /// mount would miss the disk.
 #[test]
-fn what_is_mounted_stays_in_sight() {
+fn a_string_that_hides_a_mounted_disk_is_refused() {
     let instance = group();
     let shown = || instance.text("SELECT count(*) FROM v$asm_disk WHERE mode_status = 'ONLINE'");
     let (before, string) = (shown(), instance.query("SHOW asm_diskstring"));
@@ -166,7 +166,7 @@ fn a_part_of_a_disk_that_was_used_whole() {
 
 /// Too few failure groups, names twice, redundancy that does not fit.
 #[test]
-fn shapes_that_cannot_be() {
+fn groups_of_an_impossible_shape_are_refused() {
     let instance = Instance::new();
     let (a, b) = (instance.add_disk("a", 256 * MIB), instance.add_disk("b", 256 * MIB));
     let (a, b) = (a.display(), b.display());
@@ -336,7 +336,7 @@ fn another_groups_disk_is_left_alone() {
 
 /// The catalog is noise on every disk: an error that says so, and nothing written.
 #[test]
-fn a_catalog_without_a_good_page_is_said() {
+fn a_catalog_without_a_good_page_is_reported() {
     let instance = group();
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     for name in ["f0d0", "f1d0"] {
@@ -393,7 +393,7 @@ fn noise_in_the_system_areas_ends_in_a_refusal() {
 /// Clients that send garbage, stop in the middle, promise a gigabyte, or only hold the connection:
 /// each is disconnected or waits alone, and others are served.
 #[test]
-fn a_client_that_talks_nonsense_disturbs_nobody() {
+fn a_client_that_sends_garbage_disturbs_no_other() {
     let instance = group();
     let mut held = Vec::new();
     for entry in fs::read_dir(instance.dir()).expect("list").flatten() {
@@ -542,7 +542,7 @@ fn an_engine_survives_any_numbers() {
 /// Subscribers to an engine's events, such as instances that end, are forgotten when they are gone:
 /// the next has a place.
 #[test]
-fn who_watched_an_engine_and_is_gone_holds_no_place() {
+fn a_subscriber_that_is_gone_holds_no_place() {
     let instance = group();
     let socket = instance.dir().join("engine.DATA.sock");
     for number in 0..200 {
@@ -560,7 +560,7 @@ fn who_watched_an_engine_and_is_gone_holds_no_place() {
 
 /// Clients that are connected and idle, as connection pools hold them, keep no other client out.
 #[test]
-fn hundreds_of_idle_clients_disturb_nobody() {
+fn hundreds_of_idle_clients_disturb_no_other() {
     let instance = group();
     let startup =
         [&16_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"user\0x\0\0"].concat();
@@ -582,7 +582,7 @@ fn hundreds_of_idle_clients_disturb_nobody() {
 /// Users other than root and the instance's own do not administer, and do not look unless they have
 /// the right.
 #[test]
-fn strangers_do_not_administer() {
+fn other_users_do_not_administer() {
     let instance = group();
     let said = shell(r#"runuser -u nobody -- psql -X -h "$1" -c "ALTER DISKGROUP data DISMOUNT""#)
         .arg(instance.dir())

@@ -642,7 +642,7 @@ fn sql_at_a_terminal() {
 /// A group, a disk or an AU that is not there is refused by every list; a / behind a group's name
 /// is taken, a ; is not.
 #[test]
-fn what_is_not_there_is_refused() {
+fn missing_groups_and_disks_are_refused() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -733,7 +733,7 @@ fn the_manual_and_the_completions_are_complete() {
 /// A mount point is relative to the current directory, and may be a link; a name without a slash is
 /// a group's, and the message says what else it may be.
 #[test]
-fn mount_points_are_meant_from_where_one_is() {
+fn mount_points_are_relative_to_the_current_directory() {
     let instance = Instance::new();
     instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
     let home = instance.path("homes");

@@ -22,7 +22,7 @@ fn it_is_named(instance: &Instance, name: &str) {
 /// dies, groups are dismounted and mounted, made and dropped, disks are dropped and added: no
 /// operation waits for it for long, and it is named. When it answers it is a disk like any other.
 #[test]
-fn a_strangers_device_that_hangs_is_in_nobodys_way() {
+fn a_foreign_device_that_hangs_blocks_no_operation() {
     let mut instance = Instance::new();
     instance.add_fault_disk("stranger", 64 * MIB);
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
@@ -62,7 +62,7 @@ fn a_strangers_device_that_hangs_is_in_nobodys_way() {
 /// else: the next engine mounts without it, and reports it. When it answers, the blocks that it
 /// missed are copied.
 #[test]
-fn a_member_that_hangs_keeps_nothing_but_itself() {
+fn a_member_that_hangs_blocks_only_itself() {
     for noticed in [false, true] {
         let mut instance = Instance::new();
         instance.add_fault_disk("f2d0", 256 * MIB);

@@ -256,7 +256,7 @@ fn freed_space_goes_back_to_thin_disks() {
 
 /// A large file is removed and made again at once, over and over: there is always room for it.
 #[test]
-fn what_was_removed_is_room_at_once() {
+fn space_of_removed_files_is_free_at_once() {
     let instance = Instance::new();
     let shape: &[&[u64]] = &[&[24 * GIB, 24 * GIB], &[24 * GIB, 24 * GIB]];
     instance.create_group("data", "NORMAL", shape, "");

@@ -164,7 +164,7 @@ fn nothing_is_left_behind(instance: &Instance, mount: &Path, files: usize) {
     large.read_exact_at(&mut byte, 63 * MIB).expect("it is open");
     assert!(free() < held, "the file is open, and its space is free");
     drop(large);
-    wait_for("the space of a file that nobody has open", || free() >= before - 8.0);
+    wait_for("the space of a file that is not open", || free() >= before - 8.0);
     instance.check("DATA");
 }
 
@@ -273,7 +273,7 @@ fn programs_do_not_notice_an_upgrade() {
 /// Instance and engine are killed at once. The service manager has the descriptors, and passes them
 /// to the next instance.
 #[test]
-fn what_a_service_manager_keeps_outlives_everything() {
+fn descriptors_of_a_service_manager_outlive_everything() {
     let manager = Manager::new();
     let (mut instance, mount) = kept(&manager);
     under_load(&mount, || {
@@ -300,7 +300,7 @@ fn what_a_service_manager_keeps_outlives_everything() {
 /// An engine that dies by itself again and again may die of a request. Waiting requests are ended
 /// with an error then, not kept for ever.
 #[test]
-fn engines_that_die_of_themselves_are_not_fed_for_ever() {
+fn engines_that_keep_dying_get_no_requests_for_ever() {
     let instance = Instance::new();
     let mount = group(&instance);
     let file = File::create(mount.join("file")).expect("create");

@@ -258,7 +258,7 @@ fn databases_are_clients() {
     );
     drop(file);
     postgres.stop();
-    wait_for("nobody but the mount", || clients().len() == 1);
+    wait_for("no client but the mount", || clients().len() == 1);
 }
 
 /// The one number of space is bounded by what can be written, and its parts add up.

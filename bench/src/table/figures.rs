@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_nowhere_a_zero() {
+    fn missing_figures_are_not_zeros() {
         let figures = figures(&["c a 1 100 - 5", "c a 2 100 3 -"]);
         assert_eq!(figures.median("c", "a", |round| round.cpu), Some(3.0));
         assert_eq!(figures.median("c", "a", |round| round.latency), Some(5.0));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
+    fn an_invalid_line_is_named() {
         for (line, named) in [
             ("c a 1 100 -", "six words"),
             ("c a one 100 - -", "round one"),

@@ -173,6 +173,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
         }
-        assert!(!text.contains("btrfs"), "nobody measured it");
+        assert!(!text.contains("btrfs"), "it was not measured");
     }
 }

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_for_each_that_was_measured_and_one_line_a_panel() {
+    fn each_subject_has_a_bar_and_each_panel_one_line() {
         let lines = "randread:8192:1 raw 1 100 - -\nrandread:8192:1 normal-nbd 1 50 - -\nrandread:8192:1 nbdkit 1 200 - -\n\
                      tpcb ext4 1 10 - -\ntpcb plinth 1 9 - -\nsyscalls:randread:8192:32 normal 1 2 - -";
         let figures = Figures::parse(&lines.replace(' ', "\t")).expect("lines");

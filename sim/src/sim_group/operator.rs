@@ -252,7 +252,7 @@ impl SimGroup {
                 let first =
                     places.iter().find(|place| disk.lends(std::slice::from_ref(*place)) > 0);
                 return Err(format!(
-                    "{}: {} still lends {lent} blocks in which nobody has anything, such as in {first:?}",
+                    "{}: {} still lends {lent} unused blocks, such as in {first:?}",
                     self.name,
                     disk.label()
                 ));

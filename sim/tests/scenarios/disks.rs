@@ -84,7 +84,7 @@ fn a_syncing_disk_is_not_read() {
 /// DUPLICATE: a clone of a disk appears, as array snapshots do. Neither device is used, nor
 /// written; when one is gone the other is used.
 #[test]
-fn a_clone_of_a_disk_counts_as_none() {
+fn a_disk_with_a_clone_is_not_used() {
     for seed in seeds() {
         let mut world = three(seed);
         world.store("table", &pattern(1, 500_000));
@@ -96,7 +96,7 @@ fn a_clone_of_a_disk_counts_as_none() {
         world.mount();
         world.is_told("on two devices");
         world.write("table", 0, b"meanwhile");
-        world.try_online().expect_err("nobody knows which one it is");
+        world.try_online().expect_err("it is unknown which one it is");
         let after = [world.disk(1).image(), clone.image()];
         assert!(
             after.iter().zip(&before).all(|(now, then)| now.changed_since(then).is_empty()),

@@ -26,7 +26,7 @@ const TOOLS: [(&str, Ranges, Ranges); 9] = [
 /// Every tool, with zeros and with noise, on all disks of a group that was dismounted, killed or
 /// without power: it mounts by itself, with all its contents.
 #[test]
-fn what_tools_write_over_all_disks_is_survived() {
+fn tools_over_both_ends_of_all_disks_are_survived() {
     for (index, (tool, begins, ends)) in TOOLS.into_iter().enumerate() {
         for seed in seeds() {
             let mut world = if seed % 2 == 0 { pair(seed) } else { three(seed) };

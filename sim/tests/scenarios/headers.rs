@@ -105,7 +105,7 @@ fn the_first_copy_decides_between_two() {
 /// Neither is guessed: the disk is absent, no group takes it without FORCE, and the reason is
 /// reported.
 #[test]
-fn copies_of_two_disks_are_nobodys() {
+fn copies_of_two_disks_belong_to_no_group() {
     for seed in seeds() {
         let mut world = three(seed);
         world.store("table", b"contents");
@@ -123,7 +123,7 @@ fn copies_of_two_disks_are_nobodys() {
         world.is_told("disk DATA_0002 (failure group C) is not in sight");
         world.write("table", 0, b"meanwhile");
         world.dismount();
-        world.create(Redundancy::External, &[2]).expect_err("it may be somebody's");
+        world.create(Redundancy::External, &[2]).expect_err("it may belong to a group");
         world.present(&[1, 2]);
         assert!(
             world.refused(false).contains("its header copies are of several disks"),

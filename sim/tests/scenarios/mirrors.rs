@@ -156,7 +156,7 @@ fn without_checksums_mirrors_prove_each_other() {
 /// EQUAL after a crash: the engine is killed when all mirrors had everything. They are compared,
 /// nothing is copied, and all of it is there.
 #[test]
-fn what_was_acknowledged_survives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     for seed in seeds() {
         let (mut world, _) = settled(seed);
         world.write("table", 100_000, &pattern(1, 200_000));
@@ -194,7 +194,7 @@ fn after_a_crash_what_matches_its_checksum_is_taken() {
 /// LOWEST after a crash: the power goes while a block is overwritten. Mirrors may have it old, new
 /// or torn; each sector reads old or new, and the same from then on, whichever disk serves it.
 #[test]
-fn what_was_in_flight_is_old_or_new() {
+fn writes_in_flight_are_old_or_new() {
     for seed in 0..seeds().end * 3 {
         let (mut world, bytes) = settled(seed);
         let new = pattern(1, 100_000);

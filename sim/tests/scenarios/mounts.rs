@@ -24,7 +24,7 @@ fn a_group_mounts_however_it_ended() {
 /// MOUNT: a change of membership was begun on one voter and never came into force. It is completed
 /// if no disk has gone on without it.
 #[test]
-fn what_was_begun_is_completed_or_forgotten() {
+fn a_change_that_was_begun_is_completed_or_forgotten() {
     for seed in 0..seeds().end * 3 {
         let mut world = three(seed);
         world.store("table", &pattern(1, 300_000));
@@ -49,7 +49,7 @@ fn what_was_begun_is_completed_or_forgotten() {
 
 /// NO-DISKS.
 #[test]
-fn nothing_in_sight_is_refused() {
+fn a_mount_without_visible_disks_is_refused() {
     let mut world = pair(1);
     world.store("table", b"contents");
     world.dismount();

@@ -67,7 +67,7 @@ fn every_subset(seed: u64, redundancy: Redundancy, failure_groups: &[&str]) {
             let present: Vec<usize> =
                 (0..failure_groups.len()).filter(|disk| subset & (1 << disk) != 0).collect();
             let what = format!(
-                "seed {seed}, {redundancy:?} of {failure_groups:?}, {moment:?}, {present:?} in sight"
+                "seed {seed}, {redundancy:?} of {failure_groups:?}, {moment:?}, {present:?} visible"
             );
             world.restore(&images);
             world.present(&present);
