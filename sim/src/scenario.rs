@@ -198,7 +198,9 @@ impl World {
             Err(Stuck::Deadlock) => {
                 self.fail_with("stuck", "deadlock: no task is ready, and no alarm is set")
             }
-            Err(Stuck::Endless) => self.fail_with("stuck", "it did not end within the greatest number of steps"),
+            Err(Stuck::Endless) => {
+                self.fail_with("stuck", "it did not end within the greatest number of steps")
+            }
         }
     }
 
