@@ -66,7 +66,6 @@ impl Files {
     }
 
     /// # Errors
-
     /// `Exists` or `NoAttribute` as `mode` requires, `Range` if it is too long, `NoSpace` if there
     /// are too many.
     pub async fn set_xattr(
