@@ -16,7 +16,9 @@ use crate::{
     admin::{NewDisk, NewGroup},
     completion::{Completer, Completion, Done, completion},
     event::Event,
-    world::{Disk, Found, Identity, Io, Keepsake, Sectors, Stage, Task, Timestamp, World},
+    world::{
+        BackgroundStage, Disk, Found, Identity, Io, Sectors, SurvivingWords, Task, Timestamp, World,
+    },
 };
 use plinth_format::Redundancy;
 use std::{
@@ -746,7 +748,7 @@ impl Disk for OpenDisk {
         Ok(())
     }
 
-    fn occupant(&self) -> Option<String> {
+    fn in_use_by(&self) -> Option<String> {
         None
     }
 
@@ -883,7 +885,7 @@ impl Words {
     }
 }
 
-impl Keepsake for Words {
+impl SurvivingWords for Words {
     fn words(&self) -> io::Result<Vec<u64>> {
         Ok(lock(&self.0).clone())
     }
@@ -902,14 +904,14 @@ pub struct TestWorld {
     advanced: AtomicU64,
     boot: Mutex<[u8; 16]>,
     /// Shared with later processes.
-    keepsakes: Arc<Mutex<BTreeMap<String, Arc<Words>>>>,
+    surviving_words: Arc<Mutex<BTreeMap<String, Arc<Words>>>>,
     notes: Mutex<BTreeMap<String, String>>,
     numbers: Mutex<Numbers>,
     alarms: Arc<Alarms>,
     disks: Mutex<BTreeMap<String, (Identity, MemoryDisk)>>,
     events: Mutex<Vec<Event>>,
     running: Arc<AtomicU64>,
-    stages: Mutex<BTreeMap<Stage, u64>>,
+    stages: Mutex<BTreeMap<BackgroundStage, u64>>,
     held_back: Mutex<BTreeMap<String, Vec<Task<'static, ()>>>>,
 }
 
@@ -943,7 +945,7 @@ impl TestWorld {
             clock_shift: AtomicI64::new(0),
             advanced: AtomicU64::new(0),
             boot: Mutex::new(boot),
-            keepsakes: Arc::default(),
+            surviving_words: Arc::default(),
             notes: Mutex::default(),
             numbers: Mutex::new(numbers),
             alarms,
@@ -957,7 +959,7 @@ impl TestWorld {
 
     /// How often code at that stage could have been throttled.
     #[must_use]
-    pub fn gave_way(&self, stage: Stage) -> u64 {
+    pub fn throttled(&self, stage: BackgroundStage) -> u64 {
         lock(&self.stages).get(&stage).copied().unwrap_or(0)
     }
 
@@ -976,7 +978,8 @@ impl TestWorld {
     #[must_use]
     pub fn successor(&self, disks: &[MemoryDisk]) -> Arc<Self> {
         let mut world = Self::new();
-        Arc::get_mut(&mut world).expect("it is new").keepsakes = Arc::clone(&self.keepsakes);
+        Arc::get_mut(&mut world).expect("it is new").surviving_words =
+            Arc::clone(&self.surviving_words);
         *lock(&world.boot) = *lock(&self.boot);
         disks.iter().for_each(|disk| world.attach(disk));
         world
@@ -1089,10 +1092,15 @@ impl World for TestWorld {
         *lock(&self.boot)
     }
 
-    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+    fn surviving_words(
+        &self,
+        name: &str,
+        words: usize,
+    ) -> io::Result<Option<Arc<dyn SurvivingWords>>> {
         // A small number, so that tests reach the limit.
         let new = || Arc::new(Words::new(words.min(108)));
-        let kept = Arc::clone(lock(&self.keepsakes).entry(name.to_owned()).or_insert_with(new));
+        let kept =
+            Arc::clone(lock(&self.surviving_words).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))
     }
 
@@ -1121,7 +1129,7 @@ impl World for TestWorld {
         block_on(task);
     }
 
-    fn give_way(&self, stage: Stage) {
+    fn throttle(&self, stage: BackgroundStage) {
         *lock(&self.stages).entry(stage).or_default() += 1;
     }
 

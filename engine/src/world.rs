@@ -99,7 +99,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
     /// What else lives on the disk, in words for the operator: a file system, an
     /// LVM volume, a mount. `None` if nothing is recognised.
-    fn occupant(&self) -> Option<String>;
+    fn in_use_by(&self) -> Option<String>;
     /// Who uses the disk right now, in words for the operator: a mount, a loop device. It must not be taken then.
     fn user(&self) -> Option<String>;
 }
@@ -173,7 +173,7 @@ pub trait Progress: Send + Sync {
 }
 
 /// Words that outlive the process that stores them, whatever ends it.
-pub trait Keepsake: Send + Sync {
+pub trait SurvivingWords: Send + Sync {
     /// All of them, as they are now.
     ///
     /// # Errors
@@ -188,15 +188,15 @@ pub trait Keepsake: Send + Sync {
 
 /// Where code is that nobody is in a hurry for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum BackgroundStage {
     /// It has not begun, and keeps nobody waiting.
-    Begins,
+    Starting,
     /// It holds something that others will want before long.
-    GoesOn,
+    Running,
     /// Others wait for its end.
-    IsWaitedFor,
+    Awaited,
     /// It has ended what it had begun, and holds nothing.
-    Ended,
+    Finished,
 }
 
 /// The world around an engine.
@@ -216,11 +216,15 @@ pub trait World: Send + Sync {
     ///
     /// # Errors
     /// If there are such words, and they cannot be read.
-    fn keepsake(&self, _name: &str, _words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+    fn surviving_words(
+        &self,
+        _name: &str,
+        _words: usize,
+    ) -> io::Result<Option<Arc<dyn SurvivingWords>>> {
         Ok(None)
     }
     /// Nobody needs the words of that name any more.
-    fn forget_keepsake(&self, _name: &str) {}
+    fn forget_surviving_words(&self, _name: &str) {}
     /// The note of that name, as it was stored last on this host; it outlives processes and the host's memory.
     ///
     /// # Errors
@@ -251,7 +255,7 @@ pub trait World: Send + Sync {
         Signs { heard: Box::pin(heard), progress: None }
     }
     /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
-    fn give_way(&self, _stage: Stage) {}
+    fn throttle(&self, _stage: BackgroundStage) {}
     /// For how long threads that serve clients may look for what comes next before they sleep; zero, as at first: not at all.
     fn set_poll_time(&self, _time: Duration) {}
     /// Tells the operator. Never blocks.

@@ -2,8 +2,8 @@
 
 use crate::{
     engine::protocol,
-    frames::{Frames, Hello},
     instance::control,
+    ipc::{Frames, Hello},
 };
 use plinth_engine::catalog::rows::decode_rows;
 use serde::{Serialize, de::DeserializeOwned};

@@ -79,7 +79,7 @@ pub fn become_idle() {
 }
 
 /// Lets others go first whenever they have something to do, and takes hardly less than they otherwise: for threads that hold locks
-/// which others need, and look themselves how much they take ([`crate::manners`]). The kernel counts their time as that of low priority.
+/// which others need, and look themselves how much they take ([`crate::background`]). The kernel counts their time as that of low priority.
 pub fn step_back() {
     schedule(libc::SCHED_OTHER, 1);
 }

@@ -9,7 +9,7 @@ use plinth_server::{
         query::{self, Cancel, Estimated, Source, Table},
         views::{self, Type},
     },
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Source for Empty {
     }
 }
 
-fn answer(query: &str, parameters: &[&str]) -> Result<Table, Refusal> {
+fn answer(query: &str, parameters: &[&str]) -> Result<Table, SqlError> {
     let parameters: Vec<Value> =
         parameters.iter().map(|text| Value::Text((*text).to_owned())).collect();
     query::run(&Empty, query, &parameters, &Cancel::default(), &mut Vec::new())
@@ -485,7 +485,7 @@ fn truths_and_functions_are_what_drivers_expect() {
 /// Whatever a tool selects of a relation of the catalog, it is there: all relations, all columns.
 #[test]
 fn every_relation_can_be_read() {
-    let relations = include_str!("../src/instance/psql/catalog/relations.txt")
+    let relations = include_str!("../src/instance/pg_compat/catalog/relations.txt")
         .lines()
         .filter(|line| !line.starts_with('#'));
     for relation in relations {

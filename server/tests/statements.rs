@@ -351,7 +351,7 @@ fn tried(text: &str, seed: u64) {
     let (given, owned) = (cancel.clone(), text.to_owned());
     let running = thread::spawn(move || {
         let length = owned.chars().count();
-        let within = |refusal: plinth_server::refusal::Refusal| {
+        let within = |refusal: plinth_server::sql_error::SqlError| {
             assert!(refusal.at.is_none_or(|at| at <= length), "{refusal:?} in {owned:?}");
             assert!(
                 refusal.state.len() == 5 && refusal.state != "XX000",

@@ -722,7 +722,7 @@ impl Disk for OpenDisk {
         Ok(())
     }
 
-    fn occupant(&self) -> Option<String> {
+    fn in_use_by(&self) -> Option<String> {
         None
     }
 

@@ -7,7 +7,7 @@ use crate::{
 use plinth_engine::{
     event::{Event, Severity},
     testing::Words,
-    world::{Found, Identity, Keepsake, Task, Timestamp, World},
+    world::{Found, Identity, SurvivingWords, Task, Timestamp, World},
 };
 use plinth_workload::lock;
 use std::{
@@ -29,7 +29,7 @@ pub struct Host {
     disks: Mutex<BTreeMap<String, SimDisk>>,
     boot: Mutex<[u8; 16]>,
     /// By name. After a reboot they hold what they held: an engine must not trust them.
-    keepsakes: Mutex<BTreeMap<String, Arc<Words>>>,
+    surviving_words: Mutex<BTreeMap<String, Arc<Words>>>,
     notes: Mutex<BTreeMap<String, String>>,
     clock: AtomicI64,
     processes: AtomicU32,
@@ -46,7 +46,7 @@ struct Kept {
     process: ProcessId,
 }
 
-impl Keepsake for Kept {
+impl SurvivingWords for Kept {
     fn words(&self) -> io::Result<Vec<u64>> {
         self.words.words()
     }
@@ -69,7 +69,7 @@ impl Host {
             core: Arc::clone(core),
             disks: Mutex::default(),
             boot: Mutex::default(),
-            keepsakes: Mutex::default(),
+            surviving_words: Mutex::default(),
             notes: Mutex::default(),
             clock: AtomicI64::new(0),
             processes: AtomicU32::new(1),
@@ -185,14 +185,18 @@ impl World for ProcessWorld {
         *lock(&self.host.boot)
     }
 
-    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+    fn surviving_words(
+        &self,
+        name: &str,
+        words: usize,
+    ) -> io::Result<Option<Arc<dyn SurvivingWords>>> {
         if !self.keeps {
             return Ok(None);
         }
         // Few, so that histories reach the point where there is no room.
         let new = || Arc::new(Words::new(words.min(16)));
         let words =
-            Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
+            Arc::clone(lock(&self.host.surviving_words).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(Arc::new(Kept { words, host: Arc::clone(&self.host), process: self.process })))
     }
 

@@ -29,7 +29,7 @@ use crate::{
     },
     error::{FileError, LOG_MAX},
     sync::lock::{Mutex, MutexGuard},
-    world::{Stage, World, wait_for},
+    world::{BackgroundStage, World, wait_for},
 };
 use futures::future::{Either, select};
 use rusqlite::{
@@ -262,7 +262,7 @@ pub(super) fn start(
         while let Some(read) = wait_for(&*world, queue.take()) {
             let who = if views { Who::Statement } else { Who::Engine };
             if views {
-                world.give_way(Stage::Begins);
+                world.throttle(BackgroundStage::Starting);
             }
             let id = wait_for(&*world, barrier.enter(who, &snapshot, &*world));
             let open = match &mut reader {
@@ -274,7 +274,7 @@ pub(super) fn start(
             read(open.map_err(FileError::from));
             barrier.leave(id);
             if views {
-                world.give_way(Stage::Ended);
+                world.throttle(BackgroundStage::Finished);
             }
         }
     };
@@ -295,7 +295,11 @@ impl Reader {
         let handler = move || {
             if views {
                 let is_waited_for = seen.hurries.load(Ordering::Relaxed);
-                clock.give_way(if is_waited_for { Stage::IsWaitedFor } else { Stage::GoesOn });
+                clock.throttle(if is_waited_for {
+                    BackgroundStage::Awaited
+                } else {
+                    BackgroundStage::Running
+                });
             }
             seen.is_over(&*clock)
         };

@@ -4,7 +4,7 @@
 use super::{memory_store::MemoryStore, *};
 use crate::admin::Operation;
 use crate::testing::{Numbers, TestWorld, block_on};
-use crate::world::Stage;
+use crate::world::BackgroundStage;
 use futures::future::{Either, select};
 use rusqlite::params;
 use std::{
@@ -470,32 +470,32 @@ fn a_statement_that_the_writer_waits_for_is_not_throttled() {
     let statement = catalog.query(endless, Live::default(), QueryLimits::default()).unwrap();
     let wait = |stage, least| {
         for _ in 0..12_000 {
-            if world.gave_way(stage) >= least {
+            if world.throttled(stage) >= least {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("{stage:?} did not come {least} times");
     };
-    wait(Stage::GoesOn, 10);
-    assert_eq!(world.gave_way(Stage::Begins), 1);
+    wait(BackgroundStage::Running, 10);
+    assert_eq!(world.throttled(BackgroundStage::Starting), 1);
     let mut value = 0;
     while !catalog.barrier.is_held() {
-        assert_eq!(world.gave_way(Stage::IsWaitedFor), 0);
+        assert_eq!(world.throttled(BackgroundStage::Awaited), 0);
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
     }
     // Only this can cause it: the log does not grow here, and is not full.
-    while world.gave_way(Stage::IsWaitedFor) == 0
+    while world.throttled(BackgroundStage::Awaited) == 0
         && catalog.vfs.image().log_position() < MIB / 4 * 3
     {
         block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
         value += 1;
     }
-    wait(Stage::IsWaitedFor, 1);
-    let before = world.gave_way(Stage::GoesOn);
-    wait(Stage::IsWaitedFor, 20);
-    assert_eq!(world.gave_way(Stage::GoesOn), before);
+    wait(BackgroundStage::Awaited, 1);
+    let before = world.throttled(BackgroundStage::Running);
+    wait(BackgroundStage::Awaited, 20);
+    assert_eq!(world.throttled(BackgroundStage::Running), before);
     drop(statement);
 }
 

@@ -271,7 +271,7 @@ pub(crate) async fn survey_one(
         None if !can_be_read(&**world, &**disk).await => {
             survey.remark = Some("it cannot be read".to_owned())
         }
-        None => match disk.occupant() {
+        None => match disk.in_use_by() {
             Some(occupant) => {
                 survey.header = HeaderStatus::Foreign;
                 survey.remark = Some(occupant);

@@ -319,7 +319,7 @@ impl Notes {
 /// Removes all notes of a group that no longer exists.
 pub(crate) fn forget_group(world: &dyn World, group: GroupId) {
     let _ = world.memorise(&note_of(group), "");
-    world.forget_keepsake(&group.to_string());
+    world.forget_surviving_words(&group.to_string());
 }
 
 #[cfg(test)]

@@ -294,8 +294,8 @@ impl Disk for Covered {
         self.real.holder()
     }
 
-    fn occupant(&self) -> Option<String> {
-        self.real.occupant()
+    fn in_use_by(&self) -> Option<String> {
+        self.real.in_use_by()
     }
 
     fn user(&self) -> Option<String> {

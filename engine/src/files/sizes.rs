@@ -3,7 +3,7 @@
 //! A write behind the end of a file makes it longer, and once the write is acknowledged the size
 //! must survive even a kill of the engine in the next moment. A commit of the catalog makes it
 //! permanent, but takes several times as long as the write. So a size that grows is first kept in
-//! words that outlive the process ([`World::keepsake`]), and stored in the catalog with the times:
+//! words that outlive the process ([`World::surviving_words`]), and stored in the catalog with the times:
 //! once a second, by a sync, before the file is cut, and when the group is dismounted. As with
 //! pending pieces, a loss of power loses it, and only a sync promises more.
 //!
@@ -34,7 +34,7 @@ use crate::{
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::Mutex,
-    world::{Keepsake, World},
+    world::{SurvivingWords, World},
 };
 use plinth_format::GroupId;
 use rusqlite::Connection;
@@ -69,7 +69,7 @@ impl KeptSize {
 
 /// See the module's description.
 pub struct Sizes {
-    words: Option<Arc<dyn Keepsake>>,
+    words: Option<Arc<dyn SurvivingWords>>,
     /// The words as they were when this mount began.
     found: Vec<u64>,
     /// The token of this mount, never 0.
@@ -90,12 +90,12 @@ impl Sizes {
     /// # Errors
     /// If something is kept and cannot be read: what was acknowledged may be in it.
     pub fn open(world: &dyn World, group: GroupId) -> io::Result<Self> {
-        let words = world.keepsake(&group.to_string(), WORDS)?;
+        let words = world.surviving_words(&group.to_string(), WORDS)?;
         let mut token = [0; 8];
         world.random(&mut token);
         // The catalog's numbers have a sign.
         let token = (u64::from_ne_bytes(token) >> 1) | 1;
-        let found = words.as_deref().map_or_else(|| Ok(Vec::new()), Keepsake::words)?;
+        let found = words.as_deref().map_or_else(|| Ok(Vec::new()), SurvivingWords::words)?;
         let mut sizes =
             Self { words, found, token, free: Mutex::default(), places: AtomicUsize::new(0) };
         let boot = world.boot_id();

@@ -1,11 +1,10 @@
 //! Who may do what with files: permissions, users and user groups of a disk group.
 
 use super::{
-    Result,
+    Result, asm_path,
     context::{Context, Headings, Run, group_name, like_or_all, quoted},
-    place,
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use clap::{ArgGroup, Args};
 
 fn statement(context: &Context, group: &str, rest: &str) -> Result<()> {
@@ -19,7 +18,7 @@ fn list(names: &[String]) -> String {
 /// Runs a statement on each file that patterns match.
 fn for_files(context: &Context, patterns: &[String], clause: &str) -> Result<()> {
     for pattern in patterns {
-        for found in place::expand(context, &context.place(pattern))? {
+        for found in asm_path::expand(context, &context.place(pattern))? {
             let file = quoted(&found.place.to_string());
             statement(context, found.place.group()?, &format!("{clause} FOR FILE {file}"))?;
         }
@@ -108,15 +107,18 @@ fn changed(mode: &str, before: [Rights; 3]) -> Option<[Rights; 3]> {
 impl Run for Chmod {
     fn run(&self, context: &mut Context) -> Result<()> {
         for pattern in &self.files {
-            for found in place::expand(context, &context.place(pattern))? {
+            for found in asm_path::expand(context, &context.place(pattern))? {
                 let bits = |shift: u32| Rights {
                     read: found.info.mode >> shift & 4 != 0,
                     write: found.info.mode >> shift & 2 != 0,
                 };
                 let before = [bits(6), bits(3), bits(0)];
                 let after = changed(&self.mode, before).ok_or_else(|| {
-                    Refusal::new(state::SYNTAX, format!("{:?} is no mode of files here", self.mode))
-                        .hint("three of 0, 4 and 6, as in 640; or as in g+r")
+                    SqlError::new(
+                        state::SYNTAX,
+                        format!("{:?} is no mode of files here", self.mode),
+                    )
+                    .hint("three of 0, 4 and 6, as in 640; or as in g+r")
                 })?;
                 let clauses = CLASSES
                     .iter()
@@ -151,7 +153,7 @@ impl Run for Chown {
             parts.push(format!("GROUP = {}", quoted(group)));
         }
         if parts.is_empty() {
-            return Err(Refusal::new(state::SYNTAX, "neither a user nor a group")
+            return Err(SqlError::new(state::SYNTAX, "neither a user nor a group")
                 .hint("as in chown pg:dba FILE"));
         }
         for_files(context, &self.files, &format!("SET OWNERSHIP {}", parts.join(", ")))

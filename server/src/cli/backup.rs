@@ -13,15 +13,15 @@
 //! The first refusal ends it; with `--silent` it is told and the next statement is tried.
 
 use super::{
-    Result, complain,
+    Result,
+    asm_path::{self, AsmPath},
+    complain,
     context::{Context, Run, checked_name, group_name, quoted},
-    files,
-    place::{self, Place},
-    templates,
+    files, templates,
 };
 use crate::{
     instance::query::Table,
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::{ArgGroup, Args};
 use plinth_engine::admin::Value;
@@ -268,7 +268,7 @@ fn system_directories(context: &Context, number: i64) -> Result<BTreeSet<String>
 fn names(context: &Context, number: i64, group: &mut Group) -> Result<()> {
     let by_system = system_directories(context, number)?;
     let engine = context.engine(&group.name)?;
-    let top = Place { group: Some(group.name.clone()), parts: Vec::new() };
+    let top = AsmPath { group: Some(group.name.clone()), parts: Vec::new() };
     let mut several: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     files::walk(&engine, &top, &mut |found| {
         if found.is_directory() {
@@ -284,7 +284,7 @@ fn names(context: &Context, number: i64, group: &mut Group) -> Result<()> {
         Ok(())
     })?;
     for mut paths in several.into_values() {
-        paths.sort_by_key(|path| !place::is_system_name(path));
+        paths.sort_by_key(|path| !asm_path::is_system_name(path));
         let mut paths = paths.into_iter();
         if let Some(file) = paths.next() {
             group.aliases.extend(paths.map(|alias| Alias { alias, file: file.clone() }));
@@ -305,7 +305,7 @@ impl Run for MdBackup {
             return Ok(());
         }
         let names = if self.groups.is_empty() {
-            place::groups(context, "*")?
+            asm_path::groups(context, "*")?
         } else {
             self.groups.iter().map(|group| group_name(group)).collect::<Result<_>>()?
         };
@@ -315,9 +315,9 @@ impl Run for MdBackup {
             backup.groups.push(describe(context, name)?);
         }
         let text = serde_json::to_string_pretty(&backup)
-            .map_err(|error| Refusal::new(state::INTERNAL, error))?;
+            .map_err(|error| SqlError::new(state::INTERNAL, error))?;
         fs::write(&self.file, text + "\n")
-            .map_err(|error| Refusal::new("58030", format!("{}: {error}", self.file)))
+            .map_err(|error| SqlError::new("58030", format!("{}: {error}", self.file)))
     }
 }
 
@@ -354,9 +354,9 @@ pub(super) struct MdRestore {
 enum Step {
     Statement(String),
     /// Unless it is there.
-    Directory(Place, Option<Owner>),
+    Directory(AsmPath, Option<Owner>),
     /// One more name for a file, unless it is there.
-    Alias(Place, Place),
+    Alias(AsmPath, AsmPath),
 }
 
 /// What a group that is there has already.
@@ -456,7 +456,7 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
         let name = templates::template_name(&template.name)?;
         steps.push(alter(format!("{verb} TEMPLATE {name} ATTRIBUTES ({redundancy} {stripe})")));
     }
-    let top = Place { group: Some(name.clone()), parts: Vec::new() };
+    let top = AsmPath { group: Some(name.clone()), parts: Vec::new() };
     let owner = |path: &String| group.owners.iter().find(|owner| owner.directory == *path).cloned();
     steps.extend(group.directories.iter().map(|path| Step::Directory(top.join(path), owner(path))));
     for volume in group.volumes.iter().filter(|volume| !present.volumes.contains(&volume.name)) {
@@ -501,7 +501,7 @@ impl MdRestore {
     fn new_names(&self) -> Result<BTreeMap<String, String>> {
         let pair = |text: &String| match text.split_once(':') {
             Some((old, new)) => Ok((group_name(old)?, group_name(new)?)),
-            None => Err(Refusal::new(state::SYNTAX, format!("{text:?} is not OLD:NEW"))),
+            None => Err(SqlError::new(state::SYNTAX, format!("{text:?} is not OLD:NEW"))),
         };
         self.names.iter().map(pair).collect()
     }
@@ -509,15 +509,17 @@ impl MdRestore {
     fn carry_out(context: &Context, step: &Step) -> Result<()> {
         match step {
             Step::Statement(text) => context.statement(text),
-            Step::Alias(alias, _) => match place::find(&context.engine(alias.group()?)?, alias) {
-                Ok(_) => Ok(()),
-                Err(_) => context.statement(&step.statement()),
-            },
+            Step::Alias(alias, _) => {
+                match asm_path::find(&context.engine(alias.group()?)?, alias) {
+                    Ok(_) => Ok(()),
+                    Err(_) => context.statement(&step.statement()),
+                }
+            }
             Step::Directory(place, owner) => {
                 let engine = context.engine(place.group()?)?;
-                match place::find(&engine, place) {
+                match asm_path::find(&engine, place) {
                     Ok(found) if found.is_directory() => Ok(()),
-                    Ok(found) => Err(Refusal::new(
+                    Ok(found) => Err(SqlError::new(
                         "22023",
                         format!("{} is there, and no directory", found.place),
                     )),
@@ -538,7 +540,7 @@ impl MdRestore {
 impl Run for MdRestore {
     fn run(&self, context: &mut Context) -> Result<()> {
         let failed = |error: &dyn std::fmt::Display| {
-            Refusal::new("58030", format!("{}: {error}", self.file))
+            SqlError::new("58030", format!("{}: {error}", self.file))
         };
         let text = fs::read_to_string(&self.file).map_err(|error| failed(&error))?;
         let backup: Backup = serde_json::from_str(&text)
@@ -580,14 +582,14 @@ impl Run for MdRestore {
                     }
                     Err(refusal) => {
                         let text = format!("{}; it was: {}", refusal.message, step.statement());
-                        return Err(Refusal { message: text, ..refusal });
+                        return Err(SqlError { message: text, ..refusal });
                     }
                 }
             }
         }
         if let Some(file) = &self.sql {
             fs::write(file, sql)
-                .map_err(|error| Refusal::new("58030", format!("{file}: {error}")))?;
+                .map_err(|error| SqlError::new("58030", format!("{file}: {error}")))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::{
     watch::{Bars, Watch},
 };
 use crate::{
-    refusal::Refusal,
+    sql_error::SqlError,
     world::{IoChoice, RealWorld},
 };
 use clap::Args;
@@ -139,7 +139,7 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
     let (repaired, left) = (report.problems.repaired(), report.problems.left());
     if context.json {
         let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| Refusal::new(crate::refusal::state::INTERNAL, error))?;
+            .map_err(|error| SqlError::new(crate::sql_error::state::INTERNAL, error))?;
         print(&format!("{text}\n"));
     } else {
         let mut text = String::new();
@@ -187,14 +187,14 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
 
 /// Checks the disks of a group that no engine uses.
 fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
-    let choice = IoChoice::from_environment().map_err(|error| Refusal::new("22023", error))?;
+    let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
     let world = RealWorld::new(choice, |event| eprintln!("{event}"))
-        .map_err(|error| Refusal::new(crate::refusal::state::INTERNAL, error))?;
+        .map_err(|error| SqlError::new(crate::sql_error::state::INTERNAL, error))?;
     let escaped: Vec<String> = disks.iter().map(|disk| glob::Pattern::escape(disk)).collect();
-    world.set_diskstring(&escaped.join(",")).map_err(|error| Refusal::new("22023", error))?;
+    world.set_diskstring(&escaped.join(",")).map_err(|error| SqlError::new("22023", error))?;
     for disk in disks {
         world.open(disk).map_err(|error| {
-            Refusal::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}")))
+            SqlError::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}")))
         })?;
     }
     let world: Arc<dyn World> = Arc::new(world);
@@ -210,7 +210,7 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
     };
     let see: See<'_> = if io::stderr().is_terminal() { Some(&see) } else { None };
     let checked = crate::world::block_on(Group::check_files_watched(&world, repair, see))
-        .map_err(Refusal::from);
+        .map_err(SqlError::from);
     bars.into_inner().unwrap_or_else(PoisonError::into_inner).clear();
     checked
 }

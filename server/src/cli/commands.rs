@@ -6,8 +6,8 @@
 use super::{
     Result, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, nbd, open,
-    renamedg, setup, sql, templates, top, upgrade, volumes,
+    cp, disks, extents, files, groups, iostat, lists, ls, lsof, manual, mounts, names, nbd,
+    renamedg, settings, sql, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -45,13 +45,13 @@ table! {
         Mkdir(files::Mkdir),
         Mkalias(names::Mkalias),
         Rmalias(names::Rmalias),
-        Lsof(open::Lsof),
+        Lsof(lsof::Lsof),
         Mapextent(extents::Mapextent),
         Mapau(extents::Mapau),
     "Disk groups":
         Lsdg(lists::Lsdg),
         Lsattr(lists::Lsattr),
-        Setattr(setup::Setattr),
+        Setattr(settings::Setattr),
         Mkdg(groups::Mkdg),
         Chdg(groups::Chdg),
         Dropdg(groups::Dropdg),
@@ -72,8 +72,8 @@ table! {
         Offline(disks::Offline),
         Remap(disks::Remap),
         Iostat(iostat::Iostat),
-        Dsget(setup::Dsget),
-        Dsset(setup::Dsset),
+        Dsget(settings::Dsget),
+        Dsset(settings::Dsset),
     "Templates":
         Lstmpl(templates::Lstmpl),
         Mktmpl(templates::Mktmpl),
@@ -105,7 +105,7 @@ table! {
         Top(top::Top),
         Lsct(lists::Lsct),
         Sql(sql::Sql),
-        Showversion(setup::Showversion),
+        Showversion(settings::Showversion),
         Help(manual::Help),
         Exit(manual::Exit),
 }

@@ -2,9 +2,9 @@
 //! a path everywhere else. What an argument wants, its name in the table of commands says.
 
 use super::{
+    asm_path::{self, AsmPath},
     context::{Context, bare, quoted},
     interactive,
-    place::{self, Place},
 };
 use crate::paths::Paths;
 use clap::{Arg, Command};
@@ -89,7 +89,7 @@ fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
 /// Completes for somebody who stands at a place.
 pub(super) struct Completer {
     paths: Paths,
-    here: Place,
+    here: AsmPath,
 }
 
 impl Completer {
@@ -206,7 +206,7 @@ impl Completer {
         let lower = start.to_lowercase();
         let fits = |name: &str| name.to_lowercase().starts_with(&lower);
         let Some(group) = &at.group else {
-            let groups = place::groups(&context, "*").unwrap_or_default();
+            let groups = asm_path::groups(&context, "*").unwrap_or_default();
             return groups
                 .into_iter()
                 .filter(|name| fits(name))
@@ -214,8 +214,8 @@ impl Completer {
                 .collect();
         };
         let found = context.engine(group).and_then(|engine| {
-            let found = place::directory(&engine, &at)?;
-            place::entries(&engine, &found.place)
+            let found = asm_path::directory(&engine, &at)?;
+            asm_path::entries(&engine, &found.place)
         });
         let mut names = Vec::new();
         for entry in found.unwrap_or_default() {

@@ -3,10 +3,10 @@
 //! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A line that only
 //! tells that something was done is left out of JSON, so that what is printed there is JSON and nothing else.
 
-use super::{Result, place::Place, print, table};
+use super::{Result, asm_path::AsmPath, print, table};
 use crate::{
-    engine, instance::control::Client, instance::query::Table, paths::Paths, refusal::Refusal,
-    refusal::state, world,
+    engine, instance::control::Client, instance::query::Table, paths::Paths, sql_error::SqlError,
+    sql_error::state, world,
 };
 use clap::Args;
 use plinth_engine::admin::{AdminError, Code, Value};
@@ -50,7 +50,7 @@ impl Headings {
 pub(super) struct Context {
     pub paths: Paths,
     /// Where `cd` went.
-    pub here: Place,
+    pub here: AsmPath,
     pub json: bool,
     /// What the program exits with if nothing is refused.
     pub status: u8,
@@ -61,8 +61,8 @@ pub(super) struct Context {
 }
 
 /// A refusal under the number that `asmcmd` has for it.
-pub(super) fn asmcmd(number: u16, text: impl fmt::Display) -> Refusal {
-    Refusal::new("22023", format!("ASMCMD-{number}: {text}"))
+pub(super) fn asmcmd(number: u16, text: impl fmt::Display) -> SqlError {
+    SqlError::new("22023", format!("ASMCMD-{number}: {text}"))
 }
 
 /// Text as a string of SQL.
@@ -100,7 +100,7 @@ pub(super) fn group_name(written: &str) -> Result<String> {
 }
 
 /// The refusal of a group that is not there.
-pub(super) fn no_group(name: &str) -> Refusal {
+pub(super) fn no_group(name: &str) -> SqlError {
     asmcmd(8001, format!("diskgroup '{}' does not exist or is not mounted", name.to_uppercase()))
 }
 
@@ -123,7 +123,7 @@ pub(super) fn engine_in_service(paths: &Paths, group: &str) -> Result<engine::cl
     };
     found.map_err(|error| match error.code {
         Code::NotMounted => {
-            Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) }
+            SqlError { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) }
         }
         _ => error.into(),
     })
@@ -135,7 +135,7 @@ pub(super) fn checked_name(written: &str, what: &str) -> Result<String> {
     if is_name(&name) {
         return Ok(name);
     }
-    Err(Refusal::new("22023", format!("{written:?} cannot be the name of {what}"))
+    Err(SqlError::new("22023", format!("{written:?} cannot be the name of {what}"))
         .hint("a letter, then letters, digits, _, $, #; 30 in all"))
 }
 
@@ -144,14 +144,14 @@ pub(super) fn checked_word(written: &str, what: &str) -> Result<String> {
     if !written.is_empty() && written.chars().all(|char| char.is_ascii_alphanumeric()) {
         return Ok(written.to_owned());
     }
-    Err(Refusal::new("22023", format!("{written:?} is no {what}")))
+    Err(SqlError::new("22023", format!("{written:?} is no {what}")))
 }
 
 impl Context {
     pub(super) fn new(paths: Paths, json: bool) -> Self {
         Self {
             paths,
-            here: Place::default(),
+            here: AsmPath::default(),
             json,
             status: 0,
             leave: false,
@@ -160,7 +160,7 @@ impl Context {
     }
 
     /// The place that somebody means here.
-    pub(super) fn place(&self, text: &str) -> Place {
+    pub(super) fn place(&self, text: &str) -> AsmPath {
         self.here.join(text)
     }
 
@@ -226,7 +226,7 @@ impl Context {
     /// Asks whether something shall be done; where there is nobody to ask, it is not.
     pub(super) fn sure(&self, question: &str) -> Result<bool> {
         if !io::stdin().is_terminal() {
-            return Err(Refusal::new("22023", format!("{question} There is nobody to ask"))
+            return Err(SqlError::new("22023", format!("{question} There is nobody to ask"))
                 .hint("-f does it without asking"));
         }
         print(&format!("{question} (y/n) "));
@@ -234,7 +234,7 @@ impl Context {
         io::stdin()
             .lock()
             .read_line(&mut answer)
-            .map_err(|error| Refusal::new(state::INTERNAL, format!("the terminal: {error}")))?;
+            .map_err(|error| SqlError::new(state::INTERNAL, format!("the terminal: {error}")))?;
         let _ = io::stdout().flush();
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
@@ -252,7 +252,7 @@ impl Context {
                 .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
         registered
             .map(drop)
-            .map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))
+            .map_err(|error| SqlError::new(state::INTERNAL, format!("signals: {error}")))
     }
 
     /// Whether the command shall end, for those that go on until then.
@@ -275,5 +275,5 @@ pub(super) fn query(paths: &Paths, sql: &str) -> Result<Table> {
         }
         found = given.table;
     })?;
-    found.ok_or_else(|| Refusal::new(state::INTERNAL, "a query without a result"))
+    found.ok_or_else(|| SqlError::new(state::INTERNAL, "a query without a result"))
 }

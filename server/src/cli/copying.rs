@@ -20,7 +20,7 @@ use super::{Result, context::engine_in_service};
 use crate::{
     engine::{client::Client, protocol::Request},
     paths::Paths,
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use crc_fast::{CrcAlgorithm, checksum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -85,8 +85,8 @@ pub(super) struct Copied {
     pub resumed: u64,
 }
 
-fn local(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::new("58030", format!("{}: {error}", path.display()))
+fn local(path: &Path, error: &io::Error) -> SqlError {
+    SqlError::new("58030", format!("{}: {error}", path.display()))
 }
 
 fn sum(bytes: &[u8]) -> u64 {
@@ -94,8 +94,8 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// What has the name of an interrupted copy, and cannot be one.
-fn strange(what: &str) -> Refusal {
-    Refusal::new("58030", format!("{what} has the name of an interrupted copy, and is none"))
+fn strange(what: &str) -> SqlError {
+    SqlError::new("58030", format!("{what} has the name of an interrupted copy, and is none"))
         .hint("remove it")
 }
 
@@ -260,7 +260,7 @@ fn name(paths: &Paths, job: &Job) -> Result<()> {
             let node = engine.look(path)?.node;
             Ok(engine.ask(&Request::Sync { node })?)
         }
-        _ => Err(Refusal::new(state::INTERNAL, "a copy changed its side")),
+        _ => Err(SqlError::new(state::INTERNAL, "a copy changed its side")),
     }
 }
 
@@ -344,7 +344,7 @@ pub(super) fn copy_all(
     });
     copying.bar.finish_and_clear();
     let work = copying.work.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let stuck = || Err(Refusal::new(state::INTERNAL, "a copy was begun and not ended"));
+    let stuck = || Err(SqlError::new(state::INTERNAL, "a copy was begun and not ended"));
     work.done.into_iter().map(|done| done.unwrap_or_else(stuck)).collect()
 }
 
@@ -414,13 +414,13 @@ impl Copying<'_> {
         if !self.interrupted.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err(Refusal::new(state::CANCELED, "interrupted")
+        Err(SqlError::new(state::CANCELED, "interrupted")
             .hint("the same command goes on where it was"))
     }
 
     fn begin(&self, file: usize) -> Result<Progress> {
         let Some(job) = self.jobs.get(file) else {
-            return Err(Refusal::new(state::INTERNAL, "no such copy"));
+            return Err(SqlError::new(state::INTERNAL, "no such copy"));
         };
         self.may_go_on()?;
         let (_, old) = Open::target(self.paths, job)?;
@@ -448,7 +448,7 @@ impl Copying<'_> {
                 let (offset, length) = job.piece(piece);
                 let bytes = source.read(offset, length)?;
                 if bytes.len() != length {
-                    return Err(Refusal::new(
+                    return Err(SqlError::new(
                         "58030",
                         format!("{} became shorter while it was copied", job.from.text()),
                     ));
@@ -474,7 +474,7 @@ impl Copying<'_> {
                 let (offset, length) = job.piece(piece);
                 let bytes = target.read(offset, length)?;
                 if bytes.len() != length || sum(&bytes) != expected {
-                    return Err(Refusal::new(
+                    return Err(SqlError::new(
                         "58030",
                         format!("{} reads back otherwise than it was written, at byte {offset}", job.to.text()),
                     )
@@ -549,7 +549,7 @@ impl Copying<'_> {
         work
     }
 
-    fn failed(&self, work: &mut Work, file: usize, refusal: Refusal) {
+    fn failed(&self, work: &mut Work, file: usize, refusal: SqlError) {
         if let Some(place) = work.under_way.get_mut(file) {
             *place = None;
         }

@@ -4,17 +4,17 @@
 //! host where it stands at `+`, as `plinth cp` does. To `+GROUP`, `+GROUP(template)` and `+GROUP(template)/alias` the system gives a name. How a file gets from one end to the other: `copying.rs`.
 
 use super::{
-    Result, complain,
+    Result, asm_path, complain,
     context::{Context, Headings, Run, asmcmd},
     copying::{End, Job, copy_all},
-    files, place, print, table,
+    files, print, table,
 };
 use crate::{
     instance::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use clap::Args;
 use plinth_engine::{admin::Value, api::Kind, files::statements::NewSystemFile};
@@ -49,13 +49,13 @@ pub(super) struct Cp {
 #[derive(Debug, Clone)]
 enum Side {
     Local(PathBuf),
-    Group(place::Place),
+    Group(asm_path::AsmPath),
 }
 
 fn side(context: &Context, text: &str) -> Result<Side> {
     let is_local = text.starts_with('/') || context.here.group.is_none() && !text.starts_with('+');
     if is_local && text.split('/').next().is_some_and(|start| start.contains(':')) {
-        return Err(Refusal::new("0A000", format!("{text}: files are not copied to other hosts"))
+        return Err(SqlError::new("0A000", format!("{text}: files are not copied to other hosts"))
             .hint("copy to a file of this host, and from there; ./NAME is a file with a colon in its name"));
     }
     Ok(if is_local { Side::Local(PathBuf::from(text)) } else { Side::Group(context.place(text)) })
@@ -81,7 +81,7 @@ impl Side {
             Self::Local(path) => path.is_dir(),
             Self::Group(place) => context
                 .engine(place.group.as_deref().unwrap_or_default())
-                .and_then(|engine| place::find(&engine, place))
+                .and_then(|engine| asm_path::find(&engine, place))
                 .is_ok_and(|found| found.is_directory()),
         }
     }
@@ -98,8 +98,8 @@ impl Side {
     }
 }
 
-fn local(path: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::new("58030", format!("{}: {error}", path.display()))
+fn local(path: &Path, error: &std::io::Error) -> SqlError {
+    SqlError::new("58030", format!("{}: {error}", path.display()))
 }
 
 /// A file or directory to be copied.
@@ -119,7 +119,7 @@ fn of_host(path: &Path) -> Result<Source> {
     let found = fs::metadata(path).map_err(|error| local(path, &error))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if !found.is_dir() && !found.is_file() {
-        return Err(Refusal::new("22023", format!("{} is no regular file", path.display())));
+        return Err(SqlError::new("22023", format!("{} is no regular file", path.display())));
     }
     Ok(Source {
         side: Side::Local(path.to_owned()),
@@ -133,10 +133,10 @@ fn of_host(path: &Path) -> Result<Source> {
     })
 }
 
-fn of_group(found: place::Found) -> Result<Source> {
+fn of_group(found: asm_path::Found) -> Result<Source> {
     let is_directory = found.is_directory();
     if !is_directory && found.info.kind != Kind::Regular {
-        return Err(Refusal::new("22023", format!("{} is no regular file", found.place))
+        return Err(SqlError::new("22023", format!("{} is no regular file", found.place))
             .hint("mount the group and use cp of the system"));
     }
     Ok(Source {
@@ -155,7 +155,9 @@ fn of_group(found: place::Found) -> Result<Source> {
 fn sources(context: &Context, text: &str) -> Result<Vec<Source>> {
     match side(context, text)? {
         Side::Local(path) => Ok(vec![of_host(&path)?]),
-        Side::Group(place) => place::expand(context, &place)?.into_iter().map(of_group).collect(),
+        Side::Group(place) => {
+            asm_path::expand(context, &place)?.into_iter().map(of_group).collect()
+        }
     }
 }
 
@@ -173,7 +175,7 @@ fn within(context: &Context, source: &Source) -> Result<Vec<Source>> {
         }
         Side::Group(place) => {
             let engine = context.engine(place.group()?)?;
-            place::entries(&engine, place)?.into_iter().map(of_group).collect()
+            asm_path::entries(&engine, place)?.into_iter().map(of_group).collect()
         }
     }
 }
@@ -233,7 +235,7 @@ impl Cp {
         if source.is_directory {
             if !self.recursive {
                 let what = source.side.end()?.text();
-                return Err(Refusal::new("22023", format!("{what} is a directory"))
+                return Err(SqlError::new("22023", format!("{what} is a directory"))
                     .hint("-r copies it with all that is in it"));
             }
             to.make_directory(context)?;
@@ -249,14 +251,14 @@ impl Cp {
         match &to {
             Side::Group(place) => {
                 let engine = context.engine(place.group()?)?;
-                if let Ok(there) = place::find(&engine, place) {
+                if let Ok(there) = asm_path::find(&engine, place) {
                     let same =
                         matches!(&source.side, Side::Group(from) if from.group == place.group);
                     if same && there.info.node == source.node {
-                        return Err(Refusal::new("22023", "both names are the same file"));
+                        return Err(SqlError::new("22023", "both names are the same file"));
                     }
                     if there.info.kind != Kind::Regular || there.info.links > 1 {
-                        return Err(Refusal::new(
+                        return Err(SqlError::new(
                             "22023",
                             format!("{} is there, and cannot be replaced", there.place),
                         )
@@ -270,13 +272,13 @@ impl Cp {
                     is_there = true;
                     to = Side::Group(there.place);
                 } else {
-                    to = Side::Group(place::new_name(&engine, place)?);
+                    to = Side::Group(asm_path::new_name(&engine, place)?);
                 }
             }
             Side::Local(path) => {
                 if let Ok(there) = fs::metadata(path) {
                     if !there.is_file() {
-                        return Err(Refusal::new(
+                        return Err(SqlError::new(
                             "22023",
                             format!("{} is no regular file", path.display()),
                         ));
@@ -321,7 +323,7 @@ impl Run for Cp {
         if matches!(target, Side::Local(_))
             && all.iter().any(|source| matches!(source.side, Side::Local(_)))
         {
-            return Err(Refusal::new("22023", "neither side is in a disk group")
+            return Err(SqlError::new("22023", "neither side is in a disk group")
                 .hint("write +GROUP/path for one"));
         }
         if let Side::Group(place) = &target {
@@ -369,7 +371,7 @@ fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
             Err(refusal) => {
                 let text =
                     format!("copy source '{from}' and target '{to}' failed: {}", refusal.message);
-                complain(&Refusal { message: asmcmd(8016, text).message, ..refusal });
+                complain(&SqlError { message: asmcmd(8016, text).message, ..refusal });
                 context.status = 1;
             }
         }

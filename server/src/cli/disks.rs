@@ -5,7 +5,7 @@ use super::{
     context::{Context, Run, checked_name, group_name},
     watch::Watch,
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use clap::{ArgGroup, Args};
 
 /// Spread what a disk group holds evenly over its disks, or go on with that, or change its power.
@@ -115,7 +115,7 @@ fn drop_after(time: &str) -> Result<String> {
     match number.parse::<u32>() {
         Ok(number) => Ok(format!(" DROP AFTER {number} {unit}")),
         Err(_) => {
-            Err(Refusal::new(state::SYNTAX, format!("{time:?} is no time"))
+            Err(SqlError::new(state::SYNTAX, format!("{time:?} is no time"))
                 .hint("as in 30m or 12h"))
         }
     }
@@ -145,7 +145,7 @@ impl Run for Remap {
         match (range.0.parse::<u64>(), range.1.parse::<u64>()) {
             (Ok(first), Ok(last)) if first <= last => {}
             _ => {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::SYNTAX,
                     format!("{:?} is no range of blocks", self.blocks),
                 )

@@ -1,7 +1,7 @@
 //! `dump`: what stands on a disk, as text. Whatever the bytes are, something is shown.
 
 use super::{Result, print};
-use crate::{alert::rfc3339, refusal::Refusal};
+use crate::{alert::rfc3339, sql_error::SqlError};
 use plinth_format::{
     BLOCK_SIZE,
     activity::ActivityLog,
@@ -74,7 +74,7 @@ impl Disk<'_> {
 }
 
 pub(super) fn dump(path: &Path, place: &[String]) -> Result<()> {
-    let failed = |error: &io::Error| Refusal::new("58030", format!("{}: {error}", path.display()));
+    let failed = |error: &io::Error| SqlError::new("58030", format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(|error| failed(&error))?;
     let size = file.seek(SeekFrom::End(0)).map_err(|error| failed(&error))?;
     let disk = Disk { path, file, size };
@@ -109,8 +109,8 @@ pub(super) fn dump(path: &Path, place: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn usage() -> Refusal {
-    Refusal::new("22023", "this is no place on a disk")
+fn usage() -> SqlError {
+    SqlError::new("22023", "this is no place on a disk")
         .hint("header, stamp, activity, membership, 'au N' or 'block OFFSET' (bytes; 512K and 0x1000 work too)")
 }
 
@@ -296,7 +296,7 @@ fn membership(disk: &Disk<'_>, out: &mut String) {
 
 fn au(disk: &Disk<'_>, number: u32, out: &mut String) -> Result<()> {
     let Some(header) = disk.header() else {
-        return Err(Refusal::new(
+        return Err(SqlError::new(
             "22023",
             format!("{} has no valid header, which tells the AU size", disk.path.display()),
         )
@@ -304,7 +304,7 @@ fn au(disk: &Disk<'_>, number: u32, out: &mut String) -> Result<()> {
     };
     let layout: Layout = header.layout;
     if number >= layout.au_count() {
-        return Err(Refusal::new(
+        return Err(SqlError::new(
             "22023",
             format!("the disk has AUs 0 to {}", layout.au_count() - 1),
         ));

@@ -1,11 +1,10 @@
 //! `mapextent` and `mapau`: from an extent of a file to AUs of disks, and back.
 
 use super::{
-    Result,
+    Result, asm_path,
     context::{Context, Headings, Run, asmcmd, no_group},
-    place,
 };
-use crate::refusal::Refusal;
+use crate::sql_error::SqlError;
 use clap::Args;
 use plinth_engine::admin::Value;
 
@@ -23,7 +22,7 @@ impl Run for Mapextent {
     fn run(&self, context: &mut Context) -> Result<()> {
         let place = context.place(&self.file);
         let group = place.group()?;
-        let found = place::find(&context.engine(group)?, &place)?;
+        let found = asm_path::find(&context.engine(group)?, &place)?;
         let listed = context.query(&format!(
             "SELECT disk_kffxp AS Disk_Num, au_kffxp AS AU, size_kffxp AS Extent_Size FROM x$kffxp
              WHERE group_kffxp = {} AND number_kffxp = {} AND xnum_kffxp = {} ORDER BY lxn_kffxp",
@@ -90,13 +89,13 @@ impl Mapau {
         let Some([Value::Text(disk), Value::Integer(size)]) = disks.rows.first().map(Vec::as_slice)
         else {
             let text = format!("disk group {name} has no disk {disk}");
-            return Err(Refusal::new("22023", text).hint("the number is Disk_Num of lsdsk -p"));
+            return Err(SqlError::new("22023", text).hint("the number is Disk_Num of lsdsk -p"));
         };
         let count = size * (1 << 20) / (*unit).max(1);
         if i64::from(*au) < count {
             return Ok(());
         }
         let text = format!("disk {disk} of disk group {name} has no AU {au}");
-        Err(Refusal::new("22023", text).hint(format!("the last one is {}", count - 1)))
+        Err(SqlError::new("22023", text).hint(format!("the last one is {}", count - 1)))
     }
 }

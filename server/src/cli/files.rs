@@ -2,9 +2,9 @@
 
 use super::{
     Result,
+    asm_path::{self, AsmPath, Found, matches},
     context::{Context, Headings, Run, quoted},
     ls::details,
-    place::{self, Found, Place, matches},
     print, table,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use clap::Args;
 use plinth_engine::admin::Value;
@@ -22,14 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Goes through all that is below a directory, in the order of names, parents before what is in them.
 pub(super) fn walk(
     engine: &Client,
-    top: &Place,
+    top: &AsmPath,
     visit: &mut dyn FnMut(Found) -> Result<()>,
 ) -> Result<()> {
-    let mut waiting = place::entries(engine, top)?;
+    let mut waiting = asm_path::entries(engine, top)?;
     waiting.reverse();
     while let Some(found) = waiting.pop() {
         if found.is_directory() {
-            waiting.extend(place::entries(engine, &found.place)?.into_iter().rev());
+            waiting.extend(asm_path::entries(engine, &found.place)?.into_iter().rev());
         }
         visit(found)?;
     }
@@ -37,18 +37,18 @@ pub(super) fn walk(
 }
 
 /// The directories that a path means: of + every mounted group.
-fn tops(context: &Context, path: &str) -> Result<Vec<Place>> {
+fn tops(context: &Context, path: &str) -> Result<Vec<AsmPath>> {
     let place = context.place(path);
     if place.group.is_none() {
-        let groups = place::groups(context, "*")?;
+        let groups = asm_path::groups(context, "*")?;
         return Ok(groups
             .into_iter()
-            .map(|group| Place { group: Some(group), parts: Vec::new() })
+            .map(|group| AsmPath { group: Some(group), parts: Vec::new() })
             .collect());
     }
     let mut tops = Vec::new();
-    for found in place::expand(context, &place)? {
-        tops.push(place::directory(&context.engine(found.place.group()?)?, &found.place)?.place);
+    for found in asm_path::expand(context, &place)? {
+        tops.push(asm_path::directory(&context.engine(found.place.group()?)?, &found.place)?.place);
     }
     Ok(tops)
 }
@@ -154,7 +154,7 @@ pub(super) struct Mkdir {
 }
 
 /// Makes a directory that belongs to whoever runs this.
-pub(super) fn make_directory(engine: &Client, place: &Place) -> Result<()> {
+pub(super) fn make_directory(engine: &Client, place: &AsmPath) -> Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     engine.make_directory(&place.inside(), 0o755, uid, gid)?;
@@ -166,9 +166,9 @@ impl Run for Mkdir {
         for directory in &self.directories {
             let place = context.place(directory);
             let engine = context.engine(place.group()?)?;
-            let place = place::new_name(&engine, &place)?;
-            if let Ok(found) = place::find(&engine, &place) {
-                return Err(Refusal::new("22023", format!("{} is there already", found.place)));
+            let place = asm_path::new_name(&engine, &place)?;
+            if let Ok(found) = asm_path::find(&engine, &place) {
+                return Err(SqlError::new("22023", format!("{} is there already", found.place)));
             }
             make_directory(&engine, &place)?;
         }
@@ -193,7 +193,7 @@ pub(super) struct Rm {
 /// Removes a file with all its names, or an empty directory.
 fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) -> Result<()> {
     let path = found.place.inside();
-    if !found.is_directory() && (found.info.links > 1 || place::is_system_name(&path)) {
+    if !found.is_directory() && (found.info.links > 1 || asm_path::is_system_name(&path)) {
         let file = quoted(&found.place.to_string());
         return context
             .statement(&format!("ALTER DISKGROUP {} DROP FILE {file}", found.place.group()?));
@@ -203,7 +203,7 @@ fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) 
         Err(_)
             if may_be_gone
                 && found.is_directory()
-                && place::find(engine, &found.place).is_err() =>
+                && asm_path::find(engine, &found.place).is_err() =>
         {
             Ok(())
         }
@@ -213,8 +213,8 @@ fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) 
 
 impl Run for Rm {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let places: Vec<Place> = self.files.iter().map(|file| context.place(file)).collect();
-        let many = self.recursive || places.iter().any(Place::has_wildcards);
+        let places: Vec<AsmPath> = self.files.iter().map(|file| context.place(file)).collect();
+        let many = self.recursive || places.iter().any(AsmPath::has_wildcards);
         if many
             && !self.force
             && !context.sure("You may delete multiple files and/or directories. Are you sure?")?
@@ -222,9 +222,9 @@ impl Run for Rm {
             return Ok(());
         }
         for place in &places {
-            for found in place::expand(context, place)? {
+            for found in asm_path::expand(context, place)? {
                 if found.place.parts.is_empty() {
-                    return Err(Refusal::new("22023", format!("{} is a disk group", found.place))
+                    return Err(SqlError::new("22023", format!("{} is a disk group", found.place))
                         .hint("dropdg drops it; rm +GROUP/* removes what is in it"));
                 }
                 let engine = context.engine(found.place.group()?)?;

@@ -6,7 +6,7 @@ use super::{
     watch::Watch,
     xml,
 };
-use crate::refusal::Refusal;
+use crate::sql_error::SqlError;
 use clap::Args;
 use std::{borrow::Cow, fs};
 
@@ -17,7 +17,7 @@ fn text(argument: &str) -> Result<Cow<'_, str>> {
     }
     match fs::read_to_string(argument) {
         Ok(text) => Ok(Cow::Owned(text)),
-        Err(error) => Err(Refusal::new("58030", format!("{argument}: {error}"))),
+        Err(error) => Err(SqlError::new("58030", format!("{argument}: {error}"))),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     context::{Context, Run, asmcmd},
     print, table,
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use clap::{Command, CommandFactory, Parser, error::ErrorKind};
 use rustyline::{Editor, error::ReadlineError, history::DefaultHistory};
 use std::{
@@ -66,7 +66,7 @@ pub(super) fn help_of(name: &str) -> Result<String> {
     found.ok_or_else(|| unknown(name))
 }
 
-fn unknown(name: &str) -> Refusal {
+fn unknown(name: &str) -> SqlError {
     asmcmd(8022, format!("unknown command '{name}' specified")).hint("'help' lists the commands")
 }
 
@@ -85,7 +85,7 @@ fn carry_out(context: &mut Context, line: &str) -> Result<()> {
         return Ok(());
     }
     let words = shlex::split(line)
-        .ok_or_else(|| Refusal::new(state::SYNTAX, "a quotation mark has no second one"))?;
+        .ok_or_else(|| SqlError::new(state::SYNTAX, "a quotation mark has no second one"))?;
     let parsed = match Line::try_parse_from(&words) {
         Ok(parsed) => parsed,
         Err(error) => return refused(&error, &words),
@@ -108,7 +108,7 @@ fn refused(error: &clap::Error, words: &[String]) -> Result<()> {
         _ => {
             let text = error.to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text);
-            Err(Refusal::new(state::SYNTAX, text.trim_end()))
+            Err(SqlError::new(state::SYNTAX, text.trim_end()))
         }
     }
 }
@@ -125,8 +125,9 @@ fn follow(context: &mut Context, manner: Manner) -> Result<ExitCode> {
     while !context.leave {
         line.clear();
         let count = io::stdin().lock().read_line(&mut line);
-        let count = count
-            .map_err(|error| Refusal::new(state::INTERNAL, format!("reading commands: {error}")))?;
+        let count = count.map_err(|error| {
+            SqlError::new(state::INTERNAL, format!("reading commands: {error}"))
+        })?;
         if count == 0 {
             break;
         }
@@ -145,7 +146,7 @@ fn told(result: Result<()>) -> bool {
 
 fn interact(context: &mut Context, manner: Manner) -> Result<ExitCode> {
     let broken =
-        |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+        |error: ReadlineError| SqlError::new(state::INTERNAL, format!("the terminal: {error}"));
     let config = rustyline::Config::builder()
         .max_history_size(HISTORY)
         .map_err(broken)?

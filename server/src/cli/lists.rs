@@ -9,7 +9,7 @@ use crate::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
     world::{IoChoice, RealWorld},
 };
 use clap::Args;
@@ -275,11 +275,11 @@ impl Run for Lsdsk {
 impl Lsdsk {
     /// What the disks that a discovery string shows say of themselves.
     fn scan(&self, context: &Context) -> Result<()> {
-        let choice = IoChoice::from_environment().map_err(|error| Refusal::new("22023", error))?;
-        let world =
-            RealWorld::new(choice, |_| {}).map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
+        let world = RealWorld::new(choice, |_| {})
+            .map_err(|error| SqlError::new(state::INTERNAL, error))?;
         let pattern = self.pattern.clone().unwrap_or_default().replace('%', "*");
-        world.set_diskstring(&pattern).map_err(|error| Refusal::new("22023", error))?;
+        world.set_diskstring(&pattern).map_err(|error| SqlError::new("22023", error))?;
         let world: Arc<dyn World> = Arc::new(world);
         let mut columns = Vec::new();
         if self.k {

@@ -5,10 +5,9 @@
 
 use super::{
     Result,
+    asm_path::{self, AsmPath, Found},
     context::{Context, Headings, Run, quoted},
-    lists,
-    place::{self, Found, Place},
-    print,
+    lists, print,
 };
 use crate::{
     alert::rfc3339,
@@ -114,7 +113,7 @@ fn reference(number: i64, parts: &[String]) -> String {
     })
 }
 
-fn made(context: &Context, number: i64, directory: &Place) -> Result<Made> {
+fn made(context: &Context, number: i64, directory: &AsmPath) -> Result<Made> {
     let listed = context.query(&format!(
         "SELECT name FROM v$asm_alias WHERE group_number = {number} AND system_created = 'Y' AND parent_index = {}",
         reference(number, &directory.parts)
@@ -155,7 +154,7 @@ impl Run for Ls {
                 self.groups(context)?;
                 continue;
             }
-            for found in place::expand(context, &place)? {
+            for found in asm_path::expand(context, &place)? {
                 if found.is_directory() && !self.d {
                     directories.push(found)
                 } else {
@@ -165,7 +164,7 @@ impl Run for Ls {
         }
         // With several directories each has its path above it.
         let titled = directories.len() + usize::from(!names.is_empty()) > 1;
-        let mut listings: Vec<(Option<Place>, Vec<Found>)> = Vec::new();
+        let mut listings: Vec<(Option<AsmPath>, Vec<Found>)> = Vec::new();
         // A table is of one group: the numbers of files are the group's.
         let groups: BTreeSet<Option<String>> =
             names.iter().map(|found| found.place.group.clone()).collect();
@@ -177,7 +176,7 @@ impl Run for Ls {
         }
         for directory in directories {
             let within =
-                place::entries(&context.engine(directory.place.group()?)?, &directory.place)?;
+                asm_path::entries(&context.engine(directory.place.group()?)?, &directory.place)?;
             listings.push((Some(directory.place), within));
         }
         let mut whole: Option<Table> = None;

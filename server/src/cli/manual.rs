@@ -11,7 +11,7 @@ use crate::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -98,7 +98,7 @@ pub(super) fn completions(shell: Shell) {
 /// `plinth man`: one page, with a section for each command.
 pub(super) fn page() -> Result<()> {
     let failed =
-        |error: io::Error| Refusal::new(state::INTERNAL, format!("the manual page: {error}"));
+        |error: io::Error| SqlError::new(state::INTERNAL, format!("the manual page: {error}"));
     let program = Arguments::command().disable_help_subcommand(true);
     let mut page = Vec::new();
     let whole = clap_mangen::Man::new(program.clone()).manual("Plinth");

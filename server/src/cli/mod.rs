@@ -5,6 +5,7 @@
 //! with 2), and says what can be done about it.
 
 mod access;
+mod asm_path;
 mod backup;
 mod check;
 mod commands;
@@ -21,15 +22,14 @@ mod interactive;
 mod iostat;
 mod lists;
 mod ls;
+mod lsof;
 mod manual;
 mod mounts;
 mod names;
 mod nbd;
 mod network;
-mod open;
-mod place;
 mod renamedg;
-mod setup;
+mod settings;
 mod sql;
 pub mod table;
 mod templates;
@@ -43,7 +43,7 @@ use crate::{
     engine,
     instance::{self, Looking, control::Client},
     paths::{DEFAULT_DIR, Paths},
-    refusal::Refusal,
+    sql_error::SqlError,
     users,
     world::{IoChoice, probe},
 };
@@ -62,7 +62,7 @@ use std::{
     process::ExitCode,
 };
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, SqlError>;
 
 /// A variable of the environment that is empty is one that is not set.
 fn directory() -> impl TypedValueParser<Value = PathBuf> {
@@ -191,7 +191,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Tells a refusal to whoever reads the standard error.
-fn complain(refusal: &Refusal) {
+fn complain(refusal: &SqlError) {
     // Those that `asmcmd` has too look as there.
     let name = if refusal.message.starts_with("ASMCMD-") { "" } else { "plinth: " };
     let mut text = format!("{name}{}\n", refusal.message);
@@ -212,7 +212,7 @@ fn print(text: &str) {
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let dir = std::path::absolute(&arguments.dir)
-        .map_err(|error| Refusal::new("22023", format!("{}: {error}", arguments.dir.display())))?;
+        .map_err(|error| SqlError::new("22023", format!("{}: {error}", arguments.dir.display())))?;
     let paths = Paths::new(&dir, None);
     let mut context = Context::new(paths.clone(), arguments.json);
     let Some(command) = arguments.command else {
@@ -225,7 +225,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 None if look_all => Looking::Everybody,
                 None => Looking::Nobody,
                 Some(name) => Looking::Group(users::group(&name).ok_or_else(|| {
-                    Refusal::new("22023", format!("there is no unix group {name}"))
+                    SqlError::new("22023", format!("there is no unix group {name}"))
                         .hint("groupadd makes one")
                 })?),
             };

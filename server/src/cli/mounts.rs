@@ -16,7 +16,7 @@ use super::{
 use crate::{
     instance::control::Client,
     paths::{DEFAULT_DIR, Paths},
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use plinth_fuse::mount::{self, MountOptions};
@@ -93,7 +93,7 @@ impl Run for Mount {
             && is_directory(directory)
         {
             if self.force {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::SYNTAX,
                     "-f is for a disk group, not for a directory",
                 ));
@@ -102,14 +102,14 @@ impl Run for Mount {
             return mount_group(&context.paths, &group.to_string_lossy(), directory, options);
         }
         if let Some(directory) = self.what.iter().find(|word| is_directory(word)) {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::SYNTAX,
                 format!("{} is a directory", directory.display()),
             )
             .hint("mount GROUP DIRECTORY; a disk group's name has no /"));
         }
         if self.options.is_some() {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::SYNTAX,
                 "-o is for the files of a disk group on a directory",
             )
@@ -139,7 +139,7 @@ impl Run for Umount {
             return context.instance()?.unmount(&mount_point(directory), self.force);
         }
         if let Some(directory) = self.what.iter().find(|word| is_directory(word)) {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::SYNTAX,
                 format!("{} is a directory", directory.display()),
             )
@@ -170,12 +170,12 @@ fn mount_point(directory: &Path) -> PathBuf {
 fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> Result<()> {
     // Links are followed here: the instance, which may run elsewhere, gets the real path.
     let real = directory.canonicalize().map_err(|error| {
-        Refusal::new("22023", format!("mount point {}: {error}", directory.display()))
+        SqlError::new("22023", format!("mount point {}: {error}", directory.display()))
     })?;
     let words: Vec<&str> =
         options.split(',').filter(|word| word.trim() != mount::REMOUNT).collect();
     let others = words.join(",");
-    MountOptions::parse(&others).map_err(Refusal::from)?;
+    MountOptions::parse(&others).map_err(SqlError::from)?;
     let group = group_name(group)?;
     let instance = Client::connect(paths)?;
     if words.len() < options.split(',').count() {
@@ -186,7 +186,7 @@ fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> R
 
 /// `mount -t fuse.plinth DATA /mnt` calls this program by another name.
 pub(super) fn helper(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let request = mount::parse_mount_helper_args(arguments).map_err(Refusal::from)?;
+    let request = mount::parse_mount_helper_args(arguments).map_err(SqlError::from)?;
     if request.fake {
         return Ok(ExitCode::SUCCESS);
     }

@@ -2,10 +2,10 @@
 
 use super::{
     Result,
+    asm_path::{self, AsmPath},
     context::{Context, Run, quoted},
-    place::{self, Place},
 };
-use crate::refusal::Refusal;
+use crate::sql_error::SqlError;
 use clap::Args;
 
 /// Go to another directory.
@@ -19,12 +19,12 @@ impl Run for Cd {
     fn run(&self, context: &mut Context) -> Result<()> {
         let place = context.place(self.directory.as_deref().unwrap_or("+"));
         if place.group.is_none() {
-            context.here = Place::default();
+            context.here = AsmPath::default();
             return Ok(());
         }
-        let found = place::expand_one(context, &place)?;
+        let found = asm_path::expand_one(context, &place)?;
         context.here =
-            place::directory(&context.engine(found.place.group()?)?, &found.place)?.place;
+            asm_path::directory(&context.engine(found.place.group()?)?, &found.place)?.place;
         Ok(())
     }
 }
@@ -56,17 +56,17 @@ pub(super) struct Mkalias {
 
 impl Run for Mkalias {
     fn run(&self, context: &mut Context) -> Result<()> {
-        let file = place::expand_one(context, &context.place(&self.file))?;
+        let file = asm_path::expand_one(context, &context.place(&self.file))?;
         let group = file.place.group()?.to_owned();
         let engine = context.engine(&group)?;
         let alias = context.place(&self.alias);
         if alias.group.as_deref() != Some(&group) {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 "22023",
                 format!("{alias} is not in disk group {group}, where the file is"),
             ));
         }
-        let alias = place::new_name(&engine, &alias)?;
+        let alias = asm_path::new_name(&engine, &alias)?;
         let (alias, file) = (quoted(&alias.to_string()), quoted(&file.place.to_string()));
         context.statement(&format!("ALTER DISKGROUP {group} ADD ALIAS {alias} FOR {file}"))
     }
@@ -85,13 +85,13 @@ pub(super) struct Rmalias {
 impl Run for Rmalias {
     fn run(&self, context: &mut Context) -> Result<()> {
         for alias in &self.aliases {
-            for found in place::expand(context, &context.place(alias))? {
+            for found in asm_path::expand(context, &context.place(alias))? {
                 let group = found.place.group()?.to_owned();
                 let name = quoted(&found.place.to_string());
                 let statement = match (found.is_directory(), self.recursive) {
                     (true, true) => format!("ALTER DISKGROUP {group} DROP DIRECTORY {name} FORCE"),
                     (true, false) => {
-                        return Err(Refusal::new(
+                        return Err(SqlError::new(
                             "22023",
                             format!("{} is a directory", found.place),
                         )

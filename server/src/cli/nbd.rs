@@ -5,9 +5,9 @@
 
 use super::{
     Result,
+    asm_path::{self, groups},
     context::{Context, Headings, Run, asmcmd, checked_name, group_name, quoted},
     network::address,
-    place::{self, groups},
 };
 use crate::{
     engine::exports::{At, Export},
@@ -16,7 +16,7 @@ use crate::{
         views::Type,
         wire::network::{Network, TlsFiles},
     },
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
     users,
 };
 use clap::Args;
@@ -90,13 +90,13 @@ impl Run for Nbd {
         let meant = self.meant(context, what, true)?;
         let name = self.name.clone().unwrap_or(meant.name);
         if name.is_empty() || name.len() > 255 {
-            return Err(Refusal::new("22023", "an export's name has 1 to 255 bytes"));
+            return Err(SqlError::new("22023", "an export's name has 1 to 255 bytes"));
         }
         let at = match self.at(context, &meant.group)? {
             Some(at) => at,
             None => At::Unix { path: context.paths.nbd(&meant.group), group: self.members()? },
         };
-        at.check().map_err(|error| Refusal::new("22023", error.to_string()))?;
+        at.check().map_err(|error| SqlError::new("22023", error.to_string()))?;
         let export = Export { at, name, path: meant.path, read_only: self.read_only };
         context.instance()?.export(&meant.group, &export)?;
         context.say(export.uri());
@@ -108,7 +108,7 @@ impl Nbd {
     fn members(&self) -> Result<Option<u32>> {
         let Some(name) = &self.socket_group else { return Ok(None) };
         let found = users::group(name).ok_or_else(|| {
-            Refusal::new("22023", format!("there is no unix group {name}"))
+            SqlError::new("22023", format!("there is no unix group {name}"))
                 .hint("groupadd makes one")
         })?;
         Ok(Some(found))
@@ -158,7 +158,7 @@ impl Nbd {
                 quoted(&name)
             ))?;
             if is_there && found.rows.is_empty() {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     "22023",
                     format!("disk group {group} has no volume {name}"),
                 )
@@ -168,11 +168,11 @@ impl Nbd {
         }
         let place = context.place(what);
         let group = place.group()?.to_owned();
-        let found = context.engine(&group).and_then(|engine| place::find(&engine, &place));
+        let found = context.engine(&group).and_then(|engine| asm_path::find(&engine, &place));
         let place = match found {
             Ok(found) if found.info.kind == Kind::Regular => found.place,
             Ok(found) => {
-                return Err(Refusal::new("22023", format!("{} is no regular file", found.place)));
+                return Err(SqlError::new("22023", format!("{} is no regular file", found.place)));
             }
             // It may be gone by now.
             Err(_) if !is_there => place,
@@ -255,11 +255,11 @@ fn group_of(context: &Context, volume: &str) -> Result<String> {
     match &found.rows[..] {
         [row] => match row.first() {
             Some(Value::Text(group)) => Ok(group.clone()),
-            _ => Err(Refusal::new(state::INTERNAL, "a volume without a disk group")),
+            _ => Err(SqlError::new(state::INTERNAL, "a volume without a disk group")),
         },
-        [] => Err(Refusal::new("22023", format!("there is no volume {volume}"))
+        [] => Err(SqlError::new("22023", format!("there is no volume {volume}"))
             .hint("a file is written +GROUP/path; volinfo -a has the volumes")),
-        _ => Err(Refusal::new("22023", format!("several disk groups have a volume {volume}"))
+        _ => Err(SqlError::new("22023", format!("several disk groups have a volume {volume}"))
             .hint("-G GROUP says which")),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     instance::wire::network::{Network, TlsFiles},
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use clap::Args;
 use std::{
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// What the instance shall do from now on; `None`: what it remembers.
-    pub fn network(self) -> Result<Option<Option<Network>>, Refusal> {
+    pub fn network(self) -> Result<Option<Option<Network>>, SqlError> {
         let Some(listen) = self.listen else { return Ok(None) };
         if listen.eq_ignore_ascii_case("off") {
             return Ok(Some(None));
@@ -51,9 +51,9 @@ impl Arguments {
 }
 
 /// The address that somebody means with an option.
-pub(super) fn address(option: &str, listen: &str, hint: &str) -> Result<SocketAddr, Refusal> {
+pub(super) fn address(option: &str, listen: &str, hint: &str) -> Result<SocketAddr, SqlError> {
     let refused = |why: &dyn std::fmt::Display| {
-        Refusal::new("22023", format!("{option} {listen}: {why}")).hint(hint)
+        SqlError::new("22023", format!("{option} {listen}: {why}")).hint(hint)
     };
     let mut found = listen.to_socket_addrs().map_err(|error| refused(&error))?;
     found.next().ok_or_else(|| refused(&"no such host"))

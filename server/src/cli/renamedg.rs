@@ -9,7 +9,7 @@ use super::{
     print,
 };
 use crate::{
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
     world::{IoChoice, RealWorld, block_on},
 };
 use clap::Args;
@@ -63,8 +63,8 @@ struct Wanted {
     verbose: bool,
 }
 
-fn invalid(text: String) -> Refusal {
-    Refusal::new("22023", text).hint("plinth renamedg --help")
+fn invalid(text: String) -> SqlError {
+    SqlError::new("22023", text).hint("plinth renamedg --help")
 }
 
 fn is_true(word: &str, value: &str) -> Result<bool> {
@@ -141,7 +141,7 @@ fn store(path: &Path, plan: &RenamingPlan) -> Result<()> {
         });
     written.map_err(|error| {
         let refusal = AdminError::new(Code::Io, format!("{}: {error}", path.display()));
-        Refusal::from(match error.kind() {
+        SqlError::from(match error.kind() {
             io::ErrorKind::AlreadyExists => refusal.hint(
                 "it is the plan of a renamedg that was not carried out whole: go on with phase=two, or remove it if its disks were not touched",
             ),
@@ -154,15 +154,15 @@ fn load(wanted: &Wanted) -> Result<RenamingPlan> {
     let path = wanted.config.display();
     let text = fs::read_to_string(&wanted.config).map_err(|error| {
         let refusal = AdminError::new(Code::Io, format!("{path}: {error}"));
-        Refusal::from(refusal.hint("phase=one makes the plan; config=FILE says where it is"))
+        SqlError::from(refusal.hint("phase=one makes the plan; config=FILE says where it is"))
     })?;
     let plan = RenamingPlan::parse(&text).map_err(|error| {
         let hint = error.hint.clone().unwrap_or_default();
-        Refusal::from(AdminError::new(error.code, format!("{path}: {error}")).hint(hint))
+        SqlError::from(AdminError::new(error.code, format!("{path}: {error}")).hint(hint))
     })?;
     if (&plan.from, &plan.to) != (&wanted.from, &wanted.to) {
         let text = format!("{path} is the plan to call {} {}", plan.from, plan.to);
-        return Err(Refusal::from(
+        return Err(SqlError::from(
             AdminError::new(Code::Invalid, text)
                 .hint("give the names of the plan, or make another one: phase=one"),
         ));
@@ -173,16 +173,16 @@ fn load(wanted: &Wanted) -> Result<RenamingPlan> {
 impl Run for Renamedg {
     fn run(&self, _: &mut Context) -> Result<()> {
         let wanted = Wanted::parse(&self.words)?;
-        let choice = IoChoice::from_environment().map_err(|error| Refusal::new("22023", error))?;
+        let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
         let world = RealWorld::new(choice, |event| eprintln!("{event}"))
-            .map_err(|error| Refusal::new(state::INTERNAL, error))?;
-        world.set_diskstring(&wanted.diskstring).map_err(|error| Refusal::new("22023", error))?;
+            .map_err(|error| SqlError::new(state::INTERNAL, error))?;
+        world.set_diskstring(&wanted.diskstring).map_err(|error| SqlError::new("22023", error))?;
         let world: Arc<dyn World> = Arc::new(world);
         let plan = if wanted.phase == Phase::Two {
             load(&wanted)?
         } else {
             let plan = block_on(Group::plan_renaming(&world, &wanted.from, &wanted.to))
-                .map_err(Refusal::from)?;
+                .map_err(SqlError::from)?;
             if !wanted.check {
                 store(&wanted.config, &plan)?;
             }
@@ -210,7 +210,7 @@ impl Run for Renamedg {
             }
         };
         let count =
-            block_on(Group::carry_out_renaming(&world, &plan, told)).map_err(Refusal::from)?;
+            block_on(Group::carry_out_renaming(&world, &plan, told)).map_err(SqlError::from)?;
         // From here on it would be refused.
         let _ = fs::remove_file(&wanted.config);
         let disks = if count == 1 { "1 disk is".to_owned() } else { format!("{count} disks are") };

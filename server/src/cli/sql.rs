@@ -12,8 +12,8 @@ use super::{
 use crate::{
     instance::{control::Client, control::Given},
     paths::Paths,
-    refusal::{Refusal, state},
     sql::{TEXT_MAX, sqlplus::plain},
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
@@ -51,7 +51,7 @@ impl Run for Sql {
             [] => {
                 let mut text = String::new();
                 io::stdin().take(TEXT_MAX as u64 + 1).read_to_string(&mut text).map_err(
-                    |error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")),
+                    |error| SqlError::new(state::INTERNAL, format!("reading statements: {error}")),
                 )?;
                 read = [text];
                 &read[..]
@@ -100,7 +100,7 @@ fn show(given: &Given, json: bool) {
     }
 }
 
-fn fail(refusal: &Refusal, text: &str) {
+fn fail(refusal: &SqlError, text: &str) {
     complain(refusal);
     if let Some(place) = refusal.at.and_then(|at| caret(text, at)) {
         eprint!("{place}");
@@ -138,7 +138,7 @@ fn carry_out_or_cancel(client: &Client, context: &Context, text: &str) -> Result
             }
         };
         let watching = thread::Builder::new().name("cancel".into()).spawn_scoped(scope, watch);
-        watching.map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        watching.map_err(|error| SqlError::new(state::INTERNAL, error))?;
         let result = carry_out(client, &context.paths, text, context.json);
         drop(end);
         result
@@ -149,7 +149,7 @@ fn interact(mut client: Client, context: &Context) -> Result<()> {
     context.heed_interrupts()?;
     let paths = &context.paths;
     let broken =
-        |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+        |error: ReadlineError| SqlError::new(state::INTERNAL, format!("the terminal: {error}"));
     let config = rustyline::Config::builder()
         .max_history_size(HISTORY)
         .map_err(broken)?

@@ -4,7 +4,7 @@ use super::{
     Result,
     context::{Context, Headings, Run, group_name, like_or_all, quoted},
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use clap::{Args, ValueEnum};
 use plinth_format::is_name;
 
@@ -140,7 +140,7 @@ pub(super) fn template_name(written: &str) -> Result<String> {
     {
         return Ok(format!("\"{name}\""));
     }
-    Err(Refusal::new("22023", format!("{written:?} cannot be the name of a template")))
+    Err(SqlError::new("22023", format!("{written:?} cannot be the name of a template")))
 }
 
 /// Make a template.
@@ -166,7 +166,7 @@ pub(super) struct Chtmpl {
 impl Run for Chtmpl {
     fn run(&self, context: &mut Context) -> Result<()> {
         if self.template.attributes().is_empty() {
-            return Err(Refusal::new(state::SYNTAX, "nothing to change")
+            return Err(SqlError::new(state::SYNTAX, "nothing to change")
                 .hint("--striping, --redundancy, --primary or --secondary say what"));
         }
         context.statement(&self.template.statement("MODIFY")?)

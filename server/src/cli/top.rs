@@ -13,7 +13,7 @@ use crate::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use crossterm::{
@@ -168,7 +168,8 @@ impl Drop for Screen {
 }
 
 fn live(context: &Context, interval: Duration) -> Result<()> {
-    let broken = |error: io::Error| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+    let broken =
+        |error: io::Error| SqlError::new(state::INTERNAL, format!("the terminal: {error}"));
     let mut before = sample(context, None)?;
     let mut then = Instant::now();
     let _screen = Screen::take().map_err(broken)?;

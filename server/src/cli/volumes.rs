@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     instance::query::Table,
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 
@@ -119,7 +119,7 @@ impl Run for Volset {
         let usage = clause("USAGE", self.usagestring.as_deref());
         let path = clause("MOUNTPATH", self.mountpath.as_deref());
         if usage.is_empty() && path.is_empty() {
-            return Err(Refusal::new(state::SYNTAX, "nothing to change")
+            return Err(SqlError::new(state::SYNTAX, "nothing to change")
                 .hint("--usagestring or --mountpath say what"));
         }
         statement(

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// What is done sooner needs no bar.
-const PATIENCE: Duration = Duration::from_millis(700);
+const FIRST_PAUSE: Duration = Duration::from_millis(700);
 const EVERY: Duration = Duration::from_millis(300);
 
 /// Shows bars until it is dropped.
@@ -29,7 +29,7 @@ impl Watch {
         let paths = paths.clone();
         let watching = thread::Builder::new().name("watch".into()).spawn(move || {
             let mut bars = Bars::default();
-            let mut pause = PATIENCE;
+            let mut pause = FIRST_PAUSE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 bars.draw(&paths);
                 pause = EVERY;

@@ -17,12 +17,12 @@ use super::{
     Result,
     context::{checked_name, checked_word, quoted},
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use roxmltree::{Document, Node};
 
-fn wrong(node: Node<'_, '_>, text: &str) -> Refusal {
+fn wrong(node: Node<'_, '_>, text: &str) -> SqlError {
     let place = node.document().text_pos_at(node.range().start);
-    Refusal::new(
+    SqlError::new(
         state::SYNTAX,
         format!("<{}> at line {}: {text}", node.tag_name().name(), place.row),
     )
@@ -39,7 +39,7 @@ fn root<'a>(document: &'a Document<'a>, name: &str) -> Result<Node<'a, 'a>> {
 }
 
 fn parse(text: &str) -> Result<Document<'_>> {
-    Document::parse(text).map_err(|error| Refusal::new(state::SYNTAX, format!("the XML: {error}")))
+    Document::parse(text).map_err(|error| SqlError::new(state::SYNTAX, format!("the XML: {error}")))
 }
 
 /// The elements in an element, all of known names.

@@ -3,7 +3,7 @@
 use super::exports::Export;
 use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
 use crate::{
-    frames::{Frames, TooLong},
+    ipc::{Frames, TooLong},
     paths::Paths,
 };
 use plinth_engine::{

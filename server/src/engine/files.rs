@@ -4,7 +4,7 @@
 //! found in any case; `.259.1234` is a file by its number and incarnation.
 
 use super::protocol::{Answer, FileInfo, ListEntry, Request};
-use crate::{frames::BODY_MAX, world::block_on};
+use crate::{ipc::BODY_MAX, world::block_on};
 use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT, RenameMode},

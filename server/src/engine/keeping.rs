@@ -4,7 +4,7 @@
 //! moment, the descriptors are elsewhere already, or on their way there.
 
 use super::protocol::Answer;
-use crate::frames::Frames;
+use crate::ipc::Frames;
 use plinth_nbd::Keeper;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// How long a client waits for somebody who does not listen: then it is served all the same, and that one has to ask again.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Inner {
@@ -59,7 +59,7 @@ impl Keeping {
         {
             let mut inner = self.lock();
             let listener = frames.duplicate()?;
-            listener.stream().set_write_timeout(Some(PATIENCE))?;
+            listener.stream().set_write_timeout(Some(WRITE_TIMEOUT))?;
             for (id, (memory, socket)) in &inner.connections {
                 tell(&listener, *id, (memory.as_fd(), socket.as_fd()))?;
             }

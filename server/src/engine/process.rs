@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     alert::Alert,
-    frames::{Frames, Received, TooLong},
+    ipc::{Frames, Received, TooLong},
     paths::Paths,
     process::{self, Peer},
     world::{IoChoice, RealWorld, block_on},

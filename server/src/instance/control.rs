@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     engine::exports::{At, Export},
-    frames::{Frames, Received, TooLong},
+    ipc::{Frames, Received, TooLong},
     paths::Paths,
     process::Peer,
-    refusal::{Refusal, state},
     sql::{self, Role},
+    sql_error::{SqlError, state},
 };
 use plinth_engine::{
     admin::{AdminError, Report, Scope, ScrubOrder},
@@ -110,7 +110,7 @@ pub(crate) enum Answer {
     Tag(String),
     Report(Report),
     Exports(Vec<Export>),
-    Refused(Refusal),
+    Refused(SqlError),
     /// All is done.
     Done,
 }
@@ -176,13 +176,13 @@ fn carry_out(
     context: &Context,
     frames: &Frames,
     request: Request,
-) -> io::Result<Result<(), Refusal>> {
+) -> io::Result<Result<(), SqlError>> {
     let instance = &context.instance;
     if !matches!(request, Request::Sql(_)) && context.access != Role::Administer {
-        return Ok(Err(Refusal::new(state::PERMISSION, "only who administers may do this")
+        return Ok(Err(SqlError::new(state::PERMISSION, "only who administers may do this")
             .hint("root and the user as whom the instance runs administer")));
     }
-    let told = |result: Result<(), AdminError>| Ok(result.map_err(Refusal::from));
+    let told = |result: Result<(), AdminError>| Ok(result.map_err(SqlError::from));
     match request {
         Request::Sql(text) => {
             unless_cancelled(frames, |cancel| sql(context, frames, &text, cancel))
@@ -223,7 +223,7 @@ fn carry_out(
             frames.send(&Answer::Exports(instance.exports(&group)), &[], None)?;
             Ok(Ok(()))
         }
-        Request::Await { group } => Ok(instance.await_engine(&group).map_err(Refusal::from)),
+        Request::Await { group } => Ok(instance.await_engine(&group).map_err(SqlError::from)),
         Request::Upgrade { group } => match instance.upgrade(&group) {
             Ok(text) => {
                 frames.send(&Answer::Notice { warning: false, text }, &[], None)?;
@@ -269,14 +269,14 @@ fn sql(
     frames: &Frames,
     text: &str,
     cancel: &Cancel,
-) -> io::Result<Result<(), Refusal>> {
+) -> io::Result<Result<(), SqlError>> {
     let statements = match sql::parse(text) {
         Ok(statements) => statements,
         Err(refusal) => return Ok(Err(refusal)),
     };
     for statement in statements {
         if cancel.is_cancelled() {
-            return Ok(Err(Refusal::canceled()));
+            return Ok(Err(SqlError::canceled()));
         }
         let reply = execute(context, &statement, &[], cancel);
         for Notice { warning, text } in reply.notices {
@@ -325,11 +325,11 @@ pub struct Client {
 impl Client {
     /// # Errors
     /// If no instance runs there, or it lets us not in.
-    pub fn connect(paths: &Paths) -> Result<Self, Refusal> {
+    pub fn connect(paths: &Paths) -> Result<Self, SqlError> {
         let socket = paths.control();
         Frames::connect(&socket, NAME).map(|frames| Self { frames }).map_err(|error| {
             let text = format!("ASMCMD-8102: no connection to the instance: {}: {error}", socket.display());
-            let refusal = Refusal::new("08001", text);
+            let refusal = SqlError::new("08001", text);
             match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => refusal.hint(format!(
                     "no instance serves {}; start one with 'plinth serve', or say --dir",
@@ -342,14 +342,14 @@ impl Client {
         })
     }
 
-    fn lost(error: &io::Error) -> Refusal {
+    fn lost(error: &io::Error) -> SqlError {
         if let Some(long) = TooLong::of(error) {
-            return Refusal::new(state::TOO_COMPLEX, format!("the instance is not asked: {long}"));
+            return SqlError::new(state::TOO_COMPLEX, format!("the instance is not asked: {long}"));
         }
-        Refusal::new("08006", format!("the instance is gone: {error}"))
+        SqlError::new("08006", format!("the instance is gone: {error}"))
     }
 
-    fn next(&self) -> Result<(Answer, Vec<u8>), Refusal> {
+    fn next(&self) -> Result<(Answer, Vec<u8>), SqlError> {
         match self.frames.receive() {
             Ok(Some(received)) => match received.head {
                 Answer::Refused(refusal) => Err(refusal),
@@ -360,11 +360,11 @@ impl Client {
         }
     }
 
-    fn strange() -> Refusal {
-        Refusal::new("08P01", "the instance answered something else than was asked")
+    fn strange() -> SqlError {
+        SqlError::new("08P01", "the instance answered something else than was asked")
     }
 
-    fn ask(&self, request: &Request) -> Result<(), Refusal> {
+    fn ask(&self, request: &Request) -> Result<(), SqlError> {
         self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
@@ -376,7 +376,7 @@ impl Client {
     ///
     /// # Errors
     /// At the first that is refused; what came before it was handed out, also its notices.
-    pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), Refusal> {
+    pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), SqlError> {
         self.frames
             .send(&Request::Sql(text.to_owned()), &[], None)
             .map_err(|error| Self::lost(&error))?;
@@ -427,7 +427,7 @@ impl Client {
 
     /// # Errors
     /// What the instance refuses.
-    pub fn mount(&self, group: &str, directory: &Path, options: &str) -> Result<(), Refusal> {
+    pub fn mount(&self, group: &str, directory: &Path, options: &str) -> Result<(), SqlError> {
         self.ask(&Request::Mount {
             group: group.to_owned(),
             directory: directory.to_owned(),
@@ -437,32 +437,32 @@ impl Client {
 
     /// # Errors
     /// What the instance refuses.
-    pub fn remount(&self, directory: &Path, options: &str) -> Result<(), Refusal> {
+    pub fn remount(&self, directory: &Path, options: &str) -> Result<(), SqlError> {
         self.ask(&Request::Remount { directory: directory.to_owned(), options: options.to_owned() })
     }
 
     /// # Errors
     /// What the instance refuses.
-    pub fn unmount(&self, directory: &Path, force: bool) -> Result<(), Refusal> {
+    pub fn unmount(&self, directory: &Path, force: bool) -> Result<(), SqlError> {
         self.ask(&Request::Unmount { directory: directory.to_owned(), force })
     }
 
     /// # Errors
     /// What the instance refuses.
-    pub fn export(&self, group: &str, export: &Export) -> Result<(), Refusal> {
+    pub fn export(&self, group: &str, export: &Export) -> Result<(), SqlError> {
         self.ask(&Request::Export { group: group.to_owned(), export: export.clone() })
     }
 
     /// # Errors
     /// What the instance refuses.
-    pub fn withdraw(&self, group: &str, export: &Export, cut: bool) -> Result<(), Refusal> {
+    pub fn withdraw(&self, group: &str, export: &Export, cut: bool) -> Result<(), SqlError> {
         let (at, name) = (export.at.clone(), export.name.clone());
         self.ask(&Request::Withdraw { group: group.to_owned(), at, name, cut })
     }
 
     /// # Errors
     /// What the instance refuses.
-    pub fn check(&self, group: &str, repair: bool) -> Result<Report, Refusal> {
+    pub fn check(&self, group: &str, repair: bool) -> Result<Report, SqlError> {
         let found = self.fetch(&Request::Check { group: group.to_owned(), repair })?;
         if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
     }
@@ -471,7 +471,7 @@ impl Client {
     ///
     /// # Errors
     /// What the instance refuses, or why the scrub ended.
-    pub fn scrub(&self, group: &str, order: ScrubOrder) -> Result<Report, Refusal> {
+    pub fn scrub(&self, group: &str, order: ScrubOrder) -> Result<Report, SqlError> {
         let found = self.fetch(&Request::Scrub { group: group.to_owned(), order })?;
         if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
     }
@@ -480,7 +480,7 @@ impl Client {
     ///
     /// # Errors
     /// What the instance refuses.
-    pub fn exports(&self, group: &str) -> Result<Vec<Export>, Refusal> {
+    pub fn exports(&self, group: &str) -> Result<Vec<Export>, SqlError> {
         let found = self.fetch(&Request::Exports { group: group.to_owned() })?;
         if let Answer::Exports(exports) = found { Ok(exports) } else { Err(Self::strange()) }
     }
@@ -489,12 +489,12 @@ impl Client {
     ///
     /// # Errors
     /// If none of its engines could mount it for a while.
-    pub fn await_engine(&self, group: &str) -> Result<(), Refusal> {
+    pub fn await_engine(&self, group: &str) -> Result<(), SqlError> {
         self.ask(&Request::Await { group: group.to_owned() })
     }
 
     /// The one thing that is asked for.
-    fn fetch(&self, request: &Request) -> Result<Answer, Refusal> {
+    fn fetch(&self, request: &Request) -> Result<Answer, SqlError> {
         self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
         let found = self.next()?.0;
         if matches!(found, Answer::Done) {
@@ -510,7 +510,7 @@ impl Client {
     ///
     /// # Errors
     /// What the instance refuses.
-    pub fn upgrade(&self, group: &str) -> Result<String, Refusal> {
+    pub fn upgrade(&self, group: &str) -> Result<String, SqlError> {
         self.frames
             .send(&Request::Upgrade { group: group.to_owned() }, &[], None)
             .map_err(|error| Self::lost(&error))?;
@@ -523,7 +523,7 @@ impl Client {
 
     /// # Errors
     /// What the instance refuses.
-    pub fn shut_down(&self, force: bool) -> Result<(), Refusal> {
+    pub fn shut_down(&self, force: bool) -> Result<(), SqlError> {
         self.ask(&Request::Shutdown { force })?;
         // It lets go of its directory at its very end, and the connection with it: another may start then.
         let _ = self.next();

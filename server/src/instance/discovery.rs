@@ -24,7 +24,7 @@ use std::{
 
 /// How long a survey may take. The look itself ends when devices have kept it waiting for too long; on a host that is very busy that takes ten
 /// times as long by the clock.
-const PATIENCE: Duration = Duration::from_secs(150);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// A device that has not answered for so long is told of.
 const SILENT: Duration = Duration::from_secs(4);
@@ -64,7 +64,7 @@ impl Discovery {
         if let Err(error) = surveying {
             return Err(AdminError::new(Code::Io, format!("looking for disks: {error}")));
         }
-        let seen = told.recv_timeout(PATIENCE);
+        let seen = told.recv_timeout(DISCOVERY_TIMEOUT);
         self.tell_silent();
         seen.unwrap_or_else(|error| {
             Err(match error {

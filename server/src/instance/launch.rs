@@ -66,7 +66,7 @@ impl Children {
     }
 
     /// How a process ended, within this time; `None`: it is no child of ours, or has not.
-    pub fn end_of(&self, pid: u32, patience: Duration) -> Option<ExitStatus> {
+    pub fn end_of(&self, pid: u32, timeout: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         let mut known = lock(&self.0.0);
         loop {
@@ -74,7 +74,7 @@ impl Children {
                 known.remove(&pid);
                 return Some(status);
             }
-            let left = patience.checked_sub(began.elapsed())?;
+            let left = timeout.checked_sub(began.elapsed())?;
             known = self.0.1.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

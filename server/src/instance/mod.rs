@@ -33,19 +33,19 @@ pub mod control;
 mod devices;
 mod discovery;
 mod functions;
-mod guard;
-pub mod idle;
+mod infer_types;
 mod launch;
 pub mod passwords;
+pub mod pg_compat;
 mod preferred;
-pub mod psql;
 pub mod query;
+pub mod scheduling;
 pub mod serve;
 pub mod session;
 pub mod settings;
 mod state;
+mod supervisor;
 mod systemd;
-mod types;
 mod upgrade;
 pub mod views;
 pub mod wire;
@@ -65,7 +65,7 @@ use crate::{
 };
 use crate::{
     process::{self, Peer},
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use connections::Connections;
 use devices::{Device, Devices, new_connection};
@@ -151,7 +151,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl From<MountError> for Refusal {
+impl From<MountError> for SqlError {
     fn from(error: MountError) -> Self {
         mount_refused(&error).into()
     }
@@ -381,8 +381,8 @@ impl Instance {
         }
     }
 
-    /// Statements wait for as long as `patience` after the end of the last engine.
-    fn engine_within(&self, group: &str, patience: Duration) -> Result<Client> {
+    /// Statements wait for as long as `timeout` after the end of the last engine.
+    fn engine_within(&self, group: &str, timeout: Duration) -> Result<Client> {
         let began = Instant::now();
         loop {
             let waits = self.is_between_engines(group);
@@ -395,7 +395,7 @@ impl Instance {
                 _ => {}
             }
             let since = lock(&self.unserved).get(group).copied().unwrap_or(began);
-            if since.elapsed() > patience {
+            if since.elapsed() > timeout {
                 let text = format!(
                     "disk group {group} has no engine: the last one ended, and none could mount it since"
                 );

@@ -9,8 +9,8 @@
 
 use super::{Instance, lock, wire::scram::Verifier};
 use crate::{
-    refusal::{Refusal, state},
     sql::{At, Role, statement::Password},
+    sql_error::{SqlError, state},
 };
 use plinth_engine::{
     admin::{AdminError, Code, Value},
@@ -87,11 +87,11 @@ impl Instance {
         name: &At<String>,
         password: &Password,
         role: Role,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SqlError> {
         let verifier = made(password)?;
         self.change_users(|users| {
             if users.contains_key(&name.value) {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     "42710",
                     format!("there is a user {} already", name.value),
                 )
@@ -99,7 +99,7 @@ impl Instance {
                 .at(name.at));
             }
             if users.len() >= USERS_MAX {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::TOO_COMPLEX,
                     format!("there are {USERS_MAX} users already"),
                 ));
@@ -120,7 +120,7 @@ impl Instance {
         name: &At<String>,
         password: Option<&Password>,
         role: Option<Role>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SqlError> {
         let verifier = password.map(made).transpose()?;
         self.change_users(|users| {
             let user = users.get_mut(&name.value).ok_or_else(|| nobody(name))?;
@@ -138,7 +138,7 @@ impl Instance {
         Ok(())
     }
 
-    pub(super) fn drop_user(&self, name: &At<String>) -> Result<(), Refusal> {
+    pub(super) fn drop_user(&self, name: &At<String>) -> Result<(), SqlError> {
         self.change_users(|users| users.remove(&name.value).map(drop).ok_or_else(|| nobody(name)))?;
         self.alert().line(Severity::Note, "instance", &format!("user {} is dropped", name.value));
         Ok(())
@@ -147,38 +147,38 @@ impl Instance {
     /// Changes the users, durably, or not at all.
     fn change_users(
         &self,
-        change: impl FnOnce(&mut BTreeMap<String, User>) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        change: impl FnOnce(&mut BTreeMap<String, User>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
         let mut state = lock(&self.state);
         let mut next = state.clone();
         change(&mut next.passwords.users)?;
         next.store(&self.paths.instance())
-            .map_err(|error| Refusal::from(AdminError::new(Code::Io, error)))?;
+            .map_err(|error| SqlError::from(AdminError::new(Code::Io, error)))?;
         *state = next;
         Ok(())
     }
 }
 
-fn nobody(name: &At<String>) -> Refusal {
-    Refusal::new(state::UNKNOWN_SETTING, format!("there is no user {}", name.value))
+fn nobody(name: &At<String>) -> SqlError {
+    SqlError::new(state::UNKNOWN_SETTING, format!("there is no user {}", name.value))
         .hint("v$pwfile_users shows those that there are")
         .at(name.at)
 }
 
 /// The verifier of a password; one that a client has made already is taken as it is.
-fn made(password: &Password) -> Result<String, Refusal> {
+fn made(password: &Password) -> Result<String, SqlError> {
     let text = &password.0.value;
     if text.is_empty() {
-        return Err(Refusal::new("28P01", "a password is not empty").at(password.0.at));
+        return Err(SqlError::new("28P01", "a password is not empty").at(password.0.at));
     }
     if text.len() > PASSWORD_MAX {
-        return Err(Refusal::new("28P01", format!("a password has at most {PASSWORD_MAX} bytes"))
+        return Err(SqlError::new("28P01", format!("a password has at most {PASSWORD_MAX} bytes"))
             .at(password.0.at));
     }
     let verifier = Verifier::parse(text).or_else(|| Verifier::of(text));
     verifier
         .map(|verifier| verifier.to_string())
-        .ok_or_else(|| Refusal::new(state::INTERNAL, "no random bytes"))
+        .ok_or_else(|| SqlError::new(state::INTERNAL, "no random bytes"))
 }
 
 /// As clients have it.

@@ -18,15 +18,15 @@ mod table;
 mod tests;
 
 use super::{
-    functions,
-    idle::{self, Budget, Pace},
-    psql::{self, Rewritten, catalog},
-    settings, types,
+    functions, infer_types,
+    pg_compat::{self, Rewritten, catalog},
+    scheduling::{self, Budget, Pace},
+    settings,
     views::{Type, View},
 };
 use crate::{
-    refusal::{Refusal, state},
     sql::tokens::{Kind, Text},
+    sql_error::{SqlError, state},
 };
 use fetch::{Fetching, Taken};
 use plan::{Plan, Planned};
@@ -49,7 +49,7 @@ use std::{
 };
 use table::Shared;
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, SqlError>;
 
 /// How long a statement may run, without the time that engines take.
 const RUN_MAX: Duration = Duration::from_secs(60);
@@ -222,7 +222,7 @@ struct Prepared {
 
 impl Prepared {
     fn new(source: &dyn Source, query: &str) -> Result<Self> {
-        let rewritten = psql::rewrite(query)?;
+        let rewritten = pg_compat::rewrite(query)?;
         let mut tables = BTreeMap::new();
         let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
         for view in super::views::all() {
@@ -235,7 +235,8 @@ impl Prepared {
                 tables.insert(name, TableRead { shared: shared.clone(), fetch: Fetch::View(view) });
             }
         }
-        psql::create_global_views(&connection, &rewritten.sql).map_err(|error| internal(&error))?;
+        pg_compat::create_global_views(&connection, &rewritten.sql)
+            .map_err(|error| internal(&error))?;
         if catalog::mentions_catalog(&rewritten.sql) {
             catalog::create(
                 &connection,
@@ -270,7 +271,7 @@ impl Prepared {
             };
             let procedures = (0..told.len()).filter(is_procedure).collect();
             // Of expressions, what follows from their text.
-            let inferred = types::of_columns(query, told.len());
+            let inferred = infer_types::of_columns(query, told.len());
             let columns = told.iter().zip(inferred).map(|(column, inferred)| {
                 let declared = match column.decl_type() {
                     Some(catalog::PROCEDURE) => Some(Type::Text),
@@ -322,7 +323,7 @@ impl Prepared {
         self.connection.prepare(&self.sql).map_err(|error| self.refused(error, None))
     }
 
-    fn refused(&self, error: rusqlite::Error, why: Option<Refusal>) -> Refusal {
+    fn refused(&self, error: rusqlite::Error, why: Option<SqlError>) -> SqlError {
         use rusqlite::ErrorCode;
         if let Some(why) = why {
             return why;
@@ -349,22 +350,22 @@ impl Prepared {
                 }
             }
             rusqlite::Error::MultipleStatement => {
-                Refusal::new(state::SYNTAX, "several statements where one is expected")
+                SqlError::new(state::SYNTAX, "several statements where one is expected")
             }
             rusqlite::Error::SqliteFailure(error, message) => {
                 let message = message.unwrap_or_else(|| error.to_string());
                 match error.code {
                     ErrorCode::AuthorizationForStatementDenied => {
-                        Refusal::new(state::PERMISSION, message)
+                        SqlError::new(state::PERMISSION, message)
                             .hint("statements can only read, with SELECT, from the views")
                     }
                     ErrorCode::OutOfMemory | ErrorCode::TooBig => {
-                        Refusal::new(state::TOO_COMPLEX, message).hint("add a WHERE or a LIMIT")
+                        SqlError::new(state::TOO_COMPLEX, message).hint("add a WHERE or a LIMIT")
                     }
-                    _ => Refusal::new("22000", message),
+                    _ => SqlError::new("22000", message),
                 }
             }
-            other => Refusal::new(state::INTERNAL, other),
+            other => SqlError::new(state::INTERNAL, other),
         }
     }
 
@@ -386,7 +387,7 @@ impl Prepared {
                 .map_err(|error| internal(&error))?;
             table
         };
-        idle::run(answer).unwrap_or_else(|| Err(Refusal::canceled()))
+        scheduling::run(answer).unwrap_or_else(|| Err(SqlError::canceled()))
     }
 
     /// Step 2.
@@ -448,7 +449,8 @@ impl Prepared {
             (fetched, notices)
         };
         for (wants, tables) in wants.chunks(AT_ONCE).zip(tables.chunks(AT_ONCE)) {
-            let fetched = idle::each(wants, pace, || Pace::new(cancel, source.budget()), &fetch);
+            let fetched =
+                scheduling::each(wants, pace, || Pace::new(cancel, source.budget()), &fetch);
             for ((fetched, told), table) in fetched.into_iter().zip(tables) {
                 notices.extend(told);
                 table.fill(fetched?);
@@ -472,9 +474,9 @@ impl Prepared {
             .map_err(|error| internal(&error))?;
         let why = || {
             if cancel.is_cancelled() {
-                Some(Refusal::canceled())
+                Some(SqlError::canceled())
             } else if began.elapsed() > RUN_MAX {
-                Some(Refusal::new(
+                Some(SqlError::new(
                     state::CANCELED,
                     format!("the statement ran longer than {} s", RUN_MAX.as_secs()),
                 ))
@@ -493,7 +495,10 @@ impl Prepared {
                 .and_then(|number: usize| number.checked_sub(1))
                 .and_then(|index| parameters.get(index));
             let Some(value) = value else {
-                return Err(Refusal::new("42P02", format!("there is no value for parameter {at}")));
+                return Err(SqlError::new(
+                    "42P02",
+                    format!("there is no value for parameter {at}"),
+                ));
             };
             statement
                 .raw_bind_parameter(at, Bound(value))
@@ -522,7 +527,7 @@ impl Prepared {
                 values.push(value);
             }
             if size > RESULT_MAX {
-                return Err(Refusal::new(state::TOO_COMPLEX, "the result is too large")
+                return Err(SqlError::new(state::TOO_COMPLEX, "the result is too large")
                     .hint("add a WHERE or a LIMIT"));
             }
             table.rows.push(values);
@@ -567,14 +572,14 @@ fn read_silently(query: &str) -> Result<Vec<String>> {
         Kind::Word(word) | Kind::Quoted(word) => Some(word.to_ascii_lowercase()),
         _ => None,
     });
-    let local = named.map(|word| psql::local(&word).to_owned());
+    let local = named.map(|word| pg_compat::local(&word).to_owned());
     Ok(local
         .filter(|word| super::views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some())
         .collect())
 }
 
 /// What SQLite says of a statement that it does not understand.
-fn misunderstood(message: &str) -> Refusal {
+fn misunderstood(message: &str) -> SqlError {
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
         _ if message.starts_with("no such column") => "42703",
@@ -585,7 +590,7 @@ fn misunderstood(message: &str) -> Refusal {
         }
         _ => state::SYNTAX,
     };
-    let refusal = Refusal::new(state, message);
+    let refusal = SqlError::new(state, message);
     if message.starts_with("no such table") {
         let views: Vec<&str> = super::views::all().map(|view| view.name).collect();
         return refusal.hint(format!("the views are {}", views.join(", ")));
@@ -641,17 +646,17 @@ fn open(user: &str) -> rusqlite::Result<Connection> {
     connection.execute_batch(&sql)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    psql::create_functions(&connection, user)?;
+    pg_compat::create_functions(&connection, user)?;
     functions::create(&connection, user)?;
     Ok(connection)
 }
 
-fn internal(error: &rusqlite::Error) -> Refusal {
+fn internal(error: &rusqlite::Error) -> SqlError {
     if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OutOfMemory) {
         // Another statement has it all.
-        return Refusal::new(state::TOO_COMPLEX, error).hint("try again");
+        return SqlError::new(state::TOO_COMPLEX, error).hint("try again");
     }
-    Refusal::new(state::INTERNAL, format!("preparing the views: {error}"))
+    SqlError::new(state::INTERNAL, format!("preparing the views: {error}"))
 }
 
 /// Hears what a statement reads.

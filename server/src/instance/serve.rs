@@ -143,10 +143,10 @@ fn start(
     for group in instance.groups().into_keys() {
         instance.adopt(&group);
     }
-    let doorman = Arc::default();
-    wire::listen(&instance, postgres, &doorman)?;
+    let limits = Arc::default();
+    wire::listen(&instance, postgres, &limits)?;
     if let Some(network) = network {
-        wire::network::listen(&instance, &network, is_new, &doorman)?;
+        wire::network::listen(&instance, &network, is_new, &limits)?;
     }
     control::listen(&instance, own)?;
     Ok((instance, lock))

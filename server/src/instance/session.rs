@@ -5,22 +5,21 @@ mod scrub;
 mod work;
 
 use super::{
-    Instance,
-    idle::Budget,
-    lock,
+    Instance, lock,
     query::{self, Cancel, Column, Described, Estimated, Source, Table},
+    scheduling::Budget,
     settings::{self, Settings},
     views::Type,
 };
 use crate::{
     engine::{client::Client, protocol::Request},
     process::Peer,
-    refusal::{Refusal, state},
     sql::{
         Role, Statement,
         parser::parse_size,
         statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
     },
+    sql_error::{SqlError, state},
     users,
 };
 use plinth_engine::{
@@ -37,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, SqlError>;
 
 /// AU size unless somebody says otherwise, in bytes.
 const AU_SIZE: u64 = 4 << 20;
@@ -133,7 +132,7 @@ fn text_column(name: &str) -> Column {
 }
 
 /// A refusal's place, in the whole text instead of the query.
-fn shifted(mut refusal: Refusal, by: usize) -> Refusal {
+fn shifted(mut refusal: SqlError, by: usize) -> SqlError {
     refusal.at = refusal.at.map(|at| at + by);
     refusal
 }
@@ -173,7 +172,7 @@ impl Context {
     fn allowed(&self, statement: &Statement) -> Result<()> {
         let access = if self.with_password {
             self.instance.role(&self.who).ok_or_else(|| {
-                Refusal::new(state::PERMISSION, format!("user {} was dropped", self.who))
+                SqlError::new(state::PERMISSION, format!("user {} was dropped", self.who))
             })?
         } else {
             self.access
@@ -187,7 +186,7 @@ impl Context {
         } else {
             "may operate, and not administer"
         };
-        let refusal = Refusal::new(state::PERMISSION, format!("{} {what}", self.who));
+        let refusal = SqlError::new(state::PERMISSION, format!("{} {what}", self.who));
         if self.with_password {
             return Err(refusal
                 .hint(format!("an administrator can say: ALTER USER {} ROLE {needed}", self.who)));
@@ -248,13 +247,13 @@ impl Context {
             Statement::SetDiskstring(diskstring) => {
                 instance
                     .set_diskstring(&diskstring.value)
-                    .map_err(|error| Refusal::from(error).at(diskstring.at))?;
+                    .map_err(|error| SqlError::from(error).at(diskstring.at))?;
                 Ok(Outcome::Done)
             }
             Statement::SetPreferred(list) => {
                 instance
                     .set_preferred(&list.value)
-                    .map_err(|error| Refusal::from(error).at(list.at))?;
+                    .map_err(|error| SqlError::from(error).at(list.at))?;
                 Ok(Outcome::Done)
             }
             Statement::CreateGroup(create) => self.create(create, notices),
@@ -266,7 +265,7 @@ impl Context {
                 }
                 instance
                     .drop_group(&name.value, *contents)
-                    .map_err(|error| Refusal::from(error).or_at(name.at))?;
+                    .map_err(|error| SqlError::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
             }
             Statement::Mount { groups, force, restricted } => {
@@ -309,14 +308,14 @@ impl Context {
             }
             Statement::Rename { group, renaming, at } => {
                 let renamed = self.engine(group)?.ask(&Request::Rename(renaming.clone()));
-                renamed.map_err(|error| Refusal::from(error).or_at(*at))?;
+                renamed.map_err(|error| SqlError::from(error).or_at(*at))?;
                 Ok(Outcome::Done)
             }
             Statement::Convert { group, to, rebalance, at } => {
                 let request = Request::Convert { to: Conversion(*to), order: rebalance.order() };
                 self.engine(group)?
                     .ask(&request)
-                    .map_err(|error| Refusal::from(error).or_at(*at))?;
+                    .map_err(|error| SqlError::from(error).or_at(*at))?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
@@ -325,7 +324,7 @@ impl Context {
                     Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
                 self.engine(group)?
                     .ask(&request)
-                    .map_err(|error| Refusal::from(error).or_at(*at))?;
+                    .map_err(|error| SqlError::from(error).or_at(*at))?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
@@ -348,7 +347,7 @@ impl Context {
                 let request = Request::Volume(change.clone());
                 self.engine(group)?
                     .ask(&request)
-                    .map_err(|error| Refusal::from(error).or_at(*at))?;
+                    .map_err(|error| SqlError::from(error).or_at(*at))?;
                 Ok(Outcome::Done)
             }
             Statement::EnableVolumes { groups, change, at } => {
@@ -362,7 +361,7 @@ impl Context {
                 let report = self
                     .engine(group)?
                     .check(scope, *repair)
-                    .map_err(|error| Refusal::from(error).or_at(*at))?;
+                    .map_err(|error| SqlError::from(error).or_at(*at))?;
                 checked(&group.value, &report, *repair, notices)?;
                 Ok(Outcome::Done)
             }
@@ -375,7 +374,7 @@ impl Context {
                 let request =
                     Request::SetAttribute { name: name.value.clone(), value: value.clone() };
                 let engine = self.engine(group)?;
-                engine.ask(&request).map_err(|error| Refusal::from(error).or_at(name.at))?;
+                engine.ask(&request).map_err(|error| SqlError::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
             }
         }
@@ -384,7 +383,7 @@ impl Context {
     fn engine(&self, group: &At<String>) -> Result<Client> {
         self.instance
             .engine_in_service(&group.value)
-            .map_err(|error| Refusal::from(error).or_at(group.at))
+            .map_err(|error| SqlError::from(error).or_at(group.at))
     }
 
     fn ask(
@@ -395,7 +394,7 @@ impl Context {
     ) -> Result<()> {
         let engine = self.engine(group)?;
         let place = about.map_or(group.at, |(_, at)| at);
-        engine.ask(request).map_err(|error| Refusal::from(error).or_at(place))
+        engine.ask(request).map_err(|error| SqlError::from(error).or_at(place))
     }
 
     /// Waits until no operation of a kind is under way; its error is the statement's.
@@ -409,7 +408,7 @@ impl Context {
                     deaths += 1;
                     continue;
                 }
-                asked => asked.map_err(|error| Refusal::from(error).or_at(group.at))?,
+                asked => asked.map_err(|error| SqlError::from(error).or_at(group.at))?,
             };
             deaths = 0;
             let under_way = operations.iter().any(|operation| {
@@ -422,14 +421,14 @@ impl Context {
                     .and_then(|o| o.error)
                 {
                     Some(error) => {
-                        Err(Refusal::from(AdminError::new(Code::Io, error)).at(group.at))
+                        Err(SqlError::from(AdminError::new(Code::Io, error)).at(group.at))
                     }
                     None => Ok(()),
                 };
             }
             if cancel.is_cancelled() {
                 return Err(
-                    Refusal::canceled().hint(format!("{what} goes on; v$asm_operation shows it"))
+                    SqlError::canceled().hint(format!("{what} goes on; v$asm_operation shows it"))
                 );
             }
             thread::sleep(Duration::from_millis(20));
@@ -447,9 +446,11 @@ impl Context {
             let text = format!("FORCE is for a disk group that cannot be mounted; {group} is");
             let error = AdminError::new(Code::Invalid, text)
                 .hint(format!("DROP DISKGROUP {group} INCLUDING CONTENTS"));
-            return Err(Refusal::from(error).at(name.at));
+            return Err(SqlError::from(error).at(name.at));
         }
-        self.instance.drop_unmounted(group).map_err(|error| Refusal::from(error).or_at(name.at))?;
+        self.instance
+            .drop_unmounted(group)
+            .map_err(|error| SqlError::from(error).or_at(name.at))?;
         Ok("its disks in sight are FORMER; one that was not in sight still says that it is a member".to_owned())
     }
 
@@ -465,7 +466,7 @@ impl Context {
 
     fn dismounted_groups(&self) -> Result<Vec<At<String>>> {
         let mounted = self.instance.groups();
-        let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
+        let survey = self.instance.discovery().survey().map_err(SqlError::from)?;
         let members = survey.into_iter().filter(|disk| disk.header == HeaderStatus::Member);
         let names: BTreeSet<String> = members
             .filter_map(|disk| disk.group)
@@ -483,7 +484,7 @@ impl Context {
                 au_size = parse_size(value)
                     .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
                     .ok_or_else(|| {
-                        Refusal::new(
+                        SqlError::new(
                             state::BAD_VALUE,
                             format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"),
                         )
@@ -512,13 +513,13 @@ impl Context {
 
     /// The disks that clauses name; and where each stands in the statement.
     fn find_disks(&self, clauses: &[DiskClause]) -> Result<(Vec<NewDisk>, Places)> {
-        let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
+        let survey = self.instance.discovery().survey().map_err(SqlError::from)?;
         let mut places = Places::new();
         let mut disks: Vec<NewDisk> = Vec::new();
         for clause in clauses {
             let paths = matches(&clause.path, &survey, &self.instance.diskstring())?;
             if let (Some(name), true) = (&clause.name, paths.len() > 1) {
-                return Err(Refusal::syntax(
+                return Err(SqlError::syntax(
                     name.at,
                     format!(
                         "'{}' matches {} disks, and one name is for one disk",
@@ -529,7 +530,7 @@ impl Context {
             }
             for path in paths {
                 if disks.iter().any(|disk| disk.path == path) {
-                    return Err(Refusal::from(AdminError::new(
+                    return Err(SqlError::from(AdminError::new(
                         Code::DuplicateDisk,
                         format!("disk {path} is named twice in this statement"),
                     ))
@@ -586,7 +587,7 @@ impl Context {
             replacements.iter().map(|(_, device)| device.clone()).collect();
         let (devices, places) = self.find_disks(&clauses)?;
         if devices.len() != replacements.len() {
-            return Err(Refusal::syntax(group.at, "one of the paths matches several disks")
+            return Err(SqlError::syntax(group.at, "one of the paths matches several disks")
                 .hint("name one device for each disk that is replaced"));
         }
         let pairs = replacements.iter().zip(devices);
@@ -650,7 +651,7 @@ impl Context {
             other => other,
         };
         let Some(value) = self.settings().remove(key) else {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::UNKNOWN_SETTING,
                 format!("there is no parameter \"{}\"", name.value),
             )
@@ -662,10 +663,10 @@ impl Context {
 }
 
 /// A refusal at the place of the disk that is meant: it stands in the message, and in the statement.
-fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> Refusal {
+fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> SqlError {
     let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
     let place = longest.max_by_key(|(path, _)| path.len()).map_or(otherwise, |(_, at)| *at);
-    Refusal::from(error).or_at(place)
+    SqlError::from(error).or_at(place)
 }
 
 /// What a CHECK found, told as notices; the rest of it is an error.
@@ -717,13 +718,13 @@ fn each(
 ) -> Result<Outcome> {
     let results = groups
         .iter()
-        .map(|group| what(&group.value).map_err(|error| Refusal::from(error).or_at(group.at)));
+        .map(|group| what(&group.value).map_err(|error| SqlError::from(error).or_at(group.at)));
     together(results.collect())
 }
 
 /// What was refused of several: the first refusal, with the others as its detail.
 fn together(results: Vec<Result<()>>) -> Result<Outcome> {
-    let mut refused: Option<Refusal> = None;
+    let mut refused: Option<SqlError> = None;
     for refusal in results.into_iter().filter_map(Result::err) {
         match &mut refused {
             None => refused = Some(refusal),
@@ -753,10 +754,10 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
         } else {
             "there is no such path; v$asm_disk shows the disks that there are".to_owned()
         };
-        return Err(Refusal::from(error.hint(hint)).at(at));
+        return Err(SqlError::from(error.hint(hint)).at(at));
     }
     let pattern = glob::Pattern::new(wanted)
-        .map_err(|error| Refusal::syntax(at, format!("'{wanted}' is no pattern: {error}")))?;
+        .map_err(|error| SqlError::syntax(at, format!("'{wanted}' is no pattern: {error}")))?;
     let options =
         glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     // Each device once, by the first of its paths that matches.
@@ -774,7 +775,7 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
                 "'{wanted}' matches none of the disks that asm_diskstring ('{diskstring}') shows"
             ),
         );
-        return Err(Refusal::from(
+        return Err(SqlError::from(
             error.hint(format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")),
         )
         .at(at));

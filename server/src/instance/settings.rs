@@ -74,7 +74,7 @@ pub fn defaults() -> BTreeMap<String, String> {
         ("password_encryption", "scram-sha-256"),
         ("search_path", "public"),
         ("server_encoding", "UTF8"),
-        ("server_version", super::psql::SERVER_VERSION),
+        ("server_version", super::pg_compat::SERVER_VERSION),
         ("server_version_num", "150000"),
         ("standard_conforming_strings", "on"),
         ("statement_timeout", "0"),

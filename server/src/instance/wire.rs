@@ -23,8 +23,8 @@ mod values;
 use super::{Instance, query::Cancel, session::Context};
 use crate::{
     process::Peer,
-    refusal::{Refusal, state},
     sql::{Role, TEXT_MAX},
+    sql_error::{SqlError, state},
     users,
 };
 use bytes::BytesMut;
@@ -55,11 +55,11 @@ use stream::Stream;
 const CONNECTIONS_MAX: usize = 500;
 const RESERVED: usize = 20;
 /// Most connections over the network at one time that have not logged in.
-const STRANGERS_MAX: usize = 64;
+const UNAUTHENTICATED_MAX: usize = 64;
 /// How long a client may take from connecting to being ready.
 const STARTUP: Duration = Duration::from_secs(10);
 /// How long the rest of a message, or a client that does not read, may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest startup packet, as in PostgreSQL, and the longest message, in bytes.
 const STARTUP_MAX: usize = 10_000;
 const MESSAGE_MAX: usize = TEXT_MAX + (1 << 16);
@@ -82,34 +82,34 @@ type Started = (Key, BTreeMap<String, String>);
 
 /// Who is inside, over all doors.
 #[derive(Default)]
-pub(super) struct Doorman {
+pub(super) struct ConnectionLimits {
     connections: AtomicUsize,
-    strangers: AtomicUsize,
+    unauthenticated: AtomicUsize,
     failures: Failures,
     /// Statements that run, by the key that cancels them.
     running: Mutex<BTreeMap<Key, Option<Cancel>>>,
 }
 
 /// A place that is given back when it is dropped.
-struct Place {
-    doorman: Arc<Doorman>,
-    counter: fn(&Doorman) -> &AtomicUsize,
+struct Permit {
+    limits: Arc<ConnectionLimits>,
+    counter: fn(&ConnectionLimits) -> &AtomicUsize,
 }
 
-impl Doorman {
-    fn take(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize, limit: usize) -> Option<Place> {
-        let place = Place { doorman: Arc::clone(self), counter };
-        (counter(self).fetch_add(1, Ordering::SeqCst) < limit).then_some(place)
+impl ConnectionLimits {
+    fn take(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize, limit: usize) -> Option<Permit> {
+        let permit = Permit { limits: Arc::clone(self), counter };
+        (counter(self).fetch_add(1, Ordering::SeqCst) < limit).then_some(permit)
     }
 
     /// A place for a connection.
-    fn enter(self: &Arc<Self>, limit: usize) -> Option<Place> {
-        self.take(|doorman| &doorman.connections, limit)
+    fn enter(self: &Arc<Self>, limit: usize) -> Option<Permit> {
+        self.take(|limits| &limits.connections, limit)
     }
 
     /// A place among those that have not logged in.
-    fn eye(self: &Arc<Self>) -> Option<Place> {
-        self.take(|doorman| &doorman.strangers, STRANGERS_MAX)
+    fn enter_unauthenticated(self: &Arc<Self>) -> Option<Permit> {
+        self.take(|limits| &limits.unauthenticated, UNAUTHENTICATED_MAX)
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<Key, Option<Cancel>>> {
@@ -117,9 +117,9 @@ impl Doorman {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        (self.counter)(&self.doorman).fetch_sub(1, Ordering::SeqCst);
+        (self.counter)(&self.limits).fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -133,9 +133,9 @@ struct Door {
 pub(super) fn listen(
     instance: &Arc<Instance>,
     listener: UnixListener,
-    doorman: &Arc<Doorman>,
+    limits: &Arc<ConnectionLimits>,
 ) -> io::Result<()> {
-    let (instance, doorman) = (Arc::clone(instance), Arc::clone(doorman));
+    let (instance, limits) = (Arc::clone(instance), Arc::clone(limits));
     thread::Builder::new().name("postgres".into()).spawn(move || {
         loop {
             let Ok((stream, _)) = listener.accept() else {
@@ -150,15 +150,15 @@ pub(super) fn listen(
                 CONNECTIONS_MAX - RESERVED
             };
             let stream = Stream::Unix(stream);
-            let Some(place) = doorman.enter(limit) else {
-                refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
+            let Some(permit) = limits.enter(limit) else {
+                refuse(stream, &SqlError::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
                 continue;
             };
-            let connection = Connection::new(&instance, stream, &doorman);
-            // Without a thread the place is given back, and the client sees the end.
+            let connection = Connection::new(&instance, stream, &limits);
+            // Without a thread the permit is given back, and the client sees the end.
             let _ = thread::Builder::new().name("client".into()).spawn(move || {
                 let _ = connection.talk(peer, access);
-                drop(place);
+                drop(permit);
             });
         }
     })?;
@@ -166,7 +166,7 @@ pub(super) fn listen(
 }
 
 /// Says why not, if the client listens, and ends the connection.
-fn refuse(mut stream: Stream, refusal: &Refusal) {
+fn refuse(mut stream: Stream, refusal: &SqlError) {
     let mut out = BytesMut::new();
     let _ =
         Message::ErrorResponse(ErrorResponse::new(fields("FATAL", refusal, ""))).encode(&mut out);
@@ -175,7 +175,7 @@ fn refuse(mut stream: Stream, refusal: &Refusal) {
 }
 
 /// An error's fields; `text` is what the client sent.
-fn fields(severity: &str, refusal: &Refusal, text: &str) -> Vec<(u8, String)> {
+fn fields(severity: &str, refusal: &SqlError, text: &str) -> Vec<(u8, String)> {
     let clean = |text: &str| -> String {
         let mut clean = text.replace('\0', " ");
         if clean.len() > FIELD_MAX {
@@ -193,7 +193,7 @@ fn fields(severity: &str, refusal: &Refusal, text: &str) -> Vec<(u8, String)> {
     ];
     fields.extend(refusal.detail.as_ref().map(|detail| (b'D', clean(detail))));
     fields.extend(refusal.hint.as_ref().map(|hint| (b'H', clean(hint))));
-    // Some clients show the text around the place, and want it inside the text.
+    // Some clients show the text around the permit, and want it inside the text.
     fields.extend(
         refusal
             .at
@@ -206,7 +206,7 @@ fn fields(severity: &str, refusal: &Refusal, text: &str) -> Vec<(u8, String)> {
 struct Connection {
     instance: Arc<Instance>,
     stream: Stream,
-    doorman: Arc<Doorman>,
+    limits: Arc<ConnectionLimits>,
     out: BytesMut,
 }
 
@@ -217,7 +217,7 @@ struct Body {
 }
 
 impl Body {
-    fn take(&mut self, count: usize) -> Result<&[u8], Refusal> {
+    fn take(&mut self, count: usize) -> Result<&[u8], SqlError> {
         let end =
             self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or_else(short)?;
         let taken = self.bytes.get(self.at..end).ok_or_else(short)?;
@@ -225,29 +225,29 @@ impl Body {
         Ok(taken)
     }
 
-    fn byte(&mut self) -> Result<u8, Refusal> {
+    fn byte(&mut self) -> Result<u8, SqlError> {
         self.take(1)?.first().copied().ok_or_else(short)
     }
 
-    fn i16(&mut self) -> Result<i16, Refusal> {
+    fn i16(&mut self) -> Result<i16, SqlError> {
         self.take(2)?.try_into().map(i16::from_be_bytes).map_err(|_| short())
     }
 
-    fn i32(&mut self) -> Result<i32, Refusal> {
+    fn i32(&mut self) -> Result<i32, SqlError> {
         self.take(4)?.try_into().map(i32::from_be_bytes).map_err(|_| short())
     }
 
-    fn count(&mut self) -> Result<usize, Refusal> {
+    fn count(&mut self) -> Result<usize, SqlError> {
         // An unsigned number, although the protocol says otherwise.
         Ok(usize::from(self.i16()?.cast_unsigned()))
     }
 
-    fn string(&mut self) -> Result<String, Refusal> {
+    fn string(&mut self) -> Result<String, SqlError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let length = rest.iter().position(|byte| *byte == 0).ok_or_else(short)?;
         let text =
             String::from_utf8(rest.get(..length).unwrap_or_default().to_vec()).map_err(|_| {
-                Refusal::new("22021", "the text is not UTF-8")
+                SqlError::new("22021", "the text is not UTF-8")
                     .hint("SET client_encoding in the client")
             })?;
         self.at += length + 1;
@@ -255,14 +255,14 @@ impl Body {
     }
 }
 
-fn short() -> Refusal {
-    Refusal::new(state::PROTOCOL, "a message of the client is cut short")
+fn short() -> SqlError {
+    SqlError::new(state::PROTOCOL, "a message of the client is cut short")
 }
 
 /// Why a connection ends.
 enum End {
     /// It is said to the client, if it listens.
-    Refused(Refusal),
+    Refused(SqlError),
     /// The client is gone, or as good as.
     Gone,
 }
@@ -273,30 +273,30 @@ impl From<io::Error> for End {
     }
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
+impl From<SqlError> for End {
+    fn from(refusal: SqlError) -> Self {
         Self::Refused(refusal)
     }
 }
 
 impl Connection {
-    fn new(instance: &Arc<Instance>, stream: Stream, doorman: &Arc<Doorman>) -> Self {
+    fn new(instance: &Arc<Instance>, stream: Stream, limits: &Arc<ConnectionLimits>) -> Self {
         Self {
             instance: Arc::clone(instance),
             stream,
-            doorman: Arc::clone(doorman),
+            limits: Arc::clone(limits),
             out: BytesMut::new(),
         }
     }
 
     /// From the first byte to the last, on the unix socket.
     fn talk(mut self, peer: Peer, access: Option<Role>) -> io::Result<()> {
-        self.stream.set_write_timeout(PATIENCE)?;
+        self.stream.set_write_timeout(STALL_TIMEOUT)?;
         let started = self.start(None, Instant::now() + STARTUP);
         let Some((key, parameters)) = self.said(started)? else { return Ok(()) };
         let user = users::name(peer.uid);
         let Some(access) = access else {
-            return self.fail(&Refusal::new("28000", format!("{user} may not connect to this instance")).hint(
+            return self.fail(&SqlError::new("28000", format!("{user} may not connect to this instance")).hint(
                 "root and the instance's own user may; others if it was started with --look-group or --look-all",
             ));
         };
@@ -309,7 +309,7 @@ impl Connection {
         mut self,
         from: SocketAddr,
         door: &Door,
-        stranger: Place,
+        stranger: Permit,
     ) -> io::Result<()> {
         // Until it has logged in, the whole of it has one deadline, also what it is to read.
         self.stream.set_write_timeout(STARTUP)?;
@@ -320,7 +320,7 @@ impl Connection {
         let access = self.log_in(&user, from, door, deadline).map(Some);
         let Some(access) = self.said(access)? else { return Ok(()) };
         drop(stranger);
-        self.stream.set_write_timeout(PATIENCE)?;
+        self.stream.set_write_timeout(STALL_TIMEOUT)?;
         let context = Context::of_user(&self.instance, access, &user);
         self.serve(key, &parameters, context)
     }
@@ -341,11 +341,11 @@ impl Connection {
         context: Context,
     ) -> io::Result<()> {
         self.welcome(key, &context, parameters)?;
-        let doorman = Arc::clone(&self.doorman);
-        doorman.running().insert(key, None);
+        let limits = Arc::clone(&self.limits);
+        limits.running().insert(key, None);
         let mut client = Client::new(self, context, key);
         let result = client.serve();
-        doorman.running().remove(&key);
+        limits.running().remove(&key);
         match result {
             Err(End::Refused(refusal)) => client.connection.fail(&refusal)?,
             Ok(()) | Err(End::Gone) => {}
@@ -354,7 +354,7 @@ impl Connection {
         Ok(())
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> io::Result<()> {
+    fn fail(&mut self, refusal: &SqlError) -> io::Result<()> {
         self.send(&Message::ErrorResponse(ErrorResponse::new(fields("FATAL", refusal, ""))))?;
         self.flush()?;
         self.stream.close();
@@ -402,7 +402,7 @@ impl Connection {
             self.encrypt(tls, deadline)?;
             if self.stream.tls().and_then(|session| session.alpn_protocol()) != Some(ALPN) {
                 // Otherwise a page in a browser could be made to talk to us.
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::PROTOCOL,
                     "TLS at once needs the protocol \"postgresql\" (ALPN)",
                 )
@@ -418,7 +418,7 @@ impl Connection {
                 .ok()
                 .filter(|length| (8..=STARTUP_MAX).contains(length))
                 .ok_or_else(|| {
-                    Refusal::new(
+                    SqlError::new(
                         state::PROTOCOL,
                         "this is no startup packet of PostgreSQL's protocol",
                     )
@@ -436,7 +436,7 @@ impl Connection {
                 GSS => self.send(&Message::GssEncResponse(GssEncResponse::Refuse))?,
                 CANCEL => {
                     let key = (body.i32()?, body.i32()?);
-                    if let Some(Some(cancel)) = self.doorman.running().get(&key) {
+                    if let Some(Some(cancel)) = self.limits.running().get(&key) {
                         cancel.cancel();
                     }
                     return Ok(None);
@@ -446,7 +446,7 @@ impl Connection {
                         && self.stream.tls().is_none()
                         && !door.is_some_and(|door| door.insecure)
                     {
-                        return Err(Refusal::new(
+                        return Err(SqlError::new(
                             "28000",
                             "this instance talks over the network with TLS only",
                         )
@@ -475,7 +475,7 @@ impl Connection {
                         .get("replication")
                         .is_some_and(|value| value != "false" && value != "off")
                     {
-                        return Err(Refusal::new(
+                        return Err(SqlError::new(
                             state::NOT_SUPPORTED,
                             "there is nothing to replicate here",
                         )
@@ -484,7 +484,7 @@ impl Connection {
                     return Ok(Some((new_key(), parameters)));
                 }
                 version => {
-                    return Err(Refusal::new(
+                    return Err(SqlError::new(
                         state::PROTOCOL,
                         format!(
                             "version {}.{} of the protocol is not spoken here, 3.0 is",
@@ -497,7 +497,7 @@ impl Connection {
             }
             self.flush()?;
         }
-        Err(Refusal::new(state::PROTOCOL, "too many requests to encrypt").into())
+        Err(SqlError::new(state::PROTOCOL, "too many requests to encrypt").into())
     }
 
     /// From here on with TLS.
@@ -521,7 +521,7 @@ impl Connection {
         let application =
             parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
         for (name, value) in [
-            ("server_version", super::psql::SERVER_VERSION),
+            ("server_version", super::pg_compat::SERVER_VERSION),
             ("server_encoding", "UTF8"),
             ("client_encoding", "UTF8"),
             ("application_name", &application),
@@ -557,14 +557,14 @@ impl Connection {
     /// The next message: its kind and its body.
     fn message(&mut self, deadline: Option<Instant>, length_max: usize) -> Result<(u8, Body), End> {
         let kind = self.exactly(1, deadline)?;
-        let deadline = deadline.or_else(|| Some(Instant::now() + PATIENCE));
+        let deadline = deadline.or_else(|| Some(Instant::now() + STALL_TIMEOUT));
         let length = self.exactly(4, deadline)?;
         let length = i32::from_be_bytes(length.try_into().map_err(|_| End::Gone)?);
         let length = usize::try_from(length)
             .ok()
             .filter(|length| (4..=length_max).contains(length))
             .ok_or_else(|| {
-                Refusal::new(
+                SqlError::new(
                     state::PROTOCOL,
                     format!("a message of {length} bytes is not taken; at most {length_max} are"),
                 )

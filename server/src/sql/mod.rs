@@ -18,7 +18,7 @@ pub mod tokens;
 pub use role::Role;
 pub use statement::{At, Statement};
 
-use crate::refusal::Refusal;
+use crate::sql_error::SqlError;
 use tokens::Text;
 
 /// The longest text of statements that is looked at, in bytes.
@@ -28,7 +28,7 @@ pub const TEXT_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// At the first place that cannot be understood.
-pub fn parse(text: &str) -> Result<Vec<Statement>, Refusal> {
+pub fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
     let text = sqlplus::plain(text);
     let text = Text::new(&text)?;
     text.statements().map(|tokens| parser::statement(&text, tokens)).collect()

@@ -13,7 +13,7 @@ use super::{
     statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement, Work},
     tokens::{Kind, Text, Token},
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use plinth_engine::{
     admin::{Phases, Renaming, Resize, Selection},
     catalog::attributes::REPAIR_TIME_MAX,
@@ -21,7 +21,7 @@ use plinth_engine::{
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, SqlError>;
 
 /// The longest path of a disk, in bytes.
 const PATH_MAX: usize = 4095;
@@ -84,7 +84,7 @@ impl Parser<'_> {
     }
 
     /// The syntax error at the next token.
-    fn expected(&self, what: &str) -> Refusal {
+    fn expected(&self, what: &str) -> SqlError {
         let message = match self.peek() {
             Some(token) => {
                 let found: String =
@@ -93,11 +93,11 @@ impl Parser<'_> {
             }
             None => format!("syntax error at the end of the statement: expected {what}"),
         };
-        Refusal::syntax(self.here(), message)
+        SqlError::syntax(self.here(), message)
     }
 
-    fn later(&self, what: &str) -> Refusal {
-        Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported yet")).at(self.here())
+    fn later(&self, what: &str) -> SqlError {
+        SqlError::new(state::NOT_SUPPORTED, format!("{what} is not supported yet")).at(self.here())
     }
 
     /// A name of a group, disk or failure group.
@@ -108,7 +108,7 @@ impl Parser<'_> {
             _ => return Err(self.expected(what)),
         };
         if !is_name(&name) {
-            return Err(Refusal::syntax(at, format!("\"{name}\" cannot be {what}")).hint(format!(
+            return Err(SqlError::syntax(at, format!("\"{name}\" cannot be {what}")).hint(format!(
                 "a name has a letter, then letters, digits, '_', '$' or '#', at most {NAME_MAX} in all"
             )));
         }
@@ -130,7 +130,7 @@ impl Parser<'_> {
             Some(Kind::String(value)) => {
                 let value = value.clone();
                 if value.contains('\0') {
-                    return Err(Refusal::syntax(at, format!("{what} holds a zero byte")));
+                    return Err(SqlError::syntax(at, format!("{what} holds a zero byte")));
                 }
                 self.next += 1;
                 Ok(At { value, at })
@@ -175,7 +175,7 @@ impl Parser<'_> {
             "EXPLAIN" => self.explain(),
             "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT"
             | "REVOKE" | "ATTACH" | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {
-                Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read")
+                Err(SqlError::new(state::NOT_SUPPORTED, "the views can only be read")
                     .at(self.here())
                     .hint(STATEMENTS))
             }
@@ -237,7 +237,7 @@ impl Parser<'_> {
         let name = self.name("the name of a disk group")?;
         if name.value == "ALL" {
             // `ALTER DISKGROUP ALL DISMOUNT` could not mean it alone.
-            return Err(Refusal::syntax(name.at, "\"ALL\" cannot be the name of a disk group")
+            return Err(SqlError::syntax(name.at, "\"ALL\" cannot be the name of a disk group")
                 .hint("it means all disk groups"));
         }
         let redundancy = self.redundancy()?;
@@ -258,7 +258,7 @@ impl Parser<'_> {
                     .iter()
                     .any(|(earlier, _): &(At<String>, String)| earlier.value == name.value)
                 {
-                    return Err(Refusal::syntax(
+                    return Err(SqlError::syntax(
                         name.at,
                         format!("attribute '{}' is given twice", name.value),
                     ));
@@ -324,7 +324,7 @@ impl Parser<'_> {
         let mut failure_group = None;
         if self.is("FAILGROUP") {
             if redundancy == Redundancy::External {
-                return Err(Refusal::syntax(
+                return Err(SqlError::syntax(
                     start,
                     "a group of EXTERNAL redundancy has no failure groups",
                 )
@@ -394,7 +394,7 @@ impl Parser<'_> {
             self.next += 1;
         }
         parse_size(&written)
-            .ok_or_else(|| Refusal::syntax(at, format!("'{written}' is not {WHAT}")))
+            .ok_or_else(|| SqlError::syntax(at, format!("'{written}' is not {WHAT}")))
     }
 
     /// `[DROP AFTER n {M|H}]`: seconds.
@@ -422,7 +422,7 @@ impl Parser<'_> {
             .filter(|seconds| *seconds <= REPAIR_TIME_MAX);
         seconds
             .map(Some)
-            .ok_or_else(|| Refusal::syntax(at, format!("expected {WHAT}, at most 136 years")))
+            .ok_or_else(|| SqlError::syntax(at, format!("expected {WHAT}, at most 136 years")))
     }
 
     /// `'name' = 'value'`
@@ -710,7 +710,7 @@ impl Parser<'_> {
     fn path(&mut self) -> Result<At<String>> {
         let path = self.string("the path of a disk in single quotes")?;
         if path.value.is_empty() || path.value.len() > PATH_MAX {
-            return Err(Refusal::syntax(path.at, "this cannot be the path of a disk"));
+            return Err(SqlError::syntax(path.at, "this cannot be the path of a disk"));
         }
         Ok(path)
     }
@@ -790,7 +790,7 @@ impl Parser<'_> {
             _ => None,
         };
         if number.is_none() {
-            return Err(Refusal::syntax(at, format!("a power is a number from 0 to {POWER_MAX}"))
+            return Err(SqlError::syntax(at, format!("a power is a number from 0 to {POWER_MAX}"))
                 .hint("it is how many mirrors move at once; 0 pauses"));
         }
         self.next += 1;
@@ -814,7 +814,7 @@ impl Parser<'_> {
             let written = self.string("an id in single quotes")?;
             if written.value.chars().count() > STATEMENT_ID_MAX {
                 let text = format!("a STATEMENT_ID has at most {STATEMENT_ID_MAX} characters");
-                return Err(Refusal::syntax(written.at, text));
+                return Err(SqlError::syntax(written.at, text));
             }
             id = written.value;
         }
@@ -849,7 +849,7 @@ impl Parser<'_> {
                 let work = Work::Exchange(Vec::new(), Vec::new());
                 Ok(Statement::ExplainWork { id, group, work, power: rebalance.power, at })
             }
-            _ => Err(Refusal::syntax(at, "this statement moves nothing")
+            _ => Err(SqlError::syntax(at, "this statement moves nothing")
                 .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do")),
         }
     }
@@ -902,7 +902,7 @@ impl Parser<'_> {
 
     fn one(&self, groups: Groups) -> Result<At<String>> {
         match groups {
-            Groups::All => Err(Refusal::syntax(
+            Groups::All => Err(SqlError::syntax(
                 self.here(),
                 "only MOUNT, DISMOUNT, UNDROP DISKS and SCRUB of whole disk groups take ALL",
             )
@@ -911,7 +911,7 @@ impl Parser<'_> {
                 let mut names = names.into_iter();
                 match (names.next(), names.next()) {
                     (Some(name), None) => Ok(name),
-                    (_, second) => Err(Refusal::syntax(
+                    (_, second) => Err(SqlError::syntax(
                         second.map_or(self.here(), |second| second.at),
                         "only MOUNT, DISMOUNT, UNDROP DISKS and SCRUB of whole disk groups take several disk groups",
                     )
@@ -948,7 +948,7 @@ impl Parser<'_> {
         let at = self.here();
         let power = self.power()?;
         if power == Some(0) {
-            return Err(Refusal::syntax(
+            return Err(SqlError::syntax(
                 at,
                 format!("the power of a resync is a number from 1 to {POWER_MAX}"),
             ));

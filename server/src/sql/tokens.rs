@@ -2,8 +2,8 @@
 //! is one word.
 
 use crate::{
-    refusal::{Refusal, state},
     sql::TEXT_MAX,
+    sql_error::{SqlError, state},
 };
 use sqlparser::{
     dialect::PostgreSqlDialect,
@@ -46,9 +46,9 @@ pub struct Text<'a> {
 impl<'a> Text<'a> {
     /// # Errors
     /// If the text is too long, or something in it never ends (a string, a comment).
-    pub fn new(text: &'a str) -> Result<Self, Refusal> {
+    pub fn new(text: &'a str) -> Result<Self, SqlError> {
         if text.len() > TEXT_MAX {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::TOO_COMPLEX,
                 format!("the text has {} bytes, and at most {TEXT_MAX} are read", text.len()),
             ));
@@ -70,7 +70,7 @@ impl<'a> Text<'a> {
         };
         let raw = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().map_err(
             |error| {
-                Refusal::syntax(place(error.location), format!("syntax error: {}", error.message))
+                SqlError::syntax(place(error.location), format!("syntax error: {}", error.message))
             },
         )?;
         let mut tokens = Vec::new();

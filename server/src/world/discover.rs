@@ -4,7 +4,7 @@
 //! looked at; regular files and block devices stay, also behind symbolic links.
 //!
 //! Nothing here touches a disk, a directory or a name, not even to ask what it is: that can hang. A looker does (`probe.rs`), all of
-//! them at once, and each is told of as soon as it has answered. What has not answered after [`PATIENCE`](super::patience::PATIENCE),
+//! them at once, and each is told of as soon as it has answered. What has not answered after [`DISK_TIMEOUT`](super::timeout::DISK_TIMEOUT),
 //! counted as in `waiting.rs`, is reported as timed out, and until it does answer nobody asks it again: who looks then is told at once
 //! that it hangs. Who looks while it is asked, but not for so long, waits for that answer, too, and then asks itself.
 
@@ -12,8 +12,8 @@ use super::{
     IoEngine,
     disk::{About, Medium, NotADisk, RealDisk},
     hanging::{Asked, Hanging, Late},
-    patience::no_answer,
     probe::{Looked, Looker, Opening},
+    timeout::no_answer,
     waiting::{TICK, Waited},
 };
 use glob::{MatchOptions, Pattern};
@@ -105,7 +105,7 @@ impl Progress for Count {
 struct Looks<'a> {
     engine: IoEngine,
     hanging: &'a Arc<Hanging>,
-    patience: Duration,
+    timeout: Duration,
     looker: Arc<Looker>,
     events: mpsc::Sender<Event>,
     /// Paths that were met.
@@ -119,13 +119,13 @@ struct Looks<'a> {
     tell: &'a mut dyn FnMut(Sign),
 }
 
-/// Opens every disk that the patterns match, and tells of each. Blocks, `patience` at most, counted by `count`. Whether all have answered.
+/// Opens every disk that the patterns match, and tells of each. Blocks, `timeout` at most, counted by `count`. Whether all have answered.
 pub(super) fn look(
     patterns: &[String],
     engine: IoEngine,
     looker: Arc<Looker>,
     hanging: &Arc<Hanging>,
-    (patience, count): (Duration, &Count),
+    (timeout, count): (Duration, &Count),
     tell: &mut dyn FnMut(Sign),
 ) -> bool {
     let (events, happened) = mpsc::channel();
@@ -133,7 +133,7 @@ pub(super) fn look(
     let mut looks = Looks {
         engine,
         hanging,
-        patience,
+        timeout,
         looker,
         events,
         met: BTreeSet::new(),
@@ -158,7 +158,7 @@ pub(super) fn look(
             Err(_) => {
                 looks.give_up_late();
                 let now = count.waited();
-                if now >= patience {
+                if now >= timeout {
                     break;
                 }
                 if now == last {
@@ -206,13 +206,13 @@ impl Looks<'_> {
             .map(|(path, _)| path.clone())
             .collect();
         for path in of_others {
-            if let Some(Late { since, medium }) = self.hanging.late(&path, self.patience) {
+            if let Some(Late { since, medium }) = self.hanging.late(&path, self.timeout) {
                 self.opening.remove(&path);
                 self.failed(&path, medium, still_silent(since));
             }
         }
         for pattern in self.expanding.clone() {
-            if let Some(Late { since, .. }) = self.hanging.late(&pattern, self.patience) {
+            if let Some(Late { since, .. }) = self.hanging.late(&pattern, self.timeout) {
                 self.expanding.remove(&pattern);
                 self.failed(&pattern, None, still_silent(since));
             }
@@ -221,11 +221,11 @@ impl Looks<'_> {
 
     /// It has taken too long.
     fn give_up(&mut self) {
-        let (hanging, patience) = (Arc::clone(self.hanging), self.patience);
+        let (hanging, timeout) = (Arc::clone(self.hanging), self.timeout);
         let silent =
             std::mem::take(&mut self.opening).into_keys().chain(std::mem::take(&mut self.queue));
         for path in silent.chain(std::mem::take(&mut self.expanding)).collect::<Vec<_>>() {
-            self.failed(&path, hanging.medium(&path), no_answer(patience));
+            self.failed(&path, hanging.medium(&path), no_answer(timeout));
         }
     }
 
@@ -264,7 +264,7 @@ impl Looks<'_> {
     fn may_ask(&self, name: &str) -> Asked {
         let (events, answered) = (self.events.clone(), name.to_owned());
         let then = move || drop(events.send(Event::Answered(answered)));
-        self.hanging.ask(name, &self.looker, self.patience, then)
+        self.hanging.ask(name, &self.looker, self.timeout, then)
     }
 
     fn begin(&mut self, path: String) {
@@ -300,7 +300,7 @@ impl Looks<'_> {
             let _ = events.send(Event::Opening(name.clone(), opening, known));
             more
         };
-        let looked = self.looker.open(&path, self.hanging.media(self.patience), heard);
+        let looked = self.looker.open(&path, self.hanging.media(self.timeout), heard);
         self.opening.insert(path, Some(looked));
     }
 
@@ -413,7 +413,7 @@ mod tests {
     fn look_at(
         pattern: &str,
         hanging: &Arc<Hanging>,
-        patience: Duration,
+        timeout: Duration,
     ) -> BTreeMap<String, Found> {
         let mut found = BTreeMap::new();
         let mut hear = |sign: Sign| {
@@ -427,7 +427,7 @@ mod tests {
             IoEngine::Threads,
             looker,
             hanging,
-            (patience, &Count::default()),
+            (timeout, &Count::default()),
             &mut hear,
         );
         found

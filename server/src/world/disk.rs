@@ -27,12 +27,12 @@
 //! 4 KiB of alignment, it goes through the page cache, and a flush is what makes it durable.
 
 use super::{
-    IoEngine, executor, holder, occupant,
+    IoEngine, executor, holder,
     op::{Op, Work},
-    patience::{Handle, PATIENCE, within},
     pool::Pool,
     probe::Looked,
-    sys,
+    signature, sys,
+    timeout::{DISK_TIMEOUT, Handle, within},
 };
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
@@ -197,7 +197,7 @@ impl Medium {
 
 /// How long threads of a disk may take to say where it is. They may all hang, as may those of a whole shelf, which are asked one disk after
 /// the other.
-const PRESENT_PATIENCE: Duration = Duration::from_millis(50);
+const PRESENT_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long they are not asked again then.
 const PRESENT_REST: Duration = Duration::from_secs(10);
 
@@ -313,7 +313,7 @@ impl Access {
             (Some(file), _) => Some(present(file, path, medium)),
             (None, Some(pool)) => {
                 let path = path.to_owned();
-                pool.call(PRESENT_PATIENCE, move |file| present(file, &path, medium)).ok()
+                pool.call(PRESENT_TIMEOUT, move |file| present(file, &path, medium)).ok()
             }
             (None, None) => None,
         }
@@ -322,7 +322,7 @@ impl Access {
     fn size(&self, sectors: Sectors) -> io::Result<u64> {
         match (&self.file, self.pool.get()) {
             (Some(file), _) => size_of(&***file, sectors),
-            (None, Some(pool)) => pool.call(PATIENCE, move |file| size_of(file, sectors))?,
+            (None, Some(pool)) => pool.call(DISK_TIMEOUT, move |file| size_of(file, sectors))?,
             (None, None) => Err(io::Error::other("it is not open")),
         }
     }
@@ -533,7 +533,7 @@ impl Disk for RealDisk {
                     let (path, medium, direct) = (self.path.clone(), self.medium, self.direct);
                     let claim =
                         move || open_and_lock(&file, &path, medium, direct).map(Handle::new);
-                    within(PATIENCE, "disk-claim", claim)??
+                    within(DISK_TIMEOUT, "disk-claim", claim)??
                 }
             },
         };
@@ -564,14 +564,14 @@ impl Disk for RealDisk {
         holder::of(&name)
     }
 
-    fn occupant(&self) -> Option<String> {
+    fn in_use_by(&self) -> Option<String> {
         let said = match self.looking().as_deref() {
-            Some(Looking::Looker(looked)) => looked.occupant(),
+            Some(Looking::Looker(looked)) => looked.in_use_by(),
             Some(Looking::Here(access)) => match access.file.clone() {
                 Some(file) => {
                     let (medium, size, sectors) = (self.medium, self.size(), self.sectors);
-                    within(PATIENCE, "occupant", move || {
-                        occupant::of_file(medium, &file, size, sectors)
+                    within(DISK_TIMEOUT, "in-use-by", move || {
+                        signature::of_file(medium, &file, size, sectors)
                     })
                 }
                 None => return None,
@@ -583,7 +583,7 @@ impl Disk for RealDisk {
     }
 
     fn user(&self) -> Option<String> {
-        occupant::user(self.medium)
+        signature::in_use(self.medium)
     }
 }
 
@@ -619,8 +619,8 @@ pub(super) fn open_and_lock(
                 format!("{path} is held by another engine, or by I/O that one left behind")
             }
             (_, Some(libc::EBUSY), _) => {
-                let user =
-                    occupant::user(medium).unwrap_or_else(|| "a program has it for itself".into());
+                let user = signature::in_use(medium)
+                    .unwrap_or_else(|| "a program has it for itself".into());
                 format!("{path} is in use: {user}")
             }
             (_, Some(libc::EROFS), Medium::Block { .. }) => {
@@ -636,7 +636,7 @@ pub(super) fn open_and_lock(
         };
         // Held by an engine, as far as one can see, or by I/O that it left behind (R1); or in use by somebody else, and of no use to us.
         let is_anothers =
-            error.raw_os_error() == Some(libc::EBUSY) && occupant::user(medium).is_some();
+            error.raw_os_error() == Some(libc::EBUSY) && signature::in_use(medium).is_some();
         io::Error::new(if is_anothers { io::ErrorKind::Other } else { error.kind() }, text)
     })
 }

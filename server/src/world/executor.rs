@@ -33,11 +33,11 @@
 //!      the ring: what is still in flight is the reaper's.
 
 use super::{
+    busy_poll::{Habits, Kind, PollTime, SEATS},
     op::Op,
-    polling::{Habits, Kind, PollTime, SEATS},
     reaper,
     ring::{Ring, Wait},
-    watch::Watch,
+    socket_poll::Watch,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use std::{

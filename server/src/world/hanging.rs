@@ -62,8 +62,8 @@ pub struct Silent {
 }
 
 impl Hung {
-    fn late(&self, patience: Duration) -> Option<Late> {
-        let is_late = self.looker.waited().since(self.from) >= patience;
+    fn late(&self, timeout: Duration) -> Option<Late> {
+        let is_late = self.looker.waited().since(self.from) >= timeout;
         is_late.then(|| Late { since: self.since.elapsed(), medium: self.medium })
     }
 }
@@ -78,12 +78,12 @@ impl Hanging {
         &self,
         name: &str,
         looker: &Arc<Looker>,
-        patience: Duration,
+        timeout: Duration,
         then: impl FnOnce() + Send + 'static,
     ) -> Asked {
         let mut all = self.all();
         if let Some(hung) = all.asked.get_mut(name) {
-            return match hung.late(patience) {
+            return match hung.late(timeout) {
                 Some(late) => Asked::Hangs(late),
                 None => {
                     hung.waiting.push(Box::new(then));
@@ -118,8 +118,8 @@ impl Hanging {
     }
 
     /// Whether something that is asked hangs by now.
-    pub(super) fn late(&self, name: &str, patience: Duration) -> Option<Late> {
-        self.all().asked.get(name).and_then(|hung| hung.late(patience))
+    pub(super) fn late(&self, name: &str, timeout: Duration) -> Option<Late> {
+        self.all().asked.get(name).and_then(|hung| hung.late(timeout))
     }
 
     /// What a path that has not answered leads to, if that could be learnt.
@@ -128,15 +128,15 @@ impl Hanging {
     }
 
     /// What hangs, and is known by more than its path.
-    pub(super) fn media(&self, patience: Duration) -> Vec<Medium> {
-        self.all().asked.values().filter_map(|hung| hung.late(patience)?.medium).collect()
+    pub(super) fn media(&self, timeout: Duration) -> Vec<Medium> {
+        self.all().asked.values().filter_map(|hung| hung.late(timeout)?.medium).collect()
     }
 
     /// All that do not answer for so long.
-    pub(super) fn list(&self, patience: Duration) -> Vec<Silent> {
+    pub(super) fn list(&self, timeout: Duration) -> Vec<Silent> {
         let all = self.all();
         let silent = |(path, hung): (&String, &Hung)| {
-            Some(Silent { path: path.clone(), since: hung.late(patience)?.since })
+            Some(Silent { path: path.clone(), since: hung.late(timeout)?.since })
         };
         all.asked.iter().filter_map(silent).collect()
     }
@@ -153,9 +153,9 @@ mod tests {
         let hanging = Hanging::default();
         let looker = Looker::start().expect("a looker");
         let (tell, told) = mpsc::channel();
-        let ask = |patience| {
+        let ask = |timeout| {
             let tell = tell.clone();
-            hanging.ask("/disk", &looker, patience, move || tell.send(()).expect("the test waits"))
+            hanging.ask("/disk", &looker, timeout, move || tell.send(()).expect("the test waits"))
         };
         let long = Duration::from_secs(1000);
         let Asked::Ask(first) = ask(long) else { panic!("nobody has asked it") };

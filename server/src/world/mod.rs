@@ -9,7 +9,7 @@
 //!   probe     a process that looks at devices that may hang          hanging   those that have not answered
 //!   apart     threads that hold one file
 //!   holder    whose lock it is                                       waiting   how long devices keep somebody waiting
-//!   sys       two system calls      patience  what may hang          watch     sockets beside disks
+//!   sys       two system calls      timeout  what may hang          watch     sockets beside disks
 //!   polling   looking before sleeping                                keepsake words that outlive the process
 //!   notes     texts that outlive the host's memory
 //! ```
@@ -18,39 +18,41 @@
 //! forbid io_uring, so this is asked once, at the start, and shown to the operator.
 
 mod apart;
+mod busy_poll;
+mod crash_surviving;
 mod discover;
 mod disk;
 mod executor;
 mod hanging;
 mod holder;
-mod keepsake;
 mod notes;
-mod occupant;
 mod op;
-mod patience;
-mod polling;
 mod pool;
 pub mod probe;
 mod reaper;
 mod ring;
+mod signature;
+mod socket_poll;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod timeout;
 mod waiting;
-mod watch;
 
+pub use busy_poll::PollTime;
 pub use discover::BadDiskstring;
 pub use executor::{block_on, block_on_polling, sleep};
-pub use polling::PollTime;
-pub use watch::{Readable, readable};
+pub use socket_poll::{Readable, readable};
 
-use crate::manners::{Others, give_way};
+use crate::background::{Others, throttle};
 use disk::RealDisk;
 use futures::StreamExt;
 use plinth_engine::{
     catalog::STATEMENTS,
     event::Event,
-    world::{Disk, Found, Identity, Keepsake, Sign, Signs, Stage, Task, Timestamp, World},
+    world::{
+        BackgroundStage, Disk, Found, Identity, Sign, Signs, SurvivingWords, Task, Timestamp, World,
+    },
 };
 use std::{
     future::Future,
@@ -137,7 +139,7 @@ pub struct RealWorld {
     boot_id: [u8; 16],
     poll_time: Arc<PollTime>,
     /// Where words are kept that outlive this process.
-    keepsakes: OnceLock<PathBuf>,
+    surviving_words: OnceLock<PathBuf>,
     /// Where notes are that outlive the host's memory.
     notes: OnceLock<PathBuf>,
     sink: Box<dyn Fn(Event) + Send + Sync>,
@@ -155,7 +157,7 @@ impl RealWorld {
             looker: Arc::default(),
             boot_id: boot_id()?,
             poll_time: Arc::default(),
-            keepsakes: OnceLock::new(),
+            surviving_words: OnceLock::new(),
             notes: OnceLock::new(),
             sink: Box::new(sink),
         })
@@ -174,7 +176,7 @@ impl RealWorld {
     /// The directory, this engine's and its successors', in which they keep words for each other. Without one nothing is kept. Only
     /// the first call counts.
     pub fn keep_in(&self, directory: &Path) {
-        let _ = self.keepsakes.set(directory.to_owned());
+        let _ = self.surviving_words.set(directory.to_owned());
     }
 
     /// The directory of notes. Without one nothing is noted. Only the first call counts.
@@ -200,8 +202,8 @@ impl RealWorld {
 
     /// Devices that were asked, and have not answered for so long.
     #[must_use]
-    pub fn silent(&self, patience: Duration) -> Vec<hanging::Silent> {
-        self.hanging.list(patience)
+    pub fn silent(&self, timeout: Duration) -> Vec<hanging::Silent> {
+        self.hanging.list(timeout)
     }
 
     /// The I/O engine in use, in the operator's words.
@@ -291,16 +293,20 @@ impl World for RealWorld {
         self.boot_id
     }
 
-    fn forget_keepsake(&self, name: &str) {
-        if let Some(directory) = self.keepsakes.get() {
+    fn forget_surviving_words(&self, name: &str) {
+        if let Some(directory) = self.surviving_words.get() {
             let _ = std::fs::remove_file(directory.join(format!("kept.{name}")));
         }
     }
 
-    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
-        let Some(directory) = self.keepsakes.get() else { return Ok(None) };
+    fn surviving_words(
+        &self,
+        name: &str,
+        words: usize,
+    ) -> io::Result<Option<Arc<dyn SurvivingWords>>> {
+        let Some(directory) = self.surviving_words.get() else { return Ok(None) };
         let path = directory.join(format!("kept.{name}"));
-        match keepsake::Kept::open(&path, words) {
+        match crash_surviving::WordsFile::open(&path, words) {
             Ok(kept) => Ok(Some(Arc::new(kept))),
             // Without any nothing is wrong, only slower.
             Err(_) if path.symlink_metadata().is_err() => Ok(None),
@@ -366,13 +372,13 @@ impl World for RealWorld {
                     return nobody_looks(patterns, error, &mut hear);
                 }
             };
-            let patience = (patience::PATIENCE, &*count);
+            let timeout = (timeout::DISK_TIMEOUT, &*count);
             let all_answered = discover::look(
                 &patterns,
                 engine,
                 Arc::clone(&looker),
                 &hanging,
-                patience,
+                timeout,
                 &mut hear,
             );
             // One with a thread that hangs is left to itself.
@@ -384,8 +390,8 @@ impl World for RealWorld {
         Signs { heard: Box::pin(told), progress: Some(Box::new(progress)) }
     }
 
-    fn give_way(&self, stage: Stage) {
-        give_way(Others::Front, stage);
+    fn throttle(&self, stage: BackgroundStage) {
+        throttle(Others::Front, stage);
     }
 
     fn set_poll_time(&self, time: Duration) {

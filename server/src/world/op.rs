@@ -10,7 +10,7 @@
 //!       +--landed: all, or an error--> finished: file let go, then the waiter told
 //! ```
 
-use super::{patience::Handle, sys};
+use super::{sys, timeout::Handle};
 use plinth_engine::{
     completion::{Completer, Done},
     sync::buffer::{Buffer, Slice},

@@ -11,7 +11,7 @@
 //!   submit --> queue --> threads of the pool, apart: the system call --> finisher, in the main table: tells who waits
 //! ```
 
-use super::{apart, op::Op, patience::no_answer};
+use super::{apart, op::Op, timeout::no_answer};
 use std::{
     collections::VecDeque,
     fmt,
@@ -26,7 +26,7 @@ use std::{
 const THREADS_MAX: usize = 8;
 
 /// How long the end of a pool without work is waited for: then who dropped a disk finds it free.
-const END_PATIENCE: Duration = Duration::from_millis(200);
+const END_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Pool(Arc<Shared>);
 
@@ -79,15 +79,15 @@ impl Pool {
     /// Asks something of the file, and waits for the answer.
     ///
     /// # Errors
-    /// `TimedOut` if none comes within `patience`.
+    /// `TimedOut` if none comes within `timeout`.
     pub(super) fn call<T: Send + 'static>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         what: impl FnOnce(&File) -> T + Send + 'static,
     ) -> io::Result<T> {
         let (tell, told) = mpsc::channel();
         self.queue(Job::Call(Box::new(move |file| drop(tell.send(what(file))))));
-        told.recv_timeout(patience).map_err(|_| no_answer(patience))
+        told.recv_timeout(timeout).map_err(|_| no_answer(timeout))
     }
 
     fn queue(&self, job: Job) {
@@ -146,7 +146,7 @@ impl Shared {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let deadline = Instant::now() + END_PATIENCE;
+        let deadline = Instant::now() + END_TIMEOUT;
         let mut state = self.0.lock();
         state.closed = true;
         self.0.work.notify_all();

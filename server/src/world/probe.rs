@@ -20,11 +20,11 @@
 
 use super::{
     disk::{self, About, Medium},
-    occupant,
-    patience::{PATIENCE, no_answer},
+    signature,
+    timeout::{DISK_TIMEOUT, no_answer},
     waiting::{self, Waited},
 };
-use crate::frames::{Frames, TooLong};
+use crate::ipc::{Frames, TooLong};
 use plinth_engine::{
     completion::{Completer, Done},
     sync::buffer::Buffer,
@@ -83,7 +83,7 @@ enum Ask {
         offset: u64,
         length: usize,
     },
-    Occupant {
+    InUseBy {
         call: u64,
         disk: u64,
     },
@@ -110,7 +110,7 @@ enum Answer {
         at: usize,
         is_last: bool,
     },
-    Occupant(Option<String>),
+    InUseBy(Option<String>),
     /// With its descriptor.
     Claimed,
     Failed(Failure),
@@ -183,7 +183,7 @@ enum Pending {
     /// Called with each answer; `false`: no more will come.
     Open(Box<dyn FnMut(Opening) -> bool + Send>),
     Read(Completer, Buffer),
-    Occupant(mpsc::Sender<io::Result<Option<String>>>),
+    InUseBy(mpsc::Sender<io::Result<Option<String>>>),
     Claim(mpsc::Sender<io::Result<OwnedFd>>),
 }
 
@@ -379,7 +379,7 @@ impl Pending {
             Self::Read(completer, buffer) => {
                 completer.finish(Done { result: Err(error()), buffer: Some(buffer) })
             }
-            Self::Occupant(tell) => drop(tell.send(Err(error()))),
+            Self::InUseBy(tell) => drop(tell.send(Err(error()))),
             Self::Claim(tell) => drop(tell.send(Err(error()))),
         }
     }
@@ -412,7 +412,7 @@ impl Pending {
                 }
                 completer.finish(Done { result: Ok(()), buffer: Some(buffer) });
             }
-            (Self::Occupant(tell), Answer::Occupant(occupant)) => drop(tell.send(Ok(occupant))),
+            (Self::InUseBy(tell), Answer::InUseBy(in_use_by)) => drop(tell.send(Ok(in_use_by))),
             (Self::Claim(tell), Answer::Claimed) => drop(tell.send(descriptor.ok_or_else(strange))),
             (pending, _) => pending.fail(&strange()),
         }
@@ -437,9 +437,9 @@ impl Looked {
         });
     }
 
-    pub(super) fn occupant(&self) -> io::Result<Option<String>> {
+    pub(super) fn in_use_by(&self) -> io::Result<Option<String>> {
         let disk = self.disk;
-        self.ask(Pending::Occupant, |call| Ask::Occupant { call, disk })
+        self.ask(Pending::InUseBy, |call| Ask::InUseBy { call, disk })
     }
 
     /// The disk, opened for writing and locked.
@@ -461,8 +461,8 @@ impl Looked {
         loop {
             match told.recv_timeout(waiting::TICK) {
                 Ok(answer) => return answer,
-                Err(mpsc::RecvTimeoutError::Timeout) if waited.since(from) < PATIENCE => {}
-                Err(_) => return Err(no_answer(PATIENCE)),
+                Err(mpsc::RecvTimeoutError::Timeout) if waited.since(from) < DISK_TIMEOUT => {}
+                Err(_) => return Err(no_answer(DISK_TIMEOUT)),
             }
         }
     }
@@ -532,7 +532,7 @@ fn serve(frames: Frames) {
                 (*call, *disk)
             }
             Ask::Read { call, disk, .. }
-            | Ask::Occupant { call, disk }
+            | Ask::InUseBy { call, disk }
             | Ask::Claim { call, disk } => (*call, *disk),
         };
         if disks.get(&disk).is_none_or(|asks| asks.send(ask).is_err()) {
@@ -587,9 +587,9 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
             (Ask::Read { call, offset, length, .. }, Some(disk)) => {
                 read(replies, call, disk, offset, length)
             }
-            (Ask::Occupant { call, .. }, Some(Open { file, about, .. })) => {
-                let occupant = occupant::of_file(about.medium, file, about.size, about.sectors());
-                replies.send(call, Answer::Occupant(occupant), &[], None);
+            (Ask::InUseBy { call, .. }, Some(Open { file, about, .. })) => {
+                let in_use_by = signature::of_file(about.medium, file, about.size, about.sectors());
+                replies.send(call, Answer::InUseBy(in_use_by), &[], None);
             }
             (Ask::Claim { call, .. }, Some(Open { file, about, path })) => {
                 match disk::open_and_lock(file, path, about.medium, about.direct) {
@@ -598,7 +598,7 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
                 }
             }
             (
-                Ask::Read { call, .. } | Ask::Occupant { call, .. } | Ask::Claim { call, .. },
+                Ask::Read { call, .. } | Ask::InUseBy { call, .. } | Ask::Claim { call, .. },
                 None,
             ) => {
                 replies.fail(call, &io::Error::other("it is not open"));
@@ -699,14 +699,14 @@ mod tests {
         let (hanging, count) = (Arc::default(), super::super::discover::Count::default());
         let mut found = Vec::new();
         let mut hear = |sign: plinth_engine::world::Sign| found.extend(sign.found());
-        let patience = (Duration::from_secs(1000), &count);
+        let timeout = (Duration::from_secs(1000), &count);
         let engine = super::super::IoEngine::Threads;
         super::super::discover::look(
             &["/nowhere".to_owned()],
             engine,
             looker,
             &hanging,
-            patience,
+            timeout,
             &mut hear,
         );
         ends.join().expect("no panic");

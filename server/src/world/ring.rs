@@ -25,7 +25,7 @@
 
 use super::{
     op::{Op, TRANSFER_MAX, Work},
-    watch::Watch,
+    socket_poll::Watch,
 };
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use plinth_engine::sync::buffer::registrable;

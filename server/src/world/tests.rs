@@ -131,11 +131,11 @@ fn flushes(device: &str) -> u64 {
 
 /// The kernel lets go of a lock a moment after it has reported the end of an I/O.
 fn claim_soon(disk: &dyn Disk) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match disk.claim() {
             Err(error)
-                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < patience =>
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
             {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -238,7 +238,7 @@ fn a_mounted_device_cannot_be_claimed() {
         return;
     }
     under_each_engine(|world| {
-        let occupant = world.open(&device.path).expect("open").occupant();
+        let occupant = world.open(&device.path).expect("open").in_use_by();
         assert_eq!(occupant.as_deref(), Some("an ext4 file system labelled \"pg\""));
     });
     let place = files.0.path().join("mounted");
@@ -257,7 +257,7 @@ fn a_mounted_device_cannot_be_claimed() {
             let mounted =
                 format!("mounted on {}", fs::canonicalize(&place).expect("path").display());
             assert!(error.contains(&mounted) && error.contains(&device.path), "{error}");
-            assert_eq!(disk.occupant(), Some(mounted));
+            assert_eq!(disk.in_use_by(), Some(mounted));
         });
     });
     assert!(Command::new("umount").arg(&place).status().is_ok_and(|status| status.success()));
@@ -493,9 +493,9 @@ fn a_claimed_device_is_opened_exclusively() {
             "{error}"
         );
         drop(first);
-        let patience = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while second.claim().is_err() {
-            assert!(Instant::now() < patience);
+            assert!(Instant::now() < deadline);
             thread::yield_now();
         }
     });
@@ -592,7 +592,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
         return;
     }
-    let hung = Arc::new(patience::Handle::new(File::from(
+    let hung = Arc::new(timeout::Handle::new(File::from(
         eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd"),
     )));
     let share = Arc::clone(&hung);
@@ -620,9 +620,9 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     rustix::io::write(&**hung, &1u64.to_ne_bytes()).expect("write");
     let done = block_on(completion);
     assert_eq!(done.buffer.expect("buffer").len(), 8);
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while Arc::strong_count(&hung) > 1 {
-        assert!(Instant::now() < patience, "the file is let go");
+        assert!(Instant::now() < deadline, "the file is let go");
         thread::yield_now();
     }
 }
@@ -826,7 +826,7 @@ fn discovery_finds_files_and_devices_in_order_and_nothing_else() {
                 "{:?}",
                 of(&device.path).identity
             );
-            let occupant = of(&behind).disk.as_ref().expect("open").occupant();
+            let occupant = of(&behind).disk.as_ref().expect("open").in_use_by();
             assert_eq!(occupant, Some(format!("behind {}", device.path)));
         }
     });

@@ -2,14 +2,14 @@
 
 use super::{
     super::{
-        idle::Pace,
+        scheduling::Pace,
         views::{COMPOUND, GROUP, View},
     },
     Cancel, Estimated, Source,
     fetched::{Fetched, Origin},
     plan::Planned,
 };
-use crate::{alert::rfc3339, refusal::Refusal};
+use crate::{alert::rfc3339, sql_error::SqlError};
 use plinth_engine::{
     admin::{AdminError, Code, HeaderStatus, Survey, Value},
     catalog::rows::decode_rows,
@@ -19,7 +19,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, SqlError>;
 
 /// Most rows fetched for one statement, and most bytes.
 const ROWS_MAX: usize = 20_000_000;
@@ -116,7 +116,7 @@ impl Fetching<'_> {
         let mut silent = Vec::new();
         for (group, number) in self.groups {
             if self.cancel.is_cancelled() {
-                return Err(Refusal::canceled());
+                return Err(SqlError::canceled());
             }
             if !is_meant(*number) {
                 continue;
@@ -142,7 +142,7 @@ impl Fetching<'_> {
             });
             if let Err(error) = result {
                 if self.cancel.is_cancelled() {
-                    return Err(Refusal::canceled());
+                    return Err(SqlError::canceled());
                 }
                 if began || !is_silence(error.code) {
                     let text = format!("disk group {group}: {}", error.message);

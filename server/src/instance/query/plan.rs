@@ -9,7 +9,7 @@
 //!   what they sent: `count(*)` becomes the sum of the counts, and so on;
 //! - if it only lists, with conditions that all went to the engines, its order and limit go there, too.
 //!
-//! The statement is read with `sqlparser` after [`psql::rewrite`](super::super::psql::rewrite); what that cannot read, and what this
+//! The statement is read with `sqlparser` after [`pg_compat::rewrite`](super::super::pg_compat::rewrite); what that cannot read, and what this
 //! file is not sure of, runs unplanned: everything that it reads is fetched. A plan never changes a result, except for
 //! the order of rows where none is asked for.
 //!

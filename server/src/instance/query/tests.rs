@@ -67,7 +67,7 @@ fn insert(connection: &Connection, view: &str, columns: &[&str], row: &[Value]) 
 fn worlds() -> (Memory, Connection) {
     let everything = Connection::open_in_memory().expect("a database");
     functions::create(&everything, "tester")
-        .and_then(|()| psql::create_functions(&everything, "tester"))
+        .and_then(|()| pg_compat::create_functions(&everything, "tester"))
         .expect("functions");
     let mut memory = Memory {
         groups: BTreeMap::new(),
@@ -175,7 +175,7 @@ fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[
     memory.asked.lock().expect("no panic").clear();
     let ours = run(memory, query, parameters, &Cancel::default(), &mut Vec::new());
     let ours = ours.unwrap_or_else(|error| panic!("{query}: {error}"));
-    let theirs = all_rows(everything, &psql::rewrite(query).expect("words").sql, parameters);
+    let theirs = all_rows(everything, &pg_compat::rewrite(query).expect("words").sql, parameters);
     let asked = memory.asked.lock().expect("no panic").join("\n");
     assert_eq!(
         sorted(ours.rows.clone()),

@@ -4,7 +4,7 @@
 //! is a user of this host, and a user group is a group of it, with members that are members there: another list would be one that
 //! nobody keeps to. What a statement says that the host contradicts is refused here, with the command that would make it so.
 
-use super::{AdminError, Code, Context, Outcome, Refusal, Result};
+use super::{AdminError, Code, Context, Outcome, Result, SqlError};
 use crate::{
     engine::protocol::Request,
     sql::{At, statement::Access},
@@ -16,7 +16,7 @@ fn user(name: &At<String>) -> Result<Principal> {
     let number = users::user(&name.value).ok_or_else(|| {
         let error =
             AdminError::new(Code::NoSuchUser, format!("this host has no user {}", name.value));
-        Refusal::from(
+        SqlError::from(
             error.hint(format!("useradd {}, with the same number on every host", name.value)),
         )
         .at(name.at)
@@ -28,7 +28,7 @@ fn user_group(name: &At<String>) -> Result<Principal> {
     let number = users::group(&name.value).ok_or_else(|| {
         let error =
             AdminError::new(Code::NoSuchUser, format!("this host has no group {}", name.value));
-        Refusal::from(
+        SqlError::from(
             error.hint(format!("groupadd {}, with the same number on every host", name.value)),
         )
         .at(name.at)
@@ -40,7 +40,7 @@ fn user_group(name: &At<String>) -> Result<Principal> {
 fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<Vec<String>> {
     let refuse = |one: &At<String>, what: &str, command: String| {
         let text = format!("user {} {what} of group {} on this host", one.value, group.value);
-        Refusal::from(AdminError::new(Code::Invalid, text).hint(command)).at(one.at)
+        SqlError::from(AdminError::new(Code::Invalid, text).hint(command)).at(one.at)
     };
     for one in names {
         let is = users::is_member(&one.value, &group.value);
@@ -112,7 +112,7 @@ impl Context {
                    JOIN v$asm_user AS u ON u.user_number = m.member_number";
         let mut groups = Vec::new();
         for row in
-            self.engine(group)?.rows(sql).map_err(|error| Refusal::from(error).or_at(group.at))?
+            self.engine(group)?.rows(sql).map_err(|error| SqlError::from(error).or_at(group.at))?
         {
             if let [Value::Text(name), Value::Text(user)] = &row[..]
                 && user == old
@@ -133,7 +133,7 @@ impl Context {
             }
         }
         let request = Request::Access(change(access)?);
-        self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(at))?;
+        self.engine(group)?.ask(&request).map_err(|error| SqlError::from(error).or_at(at))?;
         Ok(Outcome::Done)
     }
 }

@@ -1,6 +1,6 @@
 //! SCRUB: begun, waited for, told.
 
-use super::{Context, Notice, Outcome, Refusal, Result, checked, together};
+use super::{Context, Notice, Outcome, Result, SqlError, checked, together};
 use crate::{
     engine::protocol::Request,
     instance::query::Cancel,
@@ -31,7 +31,9 @@ impl Context {
         for group in begun.into_iter().filter(|_| wait) {
             let ended = self.end_scrub(group, cancel);
             if cancel.is_cancelled() {
-                return Err(Refusal::canceled().hint("the scrub goes on; v$asm_operation shows it"));
+                return Err(
+                    SqlError::canceled().hint("the scrub goes on; v$asm_operation shows it")
+                );
             }
             results.push(
                 ended.and_then(|report| checked(&group.value, &report, order.repair, notices)),
@@ -41,12 +43,12 @@ impl Context {
     }
 
     fn begin_scrub(&self, group: &At<String>, order: &ScrubOrder) -> Result<()> {
-        self.engine(group)?.ask(&Request::Scrub(order.clone())).map_err(Refusal::from)
+        self.engine(group)?.ask(&Request::Scrub(order.clone())).map_err(SqlError::from)
     }
 
     fn end_scrub(&self, group: &At<String>, cancel: &Cancel) -> Result<Report> {
         self.wait_for(group, "SCRUBBING", "the scrub", cancel)?;
-        self.engine(group)?.scrubbed().map_err(|error| Refusal::from(error).or_at(group.at))
+        self.engine(group)?.scrubbed().map_err(|error| SqlError::from(error).or_at(group.at))
     }
 
     /// Scrubs a group, and returns what that found.

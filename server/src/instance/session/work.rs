@@ -3,7 +3,7 @@
 //! A row for each way that mirrors take, in the order in which they are carried out, and a last one, `TOTAL`, that sums them up.
 //! Minutes are told where a rebalance has been measured since the mount.
 
-use super::{At, Context, Notice, Places, Refusal, Result, at_disk, note};
+use super::{At, Context, Notice, Places, Result, SqlError, at_disk, note};
 use crate::{
     alert,
     engine::protocol::Request,
@@ -95,7 +95,7 @@ impl Context {
         let engine = self.engine(group)?;
         let estimate: Estimate = engine
             .estimate(&Request::Estimate(asked))
-            .map_err(|error| -> Refusal { at_disk(error, &places, at) })?;
+            .map_err(|error| -> SqlError { at_disk(error, &places, at) })?;
         let (work, least) = (estimate.work, estimate.least);
         let size = work.saturating_mul(estimate.au_size) >> 20;
         notices.push(note(format!(

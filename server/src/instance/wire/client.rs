@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{
     instance::{
+        infer_types,
         query::{Cancel, Column, Described, Table},
         session::{Context, Notice, Outcome, Reply, describe, execute},
-        types,
         views::Type,
     },
-    refusal::{Refusal, state},
     sql::{self, Statement},
+    sql_error::{SqlError, state},
 };
 use bytes::BytesMut;
 use pgwire::messages::{
@@ -131,7 +131,7 @@ impl Client {
                 // COPY data of a COPY that was refused, as in PostgreSQL.
                 b'd' | b'c' | b'f' => continue,
                 other => {
-                    return Err(Refusal::new(
+                    return Err(SqlError::new(
                         state::PROTOCOL,
                         format!(
                             "'{}' is no message of PostgreSQL's protocol",
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    fn error(&mut self, refusal: &Refusal, text: &str) -> io::Result<()> {
+    fn error(&mut self, refusal: &SqlError, text: &str) -> io::Result<()> {
         self.connection
             .send(&Message::ErrorResponse(ErrorResponse::new(fields("ERROR", refusal, text))))
     }
@@ -161,7 +161,7 @@ impl Client {
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
         let (severity, state) =
             if notice.warning { ("WARNING", "01000") } else { ("NOTICE", "00000") };
-        let fields = fields(severity, &Refusal::new(state, &notice.text), "");
+        let fields = fields(severity, &SqlError::new(state, &notice.text), "");
         self.connection.send(&Message::NoticeResponse(NoticeResponse::new(fields)))
     }
 
@@ -213,7 +213,7 @@ impl Client {
             }
             _ if statement.acts() && self.in_transaction => {
                 let refusal = format!("{} cannot run inside a transaction block", statement.tag());
-                let refusal = Refusal::new(state::IN_TRANSACTION, refusal)
+                let refusal = SqlError::new(state::IN_TRANSACTION, refusal)
                     .hint("it could not be rolled back: COMMIT first, or use autocommit");
                 return Ok(Reply { notices: Vec::new(), result: Err(refusal) });
             }
@@ -224,7 +224,7 @@ impl Client {
         let goes_on = statement.acts();
         let reply = self.watched(move |cancel| execute(&context, &owned, &parameters, cancel))?;
         Ok(reply.unwrap_or_else(|| {
-            let refusal = Refusal::canceled();
+            let refusal = SqlError::canceled();
             let refusal =
                 if goes_on { refusal.hint("the statement goes on without you") } else { refusal };
             Reply { notices: Vec::new(), result: Err(refusal) }
@@ -237,19 +237,19 @@ impl Client {
         what: impl FnOnce(&Cancel) -> T + Send + 'static,
     ) -> Result<Option<T>, End> {
         let cancel = Cancel::default();
-        self.connection.doorman.running().insert(self.key, Some(cancel.clone()));
+        self.connection.limits.running().insert(self.key, Some(cancel.clone()));
         let (tell, told) = channel();
         let given = cancel.clone();
         thread::Builder::new()
             .name("statement".into())
             .spawn(move || drop(tell.send(what(&given))))
-            .map_err(|error| Refusal::new("53000", format!("starting a thread: {error}")))?;
+            .map_err(|error| SqlError::new("53000", format!("starting a thread: {error}")))?;
         let mut cancelled: Option<Instant> = None;
         let result = loop {
             match told.recv_timeout(LOOK) {
                 Ok(value) => break Ok(Some(value)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    break Err(Refusal::new(
+                    break Err(SqlError::new(
                         state::INTERNAL,
                         "the statement ended without a result; this is a defect",
                     )
@@ -267,7 +267,7 @@ impl Client {
                 break Ok(None);
             }
         };
-        self.connection.doorman.running().insert(self.key, None);
+        self.connection.limits.running().insert(self.key, None);
         result
     }
 
@@ -311,7 +311,7 @@ impl Client {
             values::put(&mut data, value, kind, format_of(formats, at) == 1)?;
         }
         let count = i16::try_from(row.len())
-            .map_err(|_| Refusal::new(state::TOO_COMPLEX, "too many columns"))?;
+            .map_err(|_| SqlError::new(state::TOO_COMPLEX, "too many columns"))?;
         Ok(self.connection.send(&Message::DataRow(DataRow::new(data, count)))?)
     }
 
@@ -333,21 +333,21 @@ impl Client {
             }
         };
         if statements.len() > 1 {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::SYNTAX,
                 "several statements cannot be prepared as one",
             )
             .into());
         }
         if self.prepared.len() >= KEPT_MAX {
-            return Err(Refusal::new(state::TOO_COMPLEX, "too many prepared statements")
+            return Err(SqlError::new(state::TOO_COMPLEX, "too many prepared statements")
                 .hint("close some")
                 .into());
         }
         let statement = statements.into_iter().next();
         if let Some(Statement::Query(query)) = &statement {
             // What the client leaves open follows from what the parameter is compared with.
-            for (at, kind) in types::of_parameters(&query.value).into_iter().enumerate() {
+            for (at, kind) in infer_types::of_parameters(&query.value).into_iter().enumerate() {
                 let number = kind.map_or(0, |kind| type_number(kind).0);
                 match parameter_types.get_mut(at) {
                     Some(told) if *told == 0 => *told = number,
@@ -361,9 +361,9 @@ impl Client {
         Ok(self.connection.send(&Message::ParseComplete(ParseComplete::new()))?)
     }
 
-    fn prepared(&self, name: &str) -> Result<Arc<Prepared>, Refusal> {
+    fn prepared(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
         let missing =
-            || Refusal::new("26000", format!("there is no prepared statement \"{name}\""));
+            || SqlError::new("26000", format!("there is no prepared statement \"{name}\""));
         self.prepared.get(name).cloned().ok_or_else(missing)
     }
 
@@ -392,7 +392,7 @@ impl Client {
             formats.push(body.i16()?);
         }
         if self.portals.len() >= KEPT_MAX {
-            return Err(Refusal::new(state::TOO_COMPLEX, "too many portals")
+            return Err(SqlError::new(state::TOO_COMPLEX, "too many portals")
                 .hint("close some")
                 .into());
         }
@@ -411,7 +411,7 @@ impl Client {
         let owned = statement.clone();
         let described = self
             .watched(move |cancel| describe(&context, &owned, cancel))?
-            .unwrap_or_else(|| Err(Refusal::canceled()))?;
+            .unwrap_or_else(|| Err(SqlError::canceled()))?;
         prepared.described.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&described);
         Ok(described)
     }
@@ -426,7 +426,7 @@ impl Client {
                 (Arc::clone(&portal.prepared), portal.formats.clone())
             }
             _ => {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::PROTOCOL,
                     "neither a statement nor a portal is described",
                 )
@@ -518,7 +518,7 @@ impl Client {
             b'S' => drop(self.prepared.remove(&name)),
             b'P' => drop(self.portals.remove(&name)),
             _ => {
-                return Err(Refusal::new(
+                return Err(SqlError::new(
                     state::PROTOCOL,
                     "neither a statement nor a portal is closed",
                 )
@@ -529,6 +529,6 @@ impl Client {
     }
 }
 
-fn no_portal(name: &str) -> Refusal {
-    Refusal::new("34000", format!("there is no portal \"{name}\""))
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new("34000", format!("there is no portal \"{name}\""))
 }

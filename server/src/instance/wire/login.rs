@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     instance::lock,
-    refusal::{Refusal, state},
     sql::Role,
+    sql_error::{SqlError, state},
 };
 use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
 use plinth_engine::event::Severity;
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// Tells a failure: to the alert log why, to the client only that.
-    fn rejected(&self, user: &str, from: SocketAddr, failure: Failure) -> Refusal {
+    fn rejected(&self, user: &str, from: SocketAddr, failure: Failure) -> SqlError {
         let user: String =
             user.chars().filter(|character| !character.is_control()).take(64).collect();
         let why = match failure {
@@ -125,7 +125,7 @@ impl Connection {
             Failure::NoRandomness => "the operating system gives no random bytes",
             Failure::Malformed(what) => what,
         };
-        let (has_line, before) = self.doorman.failures.count(Instant::now());
+        let (has_line, before) = self.limits.failures.count(Instant::now());
         if before > 0 {
             let text = format!("{before} more logins failed in the minute before the next line");
             self.instance.alert().line(Severity::Warning, "instance", &text);
@@ -136,8 +136,8 @@ impl Connection {
         }
         thread::sleep(PAUSE);
         match failure {
-            Failure::Malformed(what) => Refusal::new(state::PROTOCOL, what),
-            _ => Refusal::new(
+            Failure::Malformed(what) => SqlError::new(state::PROTOCOL, what),
+            _ => SqlError::new(
                 state::WRONG_PASSWORD,
                 format!("password authentication failed for user \"{user}\""),
             ),

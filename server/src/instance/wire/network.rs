@@ -10,13 +10,15 @@
 //! renewed under a running instance; if the new ones are no use the old stay, and the alert log says so.
 //!
 //! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most, and there are never more
-//! than [`super::STRANGERS_MAX`] of them.
+//! than [`super::UNAUTHENTICATED_MAX`] of them.
 
-use super::{CONNECTIONS_MAX, Connection, Door, Doorman, RESERVED, refuse, stream::Stream};
+use super::{
+    CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
+};
 use crate::{
     alert::Alert,
     instance::{Instance, lock},
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use plinth_engine::event::Severity;
 use ring::digest;
@@ -67,7 +69,7 @@ pub(crate) struct Tls {
     pub binding: Option<Vec<u8>>,
 }
 
-/// When each file was written, and the inode, which a file that was moved into place has new.
+/// When each file was written, and the inode, which a file that was moved into permit has new.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 /// The configuration of TLS that goes with the files as they are.
@@ -105,14 +107,15 @@ impl TlsFiles {
     }
 
     fn load(&self) -> io::Result<Tls> {
-        let place = |path: &PathBuf, error: &dyn std::fmt::Display| {
+        let permit = |path: &PathBuf, error: &dyn std::fmt::Display| {
             io::Error::other(format!("{}: {error}", path.display()))
         };
         let certificates = |path: &PathBuf| -> io::Result<Vec<CertificateDer<'static>>> {
-            let all = CertificateDer::pem_file_iter(path).map_err(|error| place(path, &error))?;
-            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| place(path, &error))?;
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| permit(path, &error))?;
+            let all: Vec<_> =
+                all.collect::<Result<_, _>>().map_err(|error| permit(path, &error))?;
             if all.is_empty() {
-                Err(place(path, &"there is no certificate in it"))
+                Err(permit(path, &"there is no certificate in it"))
             } else {
                 Ok(all)
             }
@@ -120,7 +123,7 @@ impl TlsFiles {
         let chain = certificates(&self.certificate)?;
         let binding = chain.first().and_then(|own| end_point(own));
         let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| place(&self.key, &error))?;
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| permit(&self.key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let building = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -130,18 +133,18 @@ impl TlsFiles {
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 for root in certificates(path)? {
-                    roots.add(root).map_err(|error| place(path, &error))?;
+                    roots.add(root).map_err(|error| permit(path, &error))?;
                 }
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                         .build()
-                        .map_err(|error| place(path, &error))?;
+                        .map_err(|error| permit(path, &error))?;
                 building.with_client_cert_verifier(verifier)
             }
         };
         let mut config = building
             .with_single_cert(chain, key)
-            .map_err(|error| place(&self.certificate, &error))?;
+            .map_err(|error| permit(&self.certificate, &error))?;
         config.alpn_protocols = vec![super::ALPN.to_vec()];
         Ok(Tls { config: Arc::new(config), binding })
     }
@@ -178,7 +181,7 @@ impl Certificates {
 }
 
 /// The hash of a certificate that RFC 5929 calls `tls-server-end-point`: by the algorithm of its signature, SHA-256 in
-/// place of older ones.
+/// permit of older ones.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER ... } ... }
     let (_, inside, _) = element(certificate)?;
@@ -218,21 +221,21 @@ pub(in crate::instance) fn listen(
     instance: &Arc<Instance>,
     network: &Network,
     is_new: bool,
-    doorman: &Arc<Doorman>,
+    limits: &Arc<ConnectionLimits>,
 ) -> io::Result<()> {
     match Listening::open(network) {
-        Ok(listening) => listening.start(instance, doorman),
+        Ok(listening) => listening.start(instance, limits),
         Err(error) if is_new => Err(error),
         Err(error) => {
             let text = format!("nobody can connect over the network: {error}");
             instance.alert().line(Severity::Alarm, "instance", &text);
-            let (instance, network, doorman) =
-                (Arc::clone(instance), network.clone(), Arc::clone(doorman));
+            let (instance, network, limits) =
+                (Arc::clone(instance), network.clone(), Arc::clone(limits));
             thread::Builder::new().name("network".into()).spawn(move || {
                 loop {
                     thread::sleep(AGAIN);
                     if Listening::open(&network)
-                        .and_then(|listening| listening.start(&instance, &doorman))
+                        .and_then(|listening| listening.start(&instance, &limits))
                         .is_ok()
                     {
                         return;
@@ -261,7 +264,7 @@ impl Listening {
         Ok(Self { listener, certificates, insecure: network.insecure })
     }
 
-    fn start(self, instance: &Arc<Instance>, doorman: &Arc<Doorman>) -> io::Result<()> {
+    fn start(self, instance: &Arc<Instance>, limits: &Arc<ConnectionLimits>) -> io::Result<()> {
         let address = self.listener.local_addr()?;
         let how = match &self.certificates {
             Some(Certificates { files: TlsFiles { client_ca: Some(_), .. }, .. }) => {
@@ -270,12 +273,12 @@ impl Listening {
             Some(_) => "with TLS",
             None => "without TLS",
         };
-        let (instance, doorman) = (Arc::clone(instance), Arc::clone(doorman));
+        let (instance, limits) = (Arc::clone(instance), Arc::clone(limits));
         instance.alert().line(Severity::Note, "instance", &format!("listens on {address}, {how}"));
         thread::Builder::new().name("network".into()).spawn(move || {
             loop {
                 match self.listener.accept() {
-                    Ok((socket, from)) => self.admit(&instance, &doorman, socket, from),
+                    Ok((socket, from)) => self.admit(&instance, &limits, socket, from),
                     // No descriptors, or a client that was gone at once.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -287,29 +290,29 @@ impl Listening {
     fn admit(
         &self,
         instance: &Arc<Instance>,
-        doorman: &Arc<Doorman>,
+        limits: &Arc<ConnectionLimits>,
         socket: TcpStream,
         from: SocketAddr,
     ) {
         let Ok(stream) = Stream::tcp(socket) else { return };
-        let (Some(place), Some(stranger)) =
-            (doorman.enter(CONNECTIONS_MAX - RESERVED), doorman.eye())
+        let (Some(permit), Some(stranger)) =
+            (limits.enter(CONNECTIONS_MAX - RESERVED), limits.enter_unauthenticated())
         else {
             return refuse(
                 stream,
-                &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"),
+                &SqlError::new(state::TOO_MANY_CONNECTIONS, "too many connections"),
             );
         };
         let tls = self
             .certificates
             .as_ref()
             .map(|certificates| certificates.now(instance.alert(), "instance"));
-        let connection = Connection::new(instance, stream, doorman);
+        let connection = Connection::new(instance, stream, limits);
         let door = Door { tls, insecure: self.insecure };
         // Without a thread the places are given back, and the client sees the end.
         let _ = thread::Builder::new().name("client".into()).spawn(move || {
             let _ = connection.talk_to_stranger(from, &door, stranger);
-            drop(place);
+            drop(permit);
         });
     }
 }

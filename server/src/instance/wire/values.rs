@@ -3,7 +3,7 @@
 use crate::{
     alert::rfc3339,
     instance::views::Type,
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use bytes::{BufMut, BytesMut};
 use plinth_engine::admin::Value;
@@ -58,12 +58,12 @@ pub(super) fn format_of(formats: &[i16], at: usize) -> i16 {
 }
 
 /// A parameter's value.
-pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value, Refusal> {
-    let bad = || Refusal::new(state::BAD_VALUE, "a parameter is not what its type says");
+pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value, SqlError> {
+    let bad = || SqlError::new(state::BAD_VALUE, "a parameter is not what its type says");
     if !binary {
         let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
         let not = |what: &str| {
-            Refusal::new(state::BAD_VALUE, format!("a parameter is no {what}: \"{text}\""))
+            SqlError::new(state::BAD_VALUE, format!("a parameter is no {what}: \"{text}\""))
         };
         return Ok(match number {
             oid::INT2 | oid::INT4 | oid::INT8 | oid::OID => {
@@ -121,7 +121,7 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
             bytes,
         ) => Value::Text(String::from_utf8(bytes.to_vec()).map_err(|_| bad())?),
         _ => {
-            return Err(Refusal::new(
+            return Err(SqlError::new(
                 state::NOT_SUPPORTED,
                 format!("a binary parameter of type {number}"),
             )
@@ -182,10 +182,10 @@ pub(super) fn put(
     value: &Value,
     kind: Type,
     binary: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), SqlError> {
     let mut put = |bytes: &[u8]| {
         let length = i32::try_from(bytes.len())
-            .map_err(|_| Refusal::new(state::TOO_COMPLEX, "a value is too long"))?;
+            .map_err(|_| SqlError::new(state::TOO_COMPLEX, "a value is too long"))?;
         out.put_i32(length);
         out.put_slice(bytes);
         Ok(())
@@ -204,7 +204,7 @@ pub(super) fn put(
         (Value::Real(number), Type::Integer) if number.fract() == 0.0 && number.abs() < 9e18 => {
             put(&(*number as i64).to_be_bytes())
         }
-        _ => Err(Refusal::new(
+        _ => Err(SqlError::new(
             state::BAD_VALUE,
             "a value is not of the type that its column was said to have",
         )

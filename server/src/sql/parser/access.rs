@@ -2,8 +2,8 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    refusal::Refusal,
     sql::{At, statement::Access},
+    sql_error::SqlError,
 };
 use plinth_engine::admin::Permission;
 
@@ -98,7 +98,7 @@ impl Parser<'_> {
                 return Err(self.expected("NONE, READ ONLY or READ WRITE"));
             };
             if all[index].replace(permission).is_some() {
-                return Err(Refusal::syntax(place, format!("{} is given twice", who[index])));
+                return Err(SqlError::syntax(place, format!("{} is given twice", who[index])));
             }
             if !self.take_symbol(",") {
                 break;
@@ -131,7 +131,7 @@ impl Parser<'_> {
                 usergroup.replace(self.user_group()?).is_some()
             };
             if twice {
-                return Err(Refusal::syntax(
+                return Err(SqlError::syntax(
                     place,
                     if is_owner { "OWNER is given twice" } else { "GROUP is given twice" },
                 ));
@@ -169,7 +169,7 @@ impl Parser<'_> {
     fn user(&mut self) -> Result<At<String>> {
         let user = self.string(USER)?;
         if user.value.is_empty() || user.value.chars().count() > USER_MAX {
-            return Err(Refusal::syntax(
+            return Err(SqlError::syntax(
                 user.at,
                 format!("expected {USER}, of {USER_MAX} characters at most"),
             ));
@@ -180,7 +180,7 @@ impl Parser<'_> {
     fn user_group(&mut self) -> Result<At<String>> {
         let name = self.string(USERGROUP)?;
         if name.value.is_empty() || name.value.len() > USERGROUP_MAX {
-            return Err(Refusal::syntax(
+            return Err(SqlError::syntax(
                 name.at,
                 format!("expected {USERGROUP}, of {USERGROUP_MAX} bytes at most"),
             ));

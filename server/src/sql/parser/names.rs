@@ -12,7 +12,7 @@ use super::{
     super::statement::{At, Statement},
     Kind, Parser, Result,
 };
-use crate::refusal::{Refusal, state};
+use crate::sql_error::{SqlError, state};
 use plinth_engine::files::statements::{NameOrder, Template};
 
 impl Parser<'_> {
@@ -131,9 +131,9 @@ impl Parser<'_> {
     }
 
     /// What ASM has for templates, and a group here cannot have.
-    fn refused_attribute(&self) -> Option<Refusal> {
+    fn refused_attribute(&self) -> Option<SqlError> {
         let refuse = |text: &str, hint: &str| {
-            Refusal::new(state::NOT_SUPPORTED, text).at(self.here()).hint(hint)
+            SqlError::new(state::NOT_SUPPORTED, text).at(self.here()).hint(hint)
         };
         if self.is("PARITY") || self.is("DOUBLE") {
             return Some(refuse(

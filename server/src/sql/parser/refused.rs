@@ -2,8 +2,8 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    refusal::{Refusal, state},
     sql::At,
+    sql_error::{SqlError, state},
 };
 
 impl Parser<'_> {
@@ -61,7 +61,7 @@ impl Parser<'_> {
     }
 
     /// What belongs to Oracle's clusters and databases: `ALTER SYSTEM` and `ALTER DATABASE`.
-    pub(super) fn refuse_of_system(&self) -> Option<Refusal> {
+    pub(super) fn refuse_of_system(&self) -> Option<SqlError> {
         if self.is("START") || self.is("STOP") {
             return Some(self.refuse(
                 "there is no rolling migration: each engine is its own, and none waits for another's version",
@@ -82,15 +82,15 @@ impl Parser<'_> {
         None
     }
 
-    pub(super) fn refuse_of_database(&self) -> Refusal {
+    pub(super) fn refuse_of_database(&self) -> SqlError {
         self.refuse(
             "mirror copies of databases are not there",
             "a database is copied with its own tools, or as files where the disk group is mounted",
         )
     }
 
-    fn refuse(&self, why: &str, hint: &str) -> Refusal {
-        let refusal = Refusal::new(state::NOT_SUPPORTED, why).at(self.here());
+    fn refuse(&self, why: &str, hint: &str) -> SqlError {
+        let refusal = SqlError::new(state::NOT_SUPPORTED, why).at(self.here());
         if hint.is_empty() { refusal } else { refusal.hint(hint) }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    refusal::Refusal,
     sql::{At, statement::Groups},
+    sql_error::SqlError,
 };
 use plinth_engine::admin::{Scope, ScrubOrder, ScrubPower};
 
@@ -56,7 +56,7 @@ impl Parser<'_> {
                 if order.scope != Scope::All {
                     let text = "STOP ends the scrub of the disk group, whatever it looks at";
                     let group = self.one(groups)?.value;
-                    return Err(Refusal::syntax(self.here(), text)
+                    return Err(SqlError::syntax(self.here(), text)
                         .hint(format!("ALTER DISKGROUP {} SCRUB STOP", group)));
                 }
                 stop = self.take("STOP");
@@ -105,7 +105,7 @@ impl Parser<'_> {
         loop {
             let one = self.string(what)?;
             if one.value.is_empty() {
-                return Err(Refusal::syntax(one.at, format!("expected {what}")));
+                return Err(SqlError::syntax(one.at, format!("expected {what}")));
             }
             all.push(one);
             if !self.take_symbol(",") {

@@ -2,8 +2,8 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    refusal::Refusal,
     sql::{At, statement::Groups},
+    sql_error::SqlError,
 };
 use plinth_engine::admin::VolumeChange;
 use plinth_format::Redundancy;
@@ -38,14 +38,14 @@ impl Parser<'_> {
                 let place = self.here();
                 let width = self.size()?;
                 if !width.is_power_of_two() || !STRIPE_WIDTH.contains(&width) {
-                    return Err(Refusal::syntax(place, "a stripe is 4K, 8K, 16K ... 1M wide"));
+                    return Err(SqlError::syntax(place, "a stripe is 4K, 8K, 16K ... 1M wide"));
                 }
                 stripe_width = Some(width);
             } else if stripe_columns.is_none() && self.take("STRIPE_COLUMNS") {
                 let place = self.here();
                 let columns = self.size()?;
                 if !STRIPE_COLUMNS.contains(&columns) {
-                    return Err(Refusal::syntax(place, "STRIPE_COLUMNS is a number from 1 to 8"));
+                    return Err(SqlError::syntax(place, "STRIPE_COLUMNS is a number from 1 to 8"));
                 }
                 stripe_columns = Some(columns);
             } else {
@@ -131,7 +131,7 @@ impl Parser<'_> {
         if name.value.len() > NAME_MAX
             || !name.value.chars().all(|character| character.is_ascii_alphanumeric())
         {
-            return Err(Refusal::syntax(
+            return Err(SqlError::syntax(
                 name.at,
                 format!("\"{}\" cannot be the name of a volume", name.value),
             )
@@ -144,7 +144,7 @@ impl Parser<'_> {
         let at = self.here();
         let size = self.size()?;
         if size == 0 {
-            return Err(Refusal::syntax(at, "a volume has at least one byte"));
+            return Err(SqlError::syntax(at, "a volume has at least one byte"));
         }
         Ok(size)
     }
@@ -152,7 +152,7 @@ impl Parser<'_> {
     fn short(&mut self, what: &str, most: usize) -> Result<String> {
         let text = self.string(what)?;
         if text.value.chars().count() > most {
-            return Err(Refusal::syntax(
+            return Err(SqlError::syntax(
                 text.at,
                 format!("expected {what}, of {most} characters at most"),
             ));

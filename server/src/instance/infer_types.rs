@@ -5,7 +5,7 @@
 //! parameter is compared with. Whatever does not follow is `None`.
 
 use super::{
-    psql::{WORDS_MAX, catalog, operands},
+    pg_compat::{WORDS_MAX, catalog, operands},
     views::{self, Type},
 };
 use crate::sql::tokens::{Kind, Text, Token};

@@ -14,14 +14,14 @@
 //! now and then. What one has worked is slept by it and the others, one after the other:
 //!
 //!   - who would keep nobody waiting sleeps until all has been slept, and until whoever is in the middle of something has ended
-//!     ([`Stage::Begins`]): one at a time holds for a short time what many would hold for long;
+//!     ([`BackgroundStage::Starting`]): one at a time holds for a short time what many would hold for long;
 //!   - who is in the middle of something takes up to a [`PART_WITHIN`]th, so that it ends before others want it to, and those
-//!     who come next sleep for it ([`Stage::GoesOn`]);
-//!   - who is waited for does not sleep, nor does anybody who waits for it ([`Stage::IsWaitedFor`]).
+//!     who come next sleep for it ([`BackgroundStage::Running`]);
+//!   - who is waited for does not sleep, nor does anybody who waits for it ([`BackgroundStage::Awaited`]).
 //!
 //! Where nobody wants it they go on at full speed.
 
-use plinth_engine::world::Stage;
+use plinth_engine::world::BackgroundStage;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::RefCell,
@@ -160,7 +160,7 @@ impl Turns {
 static TURNS: Turns = Turns::new();
 
 /// How long a thread sleeps that has worked so long and is at that stage.
-fn pause(worked: Duration, stage: Stage) -> Duration {
+fn pause(worked: Duration, stage: BackgroundStage) -> Duration {
     // Asking for it reads files.
     static PROCESSORS: OnceLock<u32> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| {
@@ -170,10 +170,10 @@ fn pause(worked: Duration, stage: Stage) -> Duration {
     let now = Instant::now();
     let owed = lock(&ALL).take(worked, processors, now);
     let owed = match stage {
-        Stage::Begins => owed,
-        Stage::GoesOn if owed.is_zero() => owed,
-        Stage::GoesOn => lock(&WITHIN).take(worked, processors, now),
-        Stage::IsWaitedFor | Stage::Ended => Duration::ZERO,
+        BackgroundStage::Starting => owed,
+        BackgroundStage::Running if owed.is_zero() => owed,
+        BackgroundStage::Running => lock(&WITHIN).take(worked, processors, now),
+        BackgroundStage::Awaited | BackgroundStage::Finished => Duration::ZERO,
     };
     owed.min(PAUSE_MAX)
 }
@@ -262,17 +262,17 @@ pub enum Others {
 }
 
 /// A thread's.
-struct Manners {
+struct ThreadUsage {
     /// `None`: the kernel does not tell, and the thread goes on as it is.
-    told: Option<File>,
+    schedstat: Option<File>,
     looked: Instant,
     last: Record,
 }
 
-impl Manners {
+impl ThreadUsage {
     fn new() -> Self {
         Self {
-            told: File::open("/proc/thread-self/schedstat").ok(),
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
             looked: Instant::now(),
             last: Record::default(),
         }
@@ -286,7 +286,7 @@ impl Manners {
         }
         self.looked = Instant::now();
         let mut text = [0; 64];
-        let length = self.told.as_ref()?.read_at(&mut text, 0).ok()?;
+        let length = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
         let now = Record::parse(&text[..length])?;
         let record = now.since(&self.last)?;
         self.last = now;
@@ -301,20 +301,21 @@ impl Manners {
 }
 
 thread_local! {
-    static MANNERS: RefCell<Manners> = RefCell::new(Manners::new());
+    static USAGE: RefCell<ThreadUsage> = RefCell::new(ThreadUsage::new());
 }
 
 /// Sleeps a little if this thread, which works in the background, takes what others want. For code that can wait, every some hundred
 /// microseconds of its work, and when it begins with something and has ended it.
-pub fn give_way(others: Others, stage: Stage) {
+pub fn throttle(others: Others, stage: BackgroundStage) {
     match stage {
-        Stage::Begins => TURNS.take(|| do_others_work(&FRONT, worked_in_front)),
-        Stage::Ended => TURNS.end(),
-        Stage::GoesOn | Stage::IsWaitedFor => {}
+        BackgroundStage::Starting => TURNS.take(|| do_others_work(&FRONT, worked_in_front)),
+        BackgroundStage::Finished => TURNS.end(),
+        BackgroundStage::Running | BackgroundStage::Awaited => {}
     }
-    let looked = MANNERS.with_borrow_mut(|manners| manners.look(others));
+    let looked = USAGE.with_borrow_mut(|usage| usage.look(others));
     // Only while others work does it sleep for what was taken before.
-    let sleeps_for_all = || stage == Stage::Begins && do_others_work(&FRONT, worked_in_front);
+    let sleeps_for_all =
+        || stage == BackgroundStage::Starting && do_others_work(&FRONT, worked_in_front);
     let mut wait = match looked {
         Some((true, worked)) => pause(worked, stage),
         _ if sleeps_for_all() => pause(Duration::ZERO, stage),
@@ -326,7 +327,7 @@ pub fn give_way(others: Others, stage: Stage) {
         let goes_on = Instant::now() < until && sleeps_for_all();
         wait = if goes_on { pause(Duration::ZERO, stage) } else { Duration::ZERO };
     }
-    if stage == Stage::Begins {
+    if stage == BackgroundStage::Starting {
         TURNS.begin();
     }
 }
@@ -397,7 +398,7 @@ mod tests {
         let turns = Turns::new();
         turns.take(|| true);
         thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (tell, schedstat) = std::sync::mpsc::channel();
             let turns = &turns;
             scope.spawn(move || {
                 turns.take(|| true);
@@ -405,9 +406,9 @@ mod tests {
                 turns.begin();
                 turns.end();
             });
-            assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+            assert!(schedstat.recv_timeout(Duration::from_millis(50)).is_err());
             turns.end();
-            assert!(told.recv().is_ok());
+            assert!(schedstat.recv().is_ok());
         });
         turns.take(|| true);
         thread::scope(|scope| scope.spawn(|| turns.take(|| false)).join()).expect("it began");
@@ -433,12 +434,12 @@ mod tests {
             assert_eq!(parse_user_ticks(text), None);
         }
         // This thread has worked.
-        let mut manners = Manners::new();
+        let mut usage = ThreadUsage::new();
         let mut sum = 0_u64;
-        while manners.told.is_some() && manners.last == Record::default() {
+        while usage.schedstat.is_some() && usage.last == Record::default() {
             sum = (0..100_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
-            let _ = manners.look(Others::Host);
+            let _ = usage.look(Others::Host);
         }
-        assert!(manners.told.is_none() || manners.last.worked >= SLICE, "{sum}");
+        assert!(usage.schedstat.is_none() || usage.last.worked >= SLICE, "{sum}");
     }
 }

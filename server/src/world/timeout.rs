@@ -2,35 +2,35 @@
 //!
 //! Reads and writes have deadlines (R2). Opening, locking and closing have none and
 //! cannot be interrupted: closing a file asks its file system to flush. Each is done on
-//! a thread of its own; who runs out of patience leaves that thread behind.
+//! a thread of its own; who runs out of timeout leaves that thread behind.
 
 use std::{fs::File, io, ops::Deref, sync::mpsc, thread, time::Duration};
 
 /// How long a disk may take to be opened, locked or looked at: longer than the
 /// kernel's own retries on a path that comes back.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a close is waited for. It takes microseconds, and then who dropped a disk
 /// finds it free; one that hangs must not hold up a thread that serves other disks.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Does `work` on a thread of its own.
 ///
 /// # Errors
-/// `TimedOut` if it takes longer than `patience`; its result is dropped when it comes.
+/// `TimedOut` if it takes longer than `timeout`; its result is dropped when it comes.
 pub(super) fn within<T: Send + 'static>(
-    patience: Duration,
+    timeout: Duration,
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (tell, told) = mpsc::channel();
     thread::Builder::new().name(name.to_owned()).spawn(move || drop(tell.send(work())))?;
-    told.recv_timeout(patience).map_err(|_| no_answer(patience))
+    told.recv_timeout(timeout).map_err(|_| no_answer(timeout))
 }
 
 /// The error of a disk that did not answer in time.
-pub(super) fn no_answer(patience: Duration) -> io::Error {
-    let text = format!("no answer within {} s: the device hangs", patience.as_secs());
+pub(super) fn no_answer(timeout: Duration) -> io::Error {
+    let text = format!("no answer within {} s: the device hangs", timeout.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
@@ -55,6 +55,6 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let file = self.0.take();
         // Without a thread it is closed right here; without an answer, some time later.
-        let _ = within(CLOSE_PATIENCE, "disk-close", move || drop(file));
+        let _ = within(CLOSE_TIMEOUT, "disk-close", move || drop(file));
     }
 }

@@ -5,9 +5,8 @@
 //! a mounted file, not even to ask what it is.
 
 use super::{
-    Result,
+    Result, asm_path,
     context::{Context, Headings, Run, group_name},
-    place,
 };
 use crate::instance::{
     query::{Column, Table},
@@ -39,7 +38,7 @@ impl Run for Lsof {
     fn run(&self, context: &mut Context) -> Result<()> {
         let groups = match &self.group {
             Some(group) => vec![group_name(group)?],
-            None => place::groups(context, "*")?,
+            None => asm_path::groups(context, "*")?,
         };
         let mut mounts: Vec<(PathBuf, String)> = Vec::new();
         for group in groups {

@@ -10,7 +10,7 @@ use crate::{
         query::{Column, Table},
         views::Type,
     },
-    refusal::{Refusal, state},
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use plinth_engine::admin::Value;
@@ -38,7 +38,7 @@ fn setting(context: &Context, name: &str) -> Result<String> {
     let value = found.rows.first().and_then(|row| row.first());
     value
         .map(table::text)
-        .ok_or_else(|| Refusal::new(state::INTERNAL, format!("{name} has no value")))
+        .ok_or_else(|| SqlError::new(state::INTERNAL, format!("{name} has no value")))
 }
 
 /// Prints `name:value` lines, or one object in an array.

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Why a statement or a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct SqlError {
     /// SQLSTATE.
     pub state: String,
     /// One sentence that names the thing and the place.
@@ -41,7 +41,7 @@ pub mod state {
     pub const WRONG_PASSWORD: &str = "28P01";
 }
 
-impl Refusal {
+impl SqlError {
     #[must_use]
     pub fn new(state: &str, message: impl fmt::Display) -> Self {
         let detail = known_by_state(state).map(|(word, oracle)| detail(word, oracle));
@@ -93,7 +93,7 @@ impl Refusal {
     }
 }
 
-impl From<AdminError> for Refusal {
+impl From<AdminError> for SqlError {
     fn from(error: AdminError) -> Self {
         let (state, oracle) = known_as(error.code);
         let detail = detail(&format!("{:?}", error.code), oracle);
@@ -183,7 +183,7 @@ fn known_as(code: Code) -> (&'static str, Option<u32>) {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         if let Some(hint) = &self.hint {
@@ -193,4 +193,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for SqlError {}

@@ -9,21 +9,21 @@ use super::{
 };
 use crate::{
     engine::{client::Client, protocol::FileInfo},
-    refusal::Refusal,
+    sql_error::SqlError,
 };
 use plinth_engine::{admin::Value, api::Kind};
 use std::fmt;
 
 /// A place: `+` above all groups, a group's root, or below it. Whether something is there is another question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct AsmPath {
     /// Upper case.
     pub group: Option<String>,
     /// None without a group.
     pub parts: Vec<String>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AsmPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "+{}", self.group.as_deref().unwrap_or_default())?;
         match &self.parts[..] {
@@ -33,7 +33,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl AsmPath {
     /// The place that `text` means for somebody who is here.
     pub(super) fn join(&self, text: &str) -> Self {
         let mut place = if text.starts_with('+') { Self::default() } else { self.clone() };
@@ -76,7 +76,7 @@ impl Place {
     /// The group's name; there must be one.
     pub(super) fn group(&self) -> Result<&str> {
         self.group.as_deref().ok_or_else(|| {
-            Refusal::new("22023", "+ is above all disk groups")
+            SqlError::new("22023", "+ is above all disk groups")
                 .hint("write +GROUP/path, as in +DATA/pg/base")
         })
     }
@@ -89,7 +89,7 @@ impl Place {
 /// Something that is there.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    pub place: Place,
+    pub place: AsmPath,
     pub info: FileInfo,
 }
 
@@ -150,19 +150,19 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The refusal of a name that is nowhere.
-pub(super) fn no_entry(name: &str, directory: &Place) -> Refusal {
+pub(super) fn no_entry(name: &str, directory: &AsmPath) -> SqlError {
     asmcmd(8002, format!("entry '{name}' does not exist in directory '{directory}/'"))
 }
 
-fn no_directory(place: &Place) -> Refusal {
+fn no_directory(place: &AsmPath) -> SqlError {
     asmcmd(8006, format!("entry '{place}' does not refer to a valid directory"))
 }
 
 /// What is at a place in a group, under the name that it really has.
-pub(super) fn find(engine: &Client, place: &Place) -> Result<Found> {
+pub(super) fn find(engine: &Client, place: &AsmPath) -> Result<Found> {
     let (parts, info, missing) = engine.find(&place.inside())?;
     let Some(name) = missing.first() else {
-        return Ok(Found { place: Place { group: place.group.clone(), parts }, info });
+        return Ok(Found { place: AsmPath { group: place.group.clone(), parts }, info });
     };
     // A file by its number is nobody's entry.
     if let [number] = &place.parts[..]
@@ -171,7 +171,7 @@ pub(super) fn find(engine: &Client, place: &Place) -> Result<Found> {
     {
         return Ok(Found { place: place.clone(), info });
     }
-    let deepest = Place { group: place.group.clone(), parts };
+    let deepest = AsmPath { group: place.group.clone(), parts };
     Err(if info.kind == Kind::Directory {
         no_entry(name, &deepest)
     } else {
@@ -180,9 +180,9 @@ pub(super) fn find(engine: &Client, place: &Place) -> Result<Found> {
 }
 
 /// The place for a new name: its directory is there, under the name that it really has.
-pub(super) fn new_name(engine: &Client, place: &Place) -> Result<Place> {
+pub(super) fn new_name(engine: &Client, place: &AsmPath) -> Result<AsmPath> {
     let Some((directory, name)) = place.split() else {
-        return Err(Refusal::new("22023", format!("{place} is a disk group")));
+        return Err(SqlError::new("22023", format!("{place} is a disk group")));
     };
     let directory = find(engine, &directory)?;
     if directory.is_directory() {
@@ -193,13 +193,13 @@ pub(super) fn new_name(engine: &Client, place: &Place) -> Result<Place> {
 }
 
 /// The directory at a place.
-pub(super) fn directory(engine: &Client, place: &Place) -> Result<Found> {
+pub(super) fn directory(engine: &Client, place: &AsmPath) -> Result<Found> {
     let found = find(engine, place)?;
     if found.is_directory() { Ok(found) } else { Err(no_directory(&found.place)) }
 }
 
 /// What is in a directory, in the order of names.
-pub(super) fn entries(engine: &Client, directory: &Place) -> Result<Vec<Found>> {
+pub(super) fn entries(engine: &Client, directory: &AsmPath) -> Result<Vec<Found>> {
     let mut entries = engine.list(&directory.inside())?;
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(entries
@@ -220,13 +220,13 @@ pub(super) fn groups(context: &Context, pattern: &str) -> Result<Vec<String>> {
 }
 
 /// All that a pattern matches, in the order of names; at least one.
-pub(super) fn expand(context: &Context, pattern: &Place) -> Result<Vec<Found>> {
+pub(super) fn expand(context: &Context, pattern: &AsmPath) -> Result<Vec<Found>> {
     let name = pattern.group()?;
     let named = if is_pattern(name) { groups(context, name)? } else { vec![name.to_owned()] };
     let mut all = Vec::new();
     for group in &named {
         let engine = context.engine(group)?;
-        let root = Place { group: Some(group.clone()), parts: Vec::new() };
+        let root = AsmPath { group: Some(group.clone()), parts: Vec::new() };
         let mut level = vec![Found { info: engine.look("")?, place: root }];
         for part in &pattern.parts {
             let mut next = Vec::new();
@@ -262,11 +262,11 @@ pub(super) fn expand(context: &Context, pattern: &Place) -> Result<Vec<Found>> {
 }
 
 /// The one thing that a pattern matches.
-pub(super) fn expand_one(context: &Context, pattern: &Place) -> Result<Found> {
+pub(super) fn expand_one(context: &Context, pattern: &AsmPath) -> Result<Found> {
     let mut found = expand(context, pattern)?.into_iter();
     match (found.next(), found.next()) {
         (Some(found), None) => Ok(found),
-        _ => Err(Refusal::new("22023", format!("{pattern} matches more than one entry"))),
+        _ => Err(SqlError::new("22023", format!("{pattern} matches more than one entry"))),
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn places_are_joined() {
-        let root = Place::default();
+        let root = AsmPath::default();
         let db = root.join("+data/Db");
         assert_eq!(db.to_string(), "+DATA/Db");
         assert_eq!(db.join("x/./y").to_string(), "+DATA/Db/x/y");

@@ -13,8 +13,8 @@
 //! The thread is one of its own: only root may raise a priority again.
 
 use super::query::Cancel;
-use crate::manners::{Others, give_way};
-use plinth_engine::world::Stage;
+use crate::background::{Others, throttle};
+use plinth_engine::world::BackgroundStage;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     num::NonZeroUsize,
@@ -144,7 +144,7 @@ impl Pace {
     /// Goes to idle priority when it is time.
     pub fn look(&mut self) {
         if self.is_idle {
-            give_way(Others::Host, Stage::GoesOn);
+            throttle(Others::Host, BackgroundStage::Running);
             return;
         }
         let worked = clock_gettime(ClockId::ThreadCPUTime);

@@ -4,7 +4,7 @@
 //! What reaches a disk of it, and when, does not matter: after a boot nobody believes it. A word is written by one call of eight bytes in one
 //! page, so it is there whole or not at all.
 
-use plinth_engine::world::Keepsake;
+use plinth_engine::world::SurvivingWords;
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -15,12 +15,12 @@ use std::{
 const WORD: usize = size_of::<u64>();
 
 /// See the module's description.
-pub(super) struct Kept {
+pub(super) struct WordsFile {
     file: File,
     words: usize,
 }
 
-impl Kept {
+impl WordsFile {
     /// The words of a file, which is made if it is not there.
     pub fn open(path: &Path, words: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-impl Keepsake for Kept {
+impl SurvivingWords for WordsFile {
     /// What is behind the end of the file was never stored.
     fn words(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.words * WORD];
@@ -68,19 +68,22 @@ mod tests {
     fn the_next_one_finds_what_was_stored() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("words");
-        let one = Kept::open(&path, 100).expect("it is made");
+        let one = WordsFile::open(&path, 100).expect("it is made");
         assert_eq!(one.words().expect("read"), vec![0; 100]);
         one.store(99, u64::MAX).expect("stored");
         one.store(3, 7).expect("stored");
         assert!(one.store(100, 1).is_err());
-        let next = Kept::open(&path, 100).expect("it is there");
+        let next = WordsFile::open(&path, 100).expect("it is there");
         let mut expected = vec![0; 100];
         (expected[3], expected[99]) = (7, u64::MAX);
         assert_eq!(next.words().expect("read"), expected);
         // Asked for fewer or more, it has them.
-        assert_eq!(Kept::open(&path, 4).and_then(|kept| kept.words()).expect("read"), [0, 0, 0, 7]);
         assert_eq!(
-            Kept::open(&path, 200).and_then(|kept| kept.words()).expect("read")[100..],
+            WordsFile::open(&path, 4).and_then(|kept| kept.words()).expect("read"),
+            [0, 0, 0, 7]
+        );
+        assert_eq!(
+            WordsFile::open(&path, 200).and_then(|kept| kept.words()).expect("read")[100..],
             [0; 100]
         );
     }
@@ -91,7 +94,7 @@ mod tests {
         let (target, link) = (directory.path().join("target"), directory.path().join("words"));
         std::fs::write(&target, "somebody's").expect("written");
         std::os::unix::fs::symlink(&target, &link).expect("linked");
-        assert!(Kept::open(&link, 10).is_err());
+        assert!(WordsFile::open(&link, 10).is_err());
         assert_eq!(std::fs::read(&target).expect("read"), b"somebody's");
     }
 }

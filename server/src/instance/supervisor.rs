@@ -44,7 +44,7 @@ const RAN_WELL: Duration = Duration::from_secs(2);
 const RAN_KILLED: Duration = Duration::from_millis(300);
 /// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last I/O may be as late (R1), and disks
 /// may come back.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(30);
 /// So many engines in a row that died of themselves soon: what waits may be what kills them, and is ended with an error.
 const FAULTS_PATIENT: u32 = 5;
 /// So many, and no more is started.
@@ -208,10 +208,10 @@ impl Instance {
                 }
                 Err(error) => {
                     // An engine of another version, to which nothing can be said, may still serve.
-                    if since.elapsed() > PATIENCE && error.code != Code::Invalid {
-                        self.lose_patience(
+                    if since.elapsed() > MOUNT_TIMEOUT && error.code != Code::Invalid {
+                        self.fail_waiting_requests(
                             group,
-                            &format!("it could not be mounted for {} s", PATIENCE.as_secs()),
+                            &format!("it could not be mounted for {} s", MOUNT_TIMEOUT.as_secs()),
                         );
                     }
                     let text = error.to_string();
@@ -251,7 +251,7 @@ impl Instance {
                 "its engines died of themselves {faults} times in a row, {what} (see {})",
                 log.display()
             );
-            self.lose_patience(group, &why);
+            self.fail_waiting_requests(group, &why);
         }
         let text = format!(
             "its engines died of themselves {faults} times in a row. None is started again. Read {}, install a version that does \
@@ -262,7 +262,7 @@ impl Instance {
     }
 
     /// Ends with an error what waits on the mounts, if there are any that an engine could take over.
-    fn lose_patience(&self, group: &str, why: &str) {
+    fn fail_waiting_requests(&self, group: &str, why: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
         if self.connections(group).is_empty() && !self.nbd.has_any(group) {

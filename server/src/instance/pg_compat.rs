@@ -11,8 +11,8 @@ pub mod operands;
 mod oracle;
 
 use crate::{
-    refusal::{Refusal, state},
     sql::tokens::{Kind, Text, Token},
+    sql_error::{SqlError, state},
 };
 use edits::Edits;
 pub use edits::Rewritten;
@@ -31,12 +31,12 @@ const SELECTS_MAX: usize = 500;
 ///
 /// # Errors
 /// If it cannot be cut into tokens, or has something of Oracle's that cannot be said otherwise.
-pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
+pub fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
     let text = Text::new(query)?;
     let words = text.statements().map(<[Token]>::len).sum::<usize>();
     let selects = text.statements().flatten().filter(|token| token.is("SELECT")).count();
     if words > WORDS_MAX || selects > SELECTS_MAX {
-        return Err(Refusal::new(
+        return Err(SqlError::new(
             state::TOO_COMPLEX,
             format!(
                 "a query has at most {WORDS_MAX} words and {SELECTS_MAX} SELECTs; this one has {words} and {selects}"

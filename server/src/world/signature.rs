@@ -1,6 +1,6 @@
 //! Who else lives on a disk: what an operator must be told before it is overwritten.
 //!
-//! Two questions. [`user`]: is it in use right now, which the kernel knows: mounted,
+//! Two questions. [`in_use`]: is it in use right now, which the kernel knows: mounted,
 //! swapped to, held by LVM, MD or multipath, or the back of a loop device. [`of_file`]:
 //! or does it carry the marks of a file system, a volume manager or a partition
 //! table, which the table below knows. Nothing is ever written. A disk with a Plinth
@@ -51,7 +51,7 @@ const MARKS: &[(usize, &[u8], &str)] = &[
 
 /// Who uses the disk right now, or whose marks it carries. May hang as long as the device does.
 pub(super) fn of_file(medium: Medium, file: &File, size: u64, sectors: Sectors) -> Option<String> {
-    user(medium).or_else(|| read_and_recognise(file, size, sectors))
+    in_use(medium).or_else(|| read_and_recognise(file, size, sectors))
 }
 
 fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String> {
@@ -134,7 +134,7 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
 }
 
 /// Who uses the disk right now, as far as the kernel tells.
-pub(super) fn user(medium: Medium) -> Option<String> {
+pub(super) fn in_use(medium: Medium) -> Option<String> {
     mounted(medium).or_else(|| swapped(medium)).or_else(|| held(medium)).or_else(|| looped(medium))
 }
 

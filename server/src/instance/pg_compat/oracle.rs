@@ -27,16 +27,16 @@ use super::{
     operands,
 };
 use crate::{
-    refusal::{Refusal, state},
     sql::tokens::{Kind, Text, Token},
+    sql_error::{SqlError, state},
 };
 use std::fmt::Write;
 
 /// Hierarchical blocks in one statement.
 const BLOCKS_MAX: usize = 8;
 
-fn refused(token: &Token, what: &str, hint: &str) -> Refusal {
-    Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported here"))
+fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
+    SqlError::new(state::NOT_SUPPORTED, format!("{what} is not supported here"))
         .hint(hint)
         .at(token.start)
 }
@@ -45,7 +45,7 @@ fn refused(token: &Token, what: &str, hint: &str) -> Refusal {
 ///
 /// # Errors
 /// If it cannot be said otherwise.
-pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
+pub fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
     let mut done = Rewritten::unchanged(query);
     for round in 0.. {
         let text = Text::new(&done.sql)?;
@@ -60,7 +60,7 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
         };
         let here = |refusal| placed(&done, refusal);
         if round == BLOCKS_MAX {
-            return Err(Refusal::new(state::TOO_COMPLEX, "too many CONNECT BY in one statement"));
+            return Err(SqlError::new(state::TOO_COMPLEX, "too many CONNECT BY in one statement"));
         }
         let edits = Hierarchy::of(&tokens, &block)
             .and_then(|hierarchy| hierarchy.edits(&done.sql))
@@ -78,14 +78,14 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
 }
 
 /// A refusal's place, in the text that the client sent.
-fn placed(done: &Rewritten, mut refusal: Refusal) -> Refusal {
+fn placed(done: &Rewritten, mut refusal: SqlError) -> SqlError {
     let byte = |at: usize| done.sql.char_indices().nth(at).map_or(done.sql.len(), |(byte, _)| byte);
     refusal.at = refusal.at.map(|at| done.origin(byte(at)));
     refusal
 }
 
 /// What has no other words.
-fn refuse(tokens: &[Token]) -> Result<(), Refusal> {
+fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
     for (at, token) in tokens.iter().enumerate() {
         let next = |count: usize, symbol: &str| {
             tokens.get(at + count).is_some_and(|next| next.is_symbol(symbol))
@@ -276,7 +276,7 @@ fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
 }
 
 /// `ROWNUM` as a column, and as a limit.
-fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refusal> {
+fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlError> {
     // Of this block, not of those within.
     let own = |from: usize, to: usize| {
         let mut depth = 0_usize;
@@ -405,7 +405,7 @@ struct Hierarchy<'a> {
 struct Columns(Vec<(String, String, String)>);
 
 impl<'a> Hierarchy<'a> {
-    fn of(tokens: &'a [Token], block: &'a Block) -> Result<Self, Refusal> {
+    fn of(tokens: &'a [Token], block: &'a Block) -> Result<Self, SqlError> {
         let at = |index: usize| tokens.get(index);
         let connect = block.connect.unwrap_or(block.end);
         let connect_token =
@@ -482,7 +482,7 @@ impl<'a> Hierarchy<'a> {
         })
     }
 
-    fn edits(&self, text: &str) -> Result<Edits, Refusal> {
+    fn edits(&self, text: &str) -> Result<Edits, SqlError> {
         let mut columns = Columns::default();
         let mut edits = Edits::default();
         // What refers to the walk: the list, the filter, and what comes behind; and the condition itself.
@@ -580,7 +580,7 @@ impl<'a> Hierarchy<'a> {
         text: &str,
         columns: &mut Columns,
         within: bool,
-    ) -> Result<Vec<Given>, Refusal> {
+    ) -> Result<Vec<Given>, SqlError> {
         let mut edits = Edits::default();
         for at in from..to {
             self.refer(at, text, columns, &mut edits, within)?;
@@ -596,7 +596,7 @@ impl<'a> Hierarchy<'a> {
         columns: &mut Columns,
         edits: &mut Edits,
         within: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SqlError> {
         let Some(token) = self.tokens.get(at) else { return Ok(()) };
         let next_is_open = self.tokens.get(at + 1).is_some_and(|next| next.is_symbol("("));
         if token.is("LEVEL") && !follows_dot(self.tokens, at) && !next_is_open {
@@ -627,7 +627,7 @@ impl<'a> Hierarchy<'a> {
             let inside = self.tokens.get(at + 2..close).unwrap_or_default();
             let parts = operands::split(inside, |token| token.is_symbol(","));
             let [of, between] = parts.as_slice() else {
-                return Err(Refusal::syntax(
+                return Err(SqlError::syntax(
                     token.start,
                     "SYS_CONNECT_BY_PATH takes a column and what stands between",
                 ));
