@@ -9,7 +9,7 @@ use plinth_engine::{
     group::Group,
     sync::{buffer::Buffer, transfer::Source},
 };
-use plinth_server::world::{PollTime, block_on, block_on_polling};
+use plinth_host::{PollTime, block_on, block_on_polling};
 use plinth_workload::{
     class::{Class, Generator},
     pattern::FILL,

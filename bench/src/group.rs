@@ -6,7 +6,7 @@ use plinth_engine::{
     world::World,
 };
 use plinth_format::Redundancy;
-use plinth_server::world::{IoChoice, RealWorld, block_on};
+use plinth_host::{IoChoice, RealWorld, block_on};
 use std::sync::Arc;
 
 const NAME: &str = "BENCH";

@@ -1,11 +1,8 @@
 //! Whatever may come on a socket between our own processes: for the fuzzer in `fuzz/`, and for a test that changes messages that are right.
 
-use crate::{
-    engine::protocol,
-    instance::control,
-    ipc::{Frames, Hello},
-};
+use crate::{engine::protocol, instance::control};
 use plinth_engine::catalog::rows::decode_rows;
+use plinth_host::ipc::{Frames, Hello};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, io::Write, os::unix::net::UnixStream};
 

@@ -24,7 +24,7 @@ use plinth_engine::{
     group::Group,
     sync::{buffer::Buffer, transfer::Source},
 };
-use plinth_server::world::block_on;
+use plinth_host::block_on;
 use std::{
     cell::{Cell, RefCell},
     env,

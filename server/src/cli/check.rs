@@ -6,10 +6,7 @@ use super::{
     print, table,
     watch::{Bars, Watch},
 };
-use crate::{
-    sql_error::SqlError,
-    world::{IoChoice, RealWorld},
-};
+use crate::sql_error::SqlError;
 use clap::Args;
 use plinth_engine::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower, Value},
@@ -17,6 +14,7 @@ use plinth_engine::{
     words::counted,
     world::World,
 };
+use plinth_host::{IoChoice, RealWorld};
 use std::{
     io::{self, IsTerminal},
     path::Path,
@@ -209,7 +207,7 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
         );
     };
     let see: See<'_> = if io::stderr().is_terminal() { Some(&see) } else { None };
-    let checked = crate::world::block_on(Group::check_files_watched(&world, repair, see))
+    let checked = plinth_host::block_on(Group::check_files_watched(&world, repair, see))
         .map_err(SqlError::from);
     bars.into_inner().unwrap_or_else(PoisonError::into_inner).clear();
     checked

@@ -6,7 +6,7 @@
 use super::{Result, asm_path::AsmPath, print, table};
 use crate::{
     engine, instance::control::Client, instance::query::Table, paths::Paths, sql_error::SqlError,
-    sql_error::state, world,
+    sql_error::state,
 };
 use clap::Args;
 use plinth_engine::admin::{AdminError, Code, Value};
@@ -262,7 +262,7 @@ impl Context {
 
     /// Runs a future of the engine's code in this process.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        world::block_on(future)
+        plinth_host::block_on(future)
     }
 }
 

@@ -10,10 +10,10 @@ use crate::{
         views::Type,
     },
     sql_error::{SqlError, state},
-    world::{IoChoice, RealWorld},
 };
 use clap::Args;
 use plinth_engine::{admin::Value, group::Group, world::World};
+use plinth_host::{IoChoice, RealWorld};
 use std::sync::Arc;
 
 /// The one name that a pattern stands for, if it has no wildcards.

@@ -45,7 +45,6 @@ use crate::{
     paths::{DEFAULT_DIR, Paths},
     sql_error::SqlError,
     users,
-    world::{IoChoice, probe},
 };
 use clap::{
     Parser, Subcommand, ValueEnum,
@@ -55,6 +54,7 @@ use commands::Verb;
 use context::{Context, Run};
 use interactive::Manner;
 use plinth_fuse::mount;
+use plinth_host::{IoChoice, probe};
 use std::{
     ffi::OsString,
     io::{self, Write},

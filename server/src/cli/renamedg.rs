@@ -8,16 +8,14 @@ use super::{
     context::{Context, Run, checked_name},
     print,
 };
-use crate::{
-    sql_error::{SqlError, state},
-    world::{IoChoice, RealWorld, block_on},
-};
+use crate::sql_error::{SqlError, state};
 use clap::Args;
 use plinth_engine::{
     admin::{AdminError, Code},
     group::{Group, rename_group::RenamingPlan},
     world::World,
 };
+use plinth_host::{IoChoice, RealWorld, block_on};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},

@@ -2,16 +2,14 @@
 
 use super::exports::Export;
 use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
-use crate::{
-    ipc::{Frames, TooLong},
-    paths::Paths,
-};
+use crate::paths::Paths;
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
     api::ConnectionId,
     catalog::rows::decode_rows,
     files::statements::NewSystemFile,
 };
+use plinth_host::ipc::{Frames, TooLong};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::{
     io,

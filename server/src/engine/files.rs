@@ -4,7 +4,6 @@
 //! found in any case; `.259.1234` is a file by its number and incarnation.
 
 use super::protocol::{Answer, FileInfo, ListEntry, Request};
-use crate::{ipc::BODY_MAX, world::block_on};
 use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT, RenameMode},
@@ -12,6 +11,7 @@ use plinth_engine::{
     files::session::Session,
     group::Group,
 };
+use plinth_host::{block_on, ipc::BODY_MAX};
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, AdminError>;

@@ -4,7 +4,7 @@
 //! moment, the descriptors are elsewhere already, or on their way there.
 
 use super::protocol::Answer;
-use crate::ipc::Frames;
+use plinth_host::ipc::Frames;
 use plinth_nbd::Keeper;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{

@@ -18,10 +18,8 @@ use super::{
 };
 use crate::{
     alert::Alert,
-    ipc::{Frames, Received, TooLong},
     paths::Paths,
     process::{self, Peer},
-    world::{IoChoice, RealWorld, block_on},
 };
 use plinth_engine::{
     admin::{AdminError, Code, Report, Scope, Value},
@@ -33,6 +31,10 @@ use plinth_engine::{
     world::World,
 };
 use plinth_fuse::{End, FrontEnd};
+use plinth_host::{
+    IoChoice, RealWorld, block_on,
+    ipc::{Frames, Received, TooLong},
+};
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,8 @@
 //! The front ends' runner: the calling thread runs the engine's futures, and waits for clients beside
 //! its disks.
 
-use crate::world::{self, PollTime, block_on_polling};
 use plinth_frontend::{Runner, Waiting};
+use plinth_host::{PollTime, block_on_polling};
 use std::{future::Future, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
 
 pub(super) struct ThisThread(pub Arc<PollTime>);
@@ -13,10 +13,10 @@ impl Runner for ThisThread {
     }
 
     fn readable(&self, descriptor: &Arc<OwnedFd>) -> Option<Waiting> {
-        Some(Box::pin(world::readable(descriptor)?))
+        Some(Box::pin(plinth_host::readable(descriptor)?))
     }
 
     fn sleep(&self, time: Duration) -> Waiting {
-        Box::pin(world::sleep(time))
+        Box::pin(plinth_host::sleep(time))
     }
 }

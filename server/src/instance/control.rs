@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     engine::exports::{At, Export},
-    ipc::{Frames, Received, TooLong},
     paths::Paths,
     process::Peer,
     sql::{self, Role},
@@ -20,6 +19,7 @@ use plinth_engine::{
     admin::{AdminError, Report, Scope, ScrubOrder},
     catalog::rows::{decode_rows, in_parts},
 };
+use plinth_host::ipc::{Frames, Received, TooLong};
 use serde::{Deserialize, Serialize};
 use std::{
     io,

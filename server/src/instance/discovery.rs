@@ -4,16 +4,14 @@
 //! line when it begins to hang, and when it answers again. The survey runs on a thread of its own, and who wants it waits for a limited time.
 
 use super::lock;
-use crate::{
-    alert::Alert,
-    world::{BadDiskstring, IoChoice, RealWorld, block_on},
-};
+use crate::alert::Alert;
 use plinth_engine::{
     admin::{AdminError, Code, Survey},
     event::Severity,
     group::Group,
     world::World,
 };
+use plinth_host::{BadDiskstring, IoChoice, RealWorld, block_on};
 use std::{
     collections::BTreeSet,
     io,

@@ -5,8 +5,9 @@
 //! instance started only its end is seen.
 
 use super::{Instance, Result, lock, systemd};
-use crate::{engine::client::Client, world::IoChoice};
+use crate::engine::client::Client;
 use plinth_engine::admin::{AdminError, Code};
+use plinth_host::IoChoice;
 use std::{
     collections::BTreeMap,
     ffi::OsString,

@@ -61,7 +61,6 @@ use crate::{
     },
     paths::Paths,
     sql::Role,
-    world::IoChoice,
 };
 use crate::{
     process::{self, Peer},
@@ -76,6 +75,7 @@ use plinth_engine::{
     event::Severity,
 };
 use plinth_fuse::mount::{self, MountError, MountOptions};
+use plinth_host::IoChoice;
 use query::Estimated;
 use rustix::fd::AsFd;
 use state::State;

@@ -13,8 +13,8 @@
 //! The thread is one of its own: only root may raise a priority again.
 
 use super::query::Cancel;
-use crate::background::{Others, throttle};
 use plinth_engine::world::BackgroundStage;
+use plinth_host::background::{Others, throttle};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     num::NonZeroUsize,
@@ -153,7 +153,7 @@ impl Pace {
         let used = worked.saturating_sub(std::mem::replace(&mut self.worked, worked));
         if !self.budget.spend(used, Instant::now()) {
             self.is_idle = true;
-            crate::process::become_idle();
+            plinth_host::priority::become_idle();
         }
     }
 

@@ -13,8 +13,9 @@ use super::{
     systemd,
     wire::{self, network::Network},
 };
-use crate::{alert::Alert, paths::Paths, process, world::IoChoice};
+use crate::{alert::Alert, paths::Paths, process};
 use plinth_engine::event::Severity;
+use plinth_host::IoChoice;
 use rustix::{fd::OwnedFd, fs::Mode};
 use std::{
     collections::{BTreeMap, BTreeSet},

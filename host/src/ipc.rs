@@ -36,7 +36,7 @@ const GREETING: Duration = Duration::from_secs(10);
 
 /// The first message in each direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
+pub struct Hello {
     plinth: String,
     version: u32,
     /// The program's own version, for people.
@@ -132,7 +132,7 @@ impl Frames {
     }
 
     /// Without a greeting: the other side is this very program.
-    pub(crate) fn ungreeted(stream: UnixStream) -> Self {
+    pub fn ungreeted(stream: UnixStream) -> Self {
         Self { stream }
     }
 

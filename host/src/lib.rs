@@ -1,23 +1,39 @@
-//! The real world: disks, threads, clocks. The counterpart of `plinth_engine::world`.
+//! The host that an engine runs on: real disks, rings, threads, clocks. Implements `plinth_engine::world`.
+//!
+//! A program that has the engine as a library needs the engine and this crate, and none of the daemon: no SQL, no TLS,
+//! no command line.
 //!
 //! ```text
-//!   mod       RealWorld: what the engine is given
-//!   executor  block_on: a future, a thread, its ring, its timers
-//!   ring      one io_uring            pool      blocking threads of one disk
-//!   op        one I/O on its way      reaper    rings that were left behind
-//!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
-//!   probe     a process that looks at devices that may hang          hanging   those that have not answered
-//!   apart     threads that hold one file
-//!   holder    whose lock it is                                       waiting   how long devices keep somebody waiting
-//!   sys       two system calls      timeout  what may hang          watch     sockets beside disks
-//!   polling   looking before sleeping                                keepsake words that outlive the process
-//!   notes     texts that outlive the host's memory
+//!   lib              RealWorld: what the engine is given
+//!   executor         block_on: a future, a thread, its ring, its timers
+//!   ring             one io_uring
+//!   pool             blocking threads of one disk
+//!   op               one I/O in flight
+//!   reaper           rings whose thread has ended before their I/O
+//!   socket_poll      sockets that a thread polls beside its disks
+//!   busy_poll        polling before sleeping
+//!   disk             open, claim, submit
+//!   discover         paths to disks
+//!   signature        what else is on a disk, and what has it in use
+//!   probe            a process that looks at devices which may hang
+//!   hanging          devices that have not answered
+//!   waiting          how long devices keep a caller waiting
+//!   timeout          blocking system calls with a timeout
+//!   apart            threads with a file table of their own
+//!   holder           which process holds a disk's lock
+//!   sys              two system calls
+//!   crash_surviving  words that survive the process
+//!   notes            texts that survive a reboot
+//!   background       CPU throttling of background work
+//!   priority         the priority of a thread
+//!   ipc              messages between our processes
 //! ```
 //!
-//! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
-//! forbid io_uring, so this is asked once, at the start, and shown to the operator.
+//! Which I/O engine: io_uring where the kernel allows it, else threads. Containers often forbid io_uring, so the kernel
+//! is tried once, at the start, and the result is shown to the operator.
 
 mod apart;
+pub mod background;
 mod busy_poll;
 mod crash_surviving;
 mod discover;
@@ -25,9 +41,11 @@ mod disk;
 mod executor;
 mod hanging;
 mod holder;
+pub mod ipc;
 mod notes;
 mod op;
 mod pool;
+pub mod priority;
 pub mod probe;
 mod reaper;
 mod ring;
@@ -44,7 +62,7 @@ pub use discover::BadDiskstring;
 pub use executor::{block_on, block_on_polling, sleep};
 pub use socket_poll::{Readable, readable};
 
-use crate::background::{Others, throttle};
+use background::{Others, throttle};
 use disk::RealDisk;
 use futures::StreamExt;
 use plinth_engine::{
@@ -332,7 +350,7 @@ impl World for RealWorld {
         let steps_back = name == STATEMENTS;
         Self::start(name, move || {
             if steps_back {
-                crate::process::step_back();
+                priority::lower_priority();
             }
             code();
         });

@@ -75,11 +75,11 @@ mod tests {
         let metadata = file.as_file().metadata().expect("stat");
         let name = name_of(metadata.dev(), metadata.ino());
         assert_eq!(of(&name), None);
-        crate::world::sys::lock(file.as_file()).expect("nobody has it");
+        crate::sys::lock(file.as_file()).expect("nobody has it");
         let holder = of(&name).expect("we may look at ourselves");
         assert!(holder.starts_with(&format!("process {}, ", std::process::id())), "{holder}");
         assert!(
-            crate::world::sys::is_locked(&fs::File::open(file.path()).expect("open")),
+            crate::sys::is_locked(&fs::File::open(file.path()).expect("open")),
             "another description sees it"
         );
         drop(file);

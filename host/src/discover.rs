@@ -450,7 +450,7 @@ mod tests {
             let error = found[&at("sick")].disk.as_ref().expect_err("it hangs");
             assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
             let well = found[&at("well")].disk.as_ref().expect("it does not");
-            let read = crate::world::block_on(
+            let read = crate::block_on(
                 well.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }),
             );
             read.result.expect("read");

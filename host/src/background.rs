@@ -222,7 +222,7 @@ static FRONT: Mutex<Watch> = Mutex::new(Watch::new(10));
 static BACKGROUND: AtomicU64 = AtomicU64::new(0);
 
 /// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Whoever gives way has a lower priority
-/// ([`crate::process::step_back`]), and is counted as NICE.
+/// ([`crate::priority::lower_priority`]), and is counted as NICE.
 fn parse_user_ticks(text: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').next()?;
     std::str::from_utf8(line)
@@ -398,7 +398,7 @@ mod tests {
         let turns = Turns::new();
         turns.take(|| true);
         thread::scope(|scope| {
-            let (tell, schedstat) = std::sync::mpsc::channel();
+            let (tell, done) = std::sync::mpsc::channel();
             let turns = &turns;
             scope.spawn(move || {
                 turns.take(|| true);
@@ -406,9 +406,9 @@ mod tests {
                 turns.begin();
                 turns.end();
             });
-            assert!(schedstat.recv_timeout(Duration::from_millis(50)).is_err());
+            assert!(done.recv_timeout(Duration::from_millis(50)).is_err());
             turns.end();
-            assert!(schedstat.recv().is_ok());
+            assert!(done.recv().is_ok());
         });
         turns.take(|| true);
         thread::scope(|scope| scope.spawn(|| turns.take(|| false)).join()).expect("it began");

@@ -696,12 +696,12 @@ mod tests {
             // It has been asked something.
             let _ = Frames::ungreeted(theirs).receive::<Ask>();
         });
-        let (hanging, count) = (Arc::default(), super::super::discover::Count::default());
+        let (hanging, count) = (Arc::default(), crate::discover::Count::default());
         let mut found = Vec::new();
         let mut hear = |sign: plinth_engine::world::Sign| found.extend(sign.found());
         let timeout = (Duration::from_secs(1000), &count);
-        let engine = super::super::IoEngine::Threads;
-        super::super::discover::look(
+        let engine = crate::IoEngine::Threads;
+        crate::discover::look(
             &["/nowhere".to_owned()],
             engine,
             looker,

@@ -13,7 +13,7 @@ use plinth_engine::{
     world::World,
 };
 use plinth_format::Redundancy;
-use plinth_server::world::{IoChoice, RealWorld, block_on};
+use plinth_host::{IoChoice, RealWorld, block_on};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,

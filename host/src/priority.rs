@@ -1,0 +1,35 @@
+//! The priority of a thread.
+#![allow(unsafe_code)]
+
+/// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is. Not for threads that hold locks which
+/// others need, and must not be kept from letting them go.
+pub fn become_idle() {
+    schedule(libc::SCHED_IDLE, 19);
+}
+
+/// Lets others go first whenever they have something to do, and takes hardly less than they otherwise: for threads that hold locks
+/// which others need, and look themselves how much they take ([`crate::background`]). The kernel counts their time as that of low priority.
+pub fn lower_priority() {
+    schedule(libc::SCHED_OTHER, 1);
+}
+
+/// Gives this thread a policy, a nice value, and the longest time slice there is: whoever wakes goes before it at once, and not when
+/// its slice has ended, or at the next tick. Kernels before 6.12 know no slices of threads.
+fn schedule(policy: libc::c_int, nice: i32) {
+    // SAFETY: no pointers; 0 is the calling thread. It may be nicer already, and only root may take that back.
+    let nice = nice.max(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
+    let attributes = libc::sched_attr {
+        size: u32::try_from(size_of::<libc::sched_attr>()).expect("small"),
+        sched_policy: policy.cast_unsigned(),
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: 100_000_000,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: a valid structure of the size it says; 0 is the calling thread.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+    }
+}
