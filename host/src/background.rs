@@ -21,6 +21,7 @@
 //!
 //! Where nobody wants it they go on at full speed.
 
+use crate::lock;
 use plinth_engine::world::BackgroundStage;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -28,7 +29,7 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     sync::{
-        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
@@ -109,10 +110,6 @@ impl Share {
 
 static ALL: Mutex<Share> = Mutex::new(Share::new(PART, SAVED_MAX));
 static WITHIN: Mutex<Share> = Mutex::new(Share::new(PART_WITHIN, Duration::ZERO));
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One at a time is in the middle of something, where others work.
 struct Turns {

@@ -26,6 +26,7 @@
 //!   notes            texts that survive a reboot
 //!   background       CPU throttling of background work
 //!   priority         the priority of a thread
+//!   lock             mutexes without poisoning
 //!   ipc              messages between our processes
 //! ```
 //!
@@ -42,6 +43,7 @@ mod executor;
 mod hanging;
 mod holder;
 pub mod ipc;
+mod lock;
 mod notes;
 mod op;
 mod pool;
@@ -60,6 +62,7 @@ mod waiting;
 pub use busy_poll::PollTime;
 pub use discover::BadDiskstring;
 pub use executor::{block_on, block_on_polling, sleep};
+pub use lock::lock;
 pub use socket_poll::{Readable, readable};
 
 use background::{Others, throttle};

@@ -24,7 +24,10 @@ use super::{
     timeout::{DISK_TIMEOUT, no_answer},
     waiting::{self, Waited},
 };
-use crate::ipc::{Frames, TooLong};
+use crate::{
+    ipc::{Frames, TooLong},
+    lock,
+};
 use plinth_engine::{
     completion::{Completer, Done},
     sync::buffer::Buffer,
@@ -38,7 +41,7 @@ use std::{
     os::unix::{fs::FileExt, net::UnixStream, process::CommandExt},
     process::{Child, Command, ExitCode, Stdio},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -171,10 +174,6 @@ impl Failure {
 struct Reply {
     call: u64,
     answer: Answer,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is done with the answers to a call.

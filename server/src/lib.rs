@@ -6,8 +6,15 @@ pub mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod instance;
+mod login_failures;
 pub mod paths;
+pub mod pg;
 mod process;
+pub mod query;
+mod scram;
+pub mod serve;
 pub mod sql;
 pub mod sql_error;
+mod text;
+pub mod tls;
 mod users;

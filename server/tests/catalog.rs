@@ -5,8 +5,8 @@
 
 use plinth_engine::admin::{AdminError, Survey, Value};
 use plinth_server::{
-    instance::{
-        query::{self, Cancel, Estimated, Source, Table},
+    query::{
+        self, Cancel, Estimated, Source, Table,
         views::{self, Type},
     },
     sql_error::SqlError,
@@ -485,7 +485,7 @@ fn truths_and_functions_are_what_drivers_expect() {
 /// Whatever a tool selects of a relation of the catalog, it is there: all relations, all columns.
 #[test]
 fn every_relation_can_be_read() {
-    let relations = include_str!("../src/instance/pg_compat/catalog/relations.txt")
+    let relations = include_str!("../src/query/pg_compat/catalog/relations.txt")
         .lines()
         .filter(|line| !line.starts_with('#'));
     for relation in relations {

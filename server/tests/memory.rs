@@ -2,7 +2,7 @@
 //! is the process's.
 
 use plinth_engine::admin::{AdminError, Survey, Value};
-use plinth_server::instance::query::{self, Cancel, Estimated, Source};
+use plinth_server::query::{self, Cancel, Estimated, Source};
 use std::collections::BTreeMap;
 
 /// No groups.

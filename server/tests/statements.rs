@@ -10,10 +10,7 @@ use plinth_engine::{
     catalog::rows::{encode_count, encode_value},
 };
 use plinth_server::{
-    instance::{
-        query::{self, Cancel, Estimated, Source},
-        views,
-    },
+    query::{self, Cancel, Estimated, Source, views},
     sql::{self, Statement},
 };
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};

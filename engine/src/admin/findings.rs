@@ -2,7 +2,7 @@
 //!
 //! A disk that lost much is as many findings as it has blocks, and whoever asks wants a verdict: how many there are, how many
 //! are left, and some that say of what kind they are. So sentences are kept up to [`KEPT_MAX`], those of what is not repaired before
-//! those of what is; the counts are of all. That is also what makes an answer fit a message (`frames.rs` in the server).
+//! those of what is; the counts are of all. That is also what makes an answer fit a message (`host/src/ipc.rs`).
 
 use crate::admin::Problem;
 use serde::{Deserialize, Serialize};

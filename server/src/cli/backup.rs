@@ -20,7 +20,7 @@ use super::{
     files, templates,
 };
 use crate::{
-    instance::query::Table,
+    query::Table,
     sql_error::{SqlError, state},
 };
 use clap::{ArgGroup, Args};

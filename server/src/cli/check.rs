@@ -3,7 +3,7 @@
 use super::{
     Result, complain,
     context::{Context, Run, bare, group_name},
-    print, table,
+    print,
     watch::{Bars, Watch},
 };
 use crate::sql_error::SqlError;
@@ -160,7 +160,7 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
         text.push_str(&format!(
             "{} checked, {} read: {}\n",
             counted(report.extents_checked, "extent"),
-            table::bytes_pretty(i64::try_from(report.bytes_read).unwrap_or(i64::MAX)),
+            crate::text::bytes_pretty(i64::try_from(report.bytes_read).unwrap_or(i64::MAX)),
             match (repaired, left) {
                 (0, 0) if report.missing.is_empty() => "clean".to_owned(),
                 (0, 0) => "nothing is wrong, but mirrors are missing: bring the disks ONLINE, or drop them where others have room".to_owned(),

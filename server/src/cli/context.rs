@@ -5,8 +5,11 @@
 
 use super::{Result, asm_path::AsmPath, print, table};
 use crate::{
-    engine, instance::control::Client, instance::query::Table, paths::Paths, sql_error::SqlError,
-    sql_error::state,
+    engine,
+    instance::control::Client,
+    paths::Paths,
+    query::Table,
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use plinth_engine::admin::{AdminError, Code, Value};
@@ -219,7 +222,7 @@ impl Context {
     /// Tells a person what is done.
     pub(super) fn say(&self, text: impl fmt::Display) {
         if !self.json {
-            print(&format!("{}\n", table::clean(&text.to_string())));
+            print(&format!("{}\n", crate::text::clean(&text.to_string())));
         }
     }
 

@@ -7,13 +7,10 @@ use super::{
     Result, asm_path, complain,
     context::{Context, Headings, Run, asmcmd},
     copying::{End, Job, copy_all},
-    files, print, table,
+    files, print,
 };
 use crate::{
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::SqlError,
 };
 use clap::Args;
@@ -352,7 +349,7 @@ fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
     let begun = move |job: &Job| {
         if !json {
             let line = format!("copying {} -> {}", job.from.text(), job.to.text());
-            print(&format!("{}\n", table::clean(&line)));
+            print(&format!("{}\n", crate::text::clean(&line)));
         }
     };
     let done = copy_all(&context.paths, jobs, &context.interrupted, &begun);

@@ -5,14 +5,11 @@ use super::{
     asm_path::{self, AsmPath, Found, matches},
     context::{Context, Headings, Run, quoted},
     ls::details,
-    print, table,
+    print,
 };
 use crate::{
     engine::{client::Client, protocol::Request},
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::SqlError,
 };
 use clap::Args;
@@ -97,7 +94,12 @@ impl Run for Find {
             let columns = vec![Column { name: "Path".to_owned(), kind: Type::Text }];
             context.show(&Table { columns, rows }, Headings::default());
         } else {
-            print(&rows.iter().map(|path| format!("{}\n", table::clean(path))).collect::<String>());
+            print(
+                &rows
+                    .iter()
+                    .map(|path| format!("{}\n", crate::text::clean(path)))
+                    .collect::<String>(),
+            );
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{
     commands::Verb,
     complain, complete,
     context::{Context, Run, asmcmd},
-    print, table,
+    print,
 };
 use crate::sql_error::{SqlError, state};
 use clap::{Command, CommandFactory, Parser, error::ErrorKind};
@@ -72,7 +72,7 @@ fn unknown(name: &str) -> SqlError {
 
 fn prompt(context: &Context, manner: Manner) -> String {
     if manner.prompt_place {
-        format!("ASMCMD [{}] > ", table::clean(&context.here.to_string()))
+        format!("ASMCMD [{}] > ", crate::text::clean(&context.here.to_string()))
     } else {
         "ASMCMD> ".to_owned()
     }

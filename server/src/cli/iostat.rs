@@ -4,10 +4,7 @@ use super::{
     Result,
     context::{Context, Headings, Run, group_name, quoted},
 };
-use crate::instance::{
-    query::{Column, Table},
-    views::Type,
-};
+use crate::query::{Column, Table, views::Type};
 use clap::Args;
 use plinth_engine::admin::Value;
 use std::{

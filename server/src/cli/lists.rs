@@ -5,10 +5,7 @@ use super::{
     context::{Context, Headings, Run, bare, group_name, like, like_or_all, no_group, quoted},
 };
 use crate::{
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
 };
 use clap::Args;

@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     alert::rfc3339,
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
 };
 use clap::Args;
 use plinth_engine::admin::Value;

@@ -8,10 +8,7 @@ use super::{
     Result, asm_path,
     context::{Context, Headings, Run, group_name},
 };
-use crate::instance::{
-    query::{Column, Table},
-    views::Type,
-};
+use crate::query::{Column, Table, views::Type};
 use clap::Args;
 use plinth_engine::admin::Value;
 use std::{

@@ -7,10 +7,7 @@ use super::{
     interactive, print,
 };
 use crate::{
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
 };
 use clap::{Args, Command, CommandFactory};

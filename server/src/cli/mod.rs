@@ -41,8 +41,9 @@ mod xml;
 
 use crate::{
     engine,
-    instance::{self, Looking, control::Client},
+    instance::{Looking, control::Client, start::Options},
     paths::{DEFAULT_DIR, Paths},
+    serve,
     sql_error::SqlError,
     users,
 };
@@ -230,7 +231,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 })?),
             };
             let state = state.map(|state| std::path::absolute(&state).unwrap_or(state));
-            return Ok(instance::serve(instance::Options {
+            return Ok(serve::serve(Options {
                 paths: Paths::new(&dir, state.as_deref()),
                 diskstring,
                 looking,

@@ -11,12 +11,9 @@ use super::{
 };
 use crate::{
     engine::exports::{At, Export},
-    instance::{
-        query::{Column, Table},
-        views::Type,
-        wire::network::{Network, TlsFiles},
-    },
+    query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
+    tls::{Network, TlsFiles},
     users,
 };
 use clap::Args;

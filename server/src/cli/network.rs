@@ -2,8 +2,8 @@
 //! who says `--listen` says everything anew.
 
 use crate::{
-    instance::wire::network::{Network, TlsFiles},
     sql_error::SqlError,
+    tls::{Network, TlsFiles},
 };
 use clap::Args;
 use std::{

@@ -6,10 +6,7 @@ use super::{
     table,
 };
 use crate::{
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
 };
 use clap::Args;

@@ -10,7 +10,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    instance::{control::Client, control::Given},
+    instance::control::{Client, Given},
     paths::Paths,
     sql::{TEXT_MAX, sqlplus::plain},
     sql_error::{SqlError, state},

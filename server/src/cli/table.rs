@@ -1,31 +1,9 @@
 //! Numbers and tables for people and for programs.
 
-use crate::instance::{query::Table, views::Type};
+use crate::query::{Table, views::Type};
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table as Drawn, TableStyle};
 use plinth_engine::admin::Value;
 use serde_json::{Map, Number};
-
-/// Bytes with a unit that fits: `4096 bytes`, `512 KiB`, `1.5 GiB`.
-#[must_use]
-pub fn bytes_pretty(bytes: i64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for next in UNITS {
-        if value.abs() < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
-}
-
-/// Text that may come from anybody: a control character in a name shall not reach a terminal.
-#[must_use]
-pub fn clean(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
-}
 
 /// A value as text; nothing for NULL.
 #[must_use]
@@ -34,7 +12,7 @@ pub fn text(value: &Value) -> String {
         Value::Null => String::new(),
         Value::Integer(number) => number.to_string(),
         Value::Real(number) => number.to_string(),
-        Value::Text(text) => clean(text),
+        Value::Text(text) => crate::text::clean(text),
         Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }

@@ -9,10 +9,7 @@ use super::{
     print, table,
 };
 use crate::{
-    instance::{
-        query::{Column, Table},
-        views::Type,
-    },
+    query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
 };
 use clap::Args;

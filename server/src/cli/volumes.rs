@@ -8,7 +8,7 @@ use super::{
     templates::{Redundancy, clause},
 };
 use crate::{
-    instance::query::Table,
+    query::Table,
     sql_error::{SqlError, state},
 };
 use clap::Args;

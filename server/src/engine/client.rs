@@ -1,7 +1,9 @@
 //! The other end of an engine's socket.
 
-use super::exports::Export;
-use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
+use super::{
+    exports::Export,
+    protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status},
+};
 use crate::paths::Paths;
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},

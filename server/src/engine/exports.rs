@@ -12,10 +12,8 @@
 use super::{keeping::Keeping, this_thread::ThisThread};
 use crate::{
     alert::Alert,
-    instance::wire::{
-        login::Failures,
-        network::{Certificates, Network},
-    },
+    login_failures::Failures,
+    tls::{Certificates, Network},
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},

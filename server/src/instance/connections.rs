@@ -12,12 +12,13 @@
 //! A thread for each engine hears of connections that come and end. It is waited for before the next engine is given what there is: what the dead one
 //! said last may still be on its way. One that the instance still has, but has ended, is known by its memory; the engine refuses it.
 
-use super::{Instance, launch::GONE, lock, systemd};
+use super::{Instance, launch::GONE, systemd};
 use crate::engine::{client::Client, protocol::Request};
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
 };
+use plinth_host::lock;
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::BTreeMap,

@@ -4,14 +4,13 @@
 
 use super::{
     Instance,
-    query::{Cancel, Column, Table},
     session::{Context, Notice, Outcome, execute},
-    views::Type,
 };
 use crate::{
     engine::exports::{At, Export},
     paths::Paths,
     process::Peer,
+    query::{Cancel, Column, Table, views::Type},
     sql::{self, Role},
     sql_error::{SqlError, state},
 };
@@ -126,7 +125,7 @@ fn type_number(kind: Type) -> u8 {
 }
 
 /// Starts to listen.
-pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Result<()> {
+pub(crate) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Result<()> {
     let instance = Arc::clone(instance);
     let connections = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("control".into()).spawn(move || {

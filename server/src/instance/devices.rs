@@ -11,8 +11,9 @@
 //! With the descriptor goes the connection's id, by which the group knows what was done for it. It is made here,
 //! at random, when the mount is made, and noted in `instance.json`, by which a descriptor that comes out of the store is known.
 
-use super::{Instance, lock, systemd};
+use super::{Instance, systemd};
 use plinth_engine::api::ConnectionId;
+use plinth_host::lock;
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::BTreeMap,

@@ -3,7 +3,6 @@
 //! A survey may meet a device that hangs. It does not wait long for that, and shows it as one that does not answer; the alert log has a
 //! line when it begins to hang, and when it answers again. The survey runs on a thread of its own, and who wants it waits for a limited time.
 
-use super::lock;
 use crate::alert::Alert;
 use plinth_engine::{
     admin::{AdminError, Code, Survey},
@@ -11,6 +10,7 @@ use plinth_engine::{
     group::Group,
     world::World,
 };
+use plinth_host::lock;
 use plinth_host::{BadDiskstring, IoChoice, RealWorld, block_on};
 use std::{
     collections::BTreeSet,

@@ -4,10 +4,11 @@
 //! an engine that died of itself, which the next one may too, from one that somebody killed. Of an engine that another
 //! instance started only its end is seen.
 
-use super::{Instance, Result, lock, systemd};
+use super::{Instance, Result, systemd};
 use crate::engine::client::Client;
 use plinth_engine::admin::{AdminError, Code};
 use plinth_host::IoChoice;
+use plinth_host::lock;
 use std::{
     collections::BTreeMap,
     ffi::OsString,

@@ -2,9 +2,9 @@
 //! it is in nobody's I/O path, and its death is nobody's.
 //!
 //! ```text
-//!   .s.PGSQL.5432 --wire.rs-----+
+//!   .s.PGSQL.5432 --pg----------+
 //!                               +--> session.rs: one statement --> this file: groups --> engines' sockets
-//!   control.sock --control.rs---+                \--> query.rs: views
+//!   control.sock --control.rs---+                \--> query: views
 //! ```
 //!
 //! A group that shall be mounted has a guard, a thread that:
@@ -32,25 +32,15 @@ mod connections;
 pub mod control;
 mod devices;
 mod discovery;
-mod functions;
-mod infer_types;
 mod launch;
 pub mod passwords;
-pub mod pg_compat;
 mod preferred;
-pub mod query;
-pub mod scheduling;
-pub mod serve;
 pub mod session;
-pub mod settings;
+pub mod start;
 mod state;
 mod supervisor;
-mod systemd;
+pub(crate) mod systemd;
 mod upgrade;
-pub mod views;
-pub mod wire;
-
-pub use serve::{Options, serve};
 
 use crate::{
     alert::Alert,
@@ -60,10 +50,9 @@ use crate::{
         protocol::{How, Request},
     },
     paths::Paths,
-    sql::Role,
-};
-use crate::{
     process::{self, Peer},
+    query::Estimated,
+    sql::Role,
     sql_error::SqlError,
 };
 use connections::Connections;
@@ -75,8 +64,7 @@ use plinth_engine::{
     event::Severity,
 };
 use plinth_fuse::mount::{self, MountError, MountOptions};
-use plinth_host::IoChoice;
-use query::Estimated;
+use plinth_host::{IoChoice, lock};
 use rustix::fd::AsFd;
 use state::State;
 use std::{
@@ -84,7 +72,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -145,10 +133,6 @@ pub struct Instance {
     preferring: Mutex<()>,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl From<MountError> for SqlError {

@@ -1,14 +1,15 @@
 //! Users with a password: who may come over the network, and what they may do.
 //!
-//! Only verifiers are kept (`wire/scram.rs`), in `instance.json`, which nobody but the instance's user reads. Names are
+//! Only verifiers are kept (`scram.rs`), in `instance.json`, which nobody but the instance's user reads. Names are
 //! kept in upper case; whoever connects may write them in any.
 //!
 //! What each role may is in `sql/role.rs`.
 //!
 //! A session's role is looked up for each statement: a user who was dropped is refused from then on, connected or not.
 
-use super::{Instance, lock, wire::scram::Verifier};
+use super::Instance;
 use crate::{
+    scram::Verifier,
     sql::{At, Role, statement::Password},
     sql_error::{SqlError, state},
 };
@@ -16,6 +17,7 @@ use plinth_engine::{
     admin::{AdminError, Code, Value},
     event::Severity,
 };
+use plinth_host::lock;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -53,7 +55,7 @@ impl Instance {
     }
 
     /// What to ask proof against from whoever says to be this user, whether there is one or not.
-    pub(super) fn verifier(&self, user: &str) -> Verifier {
+    pub(crate) fn verifier(&self, user: &str) -> Verifier {
         let name = user.to_uppercase();
         let state = lock(&self.state);
         let known =

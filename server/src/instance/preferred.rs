@@ -7,13 +7,14 @@
 //! A list that names a failure group which a mounted disk group has not is refused. What it says of disk groups that are not mounted
 //! nobody can check, and it is kept.
 
-use super::{Instance, Result, lock};
+use super::{Instance, Result};
 use crate::engine::{client::Client, protocol::Request};
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
 };
 use plinth_format::is_name;
+use plinth_host::lock;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt, str::FromStr};
 

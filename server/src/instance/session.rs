@@ -4,16 +4,16 @@ mod access;
 mod scrub;
 mod work;
 
-use super::{
-    Instance, lock,
-    query::{self, Cancel, Column, Described, Estimated, Source, Table},
-    scheduling::Budget,
-    settings::{self, Settings},
-    views::Type,
-};
+use super::Instance;
 use crate::{
     engine::{client::Client, protocol::Request},
     process::Peer,
+    query::{
+        self, Cancel, Column, Described, Estimated, Source, Table,
+        scheduling::Budget,
+        settings::{self, Settings},
+        views::Type,
+    },
     sql::{
         Role, Statement,
         parser::parse_size,
@@ -29,6 +29,7 @@ use plinth_engine::{
     },
     words::counted,
 };
+use plinth_host::lock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},

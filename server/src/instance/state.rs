@@ -3,8 +3,8 @@
 //!
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the old one or the new.
 
-use super::{passwords::Passwords, preferred::Preferred, wire::network::Network};
-use crate::engine::exports::Export;
+use super::{passwords::Passwords, preferred::Preferred};
+use crate::{engine::exports::Export, tls::Network};
 use plinth_engine::api::ConnectionId;
 use serde::{Deserialize, Serialize};
 use std::{

@@ -14,7 +14,6 @@ use super::{
     Instance,
     devices::Device,
     launch::{GONE, died_of_itself},
-    lock,
 };
 use crate::engine::{
     client::Client,
@@ -22,6 +21,7 @@ use crate::engine::{
 };
 use plinth_engine::{admin::Code, event::Severity};
 use plinth_fuse::mount;
+use plinth_host::lock;
 use rustix::fd::AsFd;
 use std::{
     cell::RefCell,

@@ -65,7 +65,7 @@ fn send(text: &str, descriptor: Option<BorrowedFd<'_>>) {
 }
 
 /// The instance answers.
-pub(super) fn ready() {
+pub(crate) fn ready() {
     send("READY=1", None);
 }
 
@@ -91,7 +91,7 @@ fn passed(pid: Option<&str>, count: Option<&str>, names: Option<&str>) -> Vec<St
 }
 
 /// What the manager kept for us, with names. To be called once, before this process has opened anything.
-pub(super) fn stored() -> Vec<(String, OwnedFd)> {
+pub(crate) fn stored() -> Vec<(String, OwnedFd)> {
     let variable = |name| env::var(name).ok();
     let (pid, count, names) =
         (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));

@@ -10,12 +10,13 @@
 //! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
 //! the engine had been killed: the guard starts another.
 
-use super::{Instance, Result, lock};
+use super::{Instance, Result};
 use crate::engine::protocol::Request;
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
 };
+use plinth_host::lock;
 use std::{sync::Arc, time::Instant};
 
 impl Instance {

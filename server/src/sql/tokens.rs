@@ -1,10 +1,8 @@
 //! The words of a text and where they are. The reading is `sqlparser`'s, in PostgreSQL's dialect, in which `v$asm_disk`
 //! is one word.
 
-use crate::{
-    sql::TEXT_MAX,
-    sql_error::{SqlError, state},
-};
+use super::TEXT_MAX;
+use crate::sql_error::{SqlError, state};
 use sqlparser::{
     dialect::PostgreSqlDialect,
     tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer},

@@ -3,7 +3,7 @@
 use super::{Context, Notice, Outcome, Result, SqlError, checked, together};
 use crate::{
     engine::protocol::Request,
-    instance::query::Cancel,
+    query::Cancel,
     sql::{At, statement::Groups},
 };
 use plinth_engine::admin::{Report, ScrubOrder};
@@ -55,7 +55,7 @@ impl Context {
     ///
     /// # Errors
     /// If there is no such group, one is under way, or it ended with an error.
-    pub(in crate::instance) fn scrub_group(
+    pub(crate) fn scrub_group(
         &self,
         group: &str,
         order: &ScrubOrder,

@@ -7,10 +7,7 @@ use super::{At, Context, Notice, Places, Result, SqlError, at_disk, note};
 use crate::{
     alert,
     engine::protocol::Request,
-    instance::{
-        query::{Column, Estimated, Table},
-        views::Type,
-    },
+    query::{Column, Estimated, Table, views::Type},
     sql::statement::Work,
 };
 use plinth_engine::admin::{self, Conversion, Estimate, PlannedStep, Value};

@@ -8,11 +8,11 @@
 //!   DROP FILE 'f' [, 'f']
 //! ```
 
-use super::{
-    super::statement::{At, Statement},
-    Kind, Parser, Result,
+use super::{Kind, Parser, Result};
+use crate::{
+    sql::statement::{At, Statement},
+    sql_error::{SqlError, state},
 };
-use crate::sql_error::{SqlError, state};
 use plinth_engine::files::statements::{NameOrder, Template};
 
 impl Parser<'_> {

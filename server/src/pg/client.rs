@@ -13,16 +13,12 @@
 //! What a client is told about parameters and columns before a statement runs holds when it runs.
 
 use super::{
-    Body, Connection, End, Key, fields, values,
-    values::{format_of, type_number},
+    Body, Connection, End, Key, fields,
+    values::{self, format_of, type_number},
 };
 use crate::{
-    instance::{
-        infer_types,
-        query::{Cancel, Column, Described, Table},
-        session::{Context, Notice, Outcome, Reply, describe, execute},
-        views::Type,
-    },
+    instance::session::{Context, Notice, Outcome, Reply, describe, execute},
+    query::{Cancel, Column, Described, Table, infer_types, views::Type},
     sql::{self, Statement},
     sql_error::{SqlError, state},
 };

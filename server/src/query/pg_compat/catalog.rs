@@ -13,7 +13,7 @@
 //!
 //! A statement gets the relations that its text names, no others: making all of them would take longer than most statements.
 
-use super::super::views::{self, Type};
+use crate::query::views::{self, Type};
 use plinth_engine::admin::Value;
 use rusqlite::{Connection, functions::FunctionFlags, types::Value as Sql};
 use std::{collections::BTreeMap, fmt::Write, sync::LazyLock};

@@ -6,8 +6,8 @@
 //! SQLite's own, as they do.
 
 use super::{
-    super::views::Type,
     fetched::{Fetched, Index, Origin},
+    views::Type,
 };
 use plinth_engine::catalog::rows::Seen;
 use rusqlite::{

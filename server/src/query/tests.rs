@@ -49,7 +49,7 @@ fn row(columns: &[&str], number: i64, state: &mut u64) -> Vec<Value> {
 }
 
 fn table(connection: &Connection, view: &str) {
-    let view = super::super::views::find(view).expect("a view");
+    let view = super::views::find(view).expect("a view");
     let columns: Vec<String> =
         view.columns.iter().map(|(name, kind)| format!("{name} {}", kind.declaration())).collect();
     connection
@@ -87,7 +87,7 @@ fn worlds() -> (Memory, Connection) {
                 insert(&engine, view, columns, &row);
                 for (column, value) in columns.iter().zip(&mut row) {
                     if let (true, Value::Integer(value)) =
-                        (super::super::views::COMPOUND.contains(column), value)
+                        (super::views::COMPOUND.contains(column), value)
                     {
                         *value += number << 24;
                     }

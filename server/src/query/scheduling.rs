@@ -12,7 +12,7 @@
 //!
 //! The thread is one of its own: only root may raise a priority again.
 
-use super::query::Cancel;
+use super::Cancel;
 use plinth_engine::world::BackgroundStage;
 use plinth_host::background::{Others, throttle};
 use rustix::time::{ClockId, clock_gettime};

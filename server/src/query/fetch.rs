@@ -1,13 +1,11 @@
 //! Filling a statement's tables: from engines, and with what no engine knows.
 
 use super::{
-    super::{
-        scheduling::Pace,
-        views::{COMPOUND, GROUP, View},
-    },
     Cancel, Estimated, Source,
     fetched::{Fetched, Origin},
     plan::Planned,
+    scheduling::Pace,
+    views::{COMPOUND, GROUP, View},
 };
 use crate::{alert::rfc3339, sql_error::SqlError};
 use plinth_engine::{

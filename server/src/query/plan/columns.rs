@@ -1,9 +1,9 @@
 //! The columns of the view that a SELECT is planned for, and expressions over them that engines decide as SQLite does
 //! here.
 
-use super::super::{
-    super::views::{COMPOUND, GROUP, Type, View},
+use crate::query::{
     fetch::OURS,
+    views::{COMPOUND, GROUP, Type, View},
 };
 use plinth_engine::admin::Value;
 use sqlparser::ast::{

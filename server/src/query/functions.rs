@@ -269,7 +269,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     })?;
     define("pg_size_pretty", 1, |context| {
         Ok(whole(context, 0)?
-            .map_or(Value::Null, |bytes| Value::Text(crate::cli::table::bytes_pretty(bytes))))
+            .map_or(Value::Null, |bytes| Value::Text(crate::text::bytes_pretty(bytes))))
     })?;
     define("quote_ident", 1, |context| Ok(text(context, 0).map_or(Value::Null, Value::Text)))?;
     define("quote_literal", 1, |context| {

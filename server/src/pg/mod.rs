@@ -16,20 +16,21 @@
 mod client;
 pub(crate) mod login;
 pub mod network;
-pub mod scram;
 mod stream;
 mod values;
 
-use super::{Instance, query::Cancel, session::Context};
 use crate::{
+    instance::{Instance, session::Context},
+    login_failures::Failures,
     process::Peer,
+    query::{Cancel, pg_compat},
     sql::{Role, TEXT_MAX},
     sql_error::{SqlError, state},
+    tls::{ALPN, Tls},
     users,
 };
 use bytes::BytesMut;
 use client::Client;
-use login::Failures;
 use pgwire::messages::{
     PgWireBackendMessage as Message,
     response::{ErrorResponse, GssEncResponse, ReadyForQuery, SslResponse, TransactionStatus},
@@ -37,6 +38,7 @@ use pgwire::messages::{
         Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey,
     },
 };
+use plinth_host::lock;
 use std::{
     collections::BTreeMap,
     io,
@@ -69,8 +71,6 @@ const LOGIN_MAX: usize = 2048;
 const OUT: usize = 64 << 10;
 /// The longest field of an error, in bytes: libpq takes errors of 30000.
 const FIELD_MAX: usize = 8000;
-/// What clients that begin with TLS at once must ask for.
-const ALPN: &[u8] = b"postgresql";
 /// The first byte of a TLS handshake; no startup packet is so long.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -113,7 +113,7 @@ impl ConnectionLimits {
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<Key, Option<Cancel>>> {
-        super::lock(&self.running)
+        lock(&self.running)
     }
 }
 
@@ -125,7 +125,7 @@ impl Drop for Permit {
 
 /// How one comes in over the network.
 struct Door {
-    tls: Option<network::Tls>,
+    tls: Option<Tls>,
     insecure: bool,
 }
 
@@ -501,7 +501,7 @@ impl Connection {
     }
 
     /// From here on with TLS.
-    fn encrypt(&mut self, tls: &network::Tls, deadline: Instant) -> io::Result<()> {
+    fn encrypt(&mut self, tls: &Tls, deadline: Instant) -> io::Result<()> {
         // A socket that nobody has: the stream is always there, whatever becomes of the handshake.
         let (placeholder, _) = UnixStream::pair()?;
         let plain = std::mem::replace(&mut self.stream, Stream::Unix(placeholder));
@@ -521,7 +521,7 @@ impl Connection {
         let application =
             parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
         for (name, value) in [
-            ("server_version", super::pg_compat::SERVER_VERSION),
+            ("server_version", pg_compat::SERVER_VERSION),
             ("server_encoding", "UTF8"),
             ("client_encoding", "UTF8"),
             ("application_name", &application),

@@ -1,26 +1,11 @@
-//! PostgreSQL's protocol over TCP: off unless the operator says where to listen.
-//!
-//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once (`sslnegotiation=direct`).
-//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback address is taken.
-//!   - `--insecure` lifts both, for networks that are trusted otherwise.
-//!
-//! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
+//! Listening over TCP: the address, the files for TLS, and what is made of them.
 //!
 //! The files are looked at before each connection and read again when they have changed, so that certificates can be
-//! renewed under a running instance; if the new ones are no use the old stay, and the alert log says so.
-//!
-//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most, and there are never more
-//! than [`super::UNAUTHENTICATED_MAX`] of them.
+//! renewed in a running process; if the new ones are no use the old stay, and the alert log says so.
 
-use super::{
-    CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
-};
-use crate::{
-    alert::Alert,
-    instance::{Instance, lock},
-    sql_error::{SqlError, state},
-};
+use crate::alert::Alert;
 use plinth_engine::event::Severity;
+use plinth_host::lock;
 use ring::digest;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -30,15 +15,14 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex},
-    thread,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
-/// How long between two attempts to listen on an address that the host has not (yet).
-const AGAIN: Duration = Duration::from_secs(10);
+/// What clients that begin with TLS at once must ask for.
+pub(crate) const ALPN: &[u8] = b"postgresql";
 
 /// Where to listen, and how; remembered in `instance.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +53,7 @@ pub(crate) struct Tls {
     pub binding: Option<Vec<u8>>,
 }
 
-/// When each file was written, and the inode, which a file that was moved into permit has new.
+/// When each file was written, and the inode, which a file that was moved into place has new.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 /// The configuration of TLS that goes with the files as they are.
@@ -107,15 +91,14 @@ impl TlsFiles {
     }
 
     fn load(&self) -> io::Result<Tls> {
-        let permit = |path: &PathBuf, error: &dyn std::fmt::Display| {
+        let place = |path: &PathBuf, error: &dyn std::fmt::Display| {
             io::Error::other(format!("{}: {error}", path.display()))
         };
         let certificates = |path: &PathBuf| -> io::Result<Vec<CertificateDer<'static>>> {
-            let all = CertificateDer::pem_file_iter(path).map_err(|error| permit(path, &error))?;
-            let all: Vec<_> =
-                all.collect::<Result<_, _>>().map_err(|error| permit(path, &error))?;
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| place(path, &error))?;
+            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| place(path, &error))?;
             if all.is_empty() {
-                Err(permit(path, &"there is no certificate in it"))
+                Err(place(path, &"there is no certificate in it"))
             } else {
                 Ok(all)
             }
@@ -123,7 +106,7 @@ impl TlsFiles {
         let chain = certificates(&self.certificate)?;
         let binding = chain.first().and_then(|own| end_point(own));
         let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| permit(&self.key, &error))?;
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| place(&self.key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let building = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -133,19 +116,19 @@ impl TlsFiles {
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 for root in certificates(path)? {
-                    roots.add(root).map_err(|error| permit(path, &error))?;
+                    roots.add(root).map_err(|error| place(path, &error))?;
                 }
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                         .build()
-                        .map_err(|error| permit(path, &error))?;
+                        .map_err(|error| place(path, &error))?;
                 building.with_client_cert_verifier(verifier)
             }
         };
         let mut config = building
             .with_single_cert(chain, key)
-            .map_err(|error| permit(&self.certificate, &error))?;
-        config.alpn_protocols = vec![super::ALPN.to_vec()];
+            .map_err(|error| place(&self.certificate, &error))?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Tls { config: Arc::new(config), binding })
     }
 }
@@ -154,6 +137,11 @@ impl Certificates {
     pub(crate) fn new(files: &TlsFiles) -> io::Result<Self> {
         let stamps = files.stamps();
         Ok(Self { files: files.clone(), read: Mutex::new((stamps, files.load()?)) })
+    }
+
+    /// Whether a client needs a certificate, too.
+    pub(crate) fn ask_clients(&self) -> bool {
+        self.files.client_ca.is_some()
     }
 
     /// Those that are there now; the alert log hears, under `whose` name, when they have changed.
@@ -181,7 +169,7 @@ impl Certificates {
 }
 
 /// The hash of a certificate that RFC 5929 calls `tls-server-end-point`: by the algorithm of its signature, SHA-256 in
-/// permit of older ones.
+/// place of older ones.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER ... } ... }
     let (_, inside, _) = element(certificate)?;
@@ -213,108 +201,6 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     };
     let (inside, behind) = rest.split_at_checked(length)?;
     Some((tag, inside, behind))
-}
-
-/// Listens on TCP from now on. What is remembered and cannot be (an address that the host has not got yet, a file that is
-/// not there) is tried again and again; what the operator says now is refused.
-pub(in crate::instance) fn listen(
-    instance: &Arc<Instance>,
-    network: &Network,
-    is_new: bool,
-    limits: &Arc<ConnectionLimits>,
-) -> io::Result<()> {
-    match Listening::open(network) {
-        Ok(listening) => listening.start(instance, limits),
-        Err(error) if is_new => Err(error),
-        Err(error) => {
-            let text = format!("nobody can connect over the network: {error}");
-            instance.alert().line(Severity::Alarm, "instance", &text);
-            let (instance, network, limits) =
-                (Arc::clone(instance), network.clone(), Arc::clone(limits));
-            thread::Builder::new().name("network".into()).spawn(move || {
-                loop {
-                    thread::sleep(AGAIN);
-                    if Listening::open(&network)
-                        .and_then(|listening| listening.start(&instance, &limits))
-                        .is_ok()
-                    {
-                        return;
-                    }
-                }
-            })?;
-            Ok(())
-        }
-    }
-}
-
-/// An open door.
-struct Listening {
-    listener: TcpListener,
-    certificates: Option<Certificates>,
-    insecure: bool,
-}
-
-impl Listening {
-    fn open(network: &Network) -> io::Result<Self> {
-        network.check()?;
-        let certificates = network.tls.as_ref().map(Certificates::new).transpose()?;
-        let listener = TcpListener::bind(network.listen).map_err(|error| {
-            io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen))
-        })?;
-        Ok(Self { listener, certificates, insecure: network.insecure })
-    }
-
-    fn start(self, instance: &Arc<Instance>, limits: &Arc<ConnectionLimits>) -> io::Result<()> {
-        let address = self.listener.local_addr()?;
-        let how = match &self.certificates {
-            Some(Certificates { files: TlsFiles { client_ca: Some(_), .. }, .. }) => {
-                "with TLS and certificates of clients"
-            }
-            Some(_) => "with TLS",
-            None => "without TLS",
-        };
-        let (instance, limits) = (Arc::clone(instance), Arc::clone(limits));
-        instance.alert().line(Severity::Note, "instance", &format!("listens on {address}, {how}"));
-        thread::Builder::new().name("network".into()).spawn(move || {
-            loop {
-                match self.listener.accept() {
-                    Ok((socket, from)) => self.admit(&instance, &limits, socket, from),
-                    // No descriptors, or a client that was gone at once.
-                    Err(_) => thread::sleep(Duration::from_millis(100)),
-                }
-            }
-        })?;
-        Ok(())
-    }
-
-    fn admit(
-        &self,
-        instance: &Arc<Instance>,
-        limits: &Arc<ConnectionLimits>,
-        socket: TcpStream,
-        from: SocketAddr,
-    ) {
-        let Ok(stream) = Stream::tcp(socket) else { return };
-        let (Some(permit), Some(stranger)) =
-            (limits.enter(CONNECTIONS_MAX - RESERVED), limits.enter_unauthenticated())
-        else {
-            return refuse(
-                stream,
-                &SqlError::new(state::TOO_MANY_CONNECTIONS, "too many connections"),
-            );
-        };
-        let tls = self
-            .certificates
-            .as_ref()
-            .map(|certificates| certificates.now(instance.alert(), "instance"));
-        let connection = Connection::new(instance, stream, limits);
-        let door = Door { tls, insecure: self.insecure };
-        // Without a thread the places are given back, and the client sees the end.
-        let _ = thread::Builder::new().name("client".into()).spawn(move || {
-            let _ = connection.talk_to_stranger(from, &door, stranger);
-            drop(permit);
-        });
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
-//! `plinth serve`: from a directory to an instance that answers, and back.
+//! From a directory to an instance that runs, and back.
 
 use super::{
     Instance, Looking,
     connections::Connections,
-    control,
     devices::Devices,
     discovery::Discovery,
     launch::Children,
     passwords::Passwords,
     preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
-    systemd,
-    wire::{self, network::Network},
 };
-use crate::{alert::Alert, paths::Paths, process};
+use crate::{alert::Alert, paths::Paths, process, tls::Network};
 use plinth_engine::event::Severity;
 use plinth_host::IoChoice;
 use rustix::{fd::OwnedFd, fs::Mode};
@@ -26,7 +23,6 @@ use std::{
         net::UnixListener,
     },
     path::Path,
-    process::ExitCode,
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
@@ -42,30 +38,27 @@ pub struct Options {
     pub io: IoChoice,
 }
 
-/// Runs an instance until it is told to end.
-#[must_use]
-pub fn serve(options: Options) -> ExitCode {
-    let stored = systemd::stored();
-    process::keep_signals();
-    process::raise_descriptors();
-    match start(options, stored) {
-        Ok((instance, _lock)) => {
-            systemd::ready();
-            println!("plinth: ready, psql -h {}", instance.paths.dir().display());
-            process::wait_for_end();
-            instance.leave();
-        }
-        Err(error) => {
-            eprintln!("plinth: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// An instance that has adopted its engines, and the sockets that it is to be asked on.
+pub struct Started {
+    pub instance: Arc<Instance>,
+    /// Held by the only instance of a directory, until its process ends.
+    pub lock: fs::File,
+    /// `.s.PGSQL.5432`
+    pub postgres: UnixListener,
+    /// `control.sock`
+    pub control: UnixListener,
+    /// Where to listen beside them.
+    pub network: Option<Network>,
+    /// Whether the operator has said so now.
+    pub is_new_network: bool,
 }
 
-fn start(
-    options: Options,
-    stored: Vec<(String, OwnedFd)>,
-) -> io::Result<(Arc<Instance>, fs::File)> {
+/// Takes the directory, reads what is remembered, makes the sockets, adopts the engines that run. `stored`: descriptors that systemd
+/// has kept since the last instance.
+///
+/// # Errors
+/// If another instance serves the directory, or what the operating system says.
+pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Started> {
     let paths = options.paths;
     let mode = match options.looking {
         Looking::Nobody => 0o700,
@@ -96,14 +89,14 @@ fn start(
     if let Some(diskstring) = options.diskstring {
         state.diskstring = diskstring;
     }
-    let is_new = options.network.is_some();
+    let is_new_network = options.network.is_some();
     if let Some(network) = options.network {
         network.iter().try_for_each(Network::check)?;
         state.network = network;
     }
     if state.passwords.secret.is_empty() {
         state.passwords.secret =
-            wire::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
+            crate::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
     }
     let network = state.network.clone();
     let alert = Alert::new(paths.alert(), true);
@@ -135,7 +128,7 @@ fn start(
         ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;
-    let own = listen(&instance.paths.control(), options.looking)?;
+    let control = listen(&instance.paths.control(), options.looking)?;
     instance.alert.line(
         Severity::Note,
         "instance",
@@ -144,13 +137,7 @@ fn start(
     for group in instance.groups().into_keys() {
         instance.adopt(&group);
     }
-    let limits = Arc::default();
-    wire::listen(&instance, postgres, &limits)?;
-    if let Some(network) = network {
-        wire::network::listen(&instance, &network, is_new, &limits)?;
-    }
-    control::listen(&instance, own)?;
-    Ok((instance, lock))
+    Ok(Started { instance, lock, postgres, control, network, is_new_network })
 }
 
 /// Makes a directory, or makes sure that nobody else can put sockets into the one that is there.
@@ -211,7 +198,7 @@ fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
 
 impl Instance {
     /// Ends the process. Engines go on.
-    pub(super) fn leave(&self) -> ! {
+    pub(crate) fn leave(&self) -> ! {
         let _ = fs::remove_file(self.paths.postgres());
         let _ = fs::remove_file(self.paths.control());
         self.alert.line(Severity::Note, "instance", "ends; engines that run go on");

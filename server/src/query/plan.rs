@@ -20,9 +20,9 @@ mod columns;
 mod partial;
 
 use super::{
-    super::views::{self, GROUP, Type, View},
     fetch::{OF_INSTANCE, OURS, origins_of, relation},
     fetched::Origin,
+    views::{self, GROUP, Type, View},
 };
 use columns::{Columns, Scope, Unsure};
 use partial::{Partial, aggregate, partial};

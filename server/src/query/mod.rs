@@ -12,23 +12,23 @@
 
 mod fetch;
 mod fetched;
+mod functions;
+pub mod infer_types;
+pub mod pg_compat;
 mod plan;
+pub mod scheduling;
+pub mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod views;
 
-use super::{
-    functions, infer_types,
-    pg_compat::{self, Rewritten, catalog},
-    scheduling::{self, Budget, Pace},
-    settings,
-    views::{Type, View},
-};
 use crate::{
     sql::tokens::{Kind, Text},
     sql_error::{SqlError, state},
 };
 use fetch::{Fetching, Taken};
+use pg_compat::{Rewritten, catalog};
 use plan::{Plan, Planned};
 use plinth_engine::{
     admin::{AdminError, Estimate, Survey, Value},
@@ -39,6 +39,7 @@ use rusqlite::{
     hooks::{AuthAction, AuthContext, Authorization},
     limits::Limit,
 };
+use scheduling::{Budget, Pace};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -48,6 +49,7 @@ use std::{
     time::{Duration, Instant},
 };
 use table::Shared;
+use views::{Type, View};
 
 type Result<T> = std::result::Result<T, SqlError>;
 
@@ -225,7 +227,7 @@ impl Prepared {
         let rewritten = pg_compat::rewrite(query)?;
         let mut tables = BTreeMap::new();
         let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
-        for view in super::views::all() {
+        for view in views::all() {
             let shared = Shared::new(
                 view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect(),
             );
@@ -574,7 +576,7 @@ fn read_silently(query: &str) -> Result<Vec<String>> {
     });
     let local = named.map(|word| pg_compat::local(&word).to_owned());
     Ok(local
-        .filter(|word| super::views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some())
+        .filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some())
         .collect())
 }
 
@@ -592,7 +594,7 @@ fn misunderstood(message: &str) -> SqlError {
     };
     let refusal = SqlError::new(state, message);
     if message.starts_with("no such table") {
-        let views: Vec<&str> = super::views::all().map(|view| view.name).collect();
+        let views: Vec<&str> = views::all().map(|view| view.name).collect();
         return refusal.hint(format!("the views are {}", views.join(", ")));
     }
     refusal

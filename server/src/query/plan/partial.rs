@@ -5,12 +5,12 @@
 //! results as often as it stands for rows. DISTINCT ones stay: values that differ are all there.
 
 use super::{
-    super::{
-        super::views::{COMPOUND, GROUP},
-        fetch::OURS,
-    },
     COUNT, MARK,
     columns::{Columns, Unsure, WHOLE, Whose, arguments},
+};
+use crate::query::{
+    fetch::OURS,
+    views::{COMPOUND, GROUP},
 };
 use sqlparser::{
     ast::{

@@ -2,7 +2,7 @@
 
 use crate::{
     alert::rfc3339,
-    instance::views::Type,
+    query::views::Type,
     sql_error::{SqlError, state},
 };
 use bytes::{BufMut, BytesMut};

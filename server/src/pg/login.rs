@@ -3,12 +3,9 @@
 //! Whatever is wrong, a name that nobody has or a password, the client is told the same, and a moment later, so that
 //! guessing is slow. The alert log has a line for each failure, up to some a minute: more are counted.
 
-use super::{
-    Connection, Door, End, LOGIN_MAX, scram,
-    scram::{Exchange, Failure},
-};
+use super::{Connection, Door, End, LOGIN_MAX};
 use crate::{
-    instance::lock,
+    scram::{self, Exchange, Failure},
     sql::Role,
     sql_error::{SqlError, state},
 };
@@ -16,37 +13,12 @@ use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication}
 use plinth_engine::event::Severity;
 use std::{
     net::SocketAddr,
-    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
 /// How long a failure is kept from the client.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Lines in the alert log for failures of one minute.
-const LINES_MAX: u32 = 20;
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// Failures of this minute.
-#[derive(Default)]
-pub(crate) struct Failures(Mutex<Option<(Instant, u32)>>);
-
-impl Failures {
-    /// Counts one; whether it gets a line, and how many before it got none.
-    pub(crate) fn count(&self, now: Instant) -> (bool, u32) {
-        let mut counted = lock(&self.0);
-        match *counted {
-            Some((since, count)) if now.duration_since(since) < MINUTE => {
-                *counted = Some((since, count.saturating_add(1)));
-                (count < LINES_MAX, 0)
-            }
-            earlier => {
-                *counted = Some((now, 1));
-                (true, earlier.map_or(0, |(_, count)| count.saturating_sub(LINES_MAX)))
-            }
-        }
-    }
-}
 
 impl Connection {
     /// From the name a client says to its role.
@@ -142,20 +114,5 @@ impl Connection {
                 format!("password authentication failed for user \"{user}\""),
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_failures_is_counted_not_written() {
-        let failures = Failures::default();
-        let start = Instant::now();
-        let lines = (0..1000).filter(|_| failures.count(start).0).count();
-        assert_eq!(lines, LINES_MAX as usize);
-        assert_eq!(failures.count(start + MINUTE), (true, 1000 - LINES_MAX));
-        assert_eq!(failures.count(start + MINUTE), (true, 0));
     }
 }

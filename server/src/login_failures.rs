@@ -1,0 +1,47 @@
+//! Failed logins of the current minute: the alert log has a line for each up to a limit, and counts the rest.
+
+use plinth_host::lock;
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// Lines in the alert log for failures of one minute.
+const LINES_MAX: u32 = 20;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Failures of this minute.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<Option<(Instant, u32)>>);
+
+impl Failures {
+    /// Counts one; whether it gets a line, and how many before it got none.
+    pub(crate) fn count(&self, now: Instant) -> (bool, u32) {
+        let mut counted = lock(&self.0);
+        match *counted {
+            Some((since, count)) if now.duration_since(since) < MINUTE => {
+                *counted = Some((since, count.saturating_add(1)));
+                (count < LINES_MAX, 0)
+            }
+            earlier => {
+                *counted = Some((now, 1));
+                (true, earlier.map_or(0, |(_, count)| count.saturating_sub(LINES_MAX)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_failures_is_counted_not_written() {
+        let failures = Failures::default();
+        let start = Instant::now();
+        let lines = (0..1000).filter(|_| failures.count(start).0).count();
+        assert_eq!(lines, LINES_MAX as usize);
+        assert_eq!(failures.count(start + MINUTE), (true, 1000 - LINES_MAX));
+        assert_eq!(failures.count(start + MINUTE), (true, 0));
+    }
+}

@@ -1,0 +1,134 @@
+//! PostgreSQL's protocol over TCP: off unless the operator says where to listen.
+//!
+//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once (`sslnegotiation=direct`).
+//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback address is taken.
+//!   - `--insecure` lifts both, for networks that are trusted otherwise.
+//!
+//! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
+//!
+//! The files are read again when they have changed (`tls.rs`).
+//!
+//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most, and there are never more
+//! than [`super::UNAUTHENTICATED_MAX`] of them.
+
+use super::{
+    CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
+};
+use crate::{
+    instance::Instance,
+    sql_error::{SqlError, state},
+    tls::{Certificates, Network},
+};
+use plinth_engine::event::Severity;
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+/// How long between two attempts to listen on an address that the host has not (yet).
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Listens on TCP from now on. What is remembered and cannot be (an address that the host has not got yet, a file that is
+/// not there) is tried again and again; what the operator says now is refused.
+pub(crate) fn listen(
+    instance: &Arc<Instance>,
+    network: &Network,
+    is_new: bool,
+    limits: &Arc<ConnectionLimits>,
+) -> io::Result<()> {
+    match Listening::open(network) {
+        Ok(listening) => listening.start(instance, limits),
+        Err(error) if is_new => Err(error),
+        Err(error) => {
+            let text = format!("nobody can connect over the network: {error}");
+            instance.alert().line(Severity::Alarm, "instance", &text);
+            let (instance, network, limits) =
+                (Arc::clone(instance), network.clone(), Arc::clone(limits));
+            thread::Builder::new().name("network".into()).spawn(move || {
+                loop {
+                    thread::sleep(AGAIN);
+                    if Listening::open(&network)
+                        .and_then(|listening| listening.start(&instance, &limits))
+                        .is_ok()
+                    {
+                        return;
+                    }
+                }
+            })?;
+            Ok(())
+        }
+    }
+}
+
+/// An open door.
+struct Listening {
+    listener: TcpListener,
+    certificates: Option<Certificates>,
+    insecure: bool,
+}
+
+impl Listening {
+    fn open(network: &Network) -> io::Result<Self> {
+        network.check()?;
+        let certificates = network.tls.as_ref().map(Certificates::new).transpose()?;
+        let listener = TcpListener::bind(network.listen).map_err(|error| {
+            io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen))
+        })?;
+        Ok(Self { listener, certificates, insecure: network.insecure })
+    }
+
+    fn start(self, instance: &Arc<Instance>, limits: &Arc<ConnectionLimits>) -> io::Result<()> {
+        let address = self.listener.local_addr()?;
+        let how = match &self.certificates {
+            Some(certificates) if certificates.ask_clients() => {
+                "with TLS and certificates of clients"
+            }
+            Some(_) => "with TLS",
+            None => "without TLS",
+        };
+        let (instance, limits) = (Arc::clone(instance), Arc::clone(limits));
+        instance.alert().line(Severity::Note, "instance", &format!("listens on {address}, {how}"));
+        thread::Builder::new().name("network".into()).spawn(move || {
+            loop {
+                match self.listener.accept() {
+                    Ok((socket, from)) => self.admit(&instance, &limits, socket, from),
+                    // No descriptors, or a client that was gone at once.
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn admit(
+        &self,
+        instance: &Arc<Instance>,
+        limits: &Arc<ConnectionLimits>,
+        socket: TcpStream,
+        from: SocketAddr,
+    ) {
+        let Ok(stream) = Stream::tcp(socket) else { return };
+        let (Some(permit), Some(stranger)) =
+            (limits.enter(CONNECTIONS_MAX - RESERVED), limits.enter_unauthenticated())
+        else {
+            return refuse(
+                stream,
+                &SqlError::new(state::TOO_MANY_CONNECTIONS, "too many connections"),
+            );
+        };
+        let tls = self
+            .certificates
+            .as_ref()
+            .map(|certificates| certificates.now(instance.alert(), "instance"));
+        let connection = Connection::new(instance, stream, limits);
+        let door = Door { tls, insecure: self.insecure };
+        // Without a thread the places are given back, and the client sees the end.
+        let _ = thread::Builder::new().name("client".into()).spawn(move || {
+            let _ = connection.talk_to_stranger(from, &door, stranger);
+            drop(permit);
+        });
+    }
+}

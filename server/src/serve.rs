@@ -1,0 +1,48 @@
+//! `plinth serve`: an instance, and the sockets that it is asked on.
+
+use crate::{
+    instance::{
+        Instance, control,
+        start::{Options, Started, start},
+        systemd,
+    },
+    pg, process,
+};
+use rustix::fd::OwnedFd;
+use std::{fs, io, process::ExitCode, sync::Arc};
+
+/// Runs an instance until it is told to end.
+#[must_use]
+pub fn serve(options: Options) -> ExitCode {
+    let stored = systemd::stored();
+    process::keep_signals();
+    process::raise_descriptors();
+    match listen(options, stored) {
+        Ok((instance, _lock)) => {
+            systemd::ready();
+            println!("plinth: ready, psql -h {}", instance.paths().dir().display());
+            process::wait_for_end();
+            instance.leave();
+        }
+        Err(error) => {
+            eprintln!("plinth: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts an instance and answers on its sockets. It is the only one of its directory until the file is dropped.
+fn listen(
+    options: Options,
+    stored: Vec<(String, OwnedFd)>,
+) -> io::Result<(Arc<Instance>, fs::File)> {
+    let Started { instance, lock, postgres, control, network, is_new_network } =
+        start(options, stored)?;
+    let limits = Arc::default();
+    pg::listen(&instance, postgres, &limits)?;
+    if let Some(network) = network {
+        pg::network::listen(&instance, &network, is_new_network, &limits)?;
+    }
+    control::listen(&instance, control)?;
+    Ok((instance, lock))
+}

@@ -1,0 +1,23 @@
+//! How sizes and names from outside are written for people.
+
+/// Bytes with a unit that fits: `4096 bytes`, `512 KiB`, `1.5 GiB`.
+#[must_use]
+pub fn bytes_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for next in UNITS {
+        if value.abs() < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+/// Text that may come from anybody: a control character in a name shall not reach a terminal.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
+}
