@@ -11,6 +11,8 @@ pub mod paths;
 pub mod pg;
 mod process;
 pub mod query;
+#[cfg(test)]
+mod rooms;
 mod scram;
 pub mod serve;
 pub mod sql;

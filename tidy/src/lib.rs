@@ -8,10 +8,13 @@
 pub mod functions;
 pub mod layout;
 pub mod prose;
+pub mod rooms;
 pub mod rust;
 pub mod sql;
 pub mod tree;
 pub mod words;
+
+pub use rooms::Rooms;
 
 use std::{fmt, path::PathBuf};
 

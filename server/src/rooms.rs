@@ -1,0 +1,23 @@
+//! The rooms of this crate stand one above the other, and none uses a room above it.
+//!
+//! Statements know no instance, the engine's process no SQL of queries, a query no instance, and the instance neither the
+//! protocol that it is asked in nor the command line. The compiler allows any order, so this reads the sources (`tidy/`).
+
+use plinth_tidy::Rooms;
+use std::path::Path;
+
+const ROOMS: Rooms = Rooms {
+    rooms: &[BASE, "sql", "engine", "query", "instance", "pg", "serve", "cli"],
+    beside: BASE,
+    above_all: &["lib", "main", "rooms", "fuzz"],
+};
+
+/// The files of the crate's root: errors, paths, users, TLS, the alert log.
+const BASE: &str = "base";
+
+#[test]
+fn no_room_uses_one_above_it() {
+    let uses = ROOMS.uses(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(uses.count > 100, "{} uses in all: are these the sources?", uses.count);
+    assert!(uses.upward.is_empty(), "these run upward:\n{}", uses.upward.join("\n"));
+}
