@@ -9,6 +9,7 @@ use plinth_server::{
         self, Cancel, Estimated, Source, Table,
         views::{self, Type},
     },
+    sql::Query,
     sql_error::SqlError,
 };
 use std::collections::BTreeMap;
@@ -50,7 +51,8 @@ impl Source for Empty {
 fn answer(query: &str, parameters: &[&str]) -> Result<Table, SqlError> {
     let parameters: Vec<Value> =
         parameters.iter().map(|text| Value::Text((*text).to_owned())).collect();
-    query::run(&Empty, query, &parameters, &Cancel::default(), &mut Vec::new())
+    let query = Query::new(query)?;
+    query::run(&Empty, &query, &parameters, &Cancel::default(), &mut Vec::new())
 }
 
 #[track_caller]
@@ -473,8 +475,8 @@ fn truths_and_functions_are_what_drivers_expect() {
     let kinds: Vec<Type> = table.columns.iter().map(|column| column.kind).collect();
     assert_eq!(kinds, [Type::Text, Type::Truth, Type::Text, Type::Letter]);
     assert_eq!(shown(&table), "text f textin b");
-    let described =
-        query::describe(&Empty, "SELECT attnotnull, attname FROM pg_attribute", &Cancel::default());
+    let query = Query::new("SELECT attnotnull, attname FROM pg_attribute").expect("tokens");
+    let described = query::describe(&Empty, &query, &Cancel::default());
     let described = described.expect("described");
     assert_eq!(
         described.columns.iter().map(|column| column.kind).collect::<Vec<_>>(),

@@ -2,7 +2,10 @@
 //! is the process's.
 
 use plinth_engine::admin::{AdminError, Survey, Value};
-use plinth_server::query::{self, Cancel, Estimated, Source};
+use plinth_server::{
+    query::{self, Cancel, Estimated, Source},
+    sql::Query,
+};
 use std::collections::BTreeMap;
 
 /// No groups.
@@ -41,7 +44,10 @@ impl Source for Nothing {
 
 #[test]
 fn a_statement_does_not_take_all_memory() {
-    let run = |sql: &str| query::run(&Nothing, sql, &[], &Cancel::default(), &mut Vec::new());
+    let run = |sql: &str| {
+        let query = Query::new(sql).expect("tokens");
+        query::run(&Nothing, &query, &[], &Cancel::default(), &mut Vec::new())
+    };
     let endless = "WITH RECURSIVE r(x, h) AS (SELECT 1, 'a' UNION SELECT x + 1, hex(zeroblob(100000)) || x FROM r) \
                    SELECT count(DISTINCT h) FROM r";
     let refusal = run(endless).expect_err("it never ends");

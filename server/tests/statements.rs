@@ -362,11 +362,11 @@ fn tried(text: &str, seed: u64) {
                     let _ = (statement.tag(), statement.needs(), format!("{statement:?}"));
                     let Statement::Query(query) = statement else { continue };
                     let parameters = [Value::Integer(2), Value::Text("DATA%".into())];
-                    if let Err(refusal) = query::describe(&Memory, &query.value, &given) {
+                    if let Err(refusal) = query::describe(&Memory, &query, &given) {
                         within(refusal);
                     }
                     if let Err(refusal) =
-                        query::run(&Memory, &query.value, &parameters, &given, &mut Vec::new())
+                        query::run(&Memory, &query, &parameters, &given, &mut Vec::new())
                     {
                         within(refusal);
                     }

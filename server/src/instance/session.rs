@@ -111,7 +111,7 @@ pub fn describe(
     cancel: &Cancel,
 ) -> Result<Option<Described>> {
     match statement {
-        Statement::Query(query) => query::describe(context, &query.value, cancel)
+        Statement::Query(query) => query::describe(context, query, cancel)
             .map(Some)
             .map_err(|refusal| shifted(refusal, query.at)),
         Statement::Show(name) => {
@@ -208,7 +208,7 @@ impl Context {
         match statement {
             Statement::Query(query) => {
                 let mut warnings = Vec::new();
-                let table = query::run(self, &query.value, parameters, cancel, &mut warnings);
+                let table = query::run(self, query, parameters, cancel, &mut warnings);
                 notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
                 table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
             }

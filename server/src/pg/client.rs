@@ -343,7 +343,7 @@ impl Client {
         let statement = statements.into_iter().next();
         if let Some(Statement::Query(query)) = &statement {
             // What the client leaves open follows from what the parameter is compared with.
-            for (at, kind) in infer_types::of_parameters(&query.value).into_iter().enumerate() {
+            for (at, kind) in infer_types::of_parameters(&query.tokens).into_iter().enumerate() {
                 let number = kind.map_or(0, |kind| type_number(kind).0);
                 match parameter_types.get_mut(at) {
                     Some(told) if *told == 0 => *told = number,

@@ -8,7 +8,7 @@ use super::{
     pg_compat::{WORDS_MAX, catalog, operands},
     views::{self, Type},
 };
-use crate::sql::tokens::{Kind, Text, Token};
+use crate::sql::tokens::{Kind, Token};
 
 const INTEGERS: [&str; 18] = [
     "ascii",
@@ -142,10 +142,8 @@ const TIMES: [&str; 7] = [
 
 /// The types of the columns of a query's result, where they follow from its text, if it says `count` of them.
 #[must_use]
-pub fn of_columns(query: &str, count: usize) -> Vec<Option<Type>> {
-    let Ok(text) = Text::new(query) else { return vec![None; count] };
-    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
-    let items = items(&tokens).unwrap_or_default();
+pub fn of_columns(tokens: &[Token], count: usize) -> Vec<Option<Type>> {
+    let items = items(tokens).unwrap_or_default();
     if items.len() != count {
         // With a `*` in it: the column's own types are known anyway.
         return vec![None; count];
@@ -155,9 +153,7 @@ pub fn of_columns(query: &str, count: usize) -> Vec<Option<Type>> {
 
 /// The types of `$1`, `$2` ..., from what they are compared with.
 #[must_use]
-pub fn of_parameters(query: &str) -> Vec<Option<Type>> {
-    let Ok(text) = Text::new(query) else { return Vec::new() };
-    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+pub fn of_parameters(tokens: &[Token]) -> Vec<Option<Type>> {
     let mut found: Vec<Option<Type>> = Vec::new();
     if tokens.len() > WORDS_MAX {
         // It will be refused.
@@ -175,7 +171,7 @@ pub fn of_parameters(query: &str) -> Vec<Option<Type>> {
             found.resize(index + 1, None);
         }
         if let Some(known @ None) = found.get_mut(index) {
-            *known = compared_with(&tokens, at);
+            *known = compared_with(tokens, at);
         }
     }
     found
@@ -524,13 +520,18 @@ fn declared(tokens: &[Token]) -> Option<Type> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::Query;
+
+    fn tokens(query: &str) -> Vec<Token> {
+        Query::new(query).expect(query).tokens
+    }
 
     /// Parameters that drivers give PostgreSQL's catalog, from its columns.
     #[test]
     fn columns_of_the_catalog_have_types() {
         let query = "SELECT 1 FROM pg_type AS t WHERE t.oid = $1 AND t.typname = $2 AND t.typbyval = $3 AND nothing = $4";
         assert_eq!(
-            of_parameters(query),
+            of_parameters(&tokens(query)),
             [Some(Type::Integer), Some(Type::Text), Some(Type::Truth), None]
         );
     }
@@ -568,14 +569,14 @@ mod tests {
             ("$1", None),
         ] {
             assert_eq!(
-                of_columns(&format!("SELECT {expression} FROM v$asm_disk d"), 1),
+                of_columns(&tokens(&format!("SELECT {expression} FROM v$asm_disk d")), 1),
                 [kind],
                 "{expression}"
             );
         }
-        assert_eq!(of_columns("SELECT *, 1 FROM x", 5), [None; 5]);
+        assert_eq!(of_columns(&tokens("SELECT *, 1 FROM x"), 5), [None; 5]);
         assert_eq!(
-            of_columns("WITH a AS (SELECT 'x' FROM b) SELECT 1, 'y'", 2),
+            of_columns(&tokens("WITH a AS (SELECT 'x' FROM b) SELECT 1, 'y'"), 2),
             [Some(Type::Integer), Some(Type::Text)]
         );
     }
@@ -603,7 +604,7 @@ mod tests {
             ),
             ("SELECT 1 WHERE rownum <= $1", &[Some(Type::Integer)]),
         ] {
-            assert_eq!(of_parameters(query), kinds, "{query}");
+            assert_eq!(of_parameters(&tokens(query)), kinds, "{query}");
         }
     }
 }

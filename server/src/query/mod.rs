@@ -24,7 +24,10 @@ mod tests;
 pub mod views;
 
 use crate::{
-    sql::tokens::{Kind, Text},
+    sql::{
+        Query,
+        tokens::{Kind, Token},
+    },
     sql_error::{SqlError, state},
 };
 use fetch::{Fetching, Taken};
@@ -152,7 +155,7 @@ pub struct Described {
 /// With the place in the query, where SQLite knows it.
 pub fn run(
     source: &dyn Source,
-    query: &str,
+    query: &Query,
     parameters: &[Value],
     cancel: &Cancel,
     notices: &mut Vec<String>,
@@ -166,7 +169,7 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub fn describe(source: &dyn Source, query: &str, cancel: &Cancel) -> Result<Described> {
+pub fn describe(source: &dyn Source, query: &Query, cancel: &Cancel) -> Result<Described> {
     let mut prepared = Prepared::new(source, query)?;
     let parameters = prepared.statement()?.parameter_count();
     let declared = prepared
@@ -223,7 +226,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(source: &dyn Source, query: &str) -> Result<Self> {
+    fn new(source: &dyn Source, query: &Query) -> Result<Self> {
         let rewritten = pg_compat::rewrite(query)?;
         let mut tables = BTreeMap::new();
         let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
@@ -273,7 +276,7 @@ impl Prepared {
             };
             let procedures = (0..told.len()).filter(is_procedure).collect();
             // Of expressions, what follows from their text.
-            let inferred = infer_types::of_columns(query, told.len());
+            let inferred = infer_types::of_columns(&query.tokens, told.len());
             let columns = told.iter().zip(inferred).map(|(column, inferred)| {
                 let declared = match column.decl_type() {
                     Some(catalog::PROCEDURE) => Some(Type::Text),
@@ -284,7 +287,7 @@ impl Prepared {
             (columns.collect(), procedures)
         };
         prepared.reads = prepared.heard();
-        for table in read_silently(query)? {
+        for table in read_silently(&query.tokens) {
             if let Some(TableRead { fetch: Fetch::View(view), .. }) = prepared.tables.get(&table) {
                 let columns = view.columns.iter().map(|(column, _)| (*column).to_owned());
                 prepared.reads.entry(table).or_default().extend(columns);
@@ -299,8 +302,8 @@ impl Prepared {
     }
 
     /// Leaves to engines what they can do. A plan that cannot be prepared is none.
-    fn plan(&mut self, query: &str, parameters: &[Value]) -> Result<()> {
-        if !read_silently(query)?.is_empty() {
+    fn plan(&mut self, query: &Query, parameters: &[Value]) -> Result<()> {
+        if !read_silently(&query.tokens).is_empty() {
             return Ok(());
         }
         let Some(Plan { sql, tables }) = plan::plan(&self.sql, parameters) else { return Ok(()) };
@@ -564,20 +567,16 @@ impl Prepared {
 }
 
 /// Tables of which the authorizer does not hear all: the columns that `JOIN ... USING` and `NATURAL JOIN` compare.
-fn read_silently(query: &str) -> Result<Vec<String>> {
-    let text = Text::new(query)?;
-    let tokens: Vec<_> = text.statements().flatten().collect();
+fn read_silently(tokens: &[Token]) -> Vec<String> {
     if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let named = tokens.iter().filter_map(|token| match &token.kind {
         Kind::Word(word) | Kind::Quoted(word) => Some(word.to_ascii_lowercase()),
         _ => None,
     });
     let local = named.map(|word| pg_compat::local(&word).to_owned());
-    Ok(local
-        .filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some())
-        .collect())
+    local.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
 }
 
 /// What SQLite says of a statement that it does not understand.

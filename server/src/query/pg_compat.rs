@@ -11,7 +11,10 @@ pub mod operands;
 mod oracle;
 
 use crate::{
-    sql::tokens::{Kind, Text, Token},
+    sql::{
+        Query,
+        tokens::{Kind, Token},
+    },
     sql_error::{SqlError, state},
 };
 use edits::Edits;
@@ -30,11 +33,10 @@ const SELECTS_MAX: usize = 500;
 /// Rewrites one query.
 ///
 /// # Errors
-/// If it cannot be cut into tokens, or has something of Oracle's that cannot be said otherwise.
-pub fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
-    let text = Text::new(query)?;
-    let words = text.statements().map(<[Token]>::len).sum::<usize>();
-    let selects = text.statements().flatten().filter(|token| token.is("SELECT")).count();
+/// If it is too long, or has something of Oracle's that cannot be said otherwise.
+pub fn rewrite(query: &Query) -> Result<Rewritten, SqlError> {
+    let words = query.tokens.len();
+    let selects = query.tokens.iter().filter(|token| token.is("SELECT")).count();
     if words > WORDS_MAX || selects > SELECTS_MAX {
         return Err(SqlError::new(
             state::TOO_COMPLEX,
@@ -43,21 +45,20 @@ pub fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let done = oracle::rewrite(query)?;
-    let text = Text::new(&done.sql)?;
-    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+    let draft = oracle::rewrite(query)?;
+    let tokens = &draft.tokens[..];
     let mut edits = Edits::default();
     let mut next = 0;
     while next < tokens.len() {
-        next += habit(&tokens, next, &mut edits).max(1);
+        next += habit(tokens, next, &mut edits).max(1);
     }
-    times(&tokens, &mut edits);
+    times(tokens, &mut edits);
     if tokens.iter().any(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with("pg_")))
     {
-        aliases(&tokens, &mut edits);
+        aliases(tokens, &mut edits);
     }
     let end = tokens.last().map_or(0, |token| token.end);
-    Ok(done.then(edits.made(&done.sql, 0, end)))
+    Ok(draft.done.then(edits.made(&draft.done.sql, 0, end)))
 }
 
 /// Keywords after which `~` is the operator of one operand.
@@ -587,6 +588,10 @@ pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
+        super::rewrite(&Query::new(query)?)
+    }
 
     #[test]
     fn habits_are_rewritten() {

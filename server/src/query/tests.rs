@@ -173,9 +173,10 @@ fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<u8>> {
 fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[Value]) -> usize {
     *memory.rows.lock().expect("no panic") = 0;
     memory.asked.lock().expect("no panic").clear();
-    let ours = run(memory, query, parameters, &Cancel::default(), &mut Vec::new());
+    let whole = Query::new(query).expect("tokens");
+    let ours = run(memory, &whole, parameters, &Cancel::default(), &mut Vec::new());
     let ours = ours.unwrap_or_else(|error| panic!("{query}: {error}"));
-    let theirs = all_rows(everything, &pg_compat::rewrite(query).expect("words").sql, parameters);
+    let theirs = all_rows(everything, &pg_compat::rewrite(&whole).expect("words").sql, parameters);
     let asked = memory.asked.lock().expect("no panic").join("\n");
     assert_eq!(
         sorted(ours.rows.clone()),
@@ -418,8 +419,14 @@ fn an_answer_is_whole_or_an_error() {
         for (error, after_rows) in [(&limit, false), (&limit, true), (&gone, true)] {
             memory.refuses = Some(("FRA", error.clone(), after_rows));
             let mut notices = Vec::new();
-            let refusal =
-                run(&memory, query, &[], &Cancel::default(), &mut notices).expect_err(query);
+            let refusal = run(
+                &memory,
+                &Query::new(query).expect("tokens"),
+                &[],
+                &Cancel::default(),
+                &mut notices,
+            )
+            .expect_err(query);
             assert_eq!(refusal.message, format!("disk group FRA: {}", error.message), "{query}");
             assert_eq!(refusal.hint, error.hint, "{query}");
         }
@@ -427,8 +434,14 @@ fn an_answer_is_whole_or_an_error() {
     for error in [gone, none] {
         memory.refuses = Some(("FRA", error, false));
         let mut notices = Vec::new();
-        let table =
-            run(&memory, count, &[], &Cancel::default(), &mut notices).expect("the others answer");
+        let table = run(
+            &memory,
+            &Query::new(count).expect("tokens"),
+            &[],
+            &Cancel::default(),
+            &mut notices,
+        )
+        .expect("the others answer");
         assert_eq!((table.rows, notices.len()), (vec![vec![Value::Integer(100)]], 1));
     }
 }

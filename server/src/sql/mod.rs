@@ -8,6 +8,7 @@
 //! Nothing here acts, or knows an instance.
 
 pub mod parser;
+mod query;
 mod role;
 pub mod sqlplus;
 pub mod statement;
@@ -15,6 +16,7 @@ pub mod statement;
 mod tests;
 pub mod tokens;
 
+pub use query::Query;
 pub use role::Role;
 pub use statement::{At, Statement};
 

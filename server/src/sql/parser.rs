@@ -10,6 +10,7 @@ mod users;
 mod volume;
 
 use super::{
+    query::Query,
     statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement, Work},
     tokens::{Kind, Text, Token},
 };
@@ -184,10 +185,9 @@ impl Parser<'_> {
     }
 
     fn query(&mut self) -> Statement {
-        let start = self.here();
-        let end = self.tokens.last().map_or(start, |token| token.end);
+        let from = self.next;
         self.next = self.tokens.len();
-        Statement::Query(At { value: self.text.between(start, end).to_owned(), at: start })
+        Statement::Query(Query::of(self.text, self.tokens.get(from..).unwrap_or_default()))
     }
 
     fn ignore_rest(&mut self, statement: Statement) -> Statement {

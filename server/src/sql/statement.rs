@@ -1,6 +1,6 @@
 //! What statements ask for.
 
-use super::Role;
+use super::{Query, Role};
 use plinth_engine::admin::{
     Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange,
 };
@@ -176,8 +176,7 @@ pub enum Statement {
     Begin,
     Commit,
     Rollback,
-    /// For the query engine: the text, and where it starts.
-    Query(At<String>),
+    Query(Query),
 }
 
 /// What becomes of users and user groups, owners and permissions. Names as the host has them.

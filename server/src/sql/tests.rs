@@ -228,15 +228,15 @@ fn the_rest() {
     assert!(matches!(one("ROLLBACK TO SAVEPOINT a"), Statement::Ignored("ROLLBACK")));
     assert!(matches!(one("ROLLBACK"), Statement::Rollback));
     assert!(
-        matches!(one(" ( select 1 )"), Statement::Query(query) if query.value == "( select 1 )" && query.at == 1)
+        matches!(one(" ( select 1 )"), Statement::Query(query) if query.text == "( select 1 )" && query.at == 1)
     );
     let two =
         parse("select name from v$asm_disk ; -- a; b\n select 'x;y'").expect("two statements");
     assert!(
-        matches!(&two[0], Statement::Query(query) if query.value == "select name from v$asm_disk")
+        matches!(&two[0], Statement::Query(query) if query.text == "select name from v$asm_disk")
     );
     assert!(
-        matches!(&two[1], Statement::Query(query) if query.value == "select 'x;y'" && query.at == 39)
+        matches!(&two[1], Statement::Query(query) if query.text == "select 'x;y'" && query.at == 39)
     );
     assert!(parse(" ;; /* nothing */ ;").expect("nothing").is_empty());
 }

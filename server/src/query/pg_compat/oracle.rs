@@ -27,10 +27,13 @@ use super::{
     operands,
 };
 use crate::{
-    sql::tokens::{Kind, Text, Token},
+    sql::{
+        Query,
+        tokens::{Kind, Text, Token},
+    },
     sql_error::{SqlError, state},
 };
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 /// Hierarchical blocks in one statement.
 const BLOCKS_MAX: usize = 8;
@@ -45,36 +48,50 @@ fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
 ///
 /// # Errors
 /// If it cannot be said otherwise.
-pub fn rewrite(query: &str) -> Result<Rewritten, SqlError> {
-    let mut done = Rewritten::unchanged(query);
+pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
+    refuse(&query.tokens)?;
+    let mut draft = Draft::of(query);
     for round in 0.. {
-        let text = Text::new(&done.sql)?;
-        let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
-        if round == 0 {
-            refuse(&tokens)?;
-        }
+        let Draft { done, tokens } = &draft;
         // The innermost first: what is around it takes it as it is then.
-        let Some(block) = blocks(&tokens).into_iter().rev().find(|block| block.connect.is_some())
+        let Some(block) = blocks(tokens).into_iter().rev().find(|block| block.connect.is_some())
         else {
             break;
         };
-        let here = |refusal| placed(&done, refusal);
         if round == BLOCKS_MAX {
             return Err(SqlError::new(state::TOO_COMPLEX, "too many CONNECT BY in one statement"));
         }
-        let edits = Hierarchy::of(&tokens, &block)
+        let edits = Hierarchy::of(tokens, &block)
             .and_then(|hierarchy| hierarchy.edits(&done.sql))
-            .map_err(here)?;
-        done = done.then(edits.all(&done.sql));
+            .map_err(|refusal| placed(done, refusal))?;
+        draft = draft.changed(&edits)?;
     }
-    let text = Text::new(&done.sql)?;
-    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+    let Draft { done, tokens } = &draft;
     let mut edits = Edits::default();
-    for block in blocks(&tokens) {
-        rownum(&tokens, &block, &mut edits).map_err(|refusal| placed(&done, refusal))?;
+    for block in blocks(tokens) {
+        rownum(tokens, &block, &mut edits).map_err(|refusal| placed(done, refusal))?;
     }
-    words(&tokens, &mut edits);
-    Ok(if edits.is_empty() { done } else { done.then(edits.all(&done.sql)) })
+    words(tokens, &mut edits);
+    if edits.is_empty() { Ok(draft) } else { draft.changed(&edits) }
+}
+
+/// A query while it is rewritten: its text by now, and the tokens of that text.
+pub struct Draft<'a> {
+    pub done: Rewritten,
+    pub tokens: Cow<'a, [Token]>,
+}
+
+impl<'a> Draft<'a> {
+    fn of(query: &'a Query) -> Self {
+        Self { done: Rewritten::unchanged(&query.text), tokens: Cow::Borrowed(&query.tokens) }
+    }
+
+    /// With these changes. The text is another one then, and is cut into tokens.
+    fn changed(self, edits: &Edits) -> Result<Self, SqlError> {
+        let done = self.done.then(edits.all(&self.done.sql));
+        let tokens = Text::new(&done.sql)?.statements().flatten().cloned().collect();
+        Ok(Self { done, tokens: Cow::Owned(tokens) })
+    }
 }
 
 /// A refusal's place, in the text that the client sent.
