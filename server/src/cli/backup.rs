@@ -413,33 +413,9 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
     let present = present.unwrap_or(&nothing);
     let name = checked_name(name, "a disk group")?;
     let alter = |rest: String| Step::Statement(format!("ALTER DISKGROUP {name} {rest}"));
-    let word = |word: &str| super::context::checked_word(word, "word of a template");
     let mut steps = Vec::new();
     if create {
-        let redundancy = word(&group.redundancy)?;
-        let mut disks = String::new();
-        for disk in &group.disks {
-            let quorum = if disk.quorum { " QUORUM" } else { "" };
-            let failgroup = match redundancy.as_str() {
-                "EXTERNAL" => String::new(),
-                _ => format!(" FAILGROUP {}", checked_name(&disk.failgroup, "a failure group")?),
-            };
-            let own = if name == group.name {
-                format!(" NAME {}", checked_name(&disk.name, "a disk")?)
-            } else {
-                String::new()
-            };
-            disks.push_str(&format!("{quorum}{failgroup} DISK {}{own}", quoted(&disk.path)));
-        }
-        let mut attributes = vec![format!("'au_size' = '{}'", group.au_size)];
-        let set = group.attributes.iter().filter(|attribute| !attribute.read_only);
-        attributes.extend(set.map(|attribute| {
-            format!("{} = {}", quoted(&attribute.name), quoted(&attribute.value))
-        }));
-        steps.push(Step::Statement(format!(
-            "CREATE DISKGROUP {name} {redundancy} REDUNDANCY{disks} ATTRIBUTE {}",
-            attributes.join(", ")
-        )));
+        steps.push(Step::Statement(create_statement(group, &name)?));
     } else {
         for attribute in group.attributes.iter().filter(|attribute| !attribute.read_only) {
             steps.push(alter(format!(
@@ -460,41 +436,81 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
     let owner = |path: &String| group.owners.iter().find(|owner| owner.directory == *path).cloned();
     steps.extend(group.directories.iter().map(|path| Step::Directory(top.join(path), owner(path))));
     for volume in group.volumes.iter().filter(|volume| !present.volumes.contains(&volume.name)) {
-        let name = checked_name(&volume.name, "a volume")?;
-        let high = if volume.high { " HIGH" } else { "" };
-        steps.push(alter(format!(
-            "ADD VOLUME {name} SIZE {}M{high} STRIPE_WIDTH {}K STRIPE_COLUMNS {}",
-            volume.size_mb, volume.stripe_width_k, volume.stripe_columns
-        )));
-        let said = [("MOUNTPATH", &volume.mount_path), ("USAGE", &volume.usage)];
-        let said = said.iter().filter(|(_, text)| !text.is_empty());
-        let said: Vec<String> =
-            said.map(|(word, text)| format!("{word} {}", quoted(text))).collect();
-        if !said.is_empty() {
-            steps.push(alter(format!("MODIFY VOLUME {name} {}", said.join(" "))));
-        }
-        if !volume.enabled {
-            steps.push(alter(format!("DISABLE VOLUME {name}")));
-        }
+        steps.extend(volume_clauses(volume)?.into_iter().map(alter));
     }
     let users = group.users.iter().filter(|user| !present.users.contains(*user));
     steps.extend(users.map(|user| alter(format!("ADD USER {}", quoted(user)))));
-    for usergroup in
-        group.usergroups.iter().filter(|usergroup| !present.usergroups.contains(&usergroup.name))
-    {
-        let members: Vec<String> = usergroup.members.iter().map(|member| quoted(member)).collect();
-        let members = if members.is_empty() {
-            String::new()
-        } else {
-            format!(" WITH MEMBER {}", members.join(", "))
-        };
-        steps.push(alter(format!("ADD USERGROUP {}{members}", quoted(&usergroup.name))));
-    }
+    let usergroups =
+        group.usergroups.iter().filter(|usergroup| !present.usergroups.contains(&usergroup.name));
+    steps.extend(usergroups.map(|usergroup| alter(usergroup_clause(usergroup))));
     // In a new group there are no files yet.
     for alias in group.aliases.iter().filter(|_| !create) {
         steps.push(Step::Alias(top.join(&alias.alias), top.join(&alias.file)));
     }
     Ok(steps)
+}
+
+fn word(word: &str) -> Result<String> {
+    super::context::checked_word(word, "word of a template")
+}
+
+fn create_statement(group: &Group, name: &str) -> Result<String> {
+    let redundancy = word(&group.redundancy)?;
+    let mut disks = String::new();
+    for disk in &group.disks {
+        let quorum = if disk.quorum { " QUORUM" } else { "" };
+        let failgroup = match redundancy.as_str() {
+            "EXTERNAL" => String::new(),
+            _ => format!(" FAILGROUP {}", checked_name(&disk.failgroup, "a failure group")?),
+        };
+        let own = if name == group.name {
+            format!(" NAME {}", checked_name(&disk.name, "a disk")?)
+        } else {
+            String::new()
+        };
+        disks.push_str(&format!("{quorum}{failgroup} DISK {}{own}", quoted(&disk.path)));
+    }
+    let mut attributes = vec![format!("'au_size' = '{}'", group.au_size)];
+    let set = group.attributes.iter().filter(|attribute| !attribute.read_only);
+    attributes.extend(
+        set.map(|attribute| format!("{} = {}", quoted(&attribute.name), quoted(&attribute.value))),
+    );
+    Ok(format!(
+        "CREATE DISKGROUP {name} {redundancy} REDUNDANCY{disks} ATTRIBUTE {}",
+        attributes.join(", ")
+    ))
+}
+
+/// What makes a volume again.
+fn volume_clauses(volume: &Volume) -> Result<Vec<String>> {
+    let mut clauses = Vec::new();
+    let name = checked_name(&volume.name, "a volume")?;
+    let high = if volume.high { " HIGH" } else { "" };
+    clauses.push(format!(
+        "ADD VOLUME {name} SIZE {}M{high} STRIPE_WIDTH {}K STRIPE_COLUMNS {}",
+        volume.size_mb, volume.stripe_width_k, volume.stripe_columns
+    ));
+    let said = [("MOUNTPATH", &volume.mount_path), ("USAGE", &volume.usage)];
+    let said = said.iter().filter(|(_, text)| !text.is_empty());
+    let said: Vec<String> = said.map(|(word, text)| format!("{word} {}", quoted(text))).collect();
+    if !said.is_empty() {
+        clauses.push(format!("MODIFY VOLUME {name} {}", said.join(" ")));
+    }
+    if !volume.enabled {
+        clauses.push(format!("DISABLE VOLUME {name}"));
+    }
+    Ok(clauses)
+}
+
+/// What makes a user group again.
+fn usergroup_clause(usergroup: &UserGroup) -> String {
+    let members: Vec<String> = usergroup.members.iter().map(|member| quoted(member)).collect();
+    let members = if members.is_empty() {
+        String::new()
+    } else {
+        format!(" WITH MEMBER {}", members.join(", "))
+    };
+    format!("ADD USERGROUP {}{members}", quoted(&usergroup.name))
 }
 
 impl MdRestore {

@@ -230,6 +230,24 @@ impl Ls {
             listing.reverse();
         }
         let names = self.names(context, &listing, whole_paths)?;
+        let group = listing.first().and_then(|found| found.place.group.clone()).unwrap_or_default();
+        let known = if self.l || self.s {
+            let wanted = "type, redundancy, striped, block_size, blocks, bytes, space";
+            details(context, &group, wanted, listing.iter())?
+        } else {
+            Details::new()
+        };
+        let number = if self.l && !listing.is_empty() { context.group_number(&group)? } else { 0 };
+        let mut makers: BTreeMap<String, Made> = BTreeMap::new();
+        let mut rows = Vec::new();
+        for (found, name) in listing.iter().zip(names) {
+            let is_system = self.l && is_made_by_system(context, number, found, &mut makers)?;
+            rows.push(self.row(found, name, is_system, &known));
+        }
+        Ok(Table { columns: self.columns(), rows })
+    }
+
+    fn columns(&self) -> Vec<Column> {
         let mut columns: Vec<(&str, Type)> = Vec::new();
         if self.l {
             columns.extend(
@@ -244,67 +262,42 @@ impl Ls {
         if self.permission {
             columns.extend(["User", "Group", "Permission"].map(|name| (name, Type::Text)));
         }
-        let group = listing.first().and_then(|found| found.place.group.clone()).unwrap_or_default();
-        let known = if self.l || self.s {
-            let wanted = "type, redundancy, striped, block_size, blocks, bytes, space";
-            details(context, &group, wanted, listing.iter())?
-        } else {
-            Details::new()
-        };
-        let number = if self.l && !listing.is_empty() { context.group_number(&group)? } else { 0 };
-        let mut makers: BTreeMap<String, Made> = BTreeMap::new();
-        let mut rows = Vec::new();
-        for (found, name) in listing.iter().zip(names) {
-            let told = |column: &str| {
-                known
-                    .get(&found.info.node)
-                    .and_then(|row| row.get(column))
-                    .cloned()
-                    .unwrap_or(Value::Null)
-            };
-            let mut row = Vec::new();
-            if self.l {
-                let system = match found.place.split() {
-                    None => true,
-                    Some((directory, name)) => {
-                        let key = directory.to_string();
-                        if !makers.contains_key(&key) {
-                            makers.insert(key.clone(), made(context, number, &directory)?);
-                        }
-                        makers
-                            .get(&key)
-                            .is_some_and(|made| made.by_system.iter().any(|made| made == name))
-                    }
-                };
-                row.extend([told("type"), told("redundancy"), told("striped")]);
-                let mut time = rfc3339(found.info.modified);
-                time.truncate(19);
-                row.push(if found.is_directory() {
-                    Value::Null
-                } else {
-                    Value::Text(time.replace('T', " "))
-                });
-                row.push(Value::Text(if system { "Y" } else { "N" }.to_owned()));
-            }
-            if self.s {
-                row.extend(["block_size", "blocks", "bytes", "space"].map(told));
-            }
-            if self.permission {
-                let directory = found.is_directory();
-                let word = |text: String| if directory { Value::Null } else { Value::Text(text) };
-                row.push(word(crate::users::name(found.info.uid)));
-                row.push(word(crate::users::group_name(found.info.gid)));
-                row.push(word(permission(found.info.mode)));
-            }
-            row.push(Value::Text(name));
-            rows.push(row);
-        }
         columns.push(("Name", Type::Text));
-        let columns = columns
-            .into_iter()
-            .map(|(name, kind)| Column { name: name.to_owned(), kind })
-            .collect();
-        Ok(Table { columns, rows })
+        columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect()
+    }
+
+    fn row(&self, found: &Found, name: String, is_system: bool, known: &Details) -> Vec<Value> {
+        let told = |column: &str| {
+            known
+                .get(&found.info.node)
+                .and_then(|row| row.get(column))
+                .cloned()
+                .unwrap_or(Value::Null)
+        };
+        let mut row = Vec::new();
+        if self.l {
+            row.extend([told("type"), told("redundancy"), told("striped")]);
+            let mut time = rfc3339(found.info.modified);
+            time.truncate(19);
+            row.push(if found.is_directory() {
+                Value::Null
+            } else {
+                Value::Text(time.replace('T', " "))
+            });
+            row.push(Value::Text(if is_system { "Y" } else { "N" }.to_owned()));
+        }
+        if self.s {
+            row.extend(["block_size", "blocks", "bytes", "space"].map(told));
+        }
+        if self.permission {
+            let directory = found.is_directory();
+            let word = |text: String| if directory { Value::Null } else { Value::Text(text) };
+            row.push(word(crate::users::name(found.info.uid)));
+            row.push(word(crate::users::group_name(found.info.gid)));
+            row.push(word(permission(found.info.mode)));
+        }
+        row.push(Value::Text(name));
+        row
     }
 
     /// How each is written: `name`, `directory/`, `alias => +path of the system`.
@@ -343,4 +336,19 @@ fn permission(mode: u32) -> String {
         _ => "rw-",
     };
     format!("{}{}{}", class(6), class(3), class(0))
+}
+
+/// Whether the system made a name. `makers`: what is known of directories by now.
+fn is_made_by_system(
+    context: &Context,
+    group: i64,
+    found: &Found,
+    makers: &mut BTreeMap<String, Made>,
+) -> Result<bool> {
+    let Some((directory, name)) = found.place.split() else { return Ok(true) };
+    let key = directory.to_string();
+    if !makers.contains_key(&key) {
+        makers.insert(key.clone(), made(context, group, &directory)?);
+    }
+    Ok(makers.get(&key).is_some_and(|made| made.by_system.iter().any(|made| made == name)))
 }

@@ -15,7 +15,7 @@ use crate::{
         views::Type,
     },
     sql::{
-        Role, Statement,
+        Query, Role, Statement,
         parser::parse_size,
         statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
     },
@@ -25,8 +25,9 @@ use crate::{
 use plinth_engine::{
     admin::{
         AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup,
-        Replacement, Report, Selection, Survey, Value,
+        Replacement, Report, Resize, Scope, Selection, Survey, Value, VolumeChange,
     },
+    files::statements::NameOrder,
     words::counted,
 };
 use plinth_host::lock;
@@ -203,182 +204,234 @@ impl Context {
         cancel: &Cancel,
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
+        use Statement as S;
         self.allowed(statement)?;
         let instance = &self.instance;
+        let done = |()| Outcome::Done;
         match statement {
-            Statement::Query(query) => {
-                let mut warnings = Vec::new();
-                let table = query::run(self, query, parameters, cancel, &mut warnings);
-                notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
-                table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
-            }
-            Statement::Show(name) => self.show(name).map(Outcome::Rows),
-            Statement::ShowAll => {
-                let text = Value::Text;
-                let rows = self
-                    .settings()
-                    .into_iter()
-                    .map(|(name, value)| vec![text(name), text(value)])
-                    .collect();
-                Ok(Outcome::Rows(Table {
-                    columns: ["name", "setting"].map(text_column).to_vec(),
-                    rows,
-                }))
-            }
-            Statement::Discard => {
-                lock(&self.settings).set("", None);
+            S::Query(query) => self.query(query, parameters, cancel, notices),
+            S::Show(name) => self.show(name).map(Outcome::Rows),
+            S::ShowAll => Ok(Outcome::Rows(self.show_all())),
+            S::Discard => Ok(self.set("", None)),
+            S::Set { name, value } => Ok(self.set(name, value.as_deref())),
+            S::Ignored(_) | S::Deallocate(_) | S::Begin | S::Commit | S::Rollback => {
                 Ok(Outcome::Done)
             }
-            Statement::Ignored(_)
-            | Statement::Deallocate(_)
-            | Statement::Begin
-            | Statement::Commit
-            | Statement::Rollback => Ok(Outcome::Done),
-            Statement::Set { name, value } => {
-                lock(&self.settings).set(name, value.as_deref());
-                Ok(Outcome::Done)
+            S::CreateUser { name, password, role } => {
+                instance.create_user(name, password, *role).map(done)
             }
-            Statement::CreateUser { name, password, role } => {
-                instance.create_user(name, password, *role).map(|()| Outcome::Done)
+            S::AlterUser { name, password, role } => {
+                instance.alter_user(name, password.as_ref(), *role).map(done)
             }
-            Statement::AlterUser { name, password, role } => {
-                instance.alter_user(name, password.as_ref(), *role).map(|()| Outcome::Done)
+            S::DropUser(name) => instance.drop_user(name).map(done),
+            S::SetDiskstring(list) => of_list(list, instance.set_diskstring(&list.value)),
+            S::SetPreferred(list) => of_list(list, instance.set_preferred(&list.value)),
+            S::CreateGroup(create) => self.create(create, notices),
+            S::DropGroup { name, force, contents } => {
+                self.drop_group(name, *force, *contents, notices)
             }
-            Statement::DropUser(name) => instance.drop_user(name).map(|()| Outcome::Done),
-            Statement::SetDiskstring(diskstring) => {
-                instance
-                    .set_diskstring(&diskstring.value)
-                    .map_err(|error| SqlError::from(error).at(diskstring.at))?;
-                Ok(Outcome::Done)
-            }
-            Statement::SetPreferred(list) => {
-                instance
-                    .set_preferred(&list.value)
-                    .map_err(|error| SqlError::from(error).at(list.at))?;
-                Ok(Outcome::Done)
-            }
-            Statement::CreateGroup(create) => self.create(create, notices),
-            Statement::DropGroup { name, force, contents } => {
-                if *force {
-                    let dropped = self.drop_by_force(name)?;
-                    notices.push(note(format!("disk group {}: {dropped}", name.value)));
-                    return Ok(Outcome::Done);
-                }
-                instance
-                    .drop_group(&name.value, *contents)
-                    .map_err(|error| SqlError::from(error).or_at(name.at))?;
-                Ok(Outcome::Done)
-            }
-            Statement::Mount { groups, force, restricted } => {
-                let named = match groups {
-                    Groups::Named(names) => names.clone(),
-                    Groups::All => self.dismounted_groups()?,
-                };
-                each(&named, |group| instance.mount_group(group, *force, *restricted))
-            }
-            Statement::Dismount { groups, force } => {
+            S::Mount { groups, force, restricted } => self.mount(groups, *force, *restricted),
+            S::Dismount { groups, force } => {
                 each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
             }
-            Statement::Offline { group, which, drop_after, at } => {
-                let request = Request::Offline { which: which.clone(), drop_after: *drop_after };
-                self.ask(group, &request, Some((which, *at)))?;
-                Ok(Outcome::Done)
+            S::Offline { group, which, drop_after, at } => {
+                self.take_offline(group, which, *drop_after, *at)
             }
-            Statement::Online { group, which, resync, at } => {
-                self.ask(
-                    group,
-                    &Request::Online { which: which.clone(), power: resync.power },
-                    Some((which, *at)),
-                )?;
-                self.wait_for_resync(group, *resync, cancel)?;
-                Ok(Outcome::Done)
+            S::Online { group, which, resync, at } => {
+                self.bring_online(group, which, *resync, *at, cancel)
             }
-            Statement::Exchange { group, add, drop, rebalance, at } => {
-                let wait = rebalance
-                    .wait
-                    .or_else(|| (self.waits_for_drops && !drop.is_empty()).then_some(true));
-                self.exchange(group, (add, drop), Rebalance { wait, ..*rebalance }, *at, cancel)?;
-                Ok(Outcome::Done)
+            S::Exchange { group, add, drop, rebalance, at } => {
+                self.exchange(group, (add, drop), *rebalance, *at, cancel).map(done)
             }
-            Statement::Undrop { groups } => each(&self.mounted_groups(groups), |group| {
-                instance.engine_in_service(group)?.ask(&Request::Undrop)
-            }),
-            Statement::Replace { group, replacements, resync } => {
-                self.replace(group, replacements, *resync, cancel)?;
-                Ok(Outcome::Done)
+            S::Undrop { groups } => self.undrop(groups),
+            S::Replace { group, replacements, resync } => {
+                self.replace(group, replacements, *resync, cancel).map(done)
             }
-            Statement::Rename { group, renaming, at } => {
-                let renamed = self.engine(group)?.ask(&Request::Rename(renaming.clone()));
-                renamed.map_err(|error| SqlError::from(error).or_at(*at))?;
-                Ok(Outcome::Done)
+            S::Rename { group, renaming, at } => {
+                self.ask(group, &Request::Rename(renaming.clone()), *at)
             }
-            Statement::Convert { group, to, rebalance, at } => {
+            S::Convert { group, to, rebalance, at } => {
                 let request = Request::Convert { to: Conversion(*to), order: rebalance.order() };
-                self.engine(group)?
-                    .ask(&request)
-                    .map_err(|error| SqlError::from(error).or_at(*at))?;
-                self.wait_for_rebalance(group, *rebalance, cancel)?;
-                Ok(Outcome::Done)
+                self.move_by(group, &request, *at, *rebalance, cancel)
             }
-            Statement::Resize { group, resizes, rebalance, at } => {
-                let request =
-                    Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
-                self.engine(group)?
-                    .ask(&request)
-                    .map_err(|error| SqlError::from(error).or_at(*at))?;
-                self.wait_for_rebalance(group, *rebalance, cancel)?;
-                Ok(Outcome::Done)
+            S::Resize { group, resizes, rebalance, at } => {
+                self.resize(group, resizes, *rebalance, *at, cancel)
             }
-            Statement::Rebalance { group, rebalance } => {
-                self.ask(group, &Request::Rebalance(rebalance.order()), None)?;
-                self.wait_for_rebalance(group, *rebalance, cancel)?;
-                Ok(Outcome::Done)
+            S::Rebalance { group, rebalance } => {
+                let request = Request::Rebalance(rebalance.order());
+                self.move_by(group, &request, group.at, *rebalance, cancel)
             }
-            Statement::ExplainWork { id, group, work, power, at } => {
+            S::ExplainWork { id, group, work, power, at } => {
                 self.explain((id, group), work, *power, *at, notices).map(Outcome::Rows)
             }
-            Statement::Scrub { groups, order, wait, at } => {
+            S::Scrub { groups, order, wait, at } => {
                 self.scrub(groups, order, *wait, *at, cancel, notices)
             }
-            Statement::StopScrub { groups } => each(&self.mounted_groups(groups), |group| {
-                instance.engine(group)?.ask(&Request::StopScrub)
-            }),
-            Statement::Access { group, change, at } => self.access(group, change, *at),
-            Statement::Volume { group, change, at } => {
-                let request = Request::Volume(change.clone());
-                self.engine(group)?
-                    .ask(&request)
-                    .map_err(|error| SqlError::from(error).or_at(*at))?;
-                Ok(Outcome::Done)
+            S::StopScrub { groups } => self.stop_scrub(groups),
+            S::Access { group, change, at } => self.access(group, change, *at),
+            S::Volume { group, change, at } => {
+                self.ask(group, &Request::Volume(change.clone()), *at)
             }
-            Statement::EnableVolumes { groups, change, at } => {
-                let request = Request::Volume(change.clone());
-                each(&self.mounted_groups(groups), |group| {
-                    instance.engine_in_service(group)?.ask(&request)
-                })
-                .map_err(|refusal| refusal.or_at(*at))
+            S::EnableVolumes { groups, change, at } => self.enable_volumes(groups, change, *at),
+            S::Check { group, scope, repair, at } => {
+                self.check(group, scope, *repair, *at, notices)
             }
-            Statement::Check { group, scope, repair, at } => {
-                let report = self
-                    .engine(group)?
-                    .check(scope, *repair)
-                    .map_err(|error| SqlError::from(error).or_at(*at))?;
-                checked(&group.value, &report, *repair, notices)?;
-                Ok(Outcome::Done)
-            }
-            Statement::Names { group, order, places, at } => {
-                let request = Request::Names { order: order.clone(), uid: self.peer.uid };
-                self.engine(group)?.ask(&request).map_err(|error| at_disk(error, places, *at))?;
-                Ok(Outcome::Done)
-            }
-            Statement::SetAttribute { group, name, value } => {
-                let request =
-                    Request::SetAttribute { name: name.value.clone(), value: value.clone() };
-                let engine = self.engine(group)?;
-                engine.ask(&request).map_err(|error| SqlError::from(error).or_at(name.at))?;
-                Ok(Outcome::Done)
-            }
+            S::Names { group, order, places, at } => self.change_names(group, order, places, *at),
+            S::SetAttribute { group, name, value } => self.set_attribute(group, name, value),
         }
+    }
+
+    fn query(
+        &self,
+        query: &Query,
+        parameters: &[Value],
+        cancel: &Cancel,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Outcome> {
+        let mut warnings = Vec::new();
+        let table = query::run(self, query, parameters, cancel, &mut warnings);
+        notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
+        table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
+    }
+
+    fn show_all(&self) -> Table {
+        let text = Value::Text;
+        let rows = self.settings().into_iter().map(|(name, value)| vec![text(name), text(value)]);
+        Table { columns: ["name", "setting"].map(text_column).to_vec(), rows: rows.collect() }
+    }
+
+    /// Sets one setting of the session, or forgets all (`""`).
+    fn set(&self, name: &str, value: Option<&str>) -> Outcome {
+        lock(&self.settings).set(name, value);
+        Outcome::Done
+    }
+
+    fn drop_group(
+        &self,
+        name: &At<String>,
+        force: bool,
+        contents: bool,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Outcome> {
+        if force {
+            let dropped = self.drop_by_force(name)?;
+            notices.push(note(format!("disk group {}: {dropped}", name.value)));
+            return Ok(Outcome::Done);
+        }
+        self.instance
+            .drop_group(&name.value, contents)
+            .map_err(|error| SqlError::from(error).or_at(name.at))?;
+        Ok(Outcome::Done)
+    }
+
+    fn mount(&self, groups: &Groups, force: bool, restricted: bool) -> Result<Outcome> {
+        let named = match groups {
+            Groups::Named(names) => names.clone(),
+            Groups::All => self.dismounted_groups()?,
+        };
+        each(&named, |group| self.instance.mount_group(group, force, restricted))
+    }
+
+    fn undrop(&self, groups: &Groups) -> Result<Outcome> {
+        each(&self.mounted_groups(groups), |group| {
+            self.instance.engine_in_service(group)?.ask(&Request::Undrop)
+        })
+    }
+
+    fn stop_scrub(&self, groups: &Groups) -> Result<Outcome> {
+        each(&self.mounted_groups(groups), |group| {
+            self.instance.engine(group)?.ask(&Request::StopScrub)
+        })
+    }
+
+    fn enable_volumes(&self, groups: &Groups, change: &VolumeChange, at: usize) -> Result<Outcome> {
+        let request = Request::Volume(change.clone());
+        each(&self.mounted_groups(groups), |group| {
+            self.instance.engine_in_service(group)?.ask(&request)
+        })
+        .map_err(|refusal| refusal.or_at(at))
+    }
+
+    fn check(
+        &self,
+        group: &At<String>,
+        scope: &Scope,
+        repair: bool,
+        at: usize,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Outcome> {
+        let report = self
+            .engine(group)?
+            .check(scope, repair)
+            .map_err(|error| SqlError::from(error).or_at(at))?;
+        checked(&group.value, &report, repair, notices)?;
+        Ok(Outcome::Done)
+    }
+
+    fn change_names(
+        &self,
+        group: &At<String>,
+        order: &NameOrder,
+        places: &Places,
+        at: usize,
+    ) -> Result<Outcome> {
+        let request = Request::Names { order: order.clone(), uid: self.peer.uid };
+        self.engine(group)?.ask(&request).map_err(|error| at_disk(error, places, at))?;
+        Ok(Outcome::Done)
+    }
+
+    fn set_attribute(&self, group: &At<String>, name: &At<String>, value: &str) -> Result<Outcome> {
+        let (name, at) = (name.value.clone(), name.at);
+        self.ask(group, &Request::SetAttribute { name, value: value.to_owned() }, at)
+    }
+
+    fn take_offline(
+        &self,
+        group: &At<String>,
+        which: &Selection,
+        drop_after: Option<u64>,
+        at: usize,
+    ) -> Result<Outcome> {
+        self.ask(group, &Request::Offline { which: which.clone(), drop_after }, at)
+    }
+
+    fn bring_online(
+        &self,
+        group: &At<String>,
+        which: &Selection,
+        resync: Rebalance,
+        at: usize,
+        cancel: &Cancel,
+    ) -> Result<Outcome> {
+        self.ask(group, &Request::Online { which: which.clone(), power: resync.power }, at)?;
+        self.wait_for_resync(group, resync, cancel)?;
+        Ok(Outcome::Done)
+    }
+
+    fn resize(
+        &self,
+        group: &At<String>,
+        resizes: &[Resize],
+        rebalance: Rebalance,
+        at: usize,
+        cancel: &Cancel,
+    ) -> Result<Outcome> {
+        let request = Request::Resize { resizes: resizes.to_vec(), order: rebalance.order() };
+        self.move_by(group, &request, at, rebalance, cancel)
+    }
+
+    /// Has a group's engine begin to move data, and waits for the rebalance if that is wanted.
+    fn move_by(
+        &self,
+        group: &At<String>,
+        request: &Request,
+        at: usize,
+        rebalance: Rebalance,
+        cancel: &Cancel,
+    ) -> Result<Outcome> {
+        self.ask(group, request, at)?;
+        self.wait_for_rebalance(group, rebalance, cancel)?;
+        Ok(Outcome::Done)
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
@@ -387,15 +440,10 @@ impl Context {
             .map_err(|error| SqlError::from(error).or_at(group.at))
     }
 
-    fn ask(
-        &self,
-        group: &At<String>,
-        request: &Request,
-        about: Option<(&Selection, usize)>,
-    ) -> Result<()> {
-        let engine = self.engine(group)?;
-        let place = about.map_or(group.at, |(_, at)| at);
-        engine.ask(request).map_err(|error| SqlError::from(error).or_at(place))
+    /// Asks a group's engine; `at`: the place in the statement that an error is about.
+    fn ask(&self, group: &At<String>, request: &Request, at: usize) -> Result<Outcome> {
+        let asked = self.engine(group)?.ask(request);
+        asked.map(|()| Outcome::Done).map_err(|error| SqlError::from(error).or_at(at))
     }
 
     /// Waits until no operation of a kind is under way; its error is the statement's.
@@ -560,6 +608,8 @@ impl Context {
         at: usize,
         cancel: &Cancel,
     ) -> Result<()> {
+        let waits = (self.waits_for_drops && !drop.is_empty()).then_some(true);
+        let rebalance = Rebalance { wait: rebalance.wait.or(waits), ..rebalance };
         let (exchange, places) = self.disks_of(add, drop)?;
         let request = Request::Exchange { exchange, order: rebalance.order() };
         let engine = self.engine(group)?;
@@ -710,6 +760,11 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
     } else {
         error.hint(format!("ALTER DISKGROUP {group} CHECK REPAIR")).into()
     })
+}
+
+/// What became of a list in quotes that the whole instance has.
+fn of_list(list: &At<String>, set: std::result::Result<(), AdminError>) -> Result<Outcome> {
+    set.map(|()| Outcome::Done).map_err(|error| SqlError::from(error).at(list.at))
 }
 
 /// Does the same for each group; the first refusal is the statement's, the others are its detail.

@@ -60,16 +60,7 @@ pub struct Started {
 /// If another instance serves the directory, or what the operating system says.
 pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Started> {
     let paths = options.paths;
-    let mode = match options.looking {
-        Looking::Nobody => 0o700,
-        Looking::Group(_) => 0o710,
-        Looking::Everybody => 0o711,
-    };
-    own_directory(paths.dir(), mode, options.looking)?;
-    if paths.state() != paths.dir() {
-        own_directory(paths.state(), 0o700, Looking::Nobody)?;
-    }
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    own_directories(&paths, options.looking)?;
     let Some(lock) = process::only_one(&paths.pid())? else {
         let pid = fs::read_to_string(paths.pid()).unwrap_or_default();
         return Err(io::Error::other(format!(
@@ -78,26 +69,9 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
             paths.dir().display()
         )));
     };
-    let loaded = State::load(&paths.instance())?;
-    let mut state = loaded.clone().unwrap_or_else(|| State {
-        diskstring: DEFAULT_DISKSTRING.into(),
-        groups: BTreeMap::new(),
-        network: None,
-        passwords: Passwords::default(),
-        preferred: Preferred::default(),
-    });
-    if let Some(diskstring) = options.diskstring {
-        state.diskstring = diskstring;
-    }
     let is_new_network = options.network.is_some();
-    if let Some(network) = options.network {
-        network.iter().try_for_each(Network::check)?;
-        state.network = network;
-    }
-    if state.passwords.secret.is_empty() {
-        state.passwords.secret =
-            crate::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
-    }
+    let loaded = State::load(&paths.instance())?;
+    let state = remembered(loaded.clone(), options.diskstring, options.network)?;
     let network = state.network.clone();
     let alert = Alert::new(paths.alert(), true);
     let discovery = Discovery::new(options.io, &state.diskstring, alert.clone())?;
@@ -138,6 +112,48 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         instance.adopt(&group);
     }
     Ok(Started { instance, lock, postgres, control, network, is_new_network })
+}
+
+/// The directories of the instance, which from here on makes files that nobody else reads.
+fn own_directories(paths: &Paths, looking: Looking) -> io::Result<()> {
+    let mode = match looking {
+        Looking::Nobody => 0o700,
+        Looking::Group(_) => 0o710,
+        Looking::Everybody => 0o711,
+    };
+    own_directory(paths.dir(), mode, looking)?;
+    if paths.state() != paths.dir() {
+        own_directory(paths.state(), 0o700, Looking::Nobody)?;
+    }
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    Ok(())
+}
+
+/// What is remembered, with what the operator says now in its place.
+fn remembered(
+    loaded: Option<State>,
+    diskstring: Option<String>,
+    network: Option<Option<Network>>,
+) -> io::Result<State> {
+    let mut state = loaded.unwrap_or_else(|| State {
+        diskstring: DEFAULT_DISKSTRING.into(),
+        groups: BTreeMap::new(),
+        network: None,
+        passwords: Passwords::default(),
+        preferred: Preferred::default(),
+    });
+    if let Some(diskstring) = diskstring {
+        state.diskstring = diskstring;
+    }
+    if let Some(network) = network {
+        network.iter().try_for_each(Network::check)?;
+        state.network = network;
+    }
+    if state.passwords.secret.is_empty() {
+        state.passwords.secret =
+            crate::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
+    }
+    Ok(state)
 }
 
 /// Makes a directory, or makes sure that nobody else can put sockets into the one that is there.

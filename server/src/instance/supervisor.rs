@@ -27,6 +27,7 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     path::{Path, PathBuf},
+    process::ExitStatus,
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -89,6 +90,39 @@ fn was_unmounted(mount_point: &Path) -> bool {
     mount::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.directory != mount_point))
 }
 
+/// What the supervisor of a group remembers from one engine to the next.
+struct History {
+    /// No engine has been started yet, or the last one was handed over.
+    is_first: bool,
+    wait: Duration,
+    /// Ends in a row, of engines that did not run for long.
+    ends: u32,
+    /// Of those, ends because of the catalog.
+    stops: u32,
+    /// Engines in a row that died of themselves.
+    faults: u32,
+    /// Since when no engine serves the mounts.
+    since: Instant,
+    /// The last error that the alert log has.
+    told: Option<String>,
+}
+
+impl History {
+    fn new() -> Self {
+        let (wait, since) = (Duration::ZERO, Instant::now());
+        Self { is_first: true, wait, ends: 0, stops: 0, faults: 0, since, told: None }
+    }
+}
+
+/// How the last engine ended; none of it if there was none.
+#[derive(Default)]
+struct LastEngine {
+    ran: Duration,
+    is_long: bool,
+    was_killed: bool,
+    status: Option<ExitStatus>,
+}
+
 impl Instance {
     /// Guards a group, unless it is guarded already.
     pub(super) fn guard(self: &Arc<Self>, group: &str) {
@@ -119,112 +153,116 @@ impl Instance {
     }
 
     fn watch_over(self: &Arc<Self>, group: &str) {
-        let mut wait = Duration::ZERO;
-        let mut first = true;
-        let (mut ends, mut stops, mut faults) = (0, 0, 0);
-        let mut told = None;
-        // Since when nobody serves the mounts.
-        let mut since = Instant::now();
+        let mut history = History::new();
         while self.still_wanted(group) {
-            let began = Instant::now();
-            let (mut ran, mut is_long) = (Duration::ZERO, false);
-            let (mut killed, mut end) = (false, None);
             // One that ended before it could be watched served for a moment.
-            lock(&self.unserved).entry(group.to_owned()).or_insert(began);
-            if let Ok(engine) = self.engine(group)
-                && let Ok(status) = engine.status()
-                && status.mounted
-            {
-                lock(&self.unserved).remove(group);
-                self.hear_of_clients(group, status.pid);
-                // Returns at the engine's end.
-                let stopped = RefCell::new(None);
-                let watched = engine.watch(|notice| match notice {
-                    Notice::Stopped(reason) => drop(stopped.replace(Some(reason))),
-                    other => self.noticed(group, &other),
-                });
-                since = Instant::now();
-                lock(&self.unserved).insert(group.to_owned(), since);
-                if !self.still_wanted(group) {
-                    return;
-                }
-                if watched.is_ok() && lock(&self.handed_over).remove(&status.pid) {
-                    // Waits until that is done.
-                    first = true;
-                } else if watched.is_ok() {
-                    ran = began.elapsed();
-                    end = self.children.end_of(status.pid, GONE);
-                    killed = !end.is_some_and(died_of_itself);
-                    ends = if ran > RAN_LONG { 1 } else { ends + 1 };
-                    let (severity, times) = match ends {
-                        0..ALARM => (Severity::Warning, String::new()),
-                        _ => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
-                    };
-                    stops = next_stops(stops, stopped.borrow().is_some(), ran);
-                    if stops >= STOPS_MAX {
-                        let reason = stopped.take().unwrap_or_default();
-                        let text = format!(
-                            "its catalog stopped {STOPS_MAX} times in a row, at last because: {reason}. It is not started again. \
-                             Mend the disks that the lines above name, then ALTER DISKGROUP {group} MOUNT"
-                        );
-                        if self.give_up(group, &text) {
-                            return;
-                        }
-                    }
-                    let how = end.map_or_else(String::new, |end| format!(" ({end})"));
-                    self.alert.line(
-                        severity,
-                        group,
-                        &format!("its engine ended{how}{times}; it is started again"),
-                    );
-                    is_long = ran > RAN_LONG;
-                    if stops > 0 {
-                        // It ended for a reason that may well be there still.
-                        ran = Duration::ZERO;
-                    }
-                }
-            }
-            if end.is_none() && !first {
+            lock(&self.unserved).entry(group.to_owned()).or_insert_with(Instant::now);
+            let Some(mut last) = self.watch_engine(group, &mut history) else { return };
+            if last.status.is_none() && !history.is_first {
                 // It died before it could be watched.
                 let pid = lock(&self.launched).get(group).copied();
-                end = pid.and_then(|pid| self.children.end_of(pid, GONE));
+                last.status = pid.and_then(|pid| self.children.end_of(pid, GONE));
             }
-            if end.is_some_and(died_of_itself) {
-                faults = if is_long { 1 } else { faults + 1 };
-                if self.has_too_many(group, faults) {
+            if last.status.is_some_and(died_of_itself) {
+                history.faults = if last.is_long { 1 } else { history.faults + 1 };
+                if self.has_too_many(group, history.faults) {
                     return;
                 }
-            } else if is_long {
-                faults = 0;
+            } else if last.is_long {
+                history.faults = 0;
             }
-            wait = if first { Duration::ZERO } else { next_wait(wait, ran, ends, killed) };
-            first = false;
-            thread::sleep(wait);
-            match self.revive(group) {
-                Ok(()) => {
-                    lock(&self.unserved).remove(group);
-                    since = Instant::now();
-                    told = None;
-                }
-                Err(error) => {
-                    // An engine of another version, to which nothing can be said, may still serve.
-                    if since.elapsed() > MOUNT_TIMEOUT && error.code != Code::Invalid {
-                        self.fail_waiting_requests(
-                            group,
-                            &format!("it could not be mounted for {} s", MOUNT_TIMEOUT.as_secs()),
-                        );
-                    }
-                    let text = error.to_string();
-                    if told.as_ref() != Some(&text) {
-                        self.alert.line(
-                            Severity::Alarm,
-                            group,
-                            &format!("cannot be mounted, tried again: {text}"),
-                        );
-                        told = Some(text);
-                    }
-                }
+            history.wait = if history.is_first {
+                Duration::ZERO
+            } else {
+                next_wait(history.wait, last.ran, history.ends, last.was_killed)
+            };
+            history.is_first = false;
+            thread::sleep(history.wait);
+            self.try_to_revive(group, &mut history);
+        }
+    }
+
+    /// Watches the engine that serves a group, if there is one, until it ends. `None`: the group is not to be served any more.
+    fn watch_engine(self: &Arc<Self>, group: &str, history: &mut History) -> Option<LastEngine> {
+        let began = Instant::now();
+        let serving = self.engine(group).ok().and_then(|engine| {
+            let status = engine.status().ok().filter(|status| status.mounted)?;
+            Some((engine, status.pid))
+        });
+        let Some((engine, pid)) = serving else { return Some(LastEngine::default()) };
+        lock(&self.unserved).remove(group);
+        self.hear_of_clients(group, pid);
+        // Returns at the engine's end.
+        let stopped = RefCell::new(None);
+        let watched = engine.watch(|notice| match notice {
+            Notice::Stopped(reason) => drop(stopped.replace(Some(reason))),
+            other => self.noticed(group, &other),
+        });
+        history.since = Instant::now();
+        lock(&self.unserved).insert(group.to_owned(), history.since);
+        if !self.still_wanted(group) {
+            return None;
+        }
+        if watched.is_err() {
+            return Some(LastEngine::default());
+        }
+        if lock(&self.handed_over).remove(&pid) {
+            // Waits until that is done.
+            history.is_first = true;
+            return Some(LastEngine::default());
+        }
+        let (ran, status) = (began.elapsed(), self.children.end_of(pid, GONE));
+        let is_long = ran > RAN_LONG;
+        history.ends = if is_long { 1 } else { history.ends + 1 };
+        history.stops = next_stops(history.stops, stopped.borrow().is_some(), ran);
+        if history.stops >= STOPS_MAX {
+            let reason = stopped.take().unwrap_or_default();
+            let text = format!(
+                "its catalog stopped {STOPS_MAX} times in a row, at last because: {reason}. It is not started again. \
+                 Mend the disks that the lines above name, then ALTER DISKGROUP {group} MOUNT"
+            );
+            if self.give_up(group, &text) {
+                return None;
             }
+        }
+        let (severity, times) = match history.ends {
+            0..ALARM => (Severity::Warning, String::new()),
+            ends => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
+        };
+        let how = status.map_or_else(String::new, |status| format!(" ({status})"));
+        self.alert.line(
+            severity,
+            group,
+            &format!("its engine ended{how}{times}; it is started again"),
+        );
+        Some(LastEngine {
+            // It may have ended for a reason that is there still.
+            ran: if history.stops > 0 { Duration::ZERO } else { ran },
+            is_long,
+            was_killed: !status.is_some_and(died_of_itself),
+            status,
+        })
+    }
+
+    fn try_to_revive(self: &Arc<Self>, group: &str, history: &mut History) {
+        let error = match self.revive(group) {
+            Ok(()) => {
+                lock(&self.unserved).remove(group);
+                (history.since, history.told) = (Instant::now(), None);
+                return;
+            }
+            Err(error) => error,
+        };
+        // An engine of another version, to which nothing can be said, may still serve.
+        if history.since.elapsed() > MOUNT_TIMEOUT && error.code != Code::Invalid {
+            let text = format!("it could not be mounted for {} s", MOUNT_TIMEOUT.as_secs());
+            self.fail_waiting_requests(group, &text);
+        }
+        let text = error.to_string();
+        if history.told.as_ref() != Some(&text) {
+            let line = format!("cannot be mounted, tried again: {text}");
+            self.alert.line(Severity::Alarm, group, &line);
+            history.told = Some(text);
         }
     }
 

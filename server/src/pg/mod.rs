@@ -396,34 +396,12 @@ impl Connection {
         const GSS: i32 = 80_877_104;
         const CANCEL: i32 = 80_877_102;
         let tls = door.and_then(|door| door.tls.as_ref());
-        if let Some(tls) = tls
-            && self.stream.peek(deadline)? == Some(TLS_HANDSHAKE)
-        {
-            self.encrypt(tls, deadline)?;
-            if self.stream.tls().and_then(|session| session.alpn_protocol()) != Some(ALPN) {
-                // Otherwise a page in a browser could be made to talk to us.
-                return Err(SqlError::new(
-                    state::PROTOCOL,
-                    "TLS at once needs the protocol \"postgresql\" (ALPN)",
-                )
-                .into());
-            }
+        if let Some(tls) = tls {
+            self.start_tls_at_once(tls, deadline)?;
         }
-        let until = Some(deadline);
         // SSL, then GSS, then the real one; who asks for more is not a client.
         for _ in 0..4 {
-            let length = self.exactly(4, until)?;
-            let length = i32::from_be_bytes(length.try_into().map_err(|_| End::Gone)?);
-            let length = usize::try_from(length)
-                .ok()
-                .filter(|length| (8..=STARTUP_MAX).contains(length))
-                .ok_or_else(|| {
-                    SqlError::new(
-                        state::PROTOCOL,
-                        "this is no startup packet of PostgreSQL's protocol",
-                    )
-                })?;
-            let mut body = Body { bytes: self.exactly(length - 4, until)?, at: 0 };
+            let mut body = self.startup_packet(deadline)?;
             match body.i32()? {
                 SSL => match (tls, self.stream.tls()) {
                     (Some(tls), None) => {
@@ -442,46 +420,7 @@ impl Connection {
                     return Ok(None);
                 }
                 version if version >> 16 == 3 => {
-                    if tls.is_some()
-                        && self.stream.tls().is_none()
-                        && !door.is_some_and(|door| door.insecure)
-                    {
-                        return Err(SqlError::new(
-                            "28000",
-                            "this instance talks over the network with TLS only",
-                        )
-                        .hint("sslmode=verify-full, or at least sslmode=require, in the client")
-                        .into());
-                    }
-                    let mut parameters = BTreeMap::new();
-                    loop {
-                        let name = body.string()?;
-                        if name.is_empty() {
-                            break;
-                        }
-                        parameters.insert(name, body.string()?);
-                    }
-                    let unknown: Vec<String> = parameters
-                        .keys()
-                        .filter(|name| name.starts_with("_pq_."))
-                        .cloned()
-                        .collect();
-                    if version & 0xFFFF != 0 || !unknown.is_empty() {
-                        self.send(&Message::NegotiateProtocolVersion(
-                            NegotiateProtocolVersion::new(0, unknown),
-                        ))?;
-                    }
-                    if parameters
-                        .get("replication")
-                        .is_some_and(|value| value != "false" && value != "off")
-                    {
-                        return Err(SqlError::new(
-                            state::NOT_SUPPORTED,
-                            "there is nothing to replicate here",
-                        )
-                        .into());
-                    }
-                    return Ok(Some((new_key(), parameters)));
+                    return self.wishes(version, &mut body, door).map(Some);
                 }
                 version => {
                     return Err(SqlError::new(
@@ -498,6 +437,69 @@ impl Connection {
             self.flush()?;
         }
         Err(SqlError::new(state::PROTOCOL, "too many requests to encrypt").into())
+    }
+
+    /// TLS from the first byte, if that is what the client sends.
+    fn start_tls_at_once(&mut self, tls: &Tls, deadline: Instant) -> Result<(), End> {
+        if self.stream.peek(deadline)? != Some(TLS_HANDSHAKE) {
+            return Ok(());
+        }
+        self.encrypt(tls, deadline)?;
+        if self.stream.tls().and_then(|session| session.alpn_protocol()) != Some(ALPN) {
+            // Otherwise a page in a browser could be made to talk to us.
+            let text = "TLS at once needs the protocol \"postgresql\" (ALPN)";
+            return Err(SqlError::new(state::PROTOCOL, text).into());
+        }
+        Ok(())
+    }
+
+    fn startup_packet(&mut self, deadline: Instant) -> Result<Body, End> {
+        let length = self.exactly(4, Some(deadline))?;
+        let length = i32::from_be_bytes(length.try_into().map_err(|_| End::Gone)?);
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| (8..=STARTUP_MAX).contains(length))
+            .ok_or_else(|| {
+                SqlError::new(state::PROTOCOL, "this is no startup packet of PostgreSQL's protocol")
+            })?;
+        Ok(Body { bytes: self.exactly(length - 4, Some(deadline))?, at: 0 })
+    }
+
+    /// The rest of a startup packet of version 3: what the client wishes.
+    fn wishes(
+        &mut self,
+        version: i32,
+        body: &mut Body,
+        door: Option<&Door>,
+    ) -> Result<Started, End> {
+        let needs_tls = door.is_some_and(|door| door.tls.is_some() && !door.insecure);
+        if needs_tls && self.stream.tls().is_none() {
+            return Err(SqlError::new(
+                "28000",
+                "this instance talks over the network with TLS only",
+            )
+            .hint("sslmode=verify-full, or at least sslmode=require, in the client")
+            .into());
+        }
+        let mut parameters = BTreeMap::new();
+        loop {
+            let name = body.string()?;
+            if name.is_empty() {
+                break;
+            }
+            parameters.insert(name, body.string()?);
+        }
+        let unknown: Vec<String> =
+            parameters.keys().filter(|name| name.starts_with("_pq_.")).cloned().collect();
+        if version & 0xFFFF != 0 || !unknown.is_empty() {
+            let negotiate = NegotiateProtocolVersion::new(0, unknown);
+            self.send(&Message::NegotiateProtocolVersion(negotiate))?;
+        }
+        if parameters.get("replication").is_some_and(|value| value != "false" && value != "off") {
+            let text = "there is nothing to replicate here";
+            return Err(SqlError::new(state::NOT_SUPPORTED, text).into());
+        }
+        Ok((new_key(), parameters))
     }
 
     /// From here on with TLS.

@@ -106,9 +106,27 @@ fn cut(text: String) -> Result<String> {
 
 /// Makes them known to a connection.
 pub fn create(connection: &Connection, user: &str) -> Result<()> {
-    let define = |name: &str, arguments: i32, function: fn(&Context<'_>) -> Result<Value>| {
-        connection.create_scalar_function(name, arguments, FLAGS, function)
-    };
+    create_of_statement(connection, user)?;
+    create_about_null(connection)?;
+    create_about_times(connection)?;
+    create_about_numbers(connection)?;
+    create_about_texts(connection)?;
+    create_about_parts(connection)?;
+    create_about_patterns(connection)
+}
+
+/// One function, whose result is a value of any type.
+fn define(
+    connection: &Connection,
+    name: &str,
+    arguments: i32,
+    function: fn(&Context<'_>) -> Result<Value>,
+) -> Result<()> {
+    connection.create_scalar_function(name, arguments, FLAGS, function)
+}
+
+/// The time of the statement, and who asks.
+fn create_of_statement(connection: &Connection, user: &str) -> Result<()> {
     // The time is that of the statement for all of its rows.
     let now = Time::now();
     for name in ["sysdate", "now", "localtimestamp"] {
@@ -117,57 +135,76 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     connection.create_scalar_function("systimestamp", 0, FLAGS, move |_| Ok(now.exact_text()))?;
     let user = user.to_owned();
     connection.create_scalar_function("user", 0, FLAGS, move |_| Ok(user.clone()))?;
+    Ok(())
+}
 
-    // About NULL.
-    define("nvl", 2, |context| match context.get::<Value>(0)? {
+/// `NVL`, `DECODE`, `GREATEST` ...
+fn create_about_null(connection: &Connection) -> Result<()> {
+    define(connection, "nvl", 2, |context| match context.get::<Value>(0)? {
         Value::Null => context.get(1),
         first => Ok(first),
     })?;
-    define("nvl2", 3, |context| {
+    define(connection, "nvl2", 3, |context| {
         context.get(if context.get::<Value>(0)? == Value::Null { 2 } else { 1 })
     })?;
-    define("decode", -1, decode)?;
-    define("greatest", -1, |context| extreme(context, std::cmp::Ordering::Greater))?;
-    define("least", -1, |context| extreme(context, std::cmp::Ordering::Less))?;
+    define(connection, "decode", -1, decode)?;
+    define(connection, "greatest", -1, |context| extreme(context, std::cmp::Ordering::Greater))?;
+    define(connection, "least", -1, |context| extreme(context, std::cmp::Ordering::Less))?;
+    Ok(())
+}
 
-    // Times.
-    define("to_char", 1, |context| Ok(text(context, 0).map_or(Value::Null, Value::Text)))?;
-    define("to_char", 2, to_char)?;
+/// From and to text, and sums.
+fn create_about_times(connection: &Connection) -> Result<()> {
+    define(connection, "to_char", 1, |context| {
+        Ok(text(context, 0).map_or(Value::Null, Value::Text))
+    })?;
+    define(connection, "to_char", 2, to_char)?;
     for name in ["to_date", "to_timestamp"] {
-        define(name, 1, |context| made_of(need_time(context, 0)?))?;
-        define(name, 2, |context| match (text(context, 0), text(context, 1)) {
+        define(connection, name, 1, |context| made_of(need_time(context, 0)?))?;
+        define(connection, name, 2, |context| match (text(context, 0), text(context, 1)) {
             (Some(text), Some(model)) => made_of(Some(Time::read(&text, &model).map_err(refused)?)),
             _ => Ok(Value::Null),
         })?;
     }
-    define("add_months", 2, |context| match (need_time(context, 0)?, whole(context, 1)?) {
-        (Some(time), Some(months)) => {
-            Ok(Value::Text(made(time.plus_months(months))?.unwrap_or_default()))
+    define(connection, "add_months", 2, |context| {
+        match (need_time(context, 0)?, whole(context, 1)?) {
+            (Some(time), Some(months)) => {
+                Ok(Value::Text(made(time.plus_months(months))?.unwrap_or_default()))
+            }
+            _ => Ok(Value::Null),
         }
-        _ => Ok(Value::Null),
     })?;
-    define("last_day", 1, |context| match need_time(context, 0)? {
+    define(connection, "last_day", 1, |context| match need_time(context, 0)? {
         Some(time) => Ok(Value::Text(made(time.last_of_month())?.unwrap_or_default())),
         None => Ok(Value::Null),
     })?;
-    define("plinth_plus", 2, |context| plus(context, 1.0))?;
-    define("plinth_minus", 2, |context| match (need_time(context, 0), time(context, 1)) {
-        (Ok(Some(time)), Some(other)) => Ok(Value::Real(time.minus(other))),
-        _ => plus(context, -1.0),
+    define(connection, "plinth_plus", 2, |context| plus(context, 1.0))?;
+    define(connection, "plinth_minus", 2, |context| {
+        match (need_time(context, 0), time(context, 1)) {
+            (Ok(Some(time)), Some(other)) => Ok(Value::Real(time.minus(other))),
+            _ => plus(context, -1.0),
+        }
     })?;
-    define("plinth_date", 1, |context| {
+    define(connection, "plinth_date", 1, |context| {
         Ok(need_time(context, 0)?
             .map_or(Value::Null, |time| Value::Text(time.text().chars().take(10).collect())))
     })?;
+    Ok(())
+}
 
-    // Numbers.
-    define("to_number", 1, |context| Ok(number(context, 0)?.map_or(Value::Null, value)))?;
-    define("to_number", 2, |context| match (text(context, 0), text(context, 1)) {
+/// Conversions and arithmetic.
+fn create_about_numbers(connection: &Connection) -> Result<()> {
+    define(connection, "to_number", 1, |context| {
+        Ok(number(context, 0)?.map_or(Value::Null, value))
+    })?;
+    define(connection, "to_number", 2, |context| match (text(context, 0), text(context, 1)) {
         (Some(text), Some(model)) => numbers::read(&text, Some(&model)).map(value).map_err(refused),
         _ => Ok(Value::Null),
     })?;
-    define("plinth_number", 1, |context| Ok(real(context, 0)?.map_or(Value::Null, Value::Real)))?;
-    define("plinth_int", 1, |context| {
+    define(connection, "plinth_number", 1, |context| {
+        Ok(real(context, 0)?.map_or(Value::Null, Value::Real))
+    })?;
+    define(connection, "plinth_int", 1, |context| {
         Ok(match number(context, 0)? {
             Some(Number::Real(real)) if real.abs() >= 9.3e18 => {
                 return Err(refused("this is too large for an integer"));
@@ -177,35 +214,38 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
             None => Value::Null,
         })
     })?;
-    define("mod", 2, modulo)?;
+    define(connection, "mod", 2, modulo)?;
     for name in ["power", "pow"] {
-        define(name, 2, |context| {
+        define(connection, name, 2, |context| {
             Ok(real(context, 0)?
                 .zip(real(context, 1)?)
                 .map_or(Value::Null, |(base, to)| Value::Real(base.powf(to))))
         })?;
     }
-    define("floor", 1, |context| rounded(context, f64::floor))?;
-    define("ceil", 1, |context| rounded(context, f64::ceil))?;
-    define("ceiling", 1, |context| rounded(context, f64::ceil))?;
+    define(connection, "floor", 1, |context| rounded(context, f64::floor))?;
+    define(connection, "ceil", 1, |context| rounded(context, f64::ceil))?;
+    define(connection, "ceiling", 1, |context| rounded(context, f64::ceil))?;
     for (name, places) in [("trunc", 1), ("trunc", 2), ("round", 1), ("round", 2)] {
-        define(name, places, if name == "trunc" { truncate } else { round })?;
+        define(connection, name, places, if name == "trunc" { truncate } else { round })?;
     }
-    define("sqrt", 1, |context| one(context, f64::sqrt))?;
-    define("exp", 1, |context| one(context, f64::exp))?;
-    define("ln", 1, |context| one(context, f64::ln))?;
-    define("log", 2, |context| {
+    define(connection, "sqrt", 1, |context| one(context, f64::sqrt))?;
+    define(connection, "exp", 1, |context| one(context, f64::exp))?;
+    define(connection, "ln", 1, |context| one(context, f64::ln))?;
+    define(connection, "log", 2, |context| {
         Ok(real(context, 0)?
             .zip(real(context, 1)?)
             .map_or(Value::Null, |(base, of)| Value::Real(of.log(base))))
     })?;
+    Ok(())
+}
 
-    // Texts.
-    define("lpad", 2, |context| pad(context, true))?;
-    define("lpad", 3, |context| pad(context, true))?;
-    define("rpad", 2, |context| pad(context, false))?;
-    define("rpad", 3, |context| pad(context, false))?;
-    define("initcap", 1, |context| {
+/// What makes another text of the letters of one.
+fn create_about_texts(connection: &Connection) -> Result<()> {
+    define(connection, "lpad", 2, |context| pad(context, true))?;
+    define(connection, "lpad", 3, |context| pad(context, true))?;
+    define(connection, "rpad", 2, |context| pad(context, false))?;
+    define(connection, "rpad", 3, |context| pad(context, false))?;
+    define(connection, "initcap", 1, |context| {
         let mut within = false;
         let capital = |text: String| {
             let letters = text.chars().flat_map(|letter| {
@@ -220,7 +260,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         };
         Ok(text(context, 0).map(capital).map_or(Value::Null, Value::Text))
     })?;
-    define("translate", 3, |context| {
+    define(connection, "translate", 3, |context| {
         let (Some(of), Some(from), Some(to)) =
             (text(context, 0), text(context, 1), text(context, 2))
         else {
@@ -233,12 +273,17 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         };
         Ok(Value::Text(of.chars().filter_map(one).collect()))
     })?;
-    define("instr", 3, instr)?;
-    define("instr", 4, instr)?;
+    Ok(())
+}
+
+/// Parts of texts, single letters, and texts for people.
+fn create_about_parts(connection: &Connection) -> Result<()> {
+    define(connection, "instr", 3, instr)?;
+    define(connection, "instr", 4, instr)?;
     for name in ["strpos", "instr"] {
-        define(name, 2, instr)?;
+        define(connection, name, 2, instr)?;
     }
-    define("split_part", 3, |context| {
+    define(connection, "split_part", 3, |context| {
         let (Some(of), Some(by), Some(part)) =
             (text(context, 0), text(context, 1), whole(context, 2)?)
         else {
@@ -253,9 +298,9 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         };
         Ok(Value::Text(at.and_then(|at| parts.get(at)).copied().unwrap_or_default().to_owned()))
     })?;
-    define("left", 2, |context| side(context, true))?;
-    define("right", 2, |context| side(context, false))?;
-    define("chr", 1, |context| {
+    define(connection, "left", 2, |context| side(context, true))?;
+    define(connection, "right", 2, |context| side(context, false))?;
+    define(connection, "chr", 1, |context| {
         let letter =
             whole(context, 0)?.map(|number| u32::try_from(number).ok().and_then(char::from_u32));
         match letter {
@@ -264,18 +309,25 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
             Some(_) => Err(refused("there is no character with this number")),
         }
     })?;
-    define("reverse", 1, |context| {
+    define(connection, "reverse", 1, |context| {
         Ok(text(context, 0).map_or(Value::Null, |text| Value::Text(text.chars().rev().collect())))
     })?;
-    define("pg_size_pretty", 1, |context| {
+    define(connection, "pg_size_pretty", 1, |context| {
         Ok(whole(context, 0)?
             .map_or(Value::Null, |bytes| Value::Text(crate::text::bytes_pretty(bytes))))
     })?;
-    define("quote_ident", 1, |context| Ok(text(context, 0).map_or(Value::Null, Value::Text)))?;
-    define("quote_literal", 1, |context| {
+    define(connection, "quote_ident", 1, |context| {
+        Ok(text(context, 0).map_or(Value::Null, Value::Text))
+    })?;
+    define(connection, "quote_literal", 1, |context| {
         Ok(text(context, 0)
             .map_or(Value::Null, |text| Value::Text(format!("'{}'", text.replace('\'', "''")))))
     })?;
+    Ok(())
+}
+
+/// `LIKE`, `ILIKE` and regular expressions.
+fn create_about_patterns(connection: &Connection) -> Result<()> {
     // LIKE tells upper case from lower, as with Oracle and PostgreSQL; ILIKE, which is MATCH here, does not.
     for (name, folds) in [("like", false), ("match", true)] {
         for arguments in [2, 3] {
@@ -296,7 +348,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
             ))
         })?;
     }
-    define("regexp_substr", 2, |context| {
+    define(connection, "regexp_substr", 2, |context| {
         let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
             return Ok(Value::Null);
         };
@@ -304,7 +356,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
             .find(&of)
             .map_or(Value::Null, |found| Value::Text(found.as_str().to_owned())))
     })?;
-    define("regexp_count", 2, |context| {
+    define(connection, "regexp_count", 2, |context| {
         let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
             return Ok(Value::Null);
         };
@@ -313,7 +365,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
         ))
     })?;
     for arguments in [2, 3] {
-        define("regexp_replace", arguments, |context| {
+        define(connection, "regexp_replace", arguments, |context| {
             let (Some(of), Some(pattern)) = (text(context, 0), text(context, 1)) else {
                 return Ok(Value::Null);
             };

@@ -326,32 +326,9 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
     if operands::split(tokens, |token| token.is_symbol("||")).len() > 1 {
         return Some(Type::Text);
     }
-    let is_binary = |at: usize| at > 0 && operands::start(tokens, at).is_some();
-    let mut operators = Vec::new();
-    let mut level = 0_usize;
-    for (at, token) in tokens.iter().enumerate() {
-        if token.is_symbol("(") {
-            level += 1;
-        } else if token.is_symbol(")") {
-            level = level.saturating_sub(1);
-        } else if level == 0
-            && ["+", "-", "*", "/", "%"].iter().any(|symbol| token.is_symbol(symbol))
-            && is_binary(at)
-        {
-            operators.push(at);
-        }
-    }
+    let operators = operators(tokens);
     if !operators.is_empty() {
-        if operators.iter().any(|at| tokens.get(*at).is_some_and(|token| token.is_symbol("/"))) {
-            return Some(Type::Real);
-        }
-        let mut from = 0;
-        let mut parts = Vec::new();
-        for at in operators.into_iter().chain([tokens.len()]) {
-            parts.push(tokens.get(from..at)?);
-            from = at + 1;
-        }
-        return numbers(parts.into_iter().map(inner));
+        return of_sum(tokens, operators, depth);
     }
     if let Some(cast) = tokens.iter().rposition(|token| token.is_symbol("::"))
         && operands::end(tokens, 0) == tokens.len()
@@ -370,15 +347,7 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         _ => return None,
     }
     if let Some(open) = tokens.iter().position(|token| token.is_symbol("(")) {
-        let close = operands::closing(tokens, open)?;
-        // Behind it an aggregate may have FILTER, OVER, WITHIN GROUP.
-        let behind = tokens.get(close + 1);
-        if behind.is_some_and(|word| !(word.is("OVER") || word.is("FILTER") || word.is("WITHIN"))) {
-            return None;
-        }
-        let name = open.checked_sub(1).and_then(|at| tokens.get(at))?;
-        let (Kind::Word(name) | Kind::Quoted(name)) = &name.kind else { return None };
-        return of_call(&name.to_lowercase(), tokens.get(open + 1..close)?, depth);
+        return of_call_at(tokens, open, depth);
     }
     let last = tokens.last()?;
     let dotted = tokens.len() > 1 && tokens.get(tokens.len() - 2)?.is_symbol(".");
@@ -389,6 +358,53 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         Kind::String(_) if tokens.len() == 2 => Some(Type::Text),
         _ => None,
     }
+}
+
+/// Where operators of arithmetic stand between two operands, outside of parentheses.
+fn operators(tokens: &[Token]) -> Vec<usize> {
+    let is_binary = |at: usize| at > 0 && operands::start(tokens, at).is_some();
+    let mut operators = Vec::new();
+    let mut level = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_symbol("(") {
+            level += 1;
+        } else if token.is_symbol(")") {
+            level = level.saturating_sub(1);
+        } else if level == 0
+            && ["+", "-", "*", "/", "%"].iter().any(|symbol| token.is_symbol(symbol))
+            && is_binary(at)
+        {
+            operators.push(at);
+        }
+    }
+    operators
+}
+
+/// The type of what these operators make of the operands between them.
+fn of_sum(tokens: &[Token], operators: Vec<usize>, depth: usize) -> Option<Type> {
+    if operators.iter().any(|at| tokens.get(*at).is_some_and(|token| token.is_symbol("/"))) {
+        return Some(Type::Real);
+    }
+    let mut from = 0;
+    let mut parts = Vec::new();
+    for at in operators.into_iter().chain([tokens.len()]) {
+        parts.push(tokens.get(from..at)?);
+        from = at + 1;
+    }
+    numbers(parts.into_iter().map(|part| of_depth(part, depth + 1)))
+}
+
+/// The type of a call whose `(` is at `open`.
+fn of_call_at(tokens: &[Token], open: usize, depth: usize) -> Option<Type> {
+    let close = operands::closing(tokens, open)?;
+    // Behind it an aggregate may have FILTER, OVER, WITHIN GROUP.
+    let behind = tokens.get(close + 1);
+    if behind.is_some_and(|word| !(word.is("OVER") || word.is("FILTER") || word.is("WITHIN"))) {
+        return None;
+    }
+    let name = open.checked_sub(1).and_then(|at| tokens.get(at))?;
+    let (Kind::Word(name) | Kind::Quoted(name)) = &name.kind else { return None };
+    of_call(&name.to_lowercase(), tokens.get(open + 1..close)?, depth)
 }
 
 fn is_comparison(token: &Token) -> bool {

@@ -490,7 +490,14 @@ impl Prepared {
             }
         };
         let mut statement = self.statement()?;
-        let known = &self.columns;
+        self.bind(&mut statement, parameters)?;
+        let rows = self.rows(&mut statement, why)?;
+        drop(statement);
+        Ok(self.shown(rows))
+    }
+
+    /// Gives a statement its parameters.
+    fn bind(&self, statement: &mut Statement<'_>, parameters: &[Value]) -> Result<()> {
         for at in 1..=statement.parameter_count() {
             let number = match statement.parameter_name(at) {
                 Some(name) => name.trim_start_matches(['$', '?', ':', '@']).parse().ok(),
@@ -509,17 +516,26 @@ impl Prepared {
                 .raw_bind_parameter(at, Bound(value))
                 .map_err(|error| self.refused(error, None))?;
         }
-        let mut table = Table::default();
-        let mut size = 0;
+        Ok(())
+    }
+
+    /// All rows, as SQLite has them. `why`: why the statement was interrupted, if it was.
+    fn rows(
+        &self,
+        statement: &mut Statement<'_>,
+        why: impl Fn() -> Option<SqlError>,
+    ) -> Result<Vec<Vec<Value>>> {
+        let width = self.columns.len();
+        let (mut table, mut size) = (Vec::new(), 0);
         let mut rows = statement.raw_query();
         loop {
             let row = match rows.next() {
                 Ok(Some(row)) => row,
-                Ok(None) => break,
+                Ok(None) => return Ok(table),
                 Err(error) => return Err(self.refused(error, why())),
             };
-            let mut values = Vec::with_capacity(known.len());
-            for at in 0..known.len() {
+            let mut values = Vec::with_capacity(width);
+            for at in 0..width {
                 let value =
                     Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?)
                         .to_value();
@@ -535,34 +551,36 @@ impl Prepared {
                 return Err(SqlError::new(state::TOO_COMPLEX, "the result is too large")
                     .hint("add a WHERE or a LIMIT"));
             }
-            table.rows.push(values);
+            table.push(values);
         }
-        drop(rows);
+    }
+
+    /// The result as clients see it: types that fit the values, names of functions, letters for truths.
+    fn shown(&self, mut rows: Vec<Vec<Value>>) -> Table {
         for at in &self.procedures {
-            for value in table.rows.iter_mut().filter_map(|row| row.get_mut(*at)) {
+            for value in rows.iter_mut().filter_map(|row| row.get_mut(*at)) {
                 if let Value::Integer(number) = value {
                     *value = Value::Text(catalog::procedure(*number));
                 }
             }
         }
-        table.columns = known
+        let columns: Vec<Column> = self
+            .columns
             .iter()
             .enumerate()
             .map(|(at, (name, kind))| Column {
                 name: name.clone(),
-                kind: fitting(*kind, table.rows.iter().filter_map(|row| row.get(at))),
+                kind: fitting(*kind, rows.iter().filter_map(|row| row.get(at))),
             })
             .collect();
-        for (at, _) in
-            table.columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth)
-        {
-            for value in table.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+        for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth) {
+            for value in rows.iter_mut().filter_map(|row| row.get_mut(at)) {
                 if let Value::Integer(truth) = value {
                     *value = Value::Text(if *truth == 0 { "f" } else { "t" }.to_owned());
                 }
             }
         }
-        Ok(table)
+        Table { columns, rows }
     }
 }
 

@@ -65,227 +65,238 @@ pub fn rewrite(query: &Query) -> Result<Rewritten, SqlError> {
 const BEFORE_OPERAND: [&str; 10] =
     ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
 
+/// A token of a statement, with what is around it.
+#[derive(Clone, Copy)]
+struct Here<'a> {
+    tokens: &'a [Token],
+    at: usize,
+    first: &'a Token,
+}
+
+impl<'a> Here<'a> {
+    /// The token so many before this one.
+    fn back(&self, count: usize) -> Option<&'a Token> {
+        self.at.checked_sub(count).and_then(|at| self.tokens.get(at))
+    }
+
+    /// The token so many behind this one.
+    fn ahead(&self, count: usize) -> Option<&'a Token> {
+        self.tokens.get(self.at + count)
+    }
+
+    fn has_symbol(&self, ahead: usize, symbol: &str) -> bool {
+        self.ahead(ahead).is_some_and(|token| token.is_symbol(symbol))
+    }
+
+    fn follows(&self, is_it: impl Fn(&Token) -> bool) -> bool {
+        self.back(1).is_some_and(is_it)
+    }
+
+    /// Replaces that many tokens; how many those are.
+    fn replace(&self, count: usize, text: &str, edits: &mut Edits) -> usize {
+        let end = self.ahead(count - 1).map_or(self.first.end, |last| last.end);
+        edits.replace(self.first.start, end, text);
+        count
+    }
+}
+
 /// Changes what has to be changed at a token; how many tokens that concerns.
 fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
-    let rest = tokens.get(at..).unwrap_or_default();
-    let Some(first) = rest.first() else { return 1 };
-    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
-    let symbol =
-        |ahead: usize, symbol: &str| rest.get(ahead).is_some_and(|token| token.is_symbol(symbol));
-    let mut replace = |count: usize, text: &str| {
-        let end = rest.get(count - 1).map_or(first.end, |last| last.end);
-        edits.replace(first.start, end, text);
-        count
-    };
+    let Some(first) = tokens.get(at) else { return 1 };
+    let here = Here { tokens, at, first };
     match &first.kind {
-        Kind::Symbol(mark) => match mark.as_str() {
-            "::" => return cast(tokens, at, edits),
-            // Numbers are divided exactly, as in Oracle; also whole ones.
-            "/" => return replace(1, "*1.0/"),
-            "!~" => return replace(1, " NOT REGEXP "),
-            "!~*" => return replace(1, " NOT REGEXP '(?i)' || "),
-            "~" | "~*" => {
-                let operand = before.is_some_and(|before| match &before.kind {
-                    Kind::Symbol(mark) => mark == ")",
-                    Kind::Word(word) => {
-                        !BEFORE_OPERAND.iter().any(|keyword| word.eq_ignore_ascii_case(keyword))
-                    }
-                    _ => true,
-                });
-                if operand {
-                    return replace(1, if mark == "~" { " REGEXP " } else { " REGEXP '(?i)' || " });
+        Kind::Symbol(mark) => operator(here, mark, edits),
+        Kind::String(value) => string(here, value, edits),
+        Kind::Quoted(word) if here.has_symbol(1, ".") && SCHEMAS.contains(&word.as_str()) => {
+            schema(here, word, edits)
+        }
+        Kind::Word(word) => word_habit(here, word, edits),
+        _ => 1,
+    }
+}
+
+fn operator(here: Here<'_>, mark: &str, edits: &mut Edits) -> usize {
+    match mark {
+        "::" => cast(here.tokens, here.at, edits),
+        // Numbers are divided exactly, as in Oracle; also whole ones.
+        "/" => here.replace(1, "*1.0/", edits),
+        "!~" => here.replace(1, " NOT REGEXP ", edits),
+        "!~*" => here.replace(1, " NOT REGEXP '(?i)' || ", edits),
+        "~" | "~*" => {
+            let has_operand = here.follows(|before| match &before.kind {
+                Kind::Symbol(mark) => mark == ")",
+                Kind::Word(word) => {
+                    !BEFORE_OPERAND.iter().any(|keyword| word.eq_ignore_ascii_case(keyword))
                 }
+                _ => true,
+            });
+            if has_operand {
+                here.replace(1, if mark == "~" { " REGEXP " } else { " REGEXP '(?i)' || " }, edits);
             }
-            _ => {}
-        },
-        // Truths are numbers in the catalog.
-        Kind::String(value)
-            if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value.as_str()) =>
-        {
-            return replace(1, if value.starts_with('t') { "1" } else { "0" });
+            1
         }
-        // Strings with backslashes: written out.
-        Kind::String(value)
-            if first.end - first.start
-                != value.chars().count() + 2 + value.matches('\'').count() =>
-        {
-            return replace(1, &format!("'{}'", value.replace('\'', "''")));
-        }
-        Kind::Quoted(word) if symbol(1, ".") && SCHEMAS.contains(&word.as_str()) => {
-            return schema(rest, word, edits);
-        }
-        Kind::Word(word) => {
-            let is_alias = before.is_some_and(|before| before.is_symbol(".") || before.is("AS"));
-            match word.to_ascii_lowercase().as_str() {
-                "pg_catalog" | "public" | "information_schema" if symbol(1, ".") => {
-                    return schema(rest, word, edits);
-                }
-                "ilike" => return replace(1, "MATCH"),
-                "collate"
-                    if rest.get(1).is_some_and(|next| next.is("pg_catalog")) && symbol(2, ".") =>
-                {
-                    return replace(4, " ");
-                }
-                "array" if symbol(1, "(") => {
-                    if let Some(close) =
-                        operands::closing(tokens, at + 1).and_then(|close| tokens.get(close))
-                    {
-                        edits.replace(first.start, first.end, "pg_array(");
-                        edits.replace(close.end, close.end, ")");
-                    }
-                }
-                "array" if symbol(1, "[") => {
-                    if let (Some(open), Some(close)) = (
-                        rest.get(1),
-                        operands::closing_bracket(tokens, at + 1)
-                            .and_then(|close| tokens.get(close)),
-                    ) {
-                        edits.replace(first.start, open.end, "pg_list(");
-                        edits.replace(close.start, close.end, ")");
-                        return 2;
-                    }
-                }
-                "json_build_object" | "jsonb_build_object" if symbol(1, "(") => {
-                    return replace(1, "json_object");
-                }
-                "bool_and" | "every" if symbol(1, "(") => return replace(1, "min"),
-                "bool_or" if symbol(1, "(") => return replace(1, "max"),
-                "default" if before.is_some_and(|before| before.is("AS")) => {
-                    return replace(1, "\"default\"");
-                }
-                "json_agg" | "jsonb_agg" if symbol(1, "(") => {
-                    return replace(1, "json_group_array");
-                }
-                // Functions in the place of tables.
-                name if symbol(1, "(") && symbol(2, ")") => {
-                    let has_schema = before.is_some_and(|before| before.is_symbol("."));
-                    let before = at
-                        .checked_sub(if has_schema { 3 } else { 1 })
-                        .and_then(|place| tokens.get(place));
-                    match name {
-                        "pg_show_all_settings" => return replace(3, "pg_settings"),
-                        "pg_get_keywords" => {
-                            return replace(
-                                3,
-                                "(SELECT '' AS word, '' AS catcode, '' AS catdesc WHERE 0)",
-                            );
-                        }
-                        "current_schema" | "current_database" | "current_catalog"
-                        | "current_user" | "session_user" | "version" | "pg_backend_pid"
-                        | "pg_is_in_recovery"
-                            if before
-                                .is_some_and(|before| before.is("FROM") || before.is("JOIN")) =>
-                        {
-                            return replace(3, &format!("(SELECT {name}() AS {name})"));
-                        }
-                        _ => {}
-                    }
-                }
-                // Lists in the catalog are empty here, and so is what they are taken apart to.
-                "unnest" if symbol(1, "(") => {
-                    let close = operands::closing(tokens, at + 1);
-                    let behind = close.and_then(|close| tokens.get(close + 1));
-                    if let (Some(end), Some(close), true) = (
-                        close.and_then(|close| tokens.get(close)),
-                        close,
-                        behind.is_some_and(|word| word.is("AS")),
-                    ) {
-                        edits.replace(first.start, end.end, "(SELECT NULL WHERE 0)");
-                        return close + 1 - at;
-                    }
-                    if let (Some(end), Some(Kind::Word(name))) = (
-                        close.and_then(|close| tokens.get(close)),
-                        close.and_then(|close| tokens.get(close + 1)).map(|token| &token.kind),
-                    ) {
-                        edits.replace(
-                            first.start,
-                            end.end,
-                            format!("(SELECT NULL AS {name} WHERE 0)"),
-                        );
-                        return close.map_or(1, |close| close + 1 - at);
-                    }
-                }
-                // x = ANY (SELECT ...) and x <> ALL (SELECT ...)
-                "any" | "some" | "all"
-                    if symbol(1, "(") && rest.get(2).is_some_and(|next| next.is("SELECT")) =>
-                {
-                    let is_any = !word.eq_ignore_ascii_case("all");
-                    match before {
-                        Some(mark) if is_any && mark.is_symbol("=") => {
-                            edits.replace(mark.start, first.end, " IN ");
-                        }
-                        Some(mark) if !is_any && (mark.is_symbol("<>") || mark.is_symbol("!=")) => {
-                            edits.replace(mark.start, first.end, " NOT IN ");
-                        }
-                        _ => {}
-                    }
-                }
-                // x = ANY (list), x <> ALL (list): a list is a text in braces here.
-                "any" | "some" | "all"
-                    if symbol(1, "(")
-                        && before.is_some_and(|before| {
-                            let is_all = word.eq_ignore_ascii_case("all");
-                            before.is_symbol("=") && !is_all
-                                || is_all && (before.is_symbol("<>") || before.is_symbol("!="))
-                        }) =>
-                {
-                    let start =
-                        at.checked_sub(1).and_then(|equals| operands::start(tokens, equals));
-                    if let (Some(operand), Some(equals), Some(open)) =
-                        (start.and_then(|start| tokens.get(start)), before, rest.get(1))
-                    {
-                        let is_all = word.eq_ignore_ascii_case("all");
-                        edits.insert(operand.start, if is_all { "NOT pg_any(" } else { "pg_any(" });
-                        edits.replace(equals.start, open.end, ", ");
-                        return 2;
-                    }
-                }
-                "operator" if symbol(1, "(") => {
-                    let Some(close) = rest.iter().position(|token| token.is_symbol(")")) else {
-                        return 1;
-                    };
-                    let Some(Kind::Symbol(mark)) = rest.get(close - 1).map(|token| &token.kind)
-                    else {
-                        return 1;
-                    };
-                    let operator = match mark.as_str() {
-                        "~" | "~*" => " REGEXP ",
-                        "!~" | "!~*" => " NOT REGEXP ",
-                        mark => mark,
-                    };
-                    return replace(close + 1, operator);
-                }
-                "cast" if symbol(1, "(") => return cast_as(tokens, at, edits),
-                "current_role" if !is_alias => return replace(1, "current_user()"),
-                "current_user" | "session_user" | "current_schema" | "current_catalog"
-                | "sysdate" | "systimestamp" | "localtimestamp"
-                    if !is_alias && !symbol(1, "(") =>
-                {
-                    return replace(1, &format!("{word}()"));
-                }
-                "user"
-                    if before
-                        .is_some_and(|before| before.is("SELECT") || before.is_symbol(","))
-                        && (symbol(1, ",") || rest.get(1).is_some_and(|next| next.is("FROM"))) =>
-                {
-                    return replace(1, "user()");
-                }
-                _ => {}
-            }
-        }
-        _ => {}
+        _ => 1,
+    }
+}
+
+fn string(here: Here<'_>, value: &str, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first } = here;
+    // Truths are numbers in the catalog.
+    if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value) {
+        return here.replace(1, if value.starts_with('t') { "1" } else { "0" }, edits);
+    }
+    // Strings with backslashes: written out.
+    if first.end - first.start != value.chars().count() + 2 + value.matches('\'').count() {
+        return here.replace(1, &format!("'{}'", value.replace('\'', "''")), edits);
     }
     1
+}
+
+fn word_habit(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
+    let is_call = here.has_symbol(1, "(");
+    let is_alias = here.follows(|before| before.is_symbol(".") || before.is("AS"));
+    let is_next = |keyword: &str| here.ahead(1).is_some_and(|next| next.is(keyword));
+    match word.to_ascii_lowercase().as_str() {
+        "pg_catalog" | "public" | "information_schema" if here.has_symbol(1, ".") => {
+            schema(here, word, edits)
+        }
+        "ilike" => here.replace(1, "MATCH", edits),
+        "collate" if is_next("pg_catalog") && here.has_symbol(2, ".") => {
+            here.replace(4, " ", edits)
+        }
+        "array" if is_call => array_of_rows(here, edits),
+        "array" if here.has_symbol(1, "[") => array_of_values(here, edits),
+        "json_build_object" | "jsonb_build_object" if is_call => {
+            here.replace(1, "json_object", edits)
+        }
+        "bool_and" | "every" if is_call => here.replace(1, "min", edits),
+        "bool_or" if is_call => here.replace(1, "max", edits),
+        "default" if here.follows(|before| before.is("AS")) => {
+            here.replace(1, "\"default\"", edits)
+        }
+        "json_agg" | "jsonb_agg" if is_call => here.replace(1, "json_group_array", edits),
+        name if is_call && here.has_symbol(2, ")") => function_as_table(here, name, edits),
+        "unnest" if is_call => unnest(here, edits),
+        "any" | "some" | "all" if is_call => quantified(here, word, edits),
+        "operator" if is_call => named_operator(here, edits),
+        "cast" if is_call => cast_as(here.tokens, here.at, edits),
+        "current_role" if !is_alias => here.replace(1, "current_user()", edits),
+        "current_user" | "session_user" | "current_schema" | "current_catalog" | "sysdate"
+        | "systimestamp" | "localtimestamp"
+            if !is_alias && !is_call =>
+        {
+            here.replace(1, &format!("{word}()"), edits)
+        }
+        "user"
+            if here.follows(|before| before.is("SELECT") || before.is_symbol(","))
+                && (here.has_symbol(1, ",") || is_next("FROM")) =>
+        {
+            here.replace(1, "user()", edits)
+        }
+        _ => 1,
+    }
+}
+
+/// `ARRAY(SELECT ...)`
+fn array_of_rows(here: Here<'_>, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first } = here;
+    if let Some(close) = operands::closing(tokens, at + 1).and_then(|close| tokens.get(close)) {
+        edits.replace(first.start, first.end, "pg_array(");
+        edits.replace(close.end, close.end, ")");
+    }
+    1
+}
+
+/// `ARRAY['a', 'b']`
+fn array_of_values(here: Here<'_>, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first } = here;
+    let close = operands::closing_bracket(tokens, at + 1).and_then(|close| tokens.get(close));
+    let (Some(open), Some(close)) = (here.ahead(1), close) else { return 1 };
+    edits.replace(first.start, open.end, "pg_list(");
+    edits.replace(close.start, close.end, ")");
+    2
+}
+
+/// Functions in the place of tables.
+fn function_as_table(here: Here<'_>, name: &str, edits: &mut Edits) -> usize {
+    let has_schema = here.follows(|before| before.is_symbol("."));
+    let before = here.back(if has_schema { 3 } else { 1 });
+    match name {
+        "pg_show_all_settings" => here.replace(3, "pg_settings", edits),
+        "pg_get_keywords" => {
+            let none = "(SELECT '' AS word, '' AS catcode, '' AS catdesc WHERE 0)";
+            here.replace(3, none, edits)
+        }
+        "current_schema" | "current_database" | "current_catalog" | "current_user"
+        | "session_user" | "version" | "pg_backend_pid" | "pg_is_in_recovery"
+            if before.is_some_and(|before| before.is("FROM") || before.is("JOIN")) =>
+        {
+            here.replace(3, &format!("(SELECT {name}() AS {name})"), edits)
+        }
+        _ => 1,
+    }
+}
+
+/// Lists in the catalog are empty here, and so is what they are taken apart to.
+fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first } = here;
+    let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
+    let Some(end) = tokens.get(close) else { return 1 };
+    let behind = tokens.get(close + 1);
+    let table = match behind.map(|token| &token.kind) {
+        _ if behind.is_some_and(|word| word.is("AS")) => "(SELECT NULL WHERE 0)".to_owned(),
+        Some(Kind::Word(name)) => format!("(SELECT NULL AS {name} WHERE 0)"),
+        _ => return 1,
+    };
+    edits.replace(first.start, end.end, table);
+    close + 1 - at
+}
+
+/// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same of a list, which is a text in braces here.
+fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first } = here;
+    let is_all = word.eq_ignore_ascii_case("all");
+    let Some(mark) = here.back(1) else { return 1 };
+    let fits =
+        if is_all { mark.is_symbol("<>") || mark.is_symbol("!=") } else { mark.is_symbol("=") };
+    if !fits {
+        return 1;
+    }
+    if here.ahead(2).is_some_and(|next| next.is("SELECT")) {
+        edits.replace(mark.start, first.end, if is_all { " NOT IN " } else { " IN " });
+        return 1;
+    }
+    let start = at.checked_sub(1).and_then(|mark| operands::start(tokens, mark));
+    let (Some(operand), Some(open)) = (start.and_then(|start| tokens.get(start)), here.ahead(1))
+    else {
+        return 1;
+    };
+    edits.insert(operand.start, if is_all { "NOT pg_any(" } else { "pg_any(" });
+    edits.replace(mark.start, open.end, ", ");
+    2
+}
+
+/// `OPERATOR(pg_catalog.~)`
+fn named_operator(here: Here<'_>, edits: &mut Edits) -> usize {
+    let rest = here.tokens.get(here.at..).unwrap_or_default();
+    let Some(close) = rest.iter().position(|token| token.is_symbol(")")) else { return 1 };
+    let Some(Kind::Symbol(mark)) = rest.get(close - 1).map(|token| &token.kind) else { return 1 };
+    let operator = match mark.as_str() {
+        "~" | "~*" => " REGEXP ",
+        "!~" | "!~*" => " NOT REGEXP ",
+        mark => mark,
+    };
+    here.replace(close + 1, operator, edits)
 }
 
 /// Schemas that there are.
 const SCHEMAS: [&str; 3] = ["pg_catalog", "public", "information_schema"];
 
 /// `pg_catalog.x`, quoted or not: the name alone. The views of the information schema have names of their own here.
-fn schema(rest: &[Token], schema: &str, edits: &mut Edits) -> usize {
-    let [first, dot, ..] = rest else { return 1 };
+fn schema(here: Here<'_>, schema: &str, edits: &mut Edits) -> usize {
+    let (first, Some(dot)) = (here.first, here.ahead(1)) else { return 1 };
     let prefix = if schema.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
-    match rest.get(2) {
+    match here.ahead(2) {
         Some(Token { kind: Kind::Quoted(name), end, .. }) if !prefix.is_empty() => {
             edits.replace(
                 first.start,

@@ -478,27 +478,41 @@ impl Parser<'_> {
         } else {
             Groups::Named(self.names("the name of a disk group, or ALL")?)
         };
+        if let Some(statement) = self.clause_of_groups(&groups)? {
+            return Ok(statement);
+        }
+        let group = self.one(groups)?;
+        self.clause_of_group(group)
+    }
+
+    /// What can be said of several groups.
+    fn clause_of_groups(&mut self, groups: &Groups) -> Result<Option<Statement>> {
         if self.take("MOUNT") {
             let restricted = self.take("RESTRICTED");
             if !restricted {
                 self.take("NORMAL");
             }
-            return Ok(Statement::Mount { groups, force: self.force(), restricted });
+            return Ok(Some(Statement::Mount {
+                groups: groups.clone(),
+                force: self.force(),
+                restricted,
+            }));
         }
         if self.take("DISMOUNT") {
-            return Ok(Statement::Dismount { groups, force: self.force() });
+            return Ok(Some(Statement::Dismount { groups: groups.clone(), force: self.force() }));
         }
         if self.take("UNDROP") {
             self.need("DISKS")?;
-            return Ok(Statement::Undrop { groups });
+            return Ok(Some(Statement::Undrop { groups: groups.clone() }));
         }
         if self.take("SCRUB") {
-            return self.scrub(groups);
+            return self.scrub(groups.clone()).map(Some);
         }
-        if let Some(statement) = self.enable_volumes(&groups)? {
-            return Ok(statement);
-        }
-        let group = self.one(groups)?;
+        self.enable_volumes(groups)
+    }
+
+    /// What can be said of one group.
+    fn clause_of_group(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         if let Some(statement) = self.names_clause(&group)? {
             return Ok(statement);

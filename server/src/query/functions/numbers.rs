@@ -92,24 +92,13 @@ pub enum Number {
 /// At what is no model.
 pub fn written(number: Number, model: &str) -> Result<String, String> {
     let model = Model::parse(model)?;
-    let overflow = |width: usize| Ok("#".repeat(width));
     if let Some((digits, lower)) = model.hex {
-        let whole = match number {
-            Number::Whole(whole) => whole,
-            Number::Real(real) => real.round() as i64,
-        };
-        let text = if lower { format!("{whole:x}") } else { format!("{whole:X}") };
-        return match text {
-            _ if whole < 0 => overflow(digits + 1),
-            text if text.len() > digits => overflow(digits + 1),
-            text if model.exact => Ok(text),
-            text => Ok(format!("{text:>width$}", width = digits + 1)),
-        };
+        return Ok(hexadecimal(number, &model, digits, lower));
     }
     let width = model.whole.len() + model.fraction.len() + usize::from(model.has_point) + 1;
     let places = model.fraction.len();
     let (negative, digits) = match number {
-        Number::Real(real) if !real.is_finite() => return overflow(width),
+        Number::Real(real) if !real.is_finite() => return Ok(overflow(width)),
         Number::Real(real) if model.scientific => (real < 0.0, format!("{:.places$e}", real.abs())),
         Number::Whole(whole) if model.scientific => {
             (whole < 0, format!("{:.places$e}", (whole as f64).abs()))
@@ -129,13 +118,49 @@ pub fn written(number: Number, model: &str) -> Result<String, String> {
         ));
     }
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
-    // A zero before the point is shown where the model has one, or where nothing else is.
     let negative = negative && digits.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
     let whole = if whole == "0" { "" } else { whole };
     let slots = model.whole.iter().filter(|slot| **slot != ',').count();
     if whole.len() > slots {
-        return overflow(width + usize::from(model.dollar));
+        return Ok(overflow(width + usize::from(model.dollar)));
     }
+    let (mut out, mut padding) = whole_part(&model, whole, slots);
+    if model.has_point {
+        let fraction = fraction_part(&model, fraction);
+        // A zero before the point is shown where the model has one, or where nothing else is.
+        if out.is_empty() && fraction.bytes().all(|byte| byte == b'0') && !model.whole.is_empty() {
+            out.push('0');
+            padding = padding.saturating_sub(1);
+        }
+        out.push('.');
+        out.push_str(&fraction);
+    }
+    if model.dollar {
+        out.insert(0, '$');
+    }
+    Ok(signed(&model, negative, &out, out.len() + padding + 1))
+}
+
+fn overflow(width: usize) -> String {
+    "#".repeat(width)
+}
+
+fn hexadecimal(number: Number, model: &Model, digits: usize, lower: bool) -> String {
+    let whole = match number {
+        Number::Whole(whole) => whole,
+        Number::Real(real) => real.round() as i64,
+    };
+    let text = if lower { format!("{whole:x}") } else { format!("{whole:X}") };
+    match text {
+        _ if whole < 0 => overflow(digits + 1),
+        text if text.len() > digits => overflow(digits + 1),
+        text if model.exact => text,
+        text => format!("{text:>width$}", width = digits + 1),
+    }
+}
+
+/// The digits before the point, with the model's commas and zeros, and how many blanks go before them.
+fn whole_part(model: &Model, whole: &str, slots: usize) -> (String, usize) {
     let first_zero = model.whole.iter().position(|slot| *slot == '0').unwrap_or(usize::MAX);
     let mut out = String::new();
     let mut left = slots;
@@ -165,26 +190,20 @@ pub fn written(number: Number, model: &str) -> Result<String, String> {
         out.push('0');
         padding = padding.saturating_sub(1);
     }
-    if model.has_point {
-        let mut fraction = fraction.to_owned();
-        if model.exact {
-            // What is 9 in the model and 0 at the end goes.
-            let kept = model.fraction.iter().rposition(|slot| *slot == '0').map_or(0, |at| at + 1);
-            while fraction.len() > kept && fraction.ends_with('0') {
-                fraction.pop();
-            }
+    (out, padding)
+}
+
+/// The digits behind the point.
+fn fraction_part(model: &Model, fraction: &str) -> String {
+    let mut fraction = fraction.to_owned();
+    if model.exact {
+        // What is 9 in the model and 0 at the end goes.
+        let kept = model.fraction.iter().rposition(|slot| *slot == '0').map_or(0, |at| at + 1);
+        while fraction.len() > kept && fraction.ends_with('0') {
+            fraction.pop();
         }
-        if out.is_empty() && fraction.bytes().all(|byte| byte == b'0') && !model.whole.is_empty() {
-            out.push('0');
-            padding = padding.saturating_sub(1);
-        }
-        out.push('.');
-        out.push_str(&fraction);
     }
-    if model.dollar {
-        out.insert(0, '$');
-    }
-    Ok(signed(&model, negative, &out, out.len() + padding + 1))
+    fraction
 }
 
 fn signed(model: &Model, negative: bool, digits: &str, width: usize) -> String {

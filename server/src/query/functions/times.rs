@@ -274,125 +274,14 @@ impl Time {
     /// # Errors
     /// Where text and model do not fit.
     pub fn read(text: &str, model: &str) -> Result<Self, String> {
-        let (this_year, this_month, _) = Self::now().date();
-        let (mut year, mut month, mut day) = (this_year, this_month, 1);
-        let (mut hour, mut minute, mut second, mut micros) = (0, 0, 0, 0);
-        let (mut afternoon, mut day_of_year, mut second_of_day) = (None, None, None);
-        let mut rest = text.trim();
-        let mismatch = |rest: &str, element: &str| {
-            format!("'{rest}' does not fit '{element}' of the format '{model}'")
-        };
+        let mut reading = Reading::new(text, model);
         for element in elements(model)? {
-            let word = match element {
-                Element::Literal(literal) => {
-                    // Any punctuation stands for any other, as in Oracle.
-                    for expected in literal.chars() {
-                        let mut characters = rest.chars();
-                        match characters.next() {
-                            Some(found)
-                                if found == expected
-                                    || !found.is_alphanumeric() && !expected.is_alphanumeric() =>
-                            {
-                                rest = characters.as_str();
-                            }
-                            None => {}
-                            Some(_) if !expected.is_alphanumeric() => {}
-                            Some(_) => return Err(mismatch(rest, literal)),
-                        }
-                    }
-                    continue;
-                }
-                Element::Word(word) => word,
-            };
-            let upper = word.to_ascii_uppercase();
-            let mut take = |width: usize| -> Result<i64, String> {
-                let digits = rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
-                let (number, behind) = rest.split_at(digits);
-                let number = number.parse().map_err(|_| mismatch(rest, word))?;
-                rest = behind;
-                Ok(number)
-            };
-            match upper.as_str() {
-                "FM" | "FX" => {}
-                "YYYY" | "SYYYY" | "IYYY" => year = take(4)?,
-                "RRRR" | "RR" => {
-                    let number = take(if upper == "RR" { 2 } else { 4 })?;
-                    // Two digits: the year that is nearest.
-                    year = match number {
-                        0..50 => 2000 + number,
-                        50..100 => 1900 + number,
-                        full => full,
-                    };
-                }
-                "YYY" => year = this_year / 1000 * 1000 + take(3)?,
-                "YY" => year = this_year / 100 * 100 + take(2)?,
-                "Y" => year = this_year / 10 * 10 + take(1)?,
-                "MM" => month = take(2)?,
-                "MON" | "MONTH" => {
-                    let found = MONTHS.iter().enumerate().find_map(|(at, name)| {
-                        // The whole name, or its first three letters.
-                        let behind = after(rest, name).or_else(|| after(rest, part(name, 3)));
-                        behind.map(|behind| (at, behind))
-                    });
-                    let (at, behind) = found.ok_or_else(|| mismatch(rest, word))?;
-                    (month, rest) = (at as i64 + 1, behind);
-                }
-                "DD" => day = take(2)?,
-                "DDD" => day_of_year = Some(take(3)?),
-                "DAY" | "DY" => {
-                    let found = DAYS
-                        .iter()
-                        .find_map(|name| after(rest, name).or_else(|| after(rest, part(name, 3))));
-                    rest = found.ok_or_else(|| mismatch(rest, word))?;
-                }
-                "HH24" => hour = take(2)?,
-                "HH" | "HH12" => {
-                    hour = take(2)?;
-                    if !(1..=12).contains(&hour) {
-                        return Err(format!("an hour of {upper} is from 1 to 12"));
-                    }
-                    afternoon = afternoon.or(Some(false));
-                }
-                "AM" | "PM" | "A.M." | "P.M." => {
-                    let is_after = after(rest, "PM").or_else(|| after(rest, "P.M."));
-                    let is_before = after(rest, "AM").or_else(|| after(rest, "A.M."));
-                    afternoon = Some(is_after.is_some());
-                    rest = is_after.or(is_before).ok_or_else(|| mismatch(rest, word))?;
-                }
-                "MI" => minute = take(2)?,
-                "SS" => second = take(2)?,
-                "SSSSS" => second_of_day = Some(take(5)?),
-                fraction if fraction.starts_with("FF") => {
-                    let digits = rest.bytes().take(9).take_while(u8::is_ascii_digit).count();
-                    let (number, behind) = rest.split_at(digits);
-                    micros = micros_of(number).ok_or_else(|| mismatch(rest, word))?;
-                    rest = behind;
-                }
-                _ => return Err(format!("'{word}' cannot be read, only written")),
+            match element {
+                Element::Literal(literal) => reading.literal(literal)?,
+                Element::Word(word) => reading.word(word)?,
             }
         }
-        if !rest.trim().is_empty() {
-            return Err(format!("'{rest}' is more than the format '{model}' has"));
-        }
-        if let Some(afternoon) = afternoon
-            && hour <= 12
-        {
-            hour = hour % 12 + if afternoon { 12 } else { 0 };
-        }
-        if let Some(of_day) = second_of_day {
-            (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-        }
-        let no_day = || {
-            format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-        };
-        let found = match day_of_year {
-            Some(number) if (1..=366).contains(&number) => Self::of(year, 1, 1)
-                .and_then(|first| first.plus((number - 1) * DAY))
-                .filter(|found| found.date().0 == year),
-            Some(_) => None,
-            None => Self::of(year, month, day),
-        };
-        found.and_then(|found| found.at(hour, minute, second, micros)).ok_or_else(no_day)
+        reading.time()
     }
 
     /// By ISO 8601: that of the week's Thursday.
@@ -413,6 +302,164 @@ impl Time {
 
 fn month_name(month: i64) -> &'static str {
     usize::try_from(month - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
+}
+
+/// A text that is being read by a model, and what it has said by now.
+struct Reading<'a> {
+    rest: &'a str,
+    model: &'a str,
+    this_year: i64,
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    micros: i64,
+    afternoon: Option<bool>,
+    day_of_year: Option<i64>,
+    second_of_day: Option<i64>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(text: &'a str, model: &'a str) -> Self {
+        let (year, month, _) = Time::now().date();
+        Self {
+            rest: text.trim(),
+            model,
+            this_year: year,
+            year,
+            month,
+            day: 1,
+            hour: 0,
+            minute: 0,
+            second: 0,
+            micros: 0,
+            afternoon: None,
+            day_of_year: None,
+            second_of_day: None,
+        }
+    }
+
+    fn mismatch(&self, element: &str) -> String {
+        format!("'{}' does not fit '{element}' of the format '{}'", self.rest, self.model)
+    }
+
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        // Any punctuation stands for any other, as in Oracle.
+        for expected in literal.chars() {
+            let mut characters = self.rest.chars();
+            match characters.next() {
+                Some(found)
+                    if found == expected
+                        || !found.is_alphanumeric() && !expected.is_alphanumeric() =>
+                {
+                    self.rest = characters.as_str();
+                }
+                None => {}
+                Some(_) if !expected.is_alphanumeric() => {}
+                Some(_) => return Err(self.mismatch(literal)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A number of so many digits, at most.
+    fn take(&mut self, width: usize, word: &str) -> Result<i64, String> {
+        let digits = self.rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
+        let (number, behind) = self.rest.split_at(digits);
+        let number = number.parse().map_err(|_| self.mismatch(word))?;
+        self.rest = behind;
+        Ok(number)
+    }
+
+    /// The whole name, or its first three letters: which one it is.
+    fn take_name(&mut self, names: &[&str], word: &str) -> Result<usize, String> {
+        let found = names.iter().enumerate().find_map(|(at, name)| {
+            let behind = after(self.rest, name).or_else(|| after(self.rest, part(name, 3)));
+            behind.map(|behind| (at, behind))
+        });
+        let (at, behind) = found.ok_or_else(|| self.mismatch(word))?;
+        self.rest = behind;
+        Ok(at)
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), String> {
+        let upper = word.to_ascii_uppercase();
+        match upper.as_str() {
+            "FM" | "FX" => {}
+            "YYYY" | "SYYYY" | "IYYY" => self.year = self.take(4, word)?,
+            "RRRR" | "RR" => {
+                let number = self.take(if upper == "RR" { 2 } else { 4 }, word)?;
+                // Two digits: the year that is nearest.
+                self.year = match number {
+                    0..50 => 2000 + number,
+                    50..100 => 1900 + number,
+                    full => full,
+                };
+            }
+            "YYY" => self.year = self.this_year / 1000 * 1000 + self.take(3, word)?,
+            "YY" => self.year = self.this_year / 100 * 100 + self.take(2, word)?,
+            "Y" => self.year = self.this_year / 10 * 10 + self.take(1, word)?,
+            "MM" => self.month = self.take(2, word)?,
+            "MON" | "MONTH" => self.month = self.take_name(&MONTHS, word)? as i64 + 1,
+            "DD" => self.day = self.take(2, word)?,
+            "DDD" => self.day_of_year = Some(self.take(3, word)?),
+            "DAY" | "DY" => _ = self.take_name(&DAYS, word)?,
+            "HH24" => self.hour = self.take(2, word)?,
+            "HH" | "HH12" => {
+                self.hour = self.take(2, word)?;
+                if !(1..=12).contains(&self.hour) {
+                    return Err(format!("an hour of {upper} is from 1 to 12"));
+                }
+                self.afternoon = self.afternoon.or(Some(false));
+            }
+            "AM" | "PM" | "A.M." | "P.M." => {
+                let is_after = after(self.rest, "PM").or_else(|| after(self.rest, "P.M."));
+                let is_before = after(self.rest, "AM").or_else(|| after(self.rest, "A.M."));
+                self.afternoon = Some(is_after.is_some());
+                self.rest = is_after.or(is_before).ok_or_else(|| self.mismatch(word))?;
+            }
+            "MI" => self.minute = self.take(2, word)?,
+            "SS" => self.second = self.take(2, word)?,
+            "SSSSS" => self.second_of_day = Some(self.take(5, word)?),
+            fraction if fraction.starts_with("FF") => {
+                let digits = self.rest.bytes().take(9).take_while(u8::is_ascii_digit).count();
+                let (number, behind) = self.rest.split_at(digits);
+                self.micros = micros_of(number).ok_or_else(|| self.mismatch(word))?;
+                self.rest = behind;
+            }
+            _ => return Err(format!("'{word}' cannot be read, only written")),
+        }
+        Ok(())
+    }
+
+    /// The time that all this means.
+    fn time(self) -> Result<Time, String> {
+        let Self { rest, model, year, month, day, mut hour, mut minute, mut second, .. } = self;
+        if !rest.trim().is_empty() {
+            return Err(format!("'{rest}' is more than the format '{model}' has"));
+        }
+        if let Some(afternoon) = self.afternoon
+            && hour <= 12
+        {
+            hour = hour % 12 + if afternoon { 12 } else { 0 };
+        }
+        if let Some(of_day) = self.second_of_day {
+            (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        }
+        let no_day = || {
+            format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+        };
+        let found = match self.day_of_year {
+            Some(number) if (1..=366).contains(&number) => Time::of(year, 1, 1)
+                .and_then(|first| first.plus((number - 1) * DAY))
+                .filter(|found| found.date().0 == year),
+            Some(_) => None,
+            None => Time::of(year, month, day),
+        };
+        found.and_then(|found| found.at(hour, minute, second, self.micros)).ok_or_else(no_day)
+    }
 }
 
 fn part(text: &str, length: usize) -> &str {

@@ -298,18 +298,16 @@ fn fill(
     settings: &BTreeMap<String, String>,
 ) {
     let who = text(user);
+    fill_server(sql, relation);
+    fill_users(sql, relation, (&who, user, users), settings);
+    fill_types(sql, relation);
+    fill_views(sql, relation, &who);
+    fill_columns(sql, relation);
+}
+
+/// What the server has, which is always the same.
+fn fill_server(sql: &mut String, relation: &'static str) {
     match relation {
-        "pg_namespace" => {
-            let mut rows = rows(sql, relation, "oid, nspname, nspowner");
-            let schemas =
-                [(PG_CATALOG, "pg_catalog"), (PUBLIC, "public"), (INFORMATION_SCHEMA, "information_schema")];
-            schemas.iter().for_each(|(oid, name)| rows.add(format_args!("{oid}, '{name}', {USER}")));
-        }
-        "info_schemata" => {
-            let mut rows = rows(sql, relation, "catalog_name, schema_name, schema_owner");
-            let schemas = ["pg_catalog", "public", "information_schema"];
-            schemas.iter().for_each(|name| rows.add(format_args!("'plinth', '{name}', {who}")));
-        }
         "pg_database" => rows(
             sql, relation, "oid, datname, datdba, encoding, datlocprovider, datistemplate, datallowconn, datconnlimit, dattablespace, datcollate, datctype",
         )
@@ -337,8 +335,41 @@ fn fill(
         "pg_timezone_names" => {
             rows(sql, relation, "name, abbrev, utc_offset, is_dst").add(format_args!("'UTC', 'UTC', '00:00:00', 0"));
         }
+        "info_information_schema_catalog_name" => rows(sql, relation, "catalog_name").add(format_args!("'plinth'")),
+        _ => {}
+    }
+}
+
+/// Schemas, settings and users.
+fn fill_users(
+    sql: &mut String,
+    relation: &'static str,
+    (who, user, users): (&str, &str, &[Vec<Value>]),
+    settings: &BTreeMap<String, String>,
+) {
+    match relation {
+        "pg_namespace" => {
+            let mut rows = rows(sql, relation, "oid, nspname, nspowner");
+            let schemas = [
+                (PG_CATALOG, "pg_catalog"),
+                (PUBLIC, "public"),
+                (INFORMATION_SCHEMA, "information_schema"),
+            ];
+            schemas
+                .iter()
+                .for_each(|(oid, name)| rows.add(format_args!("{oid}, '{name}', {USER}")));
+        }
+        "info_schemata" => {
+            let mut rows = rows(sql, relation, "catalog_name, schema_name, schema_owner");
+            let schemas = ["pg_catalog", "public", "information_schema"];
+            schemas.iter().for_each(|name| rows.add(format_args!("'plinth', '{name}', {who}")));
+        }
         "pg_settings" => {
-            let mut rows = rows(sql, relation, "name, setting, category, context, vartype, source, boot_val, reset_val");
+            let mut rows = rows(
+                sql,
+                relation,
+                "name, setting, category, context, vartype, source, boot_val, reset_val",
+            );
             for (name, value) in settings {
                 let value = text(value);
                 rows.add(format_args!(
@@ -349,17 +380,25 @@ fn fill(
         }
         "pg_roles" | "pg_authid" => {
             let mut rows = rows(
-                sql, relation, "oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls, rolconnlimit, \
+                sql,
+                relation,
+                "oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls, rolconnlimit, \
                  rolpassword",
             );
             let password = if relation == "pg_roles" { "'********'" } else { "NULL" };
             for (oid, name, is_super) in roles(user, users) {
                 let (name, is_super) = (text(&name), u8::from(is_super));
-                rows.add(format_args!("{oid}, {name}, {is_super}, 1, {is_super}, 0, 1, 0, 0, -1, {password}"));
+                rows.add(format_args!(
+                    "{oid}, {name}, {is_super}, 1, {is_super}, 0, 1, 0, 0, -1, {password}"
+                ));
             }
         }
         "pg_user" | "pg_shadow" => {
-            let mut rows = rows(sql, relation, "usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, passwd");
+            let mut rows = rows(
+                sql,
+                relation,
+                "usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, passwd",
+            );
             let password = if relation == "pg_user" { "'********'" } else { "NULL" };
             for (oid, name, is_super) in roles(user, users) {
                 let (name, is_super) = (text(&name), u8::from(is_super));
@@ -367,7 +406,13 @@ fn fill(
             }
         }
         "info_enabled_roles" => rows(sql, relation, "role_name").add(format_args!("{who}")),
-        "info_information_schema_catalog_name" => rows(sql, relation, "catalog_name").add(format_args!("'plinth'")),
+        _ => {}
+    }
+}
+
+/// Types and functions.
+fn fill_types(sql: &mut String, relation: &'static str) {
+    match relation {
         "pg_range" => {
             let mut rows = rows(sql, relation, "rngtypid, rngsubtype, rngmultitypid");
             [
@@ -383,7 +428,9 @@ fn fill(
         }
         "pg_type" => {
             let mut rows = rows(
-                sql, relation, "oid, typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim, typsubscript, typelem, typarray, typinput, \
+                sql,
+                relation,
+                "oid, typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim, typsubscript, typelem, typarray, typinput, \
                  typoutput, typreceive, typsend, typmodin, typmodout, typanalyze, typalign, typstorage, typbasetype, typcollation, \
                  typnamespace, typowner, typisdefined, typtypmod",
             );
@@ -394,7 +441,9 @@ fn fill(
         }
         "pg_proc" => {
             let mut rows = rows(
-                sql, relation, "oid, proname, prorettype, pronargs, pronamespace, proowner, prolang, procost, prokind, proisstrict, provolatile, \
+                sql,
+                relation,
+                "oid, proname, prorettype, pronargs, pronamespace, proowner, prolang, procost, prokind, proisstrict, provolatile, \
                  proparallel, prosrc",
             );
             for (_, words) in FUNCTIONS.iter() {
@@ -405,23 +454,71 @@ fn fill(
                 }
             }
         }
+        _ => {}
+    }
+}
+
+/// The views.
+fn fill_views(sql: &mut String, relation: &'static str, who: &str) {
+    match relation {
         "pg_class" => {
             let mut rows = rows(
-                sql, relation, "oid, relname, relnamespace, relowner, reltuples, relpersistence, relkind, relnatts, relispopulated, relreplident",
+                sql,
+                relation,
+                "oid, relname, relnamespace, relowner, reltuples, relpersistence, relkind, relnatts, relispopulated, relreplident",
             );
             for (at, (name, columns)) in relations().enumerate() {
                 let (oid, count) = (FIRST_OID + at, columns.len());
-                rows.add(format_args!("{oid}, '{name}', {PUBLIC}, {USER}, -1, 'p', 'v', {count}, 1, 'n'"));
+                rows.add(format_args!(
+                    "{oid}, '{name}', {PUBLIC}, {USER}, -1, 'p', 'v', {count}, 1, 'n'"
+                ));
             }
         }
+        "pg_views" => {
+            let mut rows = rows(sql, relation, "schemaname, viewname, viewowner");
+            relations().for_each(|(name, _)| rows.add(format_args!("'public', '{name}', {who}")));
+        }
+        "info_tables" => {
+            let mut rows = rows(
+                sql,
+                relation,
+                "table_catalog, table_schema, table_name, table_type, is_insertable_into, is_typed",
+            );
+            relations().for_each(|(name, _)| {
+                rows.add(format_args!("'plinth', 'public', '{name}', 'VIEW', 'NO', 'NO'"))
+            });
+        }
+        "info_views" => {
+            let mut rows = rows(
+                sql,
+                relation,
+                "table_catalog, table_schema, table_name, check_option, is_updatable, is_insertable_into, is_trigger_updatable, \
+                 is_trigger_deletable, is_trigger_insertable_into",
+            );
+            relations().for_each(|(name, _)| {
+                rows.add(format_args!(
+                    "'plinth', 'public', '{name}', 'NONE', 'NO', 'NO', 'NO', 'NO', 'NO'"
+                ));
+            });
+        }
+        _ => {}
+    }
+}
+
+/// The columns of the views.
+fn fill_columns(sql: &mut String, relation: &'static str) {
+    match relation {
         "pg_attribute" => {
             let mut rows = rows(
-                sql, relation, "attrelid, attname, atttypid, attstattarget, attlen, attnum, attcacheoff, atttypmod, attbyval, attalign, attstorage, \
+                sql,
+                relation,
+                "attrelid, attname, atttypid, attstattarget, attlen, attnum, attcacheoff, atttypmod, attbyval, attalign, attstorage, \
                  attcompression, attidentity, attgenerated, attislocal, attcollation",
             );
             for (at, (_, columns)) in relations().enumerate() {
                 for (number, (column, kind)) in columns.iter().enumerate() {
-                    let (relation, (oid, length), number) = (FIRST_OID + at, type_of(*kind), number + 1);
+                    let (relation, (oid, length), number) =
+                        (FIRST_OID + at, type_of(*kind), number + 1);
                     let (by_value, align, storage, collation) =
                         if *kind == Type::Text { (0, 'i', 'x', 100) } else { (1, 'd', 'p', 0) };
                     rows.add(format_args!(
@@ -431,27 +528,11 @@ fn fill(
                 }
             }
         }
-        "pg_views" => {
-            let mut rows = rows(sql, relation, "schemaname, viewname, viewowner");
-            relations().for_each(|(name, _)| rows.add(format_args!("'public', '{name}', {who}")));
-        }
-        "info_tables" => {
-            let mut rows =
-                rows(sql, relation, "table_catalog, table_schema, table_name, table_type, is_insertable_into, is_typed");
-            relations().for_each(|(name, _)| rows.add(format_args!("'plinth', 'public', '{name}', 'VIEW', 'NO', 'NO'")));
-        }
-        "info_views" => {
-            let mut rows = rows(
-                sql, relation, "table_catalog, table_schema, table_name, check_option, is_updatable, is_insertable_into, is_trigger_updatable, \
-                 is_trigger_deletable, is_trigger_insertable_into",
-            );
-            relations().for_each(|(name, _)| {
-                rows.add(format_args!("'plinth', 'public', '{name}', 'NONE', 'NO', 'NO', 'NO', 'NO', 'NO'"));
-            });
-        }
         "info_columns" => {
             let mut rows = rows(
-                sql, relation, "table_catalog, table_schema, table_name, column_name, ordinal_position, is_nullable, data_type, numeric_precision, \
+                sql,
+                relation,
+                "table_catalog, table_schema, table_name, column_name, ordinal_position, is_nullable, data_type, numeric_precision, \
                  numeric_precision_radix, numeric_scale, udt_catalog, udt_schema, udt_name, dtd_identifier, is_self_referencing, is_identity, \
                  identity_cycle, is_generated, is_updatable",
             );

@@ -294,44 +294,14 @@ fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
 
 /// `ROWNUM` as a column, and as a limit.
 fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlError> {
-    // Of this block, not of those within.
-    let own = |from: usize, to: usize| {
-        let mut depth = 0_usize;
-        let mut found = Vec::new();
-        for (at, token) in tokens.iter().enumerate().take(to).skip(from) {
-            let is_query = |next: &Token| next.is("SELECT") || next.is("WITH");
-            if token.is_symbol("(") && (depth > 0 || tokens.get(at + 1).is_some_and(is_query)) {
-                depth += 1;
-            } else if depth > 0 && token.is_symbol(")") {
-                depth -= 1;
-            } else if depth == 0 && token.is("ROWNUM") && !follows_dot(tokens, at) {
-                found.push(at);
-            }
-        }
-        found
-    };
     let list_end = block.clause_end(block.select);
-    for at in own(block.select, list_end)
-        .into_iter()
-        .chain(block.order.map_or_else(Vec::new, |order| own(order, block.end)))
-    {
-        let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
-        if let Some(token) = tokens.get(at).filter(|_| !alias) {
-            edits.replace(token.start, token.end, "row_number() OVER ()");
-            // A column without a name of its own is called what was written.
-            let named =
-                tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
-            let alone = tokens
-                .get(at.wrapping_sub(1))
-                .is_some_and(|before| before.is_symbol(",") || before.is("SELECT"));
-            if !named && alone {
-                edits.replace(token.end, token.end, " AS \"rownum\"");
-            }
-        }
+    let in_order = block.order.map_or_else(Vec::new, |order| own_rownums(tokens, order, block.end));
+    for at in own_rownums(tokens, block.select, list_end).into_iter().chain(in_order) {
+        rownum_column(tokens, at, edits);
     }
     let Some(filter) = block.filter else { return Ok(()) };
     let filter_end = block.clause_end(filter);
-    let places = own(filter, filter_end);
+    let places = own_rownums(tokens, filter, filter_end);
     let Some(&first) = places.first() else { return Ok(()) };
     let Some(token) = tokens.get(first) else { return Ok(()) };
     let hint = "as a limit write WHERE ROWNUM <= n; for more, SELECT it in a subquery and compare it outside";
@@ -339,39 +309,9 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlE
     if places.len() > 1 {
         return Err(refusal());
     }
-    // One of conditions that all must hold.
     let conditions = tokens.get(filter + 1..filter_end).unwrap_or_default();
-    let offset = first - filter - 1;
-    let mut from = 0;
-    let mut condition = None;
-    for part in operands::split(conditions, |token| token.is("AND")) {
-        if (from..from + part.len()).contains(&offset) {
-            condition = Some((from, part));
-        }
-        from += part.len() + 1;
-    }
-    let (from, part) = condition.ok_or_else(refusal)?;
-    if conditions.iter().any(|token| token.is("OR"))
-        && operands::split(conditions, |token| token.is("OR")).len() > 1
-    {
-        return Err(refusal());
-    }
-    let is = |symbol: &str| part.get(1).is_some_and(|token| token.is_symbol(symbol));
-    let bound = part.get(2..).unwrap_or_default();
-    let limit = match part.first() {
-        Some(word) if word.is("ROWNUM") && !bound.is_empty() && (is("<=") || is("<")) => {
-            let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
-            if is("<") { format!("max(0, ({bound}) - 1)") } else { format!("max(0, {bound})") }
-        }
-        Some(word)
-            if word.is("ROWNUM")
-                && is("=")
-                && matches!(bound, [one] if one.kind == Kind::Number("1".into())) =>
-        {
-            "1".to_owned()
-        }
-        _ => return Err(refusal()),
-    };
+    let part = condition_with(conditions, first - filter - 1).ok_or_else(refusal)?;
+    let limit = limit_of(part).ok_or_else(refusal)?;
     let (Some(begin), Some(end)) = (part.first(), part.last()) else { return Ok(()) };
     let aggregates = block.group.is_some()
         || tokens.get(block.select + 1).is_some_and(|next| next.is("DISTINCT"))
@@ -383,11 +323,76 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlE
             "limit the rows in a subquery",
         ));
     }
-    let _ = from;
     edits.replace(begin.start, end.end, "1");
     let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
     edits.replace(behind, behind, format!(" LIMIT {limit}"));
     Ok(())
+}
+
+/// The places of `ROWNUM` in a clause of a block, not those of queries within.
+fn own_rownums(tokens: &[Token], from: usize, to: usize) -> Vec<usize> {
+    let mut depth = 0_usize;
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate().take(to).skip(from) {
+        let is_query = |next: &Token| next.is("SELECT") || next.is("WITH");
+        if token.is_symbol("(") && (depth > 0 || tokens.get(at + 1).is_some_and(is_query)) {
+            depth += 1;
+        } else if depth > 0 && token.is_symbol(")") {
+            depth -= 1;
+        } else if depth == 0 && token.is("ROWNUM") && !follows_dot(tokens, at) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
+    let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
+    if let Some(token) = tokens.get(at).filter(|_| !alias) {
+        edits.replace(token.start, token.end, "row_number() OVER ()");
+        // A column without a name of its own is called what was written.
+        let named = tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
+        let alone = tokens
+            .get(at.wrapping_sub(1))
+            .is_some_and(|before| before.is_symbol(",") || before.is("SELECT"));
+        if !named && alone {
+            edits.replace(token.end, token.end, " AS \"rownum\"");
+        }
+    }
+}
+
+/// The one of the conditions, which must all hold, that has the token at `offset`. `None`: it is one of several of which one must.
+fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
+    let mut from = 0;
+    let mut condition = None;
+    for part in operands::split(conditions, |token| token.is("AND")) {
+        if (from..from + part.len()).contains(&offset) {
+            condition = Some(part);
+        }
+        from += part.len() + 1;
+    }
+    let is_or = |token: &Token| token.is("OR");
+    let has_or = conditions.iter().any(is_or) && operands::split(conditions, is_or).len() > 1;
+    condition.filter(|_| !has_or)
+}
+
+/// What to write behind LIMIT for `ROWNUM <= n`, `ROWNUM < n` and `ROWNUM = 1`; `None`: for anything else.
+fn limit_of(condition: &[Token]) -> Option<String> {
+    let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
+    let bound = condition.get(2..).unwrap_or_default();
+    if !condition.first()?.is("ROWNUM") {
+        return None;
+    }
+    if !bound.is_empty() && (is("<=") || is("<")) {
+        let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
+        return Some(if is("<") {
+            format!("max(0, ({bound}) - 1)")
+        } else {
+            format!("max(0, {bound})")
+        });
+    }
+    let is_one = matches!(bound, [one] if one.kind == Kind::Number("1".into()));
+    (is("=") && is_one).then(|| "1".to_owned())
 }
 
 fn follows_dot(tokens: &[Token], at: usize) -> bool {

@@ -103,44 +103,12 @@ impl Columns<'_> {
         let not = |negated: bool| if negated { "NOT " } else { "" };
         match expr {
             Expr::Nested(inner) => of(inner).map(|(sql, class)| (format!("({sql})"), class)),
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.whose(expr).ok()? {
-                Whose::Ours(name, kind)
-                    if !GROUP.contains(&name)
-                        && !COMPOUND.contains(&name)
-                        && !OURS.contains(&name) =>
-                {
-                    let class = match kind {
-                        Type::Integer | Type::Real | Type::Truth => Class::Number,
-                        Type::Text | Type::Letter => Class::Text,
-                    };
-                    Some((name.to_owned(), class))
-                }
-                _ => None,
-            },
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => self.own_column(expr),
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
                 let (sql, class) = of(expr)?;
                 (class == Class::Condition).then(|| (format!("(NOT ({sql}))"), class))
             }
-            Expr::BinaryOp { left, op, right } => {
-                let ((a, a_class), (b, b_class)) = (of(left)?, of(right)?);
-                if a_class != b_class || a_class == Class::Null {
-                    return None;
-                }
-                use BinaryOperator as Op;
-                let class = match op {
-                    Op::And | Op::Or if a_class == Class::Condition => Class::Condition,
-                    Op::Plus | Op::Minus | Op::Multiply if a_class == Class::Number => {
-                        Class::Number
-                    }
-                    Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq
-                        if a_class != Class::Condition =>
-                    {
-                        Class::Condition
-                    }
-                    _ => return None,
-                };
-                Some((format!("({a} {op} {b})"), class))
-            }
+            Expr::BinaryOp { left, op, right } => operation(of(left)?, op, of(right)?),
             Expr::IsNull(expr) => {
                 of(expr).map(|(sql, _)| (format!("({sql} IS NULL)"), Class::Condition))
             }
@@ -173,21 +141,39 @@ impl Columns<'_> {
                 let pattern = texts.then(|| as_glob(&pattern)).flatten()?;
                 Some((format!("({sql} {}GLOB {pattern})", not(*negated)), Class::Condition))
             }
-            Expr::Function(function) => {
-                let name = function.name.to_string().to_ascii_lowercase();
-                let [argument] = &arguments(function)?[..] else { return None };
-                let (sql, class) = of(argument)?;
-                let plain = function.over.is_none() && function.filter.is_none();
-                let class = match &*name {
-                    "upper" | "lower" if class == Class::Text && plain => Class::Text,
-                    "length" if class == Class::Text && plain => Class::Number,
-                    "abs" if class == Class::Number && plain => Class::Number,
-                    _ => return None,
+            Expr::Function(function) => self.call(function, parameters),
+            _ => None,
+        }
+    }
+
+    /// A column that is the view's own, and that engines have as it is shown.
+    fn own_column(&self, expr: &Expr) -> Option<(String, Class)> {
+        match self.whose(expr).ok()? {
+            Whose::Ours(name, kind)
+                if !GROUP.contains(&name) && !COMPOUND.contains(&name) && !OURS.contains(&name) =>
+            {
+                let class = match kind {
+                    Type::Integer | Type::Real | Type::Truth => Class::Number,
+                    Type::Text | Type::Letter => Class::Text,
                 };
-                Some((format!("{name}({sql})"), class))
+                Some((name.to_owned(), class))
             }
             _ => None,
         }
+    }
+
+    fn call(&self, function: &Function, parameters: &[Value]) -> Option<(String, Class)> {
+        let name = function.name.to_string().to_ascii_lowercase();
+        let [argument] = &arguments(function)?[..] else { return None };
+        let (sql, class) = self.typed(argument, parameters)?;
+        let plain = function.over.is_none() && function.filter.is_none();
+        let class = match &*name {
+            "upper" | "lower" if class == Class::Text && plain => Class::Text,
+            "length" if class == Class::Text && plain => Class::Number,
+            "abs" if class == Class::Number && plain => Class::Number,
+            _ => return None,
+        };
+        Some((format!("{name}({sql})"), class))
     }
 
     /// `ORDER BY ... LIMIT n` of a SELECT that only lists.
@@ -375,3 +361,26 @@ pub(super) const WHOLE: [&str; 20] = [
     "variance",
     "corr",
 ];
+
+/// Two operands of the same class and what is between them.
+fn operation(
+    (a, a_class): (String, Class),
+    op: &BinaryOperator,
+    (b, b_class): (String, Class),
+) -> Option<(String, Class)> {
+    use BinaryOperator as Op;
+    if a_class != b_class || a_class == Class::Null {
+        return None;
+    }
+    let class = match op {
+        Op::And | Op::Or if a_class == Class::Condition => Class::Condition,
+        Op::Plus | Op::Minus | Op::Multiply if a_class == Class::Number => Class::Number,
+        Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq
+            if a_class != Class::Condition =>
+        {
+            Class::Condition
+        }
+        _ => return None,
+    };
+    Some((format!("({a} {op} {b})"), class))
+}
