@@ -205,8 +205,8 @@ impl Context {
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
         use Statement as S;
-        self.allowed(statement)?;
         let instance = &self.instance;
+        self.allowed(statement)?;
         let done = |()| Outcome::Done;
         match statement {
             S::Query(query) => self.query(query, parameters, cancel, notices),
@@ -231,9 +231,7 @@ impl Context {
                 self.drop_group(name, *force, *contents, notices)
             }
             S::Mount { groups, force, restricted } => self.mount(groups, *force, *restricted),
-            S::Dismount { groups, force } => {
-                each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
-            }
+            S::Dismount { groups, force } => self.dismount(groups, *force),
             S::Offline { group, which, drop_after, at } => {
                 self.take_offline(group, which, *drop_after, *at)
             }
@@ -330,6 +328,10 @@ impl Context {
             Groups::All => self.dismounted_groups()?,
         };
         each(&named, |group| self.instance.mount_group(group, force, restricted))
+    }
+
+    fn dismount(&self, groups: &Groups, force: bool) -> Result<Outcome> {
+        each(&self.mounted_groups(groups), |group| self.instance.dismount_group(group, force))
     }
 
     fn undrop(&self, groups: &Groups) -> Result<Outcome> {
