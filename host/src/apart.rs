@@ -1,27 +1,31 @@
-//! Threads with a table of descriptors of their own, for I/O that may hang in the kernel.
+//! Threads with a file table of their own, for I/O that may hang in the kernel.
 //!
-//! A killed process gives back what its table of descriptors holds (locks, sockets, the sign of the only engine) when the last
-//! thread that shares the table has ended. A thread that waits for a hung device in the kernel does not end, whatever signal it gets.
-//! So with one table for all, an engine whose FUSE-backed disk hangs would hold all its *other* disks, too, and its sockets, and nobody
-//! would hear of its death. A thread that is started here has a table with nothing in it but the file that it works on: it alone holds
-//! that file, as R1 wants, and nothing else.
+//! A killed process releases what is in its file table (locks, sockets, the lock file of the only
+//! engine) when the last thread that shares the table has ended. A thread that waits for a hung
+//! device in the kernel does not end, whatever signal it gets. So with one table for all threads,
+//! an engine whose FUSE-backed disk hangs would hold all its *other* disks, too, and its sockets,
+//! and its death would not be noticed. A thread that is started here has a table with nothing in it
+//! but the file that it works on: it alone holds that file, as R1 requires, and nothing else.
 //!
 //! ```text
 //!   main table:   starter --job, then the file (SCM_RIGHTS)--+
 //!   nursery's:    nursery, which never has a disk: one end of a socket, /dev/null as 0, 1 and 2
-//!   its own:      thread <--copy of the nursery's table------+--> takes the file from the socket, lets go of the socket, works
+//!   its own:      thread <--copy of the nursery's table------+--> takes the file from the socket, closes the socket, works
 //! ```
 //!
-//! A table that is copied from the main one would hold everything for a moment, and letting go of a copied descriptor of another hung
-//! disk may hang as well. So threads are started by one that was there before any disk, and had let go of everything.
+//! A table that is copied from the main one would hold everything for a moment, and closing a
+//! copied descriptor of another hung disk may hang as well. So these threads are started by one
+//! that was started before any disk was opened, and that had closed everything.
 //!
 //! Rules for code on such a thread, and on threads that it starts:
 //!
-//!   1. It uses no descriptor but the file it was given. Numbers of the main table mean nothing here, or something else. In
-//!      particular it wakes nobody and drops nothing that may own a descriptor: what has ended goes to a thread of the main table.
+//!   1. It uses no descriptor but the file that it was given. Numbers of the main table mean
+//!      nothing here, or something else. In particular it wakes no thread and drops nothing that
+//!      may own a descriptor: completed work goes to a thread of the main table.
 //!   2. Descriptors 0, 1 and 2 are /dev/null, so that nothing that is printed lands on a disk.
 //!
-//! Where the kernel, or a container, lets no thread have a table of its own, they share the main one, and a hung disk holds them all.
+//! Where the kernel, or a container, gives no thread a file table of its own, they share the main
+//! one, and a hung disk holds them all.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -54,7 +58,7 @@ struct Nursery {
     socket: OwnedFd,
 }
 
-/// `None`: threads cannot have tables of their own here.
+/// `None`: threads cannot have file tables of their own here.
 static NURSERY: OnceLock<Option<Mutex<Nursery>>> = OnceLock::new();
 
 /// Starts the nursery, once per process, before a disk is open in it.
@@ -62,10 +66,11 @@ pub(super) fn prepare() {
     NURSERY.get_or_init(|| Nursery::start().ok().map(Mutex::new));
 }
 
-/// Starts a thread that has a table of its own with a duplicate of `file` in it. It has the file when this returns.
+/// Starts a thread that has a file table of its own with a duplicate of `file` in it. It has the
+/// file when this returns.
 ///
 /// # Errors
-/// If there is no thread, or no descriptor, to be had.
+/// If no thread can be started, or no descriptor is left.
 pub(super) fn start(
     name: &str,
     file: &File,
@@ -127,7 +132,8 @@ fn begin(job: Job, socket: RawFd) {
     let code = move || {
         let file = have_own_table().and_then(|()| {
             let _ = tell.send(Ok(()));
-            // SAFETY: this table is a copy of the nursery's, in which that number is the socket, and nobody else uses this one.
+            // SAFETY: this table is a copy of the nursery's, in which that number is the socket,
+            // and no other code uses this one.
             let socket = unsafe { OwnedFd::from_raw_fd(socket) };
             receive(socket.as_fd())
         });
@@ -144,7 +150,7 @@ fn begin(job: Job, socket: RawFd) {
     }
 }
 
-/// Gives this thread a table of its own with `socket` in it, and nothing that matters.
+/// Gives this thread a file table of its own with `socket` in it, and nothing that matters.
 fn leave_all_but(socket: RawFd) -> io::Result<()> {
     have_own_table()?;
     let socket_number = socket.cast_unsigned();
@@ -153,7 +159,8 @@ fn leave_all_but(socket: RawFd) -> io::Result<()> {
         ranges.push((0, socket_number - 1));
     }
     for (first, last) in ranges {
-        // SAFETY: nobody shares this table, and this thread owns no descriptor in it but the socket.
+        // SAFETY: no other thread shares this table, and this thread owns no descriptor in it but
+        // the socket.
         if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == -1 {
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::ENOSYS) {
@@ -189,7 +196,8 @@ fn close_each(socket: RawFd) -> io::Result<()> {
 fn have_own_table() -> io::Result<()> {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
     let last = libc::c_uint::MAX;
-    // SAFETY: closes a descriptor that nobody can have; otherwise it only gives this thread a table of its own.
+    // SAFETY: closes a descriptor that no process can have; otherwise it only gives this thread a
+    // table of its own.
     if unsafe { libc::syscall(libc::SYS_close_range, last, last, CLOSE_RANGE_UNSHARE) } == 0 {
         return Ok(());
     }
@@ -239,7 +247,7 @@ mod tests {
     use super::*;
     use std::{collections::BTreeSet, fs, io::Write};
 
-    /// What a thread's table holds, by what the kernel calls it.
+    /// The content of a thread's file table, by the kernel's names.
     fn table() -> BTreeSet<String> {
         let links = fs::read_dir("/proc/thread-self/fd").expect("/proc").flatten();
         links

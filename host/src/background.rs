@@ -1,25 +1,31 @@
-//! Work that nobody is in a hurry for gives way by itself.
+//! Background threads throttle themselves while foreground threads need the processor.
 //!
-//! A low priority is not enough, and can be too much. It ranks a thread among those of its own process or control group, and the
-//! kernel divides processors between such groups first (autogroups, `cpu.weight`): a query at the lowest priority still takes its
-//! engine's share of a processor, from databases and from the engine's own front ends. And a thread of low priority that is
-//! interrupted while it holds a lock is not let on, nor is whoever waits for the lock.
+//! A low priority is not enough, and can be too much. It ranks a thread among those of its own
+//! process or control group, and the kernel divides processors between such groups first
+//! (autogroups, `cpu.weight`): a query at the lowest priority still takes its engine's share of a
+//! processor, from databases and from the engine's own front ends. And a thread of low priority
+//! that is preempted while it holds a lock is not scheduled again, and all threads that wait for
+//! the lock wait with it.
 //!
-//! So who works in the background looks whether others want what it takes:
+//! So a background thread checks whether others need the processor:
 //!
-//!   - the rest of its own process works, for whoever asks it to ([`Others::Front`]);
-//!   - or it was kept waiting for a processor, and others work on this host at a usual priority.
+//!   - the rest of its own process works, if the caller wants that checked ([`Others::Front`]);
+//!   - or the thread had to wait for a processor, and others work on this host at a normal
+//!     priority.
 //!
-//! Where they do, all that work in the background of a process together take a [`PART`]th of the processors, and a little more
-//! now and then. What one has worked is slept by it and the others, one after the other:
+//! While they do, all background threads of a process together take one [`PART`]th of the
+//! processors, and a little more now and then. Each thread sleeps off its own work and that of the
+//! others, one after the other:
 //!
-//!   - who would keep nobody waiting sleeps until all has been slept, and until whoever is in the middle of something has ended
-//!     ([`BackgroundStage::Starting`]): one at a time holds for a short time what many would hold for long;
-//!   - who is in the middle of something takes up to a [`PART_WITHIN`]th, so that it ends before others want it to, and those
-//!     who come next sleep for it ([`BackgroundStage::Running`]);
-//!   - who is waited for does not sleep, nor does anybody who waits for it ([`BackgroundStage::Awaited`]).
+//!   - a thread whose work blocks no other sleeps until all is slept off, and until the thread that
+//!     is in the middle of its work has finished ([`BackgroundStage::Starting`]): one at a time
+//!     holds for a short time what many would hold for long;
+//!   - a thread in the middle of its work takes up to one [`PART_WITHIN`]th, so that it finishes
+//!     before others need what it holds, and the threads that start next sleep for it
+//!     ([`BackgroundStage::Running`]);
+//!   - a thread that others wait for does not sleep ([`BackgroundStage::Awaited`]).
 //!
-//! Where nobody wants it they go on at full speed.
+//! While no other thread needs the processor, all run at full speed.
 
 use crate::lock;
 use plinth_engine::world::BackgroundStage;
@@ -36,25 +42,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a thread has worked between two pauses, at least. A thread that becomes runnable may have to wait for the next tick where
-/// another works, which is longer.
+/// How much a thread works between two pauses, at least. A thread that becomes runnable may have to
+/// wait for the next tick where another one runs, which is longer.
 const SLICE: Duration = Duration::from_micros(250);
 /// It was kept waiting if it waited for this part of what it worked, or longer.
 const KEPT: u32 = 10;
 /// Which part of the processors all of this process's work in the background takes where others want them.
 const PART: u32 = 32;
-/// What it takes at most while it is in the middle of something.
+/// The most that a thread takes while it is in the middle of its work.
 const PART_WITHIN: u32 = 8;
-/// For how long it may have taken less, and take it now: who asks now and then is answered at once.
+/// For how long unused processor time is saved up: an occasional request runs at once.
 const SAVED_MAX: Duration = Duration::from_secs(1);
-/// For how long it may have taken more: who comes next does not wait longer.
+/// The longest debt: the next thread to start does not wait longer.
 const OWED_MAX: Duration = Duration::from_secs(1);
 /// For how long who is in the middle of something has others wait before they begin.
 const TURN_MAX: Duration = Duration::from_secs(2);
 /// Longest pause, before it looks again whether others still work.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// What the kernel says of a thread since it began.
+/// The kernel's accounting of a thread since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Record {
     worked: Duration,
@@ -70,7 +76,7 @@ impl Record {
         Some(Self { worked: numbers.next()?.ok()?, waited: numbers.next()?.ok()? })
     }
 
-    /// What was worked and waited since the last look; `None`: it is too early to say.
+    /// The work and the waiting since the last check; `None`: too early to tell.
     fn since(&self, last: &Self) -> Option<Self> {
         let worked = self.worked.saturating_sub(last.worked);
         (worked >= SLICE).then(|| Self { worked, waited: self.waited.saturating_sub(last.waited) })
@@ -94,7 +100,7 @@ impl Share {
         Self { part, saved_max, even: None }
     }
 
-    /// How long is to be slept after that much work, where there are so many processors.
+    /// How long to sleep after this much work, on a host with this many processors.
     fn take(&mut self, worked: Duration, processors: u32, now: Instant) -> Duration {
         let cost = worked * self.part / processors.max(1);
         let saved_up = now.checked_sub(self.saved_max).unwrap_or(now);
@@ -192,7 +198,8 @@ impl Watch {
         Self { part, looked: None, worked: Duration::ZERO, do_work: true }
     }
 
-    /// `worked` is asked only when it is time. `None`: the kernel does not tell, which is taken for work.
+    /// `worked` is called only when the next check is due. `None`: the kernel does not say, which
+    /// counts as work.
     fn do_others_work(&mut self, now: Instant, worked: impl FnOnce() -> Option<Duration>) -> bool {
         let elapsed = self.looked.map(|looked| now.saturating_duration_since(looked));
         if elapsed.is_some_and(|elapsed| elapsed < Self::WINDOW) {
@@ -218,8 +225,8 @@ static FRONT: Mutex<Watch> = Mutex::new(Watch::new(10));
 /// Nanoseconds this process's threads have worked in the background.
 static BACKGROUND: AtomicU64 = AtomicU64::new(0);
 
-/// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Whoever gives way has a lower priority
-/// ([`crate::priority::lower_priority`]), and is counted as NICE.
+/// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Throttled
+/// threads have a lower priority ([`crate::priority::lower_priority`]), and are counted as NICE.
 fn parse_user_ticks(text: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').next()?;
     std::str::from_utf8(line)
@@ -249,7 +256,7 @@ fn do_others_work(watch: &Mutex<Watch>, worked: impl FnOnce() -> Option<Duration
     lock(watch).do_others_work(Instant::now(), worked)
 }
 
-/// For whom a thread gives way.
+/// Which other threads a thread is throttled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
     /// Everyone on this host who keeps it waiting.
@@ -260,7 +267,7 @@ pub enum Others {
 
 /// A thread's.
 struct ThreadUsage {
-    /// `None`: the kernel does not tell, and the thread goes on as it is.
+    /// `None`: the kernel does not say, and the thread is not throttled.
     schedstat: Option<File>,
     looked: Instant,
     last: Record,
@@ -275,7 +282,8 @@ impl ThreadUsage {
         }
     }
 
-    /// Whether others want what this thread takes, and what it has worked since it was last asked; `None`: it is too early to say.
+    /// Whether others need the processor that this thread uses, and how much the thread has worked
+    /// since the last check; `None`: too early to tell.
     fn look(&mut self, others: Others) -> Option<(bool, Duration)> {
         // Asking the kernel costs more than asking the clock.
         if self.looked.elapsed() < SLICE {
@@ -338,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_waiting() {
+    fn a_thread_is_kept_waiting_from_a_tenth_of_its_work_on() {
         let last = record(5_000, 700);
         let since = |worked, waited| record(worked, waited).since(&last);
         assert_eq!(since(5_200, 9_000), None, "too early");
@@ -370,12 +378,12 @@ mod tests {
 
     /// However many there are, together they take their part.
     #[test]
-    fn what_was_taken_is_slept() {
+    fn processor_time_taken_is_slept_off() {
         let (began, ms) = (Instant::now() + 2 * SAVED_MAX, Duration::from_millis);
         let mut share = Share::new(16, ms(1000));
         let mut take =
             |worked, processors, time| share.take(ms(worked), processors, began + ms(time));
-        // What was saved up.
+        // All that was saved up.
         assert_eq!(take(100, 2, 0), ms(0));
         assert_eq!(take(25, 2, 0), ms(0));
         assert_eq!(take(2, 2, 0), ms(16));
@@ -389,9 +397,9 @@ mod tests {
         assert_eq!(take(0, 1, 656), OWED_MAX - ms(100));
     }
 
-    /// Who begins waits for the end of who has begun, where others work.
+    /// While others work, a thread that starts waits until the one that has started is finished.
     #[test]
-    fn one_at_a_time() {
+    fn one_thread_at_a_time_starts_while_others_work() {
         let turns = Turns::new();
         turns.take(|| true);
         thread::scope(|scope| {
@@ -415,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_understood() {
+    fn the_kernels_files_are_parsed() {
         assert_eq!(
             Record::parse(b"449480 56459 3\n"),
             Some(Record {

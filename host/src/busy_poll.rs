@@ -1,13 +1,17 @@
-//! Looking for what comes next instead of sleeping until it comes: shorter where the disks are fast, at the price of a processor.
+//! Busy polling before sleeping: lower latency where the disks are fast, at the price of a
+//! processor.
 //!
-//! Off unless somebody asks for it (attribute `io_poll_time`), and only for threads that serve clients. A thread that has nothing to do then
-//! looks for so long whether an I/O has ended or a client has sent something; after that it sleeps as ever.
+//! Off by default (attribute `io_poll_time`), and only for threads that serve clients. An idle
+//! thread polls for that time whether an I/O has ended or a client has sent something; after that
+//! it sleeps.
 //!
 //! Only where it pays:
 //!
-//!   1. A thread that has looked in vain some times running rests: it sleeps at once for a number of waits, then tries again. Waits for disks
-//!      and waits for clients alone are told apart, since the ones may be short where the others are long.
-//!   2. No more threads of an engine look at the same time than half of the processors, or one: whom they wait for needs one too.
+//!   1. A thread that has polled in vain a number of times in a row rests: it sleeps at once for a
+//!      number of waits, then tries again. Waits for disks and waits for clients are judged
+//!      separately, since the ones may be short where the others are long.
+//!   2. At most half of the processors, but at least one, poll for an engine at the same time: the
+//!      processes that they wait for need some too.
 
 use std::{
     cell::Cell,
@@ -42,7 +46,7 @@ impl PollTime {
     }
 }
 
-/// What is waited for.
+/// What a thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Disks,
@@ -122,7 +126,7 @@ fn look(time: Duration, mut has_come: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// For those who look at the same time.
+/// One for each thread that may poll at the same time.
 pub(super) struct Seats {
     taken: AtomicUsize,
     all: usize,
@@ -155,7 +159,7 @@ impl Drop for Seat<'_> {
 mod tests {
     use super::*;
 
-    /// So often does a thread look in so many waits of which none is worth it.
+    /// How often a thread polls in this many waits of which none is worth it.
     fn looked_in_vain(habit: &mut Habit, waits: u32) -> u32 {
         let mut looked = 0;
         for _ in 0..waits {
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_vain_rests_and_tries_again() {
+    fn a_thread_that_polls_in_vain_rests_and_tries_again() {
         let mut habit = Habit::default();
         assert_eq!(looked_in_vain(&mut habit, MISSES + REST), MISSES);
         assert_eq!(looked_in_vain(&mut habit, 10 * (REST + 1)), 10, "once after each rest");

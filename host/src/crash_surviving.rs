@@ -1,8 +1,9 @@
-//! Words that outlive an engine: a small file, written and never synced.
+//! Words that survive an engine's process: a small file, written and never synced.
 //!
-//! What is written to a file is the kernel's at once, and the next process that opens the file reads it, whatever ended this one.
-//! What reaches a disk of it, and when, does not matter: after a boot nobody believes it. A word is written by one call of eight bytes in one
-//! page, so it is there whole or not at all.
+//! The kernel has a write to a file at once, and the next process that opens the file reads it,
+//! whatever ended this process. Whether and when it reaches a disk does not matter: after a boot
+//! the words are not used. A word is written by one call of eight bytes in one page, so it is there
+//! whole or not at all.
 
 use plinth_engine::world::SurvivingWords;
 use std::{
@@ -36,7 +37,7 @@ impl WordsFile {
 }
 
 impl SurvivingWords for WordsFile {
-    /// What is behind the end of the file was never stored.
+    /// Words behind the end of the file were never stored.
     fn words(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.words * WORD];
         let mut done = 0;
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_one_finds_what_was_stored() {
+    fn the_next_process_reads_the_stored_words() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("words");
         let one = WordsFile::open(&path, 100).expect("it is made");

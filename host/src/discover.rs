@@ -1,12 +1,15 @@
 //! Discovery: from the discovery string to open disks.
 //!
-//! The string is a list of shell patterns, separated by commas. What they match is
-//! looked at; regular files and block devices stay, also behind symbolic links.
+//! The string is a list of shell patterns, separated by commas. Regular files and block devices
+//! that match are taken, even behind symbolic links.
 //!
-//! Nothing here touches a disk, a directory or a name, not even to ask what it is: that can hang. A looker does (`probe.rs`), all of
-//! them at once, and each is told of as soon as it has answered. What has not answered after [`DISK_TIMEOUT`](super::timeout::DISK_TIMEOUT),
-//! counted as in `waiting.rs`, is reported as timed out, and until it does answer nobody asks it again: who looks then is told at once
-//! that it hangs. Who looks while it is asked, but not for so long, waits for that answer, too, and then asks itself.
+//! Nothing here touches a disk, a directory or a name, not even to find out what it is: that can
+//! hang. A looker does (`probe.rs`), for all of them at once, and each is reported as soon as it
+//! has answered. A device that has not answered after
+//! [`DISK_TIMEOUT`](super::timeout::DISK_TIMEOUT), counted as in `waiting.rs`, is reported as timed
+//! out. Until it answers it is not probed again: a discovery then reports at once that it hangs. A
+//! discovery that finds a probe in flight that is not late yet waits for that probe's end, and then
+//! probes itself.
 
 use super::{
     IoEngine,
@@ -56,7 +59,8 @@ pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
         .collect()
 }
 
-/// So many are asked at a time: each takes a thread of the looker, and a container may have few.
+/// How many devices are probed at a time: each takes a thread of the looker, and a container may
+/// have few.
 const OPENING_MAX: usize = 256;
 
 /// What happens while disks are looked at.
@@ -64,7 +68,7 @@ enum Event {
     Paths(String, io::Result<Vec<String>>),
     /// And what its path leads to, if that is known.
     Opening(String, Opening, Option<Medium>),
-    /// It was asked by somebody else, and has answered.
+    /// Another discovery had probed it, and it has answered.
     Answered(String),
 }
 
@@ -74,7 +78,7 @@ pub(super) struct Count {
     looker: OnceLock<(Arc<Looker>, Duration)>,
     /// No looker could be started.
     has_failed: AtomicBool,
-    /// Time in which nobody was waited for, in nanoseconds. There is none; but a look is to end.
+    /// Time in which no device was waited for, in nanoseconds. There is none; but a look must end.
     idle: Waited,
 }
 
@@ -101,7 +105,7 @@ impl Progress for Count {
     }
 }
 
-/// What is under way.
+/// A discovery in progress.
 struct Looks<'a> {
     engine: IoEngine,
     hanging: &'a Arc<Hanging>,
@@ -110,16 +114,17 @@ struct Looks<'a> {
     events: mpsc::Sender<Event>,
     /// Paths that were met.
     met: BTreeSet<String>,
-    /// Patterns, and paths, that are asked.
+    /// Patterns and paths whose answers are outstanding.
     expanding: BTreeSet<String>,
-    /// `None`: somebody else asked it.
+    /// `None`: another discovery probes it.
     opening: BTreeMap<String, Option<Looked>>,
-    /// Paths that are still to be asked.
+    /// Paths that are still to be probed.
     queue: VecDeque<String>,
     tell: &'a mut dyn FnMut(Sign),
 }
 
-/// Opens every disk that the patterns match, and tells of each. Blocks, `timeout` at most, counted by `count`. Whether all have answered.
+/// Opens every disk that the patterns match, and reports each. Blocks for `timeout` at most,
+/// counted by `count`. Whether all have answered.
 pub(super) fn look(
     patterns: &[String],
     engine: IoEngine,
@@ -174,7 +179,7 @@ pub(super) fn look(
     all_answered
 }
 
-/// Why a device that has hung for a while is not asked.
+/// The report on a device that has hung for a while and is not probed.
 fn still_silent(since: Duration) -> io::Error {
     let text = format!(
         "no answer for {} s: the device hangs, and is asked again when it has answered",
@@ -188,7 +193,7 @@ impl Looks<'_> {
         self.expanding.is_empty() && self.opening.is_empty() && self.queue.is_empty()
     }
 
-    /// Something that was asked by somebody else has answered.
+    /// A device has answered that another discovery had probed.
     fn ask_again(&mut self, name: String) {
         if self.expanding.remove(&name) {
             self.expand(&name);
@@ -197,7 +202,7 @@ impl Looks<'_> {
         }
     }
 
-    /// Of what others have asked, what hangs by now.
+    /// Which of the devices that other discoveries have probed hang by now.
     fn give_up_late(&mut self) {
         let of_others: Vec<String> = self
             .opening
@@ -318,7 +323,7 @@ impl Looks<'_> {
             (Ok(about), Some(looked)) => self.found(path, about, looked),
             // It was given up.
             (Ok(_), None) => {}
-            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
+            // The name of a directory, or of nothing at all: no disk, and no mistake.
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
                 (self.tell)(Sign::NoDisk(path))
             }
@@ -357,7 +362,8 @@ impl Looks<'_> {
     }
 }
 
-/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist. May hang as long as a directory does.
+/// The paths that a pattern may mean. Without wildcards their existence is not checked. May hang as
+/// long as a directory does.
 pub(super) fn expand(pattern: &str) -> Vec<String> {
     const LIKE_A_SHELL: MatchOptions = MatchOptions {
         case_sensitive: true,
@@ -409,7 +415,7 @@ mod tests {
         assert!(error.to_string().contains("/b/["), "{error}");
     }
 
-    /// Looks until nobody says more; what was found, by path.
+    /// Runs a discovery to its end; the results by path.
     fn look_at(
         pattern: &str,
         hanging: &Arc<Hanging>,
@@ -479,14 +485,14 @@ pub(super) mod testing {
     #![allow(unsafe_code)]
     use std::{fs::File, os::fd::AsRawFd, path::Path};
 
-    /// While it is held, whoever opens the file waits in `open`, as with a device that hangs.
+    /// While the lease is held, `open` of the file blocks, as with a device that hangs.
     pub struct Lease(File);
 
     impl Lease {
         pub fn take(path: &Path) -> Self {
             let file = File::options().read(true).write(true).open(path).expect("open");
             const F_SETSIG: libc::c_int = 10;
-            // SAFETY: no pointers. The signal that says that somebody waits is one that is ignored.
+            // SAFETY: no pointers. The signal that reports a waiting opener is one that is ignored.
             unsafe {
                 assert_ne!(libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG), -1, "F_SETSIG");
                 assert_ne!(

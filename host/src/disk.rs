@@ -1,30 +1,31 @@
 //! A real disk: a block device, a partition or a regular file.
 //!
-//! It is opened read-only, to be looked at: that disturbs nobody who uses it, and no
-//! udev rule takes the closing of it for a change. What discovery finds is opened and read by a process that may hang instead of this
-//! one (`probe.rs`). `claim` then takes it for writing:
+//! It is opened read-only at first: that disturbs no user of the device, and no udev rule takes the
+//! closing of it for a change. Discovery has it opened and read by a process that may hang instead
+//! of this one (`probe.rs`). `claim` then takes it for writing:
 //!
-//!   1. What is open is opened once more, for writing; a block device with `O_EXCL`,
-//!      which the kernel refuses while it is mounted, swapped to, or part of an LVM,
-//!      MD or multipath device.
+//!   1. It is opened once more, for writing; a block device with `O_EXCL`, which the kernel refuses
+//!      while it is mounted, swapped to, or part of an LVM, MD or multipath device.
 //!   2. The new open file description gets a write lock (R1).
-//!   3. It comes to this process, if another one opened it. From then on all I/O goes through this very description.
+//!   3. It is sent to this process, if another one opened it. From then on all I/O goes through
+//!      this very description.
 //!
-//! The kernel drops lock and exclusive use when the description is gone, which an
-//! I/O in flight prevents, also after the process was killed. So nothing but this
-//! disk and its operations may hold a share of it. A disk that has threads and no ring is in the table of those threads alone
-//! (`apart.rs`): to close it, as the end of a process does, may hang as long as an I/O does.
+//! The kernel drops lock and exclusive use when the description is gone, which an I/O in flight
+//! prevents, even after the process was killed. So nothing but this disk and its operations may
+//! hold a share of it. A disk that has threads and no ring is in the file table of those threads
+//! alone (`apart.rs`): to close it, as the end of a process does, may hang as long as an I/O does.
 //!
-//! A ring is only for media whose submission never blocks: block devices, and files of the
-//! file systems in [`NEVER_BLOCKS`]. A FUSE or network file system makes the submitter
-//! wait when its server hangs (seen: a FUSE file with more than twelve requests under
-//! way), and with it all other disks of that thread; such a file has threads of its own.
+//! A ring is only for media whose submission never blocks: block devices, and files of the file
+//! systems in [`NEVER_BLOCKS`]. A FUSE or network file system makes the submitter wait when its
+//! server hangs (seen: a FUSE file with more than twelve requests in flight), and with it all other
+//! disks of that thread; such a file has threads of its own.
 //!
-//! Nor does a file of such a file system get writes that are to be durable by a flag (`RWF_DSYNC`): with direct I/O Linux leaves it
-//! to the server to look at that, and hardly any does. A thread writes and then flushes.
+//! Nor does a file of such a file system get writes that are to be durable by a flag (`RWF_DSYNC`):
+//! with direct I/O Linux leaves the flag to the server, and hardly any server looks at it. A thread
+//! writes and then flushes.
 //!
-//! I/O is direct. Where a file system refuses that (`EINVAL`), or wants more than
-//! 4 KiB of alignment, it goes through the page cache, and a flush is what makes it durable.
+//! I/O is direct. Where a file system refuses that (`EINVAL`), or needs more than 4 KiB of
+//! alignment, I/O goes through the page cache, and a flush makes it durable.
 
 use super::{
     IoEngine, executor, holder,
@@ -69,14 +70,14 @@ const NEVER_BLOCKS: [u64; 6] = [
     0x0102_1994, // tmpfs
 ];
 
-/// What a path leads to.
+/// The kind of thing that a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Medium {
     Block { major: u32, minor: u32 },
     File { device: u64, inode: u64 },
 }
 
-/// What is learnt of a disk when it is opened to be looked at.
+/// What is known of a disk once it is opened for probing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) medium: Medium,
@@ -105,7 +106,7 @@ struct Access {
     pool: OnceLock<Pool>,
 }
 
-/// Who looks at a disk until it is claimed.
+/// What reads a disk until it is claimed.
 enum Looking {
     Here(Arc<Access>),
     Looker(Looked),
@@ -157,7 +158,8 @@ impl Medium {
         }
     }
 
-    /// Whether it says that it rotates. A loop device says what its file's device says, or nothing that is so.
+    /// Whether the device reports that it rotates. A loop device reports what its file's device
+    /// does, or nothing that is true.
     fn rotates(self) -> bool {
         const LOOP_MAJOR: u32 = 7;
         let Self::Block { major, .. } = self else { return false };
@@ -195,13 +197,14 @@ impl Medium {
     }
 }
 
-/// How long threads of a disk may take to say where it is. They may all hang, as may those of a whole shelf, which are asked one disk after
-/// the other.
+/// How long threads of a disk may take to find its path. They may all hang, as may those of a whole
+/// shelf, which are called one disk after the other.
 const PRESENT_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long they are not asked again then.
+/// How long they are left alone after that.
 const PRESENT_REST: Duration = Duration::from_secs(10);
 
-/// Where an open disk is now: at `path` if that still leads to it; else where the kernel says. Other links to it nobody knows here.
+/// Where an open disk is now: at `path` if that still leads to it; else at the path that the kernel
+/// has. Other links to it are unknown here.
 fn present(file: &File, path: &str, medium: Medium) -> String {
     let is_there = |path: &str| medium_of(path).is_ok_and(|there| there == medium);
     if is_there(path) {
@@ -222,7 +225,7 @@ fn present(file: &File, path: &str, medium: Medium) -> String {
         .unwrap_or_else(|| format!("{path} (no path leads there now)"))
 }
 
-/// What a path leads to. May hang.
+/// The kind of thing that a path leads to. May hang.
 pub(super) fn medium_of(path: &str) -> io::Result<Medium> {
     Medium::of(&fs::metadata(path)?).ok_or_else(|| io::Error::other(NotADisk(path.to_owned())))
 }
@@ -302,12 +305,12 @@ impl Access {
         }
         match self.pool.get() {
             Some(pool) => pool.submit(op),
-            // No thread to be had: who asked does it.
+            // No thread can be started: the caller does it.
             None => op.run(),
         }
     }
 
-    /// See [`present`]. `None`: nobody answers.
+    /// See [`present`]. `None`: no answer.
     fn present(&self, path: &str, medium: Medium) -> Option<String> {
         match (&self.file, self.pool.get()) {
             (Some(file), _) => Some(present(file, path, medium)),
@@ -537,7 +540,7 @@ impl Disk for RealDisk {
                 }
             },
         };
-        // Its kind is not to be one that says that somebody holds the disk.
+        // Its kind must not be one that means that the disk is held.
         let access = Access::for_engine(file, self.engine).map_err(|error| {
             io::Error::other(format!("{}: no thread for its I/O: {error}", self.path))
         })?;
@@ -576,7 +579,7 @@ impl Disk for RealDisk {
                 }
                 None => return None,
             },
-            // Whoever has it for writing knows what is on it.
+            // A process that has it open for writing knows what is on it.
             None => return None,
         };
         said.unwrap_or_else(|error| Some(format!("unknown content: {error}")))
@@ -634,7 +637,8 @@ pub(super) fn open_and_lock(
             }
             _ => format!("{path} cannot be opened and locked for writing: {error}"),
         };
-        // Held by an engine, as far as one can see, or by I/O that it left behind (R1); or in use by somebody else, and of no use to us.
+        // Held by an engine, as far as this process can see, or by I/O that an engine left behind
+        // (R1); or in use by another program, and of no use to us.
         let is_anothers =
             error.raw_os_error() == Some(libc::EBUSY) && signature::in_use(medium).is_some();
         io::Error::new(if is_anothers { io::ErrorKind::Other } else { error.kind() }, text)

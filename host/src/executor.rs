@@ -308,7 +308,8 @@ impl Driver {
         }
     }
 
-    /// Looks for a while whether something has ended, or somebody has woken this thread: whether it has. `None`: it does not look.
+    /// Polls for a while whether something has ended, or another thread has woken this one: whether
+    /// it has. `None`: it does not poll.
     fn look(&self, ring: &mut Ring, wait: Wait) -> Option<bool> {
         let poll_time = self.poll_time.borrow();
         let time = poll_time.as_ref().map_or(Duration::ZERO, |time| time.get());
@@ -330,8 +331,8 @@ impl Driver {
         )
     }
 
-    /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a
-    /// waker is somebody else's code.
+    /// Wakes the waiters of I/O that has ended. The ring is not borrowed meanwhile: a waker is code
+    /// of the caller.
     fn finish_ended(&self) {
         let mut now = None;
         loop {
@@ -340,7 +341,7 @@ impl Driver {
                 RingState::None | RingState::Refused => None,
             };
             match ended {
-                // What is found together has ended at the same time, as far as anybody here knows.
+                // All I/O that is found ended together has the same time of its end.
                 Some(ended) => ended.tell_at(Some(*now.get_or_insert_with(super::monotonic))),
                 None => return,
             }
@@ -402,7 +403,7 @@ impl Drop for Driver {
     }
 }
 
-/// One `block_on` under way on this thread.
+/// One `block_on` that runs on this thread.
 struct Entered<'a>(&'a Driver);
 
 impl<'a> Entered<'a> {

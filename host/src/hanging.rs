@@ -1,8 +1,9 @@
-//! Devices and directories that were asked and have not answered.
+//! Devices and directories that were probed and have not answered.
 //!
-//! Nobody asks one of them twice: each would leave one more thread in the kernel. Who wants to know the same waits for the answer and then asks
-//! itself, or is told at once that it hangs, if that has taken too long already (counted as in `waiting.rs`). The looker that asked is kept
-//! until then: its end is no answer.
+//! None of them is probed twice: each probe would leave one more thread in the kernel. A second
+//! caller waits for the first one's answer and then probes itself, or learns at once that the
+//! device hangs, if that has taken too long already (counted as in `waiting.rs`). The looker that
+//! probed is kept until then: its end is no answer.
 
 use super::{disk::Medium, probe::Looker};
 use std::{
@@ -24,24 +25,24 @@ struct All {
 struct Hung {
     token: Token,
     since: Instant,
-    /// Counts for as long as it is asked, from so much on.
+    /// Counts the time for which it is probed, from this much on.
     looker: Arc<Looker>,
     from: Duration,
     /// What its path leads to, if at least that could be learnt.
     medium: Option<Medium>,
-    /// Whoever else wants to know, told when it has answered.
+    /// Other callers, notified when it has answered.
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// Says which time something is asked.
+/// Tells one probe of a path from the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
-/// What is to be done by somebody who wants to ask.
+/// What a caller that wants to probe has to do.
 pub(super) enum Asked {
     /// Ask, and say when it has answered.
     Ask(Token),
-    /// Somebody else asks; it is told when that is over.
+    /// Another caller probes; this one is notified at the end.
     Waits,
     Hangs(Late),
 }
@@ -53,7 +54,7 @@ pub(super) struct Late {
     pub medium: Option<Medium>,
 }
 
-/// What is known of something that hangs, for the operator.
+/// A device that hangs, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silent {
     pub path: String,
@@ -73,7 +74,8 @@ impl Hanging {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something may be asked by `looker`. If somebody else asks, `then` is called when that has answered.
+    /// Whether `looker` may probe a path. If another caller does, `then` is called when that probe
+    /// has its answer.
     pub(super) fn ask(
         &self,
         name: &str,
@@ -117,12 +119,12 @@ impl Hanging {
         }
     }
 
-    /// Whether something that is asked hangs by now.
+    /// Whether a path that is being probed hangs by now.
     pub(super) fn late(&self, name: &str, timeout: Duration) -> Option<Late> {
         self.all().asked.get(name).and_then(|hung| hung.late(timeout))
     }
 
-    /// What a path that has not answered leads to, if that could be learnt.
+    /// The media behind paths that have not answered, where those are known.
     pub(super) fn medium(&self, path: &str) -> Option<Medium> {
         self.all().asked.get(path).and_then(|hung| hung.medium)
     }
@@ -147,9 +149,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// One asks, others wait for the answer to that and no other, and who comes late is told so.
+    /// One caller probes, others wait for that answer and no other, and a late caller learns at
+    /// once that the device hangs.
     #[test]
-    fn nobody_asks_twice_and_nobody_is_forgotten() {
+    fn a_path_is_probed_once_and_all_waiters_are_notified() {
         let hanging = Hanging::default();
         let looker = Looker::start().expect("a looker");
         let (tell, told) = mpsc::channel();

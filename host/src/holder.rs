@@ -1,9 +1,11 @@
-//! Who holds a disk's lock (R1), in words for the operator.
+//! Which process holds a disk's lock (R1), in words for the operator.
 //!
-//! The kernel does not say whose an open-file-description lock is: /proc/locks names no process. But /proc/PID/fdinfo/N has a line
-//! `lock:` for a lock that belongs to what descriptor N refers to, with the device and inode that it is on. An engine's threads may have
-//! tables of their own (`apart.rs`), and those of one that was killed may still be there while it is a zombie; so every thread is looked at.
-//! That takes a while on a busy host: it is asked once, when somebody is refused.
+//! The kernel does not name the owner of an open-file-description lock: /proc/locks has no process
+//! for it. But /proc/PID/fdinfo/N has a line `lock:` for a lock of the description that descriptor
+//! N refers to, with the device and inode that it is on. An engine's threads may have file tables
+//! of their own (`apart.rs`), and those of a killed engine may still be there while it is a zombie;
+//! so every thread is checked. That takes a while on a busy host: it is done once, when a claim is
+//! refused.
 
 use std::{fs, path::Path};
 
@@ -12,7 +14,7 @@ pub(super) fn name_of(device: u64, inode: u64) -> String {
     format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// The process that holds a lock on a file; `None` if we may not see it, or nobody does.
+/// The process that holds a lock on a file; `None` if there is none, or we may not see it.
 pub(super) fn of(name: &str) -> Option<String> {
     let numbers = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -27,7 +29,8 @@ pub(super) fn of(name: &str) -> Option<String> {
     numbers(Path::new("/proc")).into_iter().find_map(|pid| {
         let process = Path::new("/proc").join(&pid);
         let tasks = process.join("task");
-        // Only engines have threads with tables of their own; the others are many, and their threads are more.
+        // Only engines have threads with file tables of their own; other processes are many, and
+        // their threads are more.
         let is_ours =
             fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "plinth");
         let threads = if is_ours { numbers(&tasks) } else { vec![pid.clone()] };
@@ -35,7 +38,7 @@ pub(super) fn of(name: &str) -> Option<String> {
     })
 }
 
-/// Whether what is said of a descriptor has a write lock of an open file description on this file.
+/// Whether the fdinfo of a descriptor has a write lock of an open file description on this file.
 fn has_lock(text: &str, name: &str) -> bool {
     text.lines().filter_map(|line| line.strip_prefix("lock:")).any(|lock| {
         let words: Vec<&str> = lock.split_whitespace().collect();
@@ -68,9 +71,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
-    /// Whoever holds a lock is named, and who has the file open without one is not.
+    /// The process that holds a lock is named, and one that has the file open without a lock is
+    /// not.
     #[test]
-    fn who_holds_a_lock_is_named() {
+    fn the_holder_of_a_lock_is_named() {
         let file = tempfile::NamedTempFile::new().expect("temporary file");
         let metadata = file.as_file().metadata().expect("stat");
         let name = name_of(metadata.dev(), metadata.ino());

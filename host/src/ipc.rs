@@ -1,11 +1,13 @@
-//! Messages between our own processes: a length-prefixed head in JSON, bytes that belong to it, perhaps descriptors.
+//! Messages between our own processes: a length-prefixed head in JSON, bytes that belong to it,
+//! perhaps descriptors.
 //!
 //! ```text
 //!   head length u32 LE | body length u32 LE | head (JSON) | body (bytes)
 //! ```
 //!
-//! Each side first sends a [`Hello`]; a side that speaks another version says so and leaves. Lengths beyond the limits
-//! end the connection before anything is allocated. Descriptors, two at most, come with the first byte (`SCM_RIGHTS`).
+//! Each side first sends a [`Hello`]; a side that finds another version reports that and
+//! disconnects. Lengths beyond the limits end the connection before anything is allocated.
+//! Descriptors, two at most, are sent with the first byte (`SCM_RIGHTS`).
 
 use plinth_engine::admin::{AdminError, Code};
 use rustix::{
@@ -51,8 +53,8 @@ pub struct Received<T> {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A message that the other side would not take. Nothing of it was sent: the connection is as it was, and whoever wanted to answer with it
-/// says this instead, so that the other side is not left without an answer.
+/// A message that the other side would not take. Nothing of it was sent: the connection is as it
+/// was, and the sender answers with this error in its place, so that the other side gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{bytes} bytes are more than one message between two processes of plinth may hold, which is {limit}"
@@ -63,13 +65,13 @@ pub struct TooLong {
 }
 
 impl TooLong {
-    /// If that is what an error says.
+    /// If an error is of this kind.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// What is answered in the place of an answer that is too long.
+    /// The answer in the place of one that is too long.
     #[must_use]
     pub fn refusal(self) -> AdminError {
         AdminError::new(Code::NotSupported, format!("the answer is too long: {self}"))
@@ -84,19 +86,19 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Connects to a socket and greets whoever listens there. `what` names the kind of socket: both sides must mean the
-    /// same.
+    /// Connects to a socket and greets the other side. `what` names the kind of socket: both sides
+    /// must mean the same.
     ///
     /// # Errors
-    /// If nobody listens, or somebody who speaks otherwise.
+    /// If nothing listens there, or the other side speaks another protocol.
     pub fn connect(path: &Path, what: &str) -> io::Result<Self> {
         Self::greet(UnixStream::connect(path)?, what)
     }
 
-    /// Greets whoever connected.
+    /// Greets the process that connected.
     ///
     /// # Errors
-    /// If the other side says nothing in time, or speaks otherwise.
+    /// If the other side sends nothing in time, or speaks another protocol.
     pub fn greet(stream: UnixStream, what: &str) -> io::Result<Self> {
         stream.set_read_timeout(Some(GREETING))?;
         stream.set_write_timeout(Some(GREETING))?;
@@ -123,10 +125,10 @@ impl Frames {
         Ok(frames)
     }
 
-    /// The same connection once more: what is sent on both must not be sent at the same time.
+    /// The same connection once more: messages must not be sent on both at the same time.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(Self { stream: self.stream.try_clone()? })
     }
@@ -139,7 +141,7 @@ impl Frames {
     /// How long a message may take; `None`: for ever.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(timeout)?;
         self.stream.set_write_timeout(timeout)
@@ -150,7 +152,7 @@ impl Frames {
         &self.stream
     }
 
-    /// Whether the other side says no more.
+    /// Whether the other side has closed the connection.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -251,7 +253,7 @@ impl Frames {
         Ok(Some(Received { head, body, descriptors }))
     }
 
-    /// Reads so many bytes; memory grows only with what has come.
+    /// Reads `count` bytes; memory grows only with the bytes that have arrived.
     fn exactly(&self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&self.stream).take(count as u64).read_to_end(&mut bytes)?;
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_so() {
+    fn another_version_is_refused() {
         let (one, other) = UnixStream::pair().expect("a pair of sockets");
         let old = Frames { stream: other };
         let hello = Hello { plinth: "test".into(), version: VERSION + 1, program: "9".into() };

@@ -121,7 +121,7 @@ impl FromStr for IoChoice {
 }
 
 impl IoChoice {
-    /// What the environment says: `PLINTH_IO`.
+    /// The choice in the environment: `PLINTH_IO`.
     ///
     /// # Errors
     /// If it names no I/O engine.
@@ -168,7 +168,7 @@ pub struct RealWorld {
 
 impl RealWorld {
     /// # Errors
-    /// If the wanted I/O engine is refused, or the host does not tell its boot id.
+    /// If the wanted I/O engine is refused, or the host has no readable boot id.
     pub fn new(choice: IoChoice, sink: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
         apart::prepare();
         Ok(Self {
@@ -221,7 +221,7 @@ impl RealWorld {
         self.looker.lock().unwrap_or_else(PoisonError::into_inner).keeps = true;
     }
 
-    /// Devices that were asked, and have not answered for so long.
+    /// Devices that were probed, and have not answered for this long.
     #[must_use]
     pub fn silent(&self, timeout: Duration) -> Vec<hanging::Silent> {
         self.hanging.list(timeout)
@@ -252,8 +252,8 @@ impl RealWorld {
     }
 }
 
-/// What is found where no process can be had that looks.
-fn nobody_looks(patterns: Vec<String>, error: io::Error, hear: &mut dyn FnMut(Sign)) {
+/// The result of a discovery where no looker could be started.
+fn report_failed_looker(patterns: Vec<String>, error: io::Error, hear: &mut dyn FnMut(Sign)) {
     let error = Arc::new(error);
     for path in patterns {
         let identity = Identity(format!("path:{path}"));
@@ -381,7 +381,8 @@ impl World for RealWorld {
         let progress: Arc<discover::Count> = Arc::default();
         let count = Arc::clone(&progress);
         Self::start("discovery", move || {
-            // Whoever has stopped listening has enough; what hangs is waited for all the same, to be known.
+            // A caller that has stopped listening has enough; a device that hangs is waited for all
+            // the same, to be recorded.
             let mut hear = |sign| drop(tell.unbounded_send(sign));
             let last = || kept.lock().unwrap_or_else(PoisonError::into_inner);
             let before = last().looker.take().filter(|looker| looker.is_there());
@@ -390,7 +391,7 @@ impl World for RealWorld {
                 Err(error) => {
                     count.fail();
                     let error = io::Error::new(error.kind(), format!("looking for disks: {error}"));
-                    return nobody_looks(patterns, error, &mut hear);
+                    return report_failed_looker(patterns, error, &mut hear);
                 }
             };
             let timeout = (timeout::DISK_TIMEOUT, &*count);

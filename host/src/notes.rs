@@ -35,7 +35,7 @@ pub(super) fn memorise(path: &Path, text: &str) -> io::Result<()> {
         };
     }
     let beside = path.with_added_extension("new");
-    // What a crash left there is nobody's, and no link is followed.
+    // A file that a crash left there is not used, and no link is followed.
     let _ = fs::remove_file(&beside);
     let mut file = OpenOptions::new()
         .create_new(true)

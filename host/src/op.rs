@@ -1,13 +1,13 @@
-//! One I/O on its way: what both engines, ring and threads, carry about.
+//! One I/O in flight, as both I/O engines, ring and threads, carry it.
 //!
-//! An operation owns its memory and a share of the open file. Both live until the
-//! kernel is done with them, whoever has stopped waiting (R2), and the lock of a
-//! claimed disk lives as long as the file (R1).
+//! An operation owns its memory and a share of the open file. Both live until the kernel is done
+//! with them, even if the caller has stopped waiting (R2), and the lock of a claimed disk lives as
+//! long as the file (R1).
 //!
 //! ```text
 //!   submitted --landed: part of it--> submitted again for the rest
 //!       |
-//!       +--landed: all, or an error--> finished: file let go, then the waiter told
+//!       +--landed: all, or an error--> finished: the file is released, then the waiter is woken
 //! ```
 
 use super::{sys, timeout::Handle};
@@ -33,7 +33,7 @@ pub(super) const TRANSFER_MAX: usize = 1 << 30;
 const SECTOR: usize = 512;
 
 pub(super) struct Op {
-    /// `None`: the pool that carries it out has the file, and nobody else.
+    /// `None`: only the pool that carries it out has the file.
     pub(super) file: Option<Arc<Handle>>,
     pub(super) work: Work,
     pub(super) completer: Completer,
@@ -83,7 +83,7 @@ impl Op {
         self.finish(result);
     }
 
-    /// The system calls of the operation. Uses no other descriptor, and tells nobody.
+    /// The system calls of the operation. Uses no other descriptor, and wakes no thread.
     pub(super) fn carry_out(&mut self, file: &File) -> io::Result<()> {
         loop {
             let returned = match &mut self.work {
@@ -108,7 +108,8 @@ impl Op {
                 Work::Trim { offset, length, .. } => sys::trim(file, *offset, *length).map(|()| 0),
             };
             if let Some(mut result) = self.landed(returned) {
-                // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look at what it says.
+                // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look
+                // at that flag.
                 if matches!(self.work, Work::Write { durably: true, .. }) {
                     result = result.and_then(|()| file.sync_data());
                 }
@@ -117,7 +118,7 @@ impl Op {
         }
     }
 
-    /// Lets go of the file, then tells who waits.
+    /// Releases the file, then wakes the waiter.
     pub(super) fn finish(self, result: io::Result<()>) {
         self.finish_at(result, None);
     }
@@ -129,7 +130,7 @@ impl Op {
         let buffer = match work {
             Work::Read { buffer, .. } => Some(buffer),
             Work::Punch { possible, .. } | Work::Trim { possible, .. } => {
-                // A discard is a hint. A disk that cannot take it says so once and is not asked again.
+                // A discard is a hint. A disk that cannot take it refuses one, and gets no more.
                 let refused = |error: &io::Error| {
                     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
                 };

@@ -1,14 +1,14 @@
-//! I/O by blocking threads: where the kernel refuses io_uring, and for what a
-//! ring cannot do.
+//! I/O by blocking threads: where the kernel refuses io_uring, and for calls that a ring cannot do.
 //!
-//! Each disk has a pool of its own, so that a disk that hangs takes its own
-//! threads with it and nobody else's. Its threads have a table of descriptors of their own with the disk in it and
-//! nothing else (`apart.rs`), so that a thread that hangs keeps only this disk when the process is killed (R1), not the others, nor the
-//! process's locks and sockets. Threads start when work finds none idle, up to [`THREADS_MAX`], one ahead, as each may hang. They end
-//! when the pool is dropped and its queue is empty; with the last the file is closed.
+//! Each disk has a pool of its own, so that a disk that hangs blocks its own threads and no others.
+//! Its threads have a file table of their own with the disk in it and nothing else (`apart.rs`), so
+//! that a thread that hangs keeps only this disk when the process is killed (R1), not the others,
+//! nor the process's locks and sockets. Threads start when work finds none idle, up to
+//! [`THREADS_MAX`], one ahead, as each may hang. They end when the pool is dropped and its queue is
+//! empty; the last one closes the file.
 //!
 //! ```text
-//!   submit --> queue --> threads of the pool, apart: the system call --> finisher, in the main table: tells who waits
+//!   submit --> queue --> threads of the pool, apart: the system call --> finisher, in the main table: wakes the waiter
 //! ```
 
 use super::{apart, op::Op, timeout::no_answer};
@@ -32,7 +32,7 @@ pub(super) struct Pool(Arc<Shared>);
 
 enum Job {
     Io(Op),
-    /// What is asked of the file itself. It owns no descriptor, and tells by a channel.
+    /// A call on the file itself. It owns no descriptor, and answers by a channel.
     Call(Box<dyn FnOnce(&File) + Send>),
 }
 
@@ -105,7 +105,8 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.queue.pop_front() {
-                // This job may hang: somebody is to be there for the next. It is started here, and so shares this table.
+                // This job may hang: another thread must be there for the next. It is started here,
+                // and so shares this file table.
                 let more = state.idle == 0 && state.threads < THREADS_MAX;
                 state.threads += usize::from(more);
                 drop(state);
@@ -122,7 +123,8 @@ impl Shared {
                 match job {
                     Job::Io(mut op) => {
                         let result = op.carry_out(&file);
-                        // Only drops what it cannot send when nobody waits any more: the finisher ends after this pool.
+                        // Drops what it cannot send only when no caller waits any more: the
+                        // finisher ends after this pool.
                         let _ = self.finisher.send((op, result));
                     }
                     Job::Call(what) => what(&file),
@@ -150,7 +152,7 @@ impl Drop for Pool {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.work.notify_all();
-        // One that is at work ends when its I/O has landed (R1): nobody waits for that here.
+        // A thread that is at work ends when its I/O has landed (R1): that is not waited for here.
         let none_works = state.threads == state.idle;
         while none_works && state.threads > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -169,12 +171,13 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Does operations that no ring will do any more, on a thread of their own.
+/// Carries out operations, left over from a ring, on a thread of their own.
 pub(super) fn run_aside(ops: Vec<Op>) {
     if ops.is_empty() {
         return;
     }
     let work = move || ops.into_iter().for_each(Op::run);
-    // Without a thread the operations are dropped with the closure: nobody waits for them, see `reaper`.
+    // Without a thread the operations are dropped with the closure: no caller waits for them, see
+    // `reaper`.
     drop(thread::Builder::new().name("disk-io".into()).spawn(work));
 }

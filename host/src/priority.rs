@@ -13,8 +13,9 @@ pub fn lower_priority() {
     schedule(libc::SCHED_OTHER, 1);
 }
 
-/// Gives this thread a policy, a nice value, and the longest time slice there is: whoever wakes goes before it at once, and not when
-/// its slice has ended, or at the next tick. Kernels before 6.12 know no slices of threads.
+/// Gives this thread a policy, a nice value, and the longest time slice there is: a thread that
+/// wakes preempts it at once, and not when its slice has ended, or at the next tick. Kernels before
+/// 6.12 have no slices per thread.
 fn schedule(policy: libc::c_int, nice: i32) {
     // SAFETY: no pointers; 0 is the calling thread. It may be nicer already, and only root may take that back.
     let nice = nice.max(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });

@@ -1,22 +1,27 @@
-//! Looking at devices of which nobody knows whether they answer: by a process that may hang instead of ours.
+//! Probing devices that may hang: a process opens and reads them that may hang instead of ours.
 //!
-//! Whoever opens or reads a device that hangs is stuck in the kernel, and no signal ends it. An engine must not be that: it would
-//! not be gone when it is killed. So whatever matches the discovery string is looked at by a small process, a *looker*: this
-//! program again, as `plinth look`. It opens, reads, recognises and claims disks for us, a thread for each, so that one that hangs
-//! hides no other. Of a disk that is claimed we get the descriptor (R1: the lock belongs to what is open, not to who opened it).
-//! From then on its I/O is ours.
+//! A thread that opens or reads a device that hangs is stuck in the kernel, and no signal ends it.
+//! That must not happen to an engine: it would not be gone when it is killed. So all that matches
+//! the discovery string is probed by a small process, a *looker*: this program again, as `plinth
+//! look`. It opens, reads, recognises and claims disks for us, with a thread for each, so that one
+//! that hangs hides no other. Of a disk that is claimed it sends us the descriptor (R1: the lock
+//! belongs to the open file description, not to the process that opened it). From then on we do its
+//! I/O.
 //!
 //! ```text
-//!   ours:     Looker --Ask--> socket --> looker: a thread for each disk, which does what is asked one after the other
+//!   ours:     Looker --Ask--> socket --> looker: a thread for each disk, one request after the other
 //!             thread "looker" <--Answer-- socket <--
 //! ```
 //!
-//! A looker is started for each look at disks, but the instance keeps its own, which it asks often, as long as all answer: to start one takes
-//! as long as all the rest (24 disks, a debug build on a busy host: 150 ms or 60). It ends when nobody has it, or one of its disks, any
-//! more: it sees the end of its socket. If a thread of it hangs then, what is left of it waits in the kernel for its device and holds that open for reading, nothing else.
-//! Nobody looks at that device again before it has answered (`hanging.rs`).
+//! A looker is started for each discovery. The instance discovers often and keeps its looker as
+//! long as all devices answer: a start takes as long as all the rest (24 disks, a debug build on a
+//! busy host: 150 ms or 60). A looker ends when nothing refers to it or to one of its disks any
+//! more: it sees its socket closed. If one of its threads hangs then, the rest of the process waits
+//! in the kernel for the device and holds it open for reading, nothing else. Such a device is not
+//! probed again before it has answered (`hanging.rs`).
 //!
-//! A program that is not `plinth` (tests, the engine as a library) has no such command; there the looker is threads of its own process.
+//! A program that is not `plinth` (tests, the engine as a library) has no such command; there the
+//! looker is threads of its own process.
 
 use super::{
     disk::{self, About, Medium},
@@ -52,7 +57,7 @@ use std::{
 /// The command that is a looker.
 pub const COMMAND: &str = "look";
 
-/// What is read of a disk in one message, at most.
+/// The largest part of a disk that one message carries.
 const PART: usize = 1 << 20;
 /// A disk has answered when this much of its beginning was read, or refused.
 const FIRST: usize = 4096;
@@ -130,7 +135,7 @@ struct Failure {
     is_no_disk: bool,
 }
 
-/// Kinds that somebody asks for. Others are `Other`.
+/// Kinds that callers tell apart. Others become `Other`.
 const KINDS: [io::ErrorKind; 10] = [
     io::ErrorKind::NotFound,
     io::ErrorKind::PermissionDenied,
@@ -176,7 +181,7 @@ struct Reply {
     answer: Answer,
 }
 
-/// What is done with the answers to a call.
+/// How the answers to a call are used.
 enum Pending {
     Paths(Box<dyn FnOnce(io::Result<Vec<String>>) + Send>),
     /// Called with each answer; `false`: no more will come.
@@ -186,7 +191,7 @@ enum Pending {
     Claim(mpsc::Sender<io::Result<OwnedFd>>),
 }
 
-/// What is heard of a disk that is being opened.
+/// What the looker reports of a disk that is being opened.
 pub(super) enum Opening {
     Is(Medium),
     Ended(io::Result<About>),
@@ -204,19 +209,19 @@ struct Shared {
     pending: Mutex<BTreeMap<u64, Pending>>,
     next: AtomicU64,
     has_ended: AtomicBool,
-    /// Told when somebody asks, and at the end.
+    /// Notified by each request, and at the end.
     asked: Condvar,
-    /// While somebody waits for an answer.
+    /// Runs while a caller waits for an answer.
     waited: Arc<Waited>,
 }
 
 impl Looker {
-    /// For how long devices have kept those waiting who asked it.
+    /// For how long devices have kept callers of this looker waiting.
     pub(super) fn waited(&self) -> &Arc<Waited> {
         &self.0.waited
     }
 
-    /// Whether it can still be asked.
+    /// Whether it still takes requests.
     pub(super) fn is_there(&self) -> bool {
         !self.0.has_ended.load(Ordering::Acquire)
     }
@@ -270,7 +275,8 @@ impl Looker {
         self.0.ask(Pending::Paths(Box::new(then)), |call| Ask::Expand { call, pattern });
     }
 
-    /// Has a disk opened; `then` is called with what is heard of it, until it says `false`, on another thread.
+    /// Has a disk opened; `then` is called on another thread with each report, until it returns
+    /// `false`.
     pub(super) fn open(
         self: &Arc<Self>,
         path: &str,
@@ -319,7 +325,7 @@ impl Shared {
         self.frames.send(ask, &[], None)
     }
 
-    /// Counts while somebody waits. `pid`: of the looker, if it is a process.
+    /// Counts the time in which callers wait. `pid`: of the looker, if it is a process.
     fn count(&self, pid: Option<u32>) {
         let has_ended = || self.has_ended.load(Ordering::Acquire);
         let mut began = Duration::ZERO;
@@ -355,7 +361,7 @@ impl Shared {
             }
         }
         self.has_ended.store(true, Ordering::Release);
-        // After this nobody can be asked: a send fails.
+        // After this no request is sent: a send fails.
         let _ = self.frames.stream().shutdown(std::net::Shutdown::Both);
         let error =
             io::Error::new(io::ErrorKind::BrokenPipe, "the process that looked at it has ended");
@@ -488,7 +494,7 @@ pub fn run() -> ExitCode {
     std::process::exit(0)
 }
 
-/// The other end: does what is asked until nobody asks any more.
+/// The other end: carries out requests until the socket is closed.
 fn serve(frames: Frames) {
     let replies = Arc::new(Replies { frames, sending: Mutex::default() });
     let mut disks: BTreeMap<u64, mpsc::Sender<Ask>> = BTreeMap::new();
@@ -546,7 +552,7 @@ struct Replies {
 }
 
 impl Replies {
-    /// Whoever is gone needs no answer.
+    /// A requester that is gone needs no answer.
     fn send(&self, call: u64, answer: Answer, body: &[u8], descriptor: Option<&File>) {
         let _one = lock(&self.sending);
         let sent = self.frames.send(&Reply { call, answer }, body, descriptor.map(AsFd::as_fd));
@@ -558,7 +564,7 @@ impl Replies {
         }
     }
 
-    /// There is no thread to be had: whoever asks is to know that it is not the devices.
+    /// No thread can be started: the requester must see that it is not the devices.
     fn end(&self) {
         let _ = self.frames.stream().shutdown(std::net::Shutdown::Both);
     }
@@ -614,7 +620,7 @@ fn open_to_look(replies: &Replies, call: u64, path: String, hanging: &[Medium]) 
             return Ok(None);
         }
         let (file, about) = disk::open_to_look(&path, medium)?;
-        // Whether it can be read is for whoever reads it. Whether it answers is what is asked here.
+        // A read error is for the caller to judge. This only finds out whether the device answers.
         let _ = file.read_at(&mut Buffer::zeroed(FIRST), 0);
         Ok(Some((file, about)))
     });
@@ -666,7 +672,7 @@ mod tests {
         }
     }
 
-    /// Whether a device is gone is told by the system's number.
+    /// Callers know by the system's error number that a device is gone.
     #[test]
     fn an_error_arrives_as_it_was() {
         let sent = |error: &io::Error| {
@@ -692,7 +698,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let looker = Looker::of(ours, None, None).expect("a looker");
         let ends = thread::spawn(move || {
-            // It has been asked something.
+            // A request was sent to it.
             let _ = Frames::ungreeted(theirs).receive::<Ask>();
         });
         let (hanging, count) = (Arc::default(), crate::discover::Count::default());

@@ -1,13 +1,12 @@
 //! Takes over rings that their threads left with I/O in flight.
 //!
-//! That happens when somebody stopped waiting: a disk hangs, its deadline is over,
-//! and the thread goes on to sleep elsewhere, perhaps for hours, or ends. Its ring
-//! then comes here, so that the I/O gives back its memory and its share of the file
-//! as soon as it has landed: a lock held a moment longer would keep a disk that has
-//! come back from being claimed (R1).
+//! That happens when a caller stopped waiting: a disk hangs, its deadline is over, and the thread
+//! goes on to sleep elsewhere, perhaps for hours, or ends. Its ring then comes here, so that the
+//! I/O gives back its memory and its share of the file as soon as it has landed: a lock held a
+//! moment longer would keep a disk that has come back from being claimed (R1).
 //!
-//! One thread per process polls all such rings. It does not submit; the rest of a
-//! short transfer goes to a blocking thread.
+//! One thread per process polls all such rings. It does not submit; the rest of a short transfer
+//! goes to a blocking thread.
 
 use super::{pool, ring::Ring};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

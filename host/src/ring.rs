@@ -52,12 +52,12 @@ const WORKERS: u32 = 64;
 
 /// What the completion of the wake-up read carries instead of a slot.
 const WAKE: u64 = u64::MAX;
-/// What the completion carries of what nobody waits for.
+/// The user data of completions that no operation waits for.
 const FORGOTTEN: u64 = u64::MAX - 1;
 
 /// Where wake-up reads put the counter of the event descriptor. Nobody looks at it.
 struct Sink(UnsafeCell<u64>);
-// SAFETY: only the kernel writes to it and nobody ever reads it.
+// SAFETY: only the kernel writes to it and no code ever reads it.
 unsafe impl Sync for Sink {}
 static SINK: Sink = Sink(UnsafeCell::new(0));
 
@@ -69,13 +69,13 @@ pub(super) enum Wait {
     AtMost(Duration),
 }
 
-/// What a slot holds.
+/// The content of a slot.
 enum Slot {
     Io(Op),
     Watch(Watch),
 }
 
-/// What has ended.
+/// An operation or a socket poll that has ended.
 pub(super) enum Ended {
     Io(Op, io::Result<()>),
     Watch(Watch),
@@ -100,7 +100,7 @@ pub(super) struct Ring {
     ring: IoUring,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    /// What is in slots.
+    /// Operations and socket polls in slots.
     in_flight: usize,
     /// Of it, watches.
     watches: usize,
@@ -231,7 +231,7 @@ impl Ring {
             unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
         }
         while self.watches > 0 {
-            // Those that were asked to end do so at once, and what has ended beside them is told as ever.
+            // Cancelled ones end at once, and whatever has ended beside them is reported as usual.
             self.enter(Wait::Forever);
             while let Some(ended) = self.reap() {
                 ended.tell();
@@ -244,12 +244,12 @@ impl Ring {
         self.in_flight == 0 && self.backlog.is_empty()
     }
 
-    /// Whether operations are under way, not only watches.
+    /// Whether operations are in flight, not only socket polls.
     pub(super) fn has_operations(&self) -> bool {
         self.in_flight > self.watches || !self.backlog.is_empty()
     }
 
-    /// Whether one operation is under way, and no more.
+    /// Whether exactly one operation is in flight.
     fn has_one_operation(&self) -> bool {
         self.in_flight == self.watches + 1 && self.backlog.is_empty()
     }
@@ -418,7 +418,8 @@ impl Ring {
 fn register_buffers(ring: &IoUring) -> Range<usize> {
     let Some((start, length)) = registrable() else { return 0..0 };
     let all = libc::iovec { iov_base: start.cast(), iov_len: length };
-    // SAFETY: the memory is there as long as the process, and whoever has a part of it knows that the kernel may write what he has it read.
+    // SAFETY: the memory is there as long as the process, and its users know that the kernel may
+    // write what they have it read.
     match unsafe { ring.submitter().register_buffers(&[all]) } {
         Ok(()) => start.addr()..start.addr() + length,
         Err(_) => 0..0,

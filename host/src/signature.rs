@@ -1,10 +1,10 @@
-//! Who else lives on a disk: what an operator must be told before it is overwritten.
+//! Who else uses a disk: what an operator must know before it is overwritten.
 //!
-//! Two questions. [`in_use`]: is it in use right now, which the kernel knows: mounted,
-//! swapped to, held by LVM, MD or multipath, or the back of a loop device. [`of_file`]:
-//! or does it carry the marks of a file system, a volume manager or a partition
-//! table, which the table below knows. Nothing is ever written. A disk with a Plinth
-//! header is nobody else's, whatever older marks are left on it.
+//! Two questions. [`in_use`]: is it in use right now, which the kernel knows: mounted, swapped to,
+//! held by LVM, MD or multipath, or the back of a loop device. [`of_file`]: or does it carry the
+//! signature of a file system, a volume manager or a partition table, which the table below lists.
+//! Nothing is ever written. A disk with a Plinth header is ours, whatever older signatures are left
+//! on it.
 
 use super::disk::Medium;
 use plinth_engine::{sync::buffer::Buffer, world::Sectors};
@@ -49,7 +49,8 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (82, b"FAT32   ", "a FAT file system"),
 ];
 
-/// Who uses the disk right now, or whose marks it carries. May hang as long as the device does.
+/// What uses the disk right now, or whose signature it carries. May hang as long as the device
+/// does.
 pub(super) fn of_file(medium: Medium, file: &File, size: u64, sectors: Sectors) -> Option<String> {
     in_use(medium).or_else(|| read_and_recognise(file, size, sectors))
 }
@@ -133,7 +134,7 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
     None
 }
 
-/// Who uses the disk right now, as far as the kernel tells.
+/// What uses the disk right now, as far as the kernel reports it.
 pub(super) fn in_use(medium: Medium) -> Option<String> {
     mounted(medium).or_else(|| swapped(medium)).or_else(|| held(medium)).or_else(|| looped(medium))
 }
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mark_is_recognised_and_zeros_are_nobody() {
+    fn every_signature_is_recognised_and_zeros_have_none() {
         assert_eq!(with_mark(0, b""), None);
         for (at, mark, name) in MARKS {
             assert_eq!(with_mark(*at, mark).as_deref(), Some(*name));

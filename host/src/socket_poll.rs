@@ -1,11 +1,11 @@
 //! Waiting for a socket on a thread that waits for its disks as well: [`readable`].
 //!
 //! ```text
-//!   readable --> ring: one poll --> something to read, or the other side has gone --> fired, and who waits is woken
+//!   readable --> ring: one poll --> something to read, or the other side has gone --> fired, and the waiter is woken
 //! ```
 //!
-//! A watch that nobody waits for any more stays in the ring until it fires, or its thread has no future to run any more: it costs a place there,
-//! and wakes nobody.
+//! A poll whose waiter is gone stays in the ring until it fires, or its thread has no future to run
+//! any more: it takes a slot there, and wakes no thread.
 
 use super::executor;
 use futures::task::AtomicWaker;

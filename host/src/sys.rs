@@ -4,9 +4,8 @@
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
-/// Takes the write lock on the whole file for this open file description (R1).
-/// It is held until the description is gone: closed by everybody who shares it,
-/// and with no I/O of it in flight.
+/// Takes the write lock on the whole file for this open file description (R1). It is held until the
+/// description is gone: closed by all processes that share it, and with no I/O of it in flight.
 ///
 /// # Errors
 /// `WouldBlock` if another description holds it.
@@ -30,7 +29,7 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Whether another description than this one holds a lock on the file. In doubt nobody does.
+/// Whether another description than this one holds a lock on the file. `false` in doubt.
 pub(super) fn is_locked(file: &File) -> bool {
     let mut lock = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
     lock.l_type = libc::F_WRLCK as libc::c_short;

@@ -312,7 +312,8 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
     });
 }
 
-/// The disk is told to keep what was written durably, without another trip to it; and is told nothing of other writes.
+/// A write that is to be durable is one request to the disk, with a flag; other writes have no
+/// flag.
 #[test]
 fn a_durable_write_has_a_flush_in_it() {
     for choice in [IoChoice::Threads, IoChoice::Uring] {
@@ -405,7 +406,7 @@ fn errors_are_errors_and_give_the_buffer_back() {
 }
 
 #[test]
-fn what_cannot_be_written_says_so_when_it_is_claimed() {
+fn a_disk_that_cannot_be_written_is_refused_when_it_is_claimed() {
     let files = Files::new();
     let Some(device) = Loop::with(&["--read-only", &files.make("disk", 4 * MIB)]) else { return };
     under_each_engine(|world| {
@@ -458,9 +459,9 @@ fn a_discard_gives_the_space_back() {
     });
 }
 
-/// R1: one claim at a time, whoever opened the disk and by whatever path.
+/// R1: one claim at a time, whichever process opened the disk and by whatever path.
 #[test]
-fn a_claimed_disk_is_claimed_by_nobody_else() {
+fn a_claimed_disk_cannot_be_claimed_again() {
     let files = Files::new();
     under_each_engine(|world| {
         let path = files.make("disk", MIB);
@@ -503,7 +504,7 @@ fn a_claimed_device_is_opened_exclusively() {
 
 /// R1: a process that inherited the description holds the lock after we have closed it.
 #[test]
-fn a_lock_is_held_as_long_as_anybody_shares_the_description() {
+fn a_lock_is_held_as_long_as_the_description_is_shared() {
     let files = Files::new();
     let path = files.make("disk", MIB);
     let file = File::options().read(true).write(true).open(&path).expect("open");
@@ -524,7 +525,7 @@ fn a_lock_is_held_as_long_as_anybody_shares_the_description() {
 /// Somebody stops waiting and the thread goes away, or goes to sleep elsewhere: the
 /// I/O ends all the same, and lets go of the disk.
 #[test]
-fn io_that_nobody_waits_for_ends_and_lets_go() {
+fn abandoned_io_ends_and_releases_its_file() {
     let files = Files::new();
     under_each_engine(|world| {
         let path = files.make("disk", 64 * MIB);
@@ -564,7 +565,7 @@ fn io_that_nobody_waits_for_ends_and_lets_go() {
     });
 }
 
-/// A thread waits for I/O that never comes to an end by itself, in its ring; another thread wakes it.
+/// A thread waits in its ring for I/O that never ends by itself; another thread wakes it.
 #[test]
 fn a_thread_in_its_ring_is_woken_by_others() {
     let files = Files::new();
@@ -586,7 +587,7 @@ fn a_thread_in_its_ring_is_woken_by_others() {
     });
 }
 
-/// The same with I/O that does stay in flight: a read of a descriptor that nobody writes to.
+/// The same with I/O that does stay in flight: a read of an eventfd that is never written.
 #[test]
 fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
@@ -627,7 +628,8 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     }
 }
 
-/// A thread waits for a socket and a disk at the same time, and a watch that nobody waits for any more does not cost it its ring.
+/// A thread waits for a socket and a disk at the same time, and a socket poll whose waiter is gone
+/// does not cost it its ring.
 #[test]
 fn a_socket_is_waited_for_beside_disks() {
     under_each_engine(|world| {
@@ -647,7 +649,7 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
         done.result.expect("read");
     };
     block_on(async {
-        // Nothing is there: the disk ends first, as often as it is asked.
+        // Nothing to read: the disk ends first, every time.
         let waiting = readable(&ours).expect("a ring");
         let mut waiting = std::pin::pin!(waiting);
         for _ in 0..10 {
@@ -656,7 +658,7 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
         }
         rustix::io::write(&theirs, b"a").expect("write");
         waiting.await;
-        // What is there already is seen at once.
+        // Bytes that are there already are seen at once.
         readable(&ours).expect("a ring").await;
         rustix::io::read(&*ours, &mut [0; 8]).expect("read");
     });
@@ -747,7 +749,8 @@ fn a_busy_future_does_not_starve_io() {
     });
 }
 
-/// Synchronous code in the middle of a poll waits for I/O of its own: the outer wait misses nothing.
+/// Synchronous code in the middle of a poll waits for I/O of its own: the outer wait misses
+/// nothing.
 #[test]
 fn waits_can_be_nested() {
     let files = Files::new();

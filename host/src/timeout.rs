@@ -1,8 +1,8 @@
-//! System calls that can hang as long as a disk does, and those who cannot wait so long.
+//! Blocking system calls with a timeout.
 //!
-//! Reads and writes have deadlines (R2). Opening, locking and closing have none and
-//! cannot be interrupted: closing a file asks its file system to flush. Each is done on
-//! a thread of its own; who runs out of timeout leaves that thread behind.
+//! Reads and writes have deadlines (R2). Opening, locking and closing have none and cannot be
+//! interrupted: closing a file has its file system flush. They can hang as long as a disk does.
+//! Each is done on a thread of its own; a caller whose timeout passes leaves that thread behind.
 
 use std::{fs::File, io, ops::Deref, sync::mpsc, thread, time::Duration};
 

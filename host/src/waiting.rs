@@ -1,17 +1,18 @@
-//! For how long devices have kept somebody waiting.
+//! For how long devices have kept a caller waiting.
 //!
-//! On a host that is too busy, a process that looks at disks and is not given a processor cannot be told by the clock from one that a device
-//! keeps waiting. Taken for hanging, healthy disks would be missing at a mount and go OFFLINE. So such time is counted, not measured:
+//! On a host that is too busy, a probing process that gets no processor looks by the clock like one
+//! that a device keeps waiting. If that counted as hanging, healthy disks would be missing at a
+//! mount and go OFFLINE. So such time is counted, not measured:
 //!
 //! ```text
-//!   every TICK while somebody waits for an answer
-//!     the threads that look all wait for something,
-//!     and all that they have said is heard           + TICK       a device keeps them waiting
+//!   every TICK while a caller waits for an answer
+//!     all probing threads wait for something,
+//!     and all their answers have been read           + TICK       a device keeps them waiting
 //!     otherwise                                      + TICK / 10  they may lack a processor
 //!   a tick that comes late                           counts once  we lacked one
 //! ```
 //!
-//! A tenth is counted in any case: there is an end also where a thread never stops running.
+//! A tenth is counted in any case: the waiting ends even where a thread never stops running.
 
 use std::{
     fs,
@@ -38,27 +39,29 @@ impl Waited {
         self.time().saturating_sub(from)
     }
 
-    /// How long the next tick is, `since` somebody began to wait.
+    /// How long the next tick is, `since` a caller began to wait.
     pub(super) fn tick(since: Duration) -> Duration {
         if since < LONG { TICK } else { SLOW_TICK }
     }
 
-    /// A tick is over, throughout which somebody waited. `by_device`: as far as one can see, for a device.
+    /// A tick is over, throughout which a caller waited. `by_device`: as far as can be seen, for a
+    /// device.
     pub(super) fn count(&self, tick: Duration, by_device: bool) {
         let counted = if by_device { tick } else { tick / 10 };
         self.0.fetch_add(u64::try_from(counted.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
-/// Whether all threads of a process wait for something: none could go on if it had a processor. True also if nobody can see that.
+/// Whether all threads of a process wait for something: none could go on if it had a processor.
+/// True also if that cannot be seen.
 pub(super) fn all_wait(pid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut states = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
     states.all(|stat| !runs(&stat))
 }
 
-/// Whether what /proc says of a thread is that it runs, or could if it were let: it may be stopped. The name of a program may have
-/// anything in it.
+/// Whether the state of a thread in /proc means that it runs, or would if it got a processor: it
+/// may be stopped. The name of a program may contain anything.
 fn runs(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['R', 'T', 't']))
 }
@@ -69,7 +72,7 @@ mod tests {
     use std::{process, thread};
 
     #[test]
-    fn what_runs_is_told_from_what_waits() {
+    fn running_threads_are_told_from_waiting_ones() {
         assert!(runs("7 (look) R 1 7 7") && runs("7 (a) S (b) R 1") && runs("7 (look) T 1"));
         assert!(
             !runs("7 (look) S 1 7 7")

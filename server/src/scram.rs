@@ -347,7 +347,7 @@ mod tests {
 
     /// A client that could bind and was told that we cannot, is told; one that binds must bind to our certificate.
     #[test]
-    fn nobody_comes_in_between() {
+    fn a_man_in_the_middle_is_refused() {
         let first = |flag: &str, binding: Option<&[u8]>, bound| {
             Exchange::first(pencil(), format!("{flag},,n=,r=a").as_bytes(), binding, bound)
                 .map(|(exchange, _)| exchange)
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_has_looks_like_any_other() {
+    fn an_unknown_name_looks_like_any_other() {
         let of = |name| Verifier::of_nobody(name, b"secret");
         assert_eq!(of("A"), of("A"));
         assert_ne!(of("A"), of("B"));

@@ -409,7 +409,7 @@ fn no_statement_crashes_or_hangs() {
 
 /// What is large or deep is refused, or done, and does not take the stack, the memory or the day.
 #[test]
-fn what_is_too_much_is_refused() {
+fn too_large_queries_are_refused() {
     let nested = |open: &str, close: &str, count: usize| {
         format!("SELECT {}1{}", open.repeat(count), close.repeat(count))
     };

@@ -429,7 +429,7 @@ mod tests {
 
     /// Killed before it has read our greeting, and behind it.
     #[test]
-    fn an_engine_that_ends_before_it_speaks_is_none() {
+    fn an_engine_that_ends_before_its_greeting_is_no_engine() {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("engine");
         let listener = UnixListener::bind(&socket).expect("a socket");

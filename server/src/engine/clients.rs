@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_open_is_found() {
+    fn processes_with_a_file_open_are_found() {
         let home = tempfile::tempdir().expect("a directory");
         let home = home.path().canonicalize().expect("it is there");
         let file = fs::File::create(home.join("file")).expect("created");

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn over_tcp_nobody_comes_in_without_a_certificate_unless_the_operator_says_so() {
+    fn over_tcp_a_certificate_is_required_unless_the_operator_lifts_that() {
         let refused = tcp(false).check().expect_err("refused").to_string();
         assert!(refused.contains("--insecure") && refused.contains("--tls-client-ca"), "{refused}");
         assert!(tcp(true).check().is_ok());

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_out_of_the_store_is_known_by_its_name() {
+    fn descriptors_from_the_store_are_known_by_their_names() {
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null"));
         let (one, other) = (new_connection().expect("random"), new_connection().expect("random"));
         assert_ne!(one, other);

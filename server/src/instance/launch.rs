@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_killed_did_not_die_of_itself() {
+    fn a_killed_engine_did_not_die_of_itself() {
         let signal = |signal| died_of_itself(ExitStatus::from_raw(signal));
         assert!(signal(libc::SIGABRT) && signal(libc::SIGSEGV) && signal(libc::SIGBUS));
         assert!(!signal(libc::SIGKILL) && !signal(libc::SIGTERM));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_child_is_heard_of_once() {
+    fn the_end_of_a_child_is_reported_once() {
         let children = Children::default();
         let child = Command::new("true").spawn().expect("started");
         let pid = child.id();

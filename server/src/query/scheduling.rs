@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_cancelled_does_not_wait() {
+    fn a_cancelled_query_does_not_wait_for_a_turn() {
         let cancel = Cancel::default();
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let turns: Vec<_> = (1..processors.max(2)).map(|_| Turn::take(&cancel)).collect();

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sqlpluss_is_blanked_out() {
+    fn sqlplus_commands_are_blanked_out() {
         for (text, expected) in [
             ("SELECT 1", "SELECT 1"),
             ("set lines 200\nSELECT 1\n/\n", "             \nSELECT 1\n;\n"),

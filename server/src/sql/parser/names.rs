@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_them_is_told_at_its_place() {
+    fn errors_in_names_point_at_their_place() {
         for (marked, what) in [
             ("ADD TEMPLATE t <MIRROR", "expected ATTRIBUTES"),
             ("ADD TEMPLATE t ATTRIBUTES (MIRROR <MIRROR)", "each once"),
