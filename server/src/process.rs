@@ -1,4 +1,5 @@
-//! What a process asks of the operating system: signals, the other side of a socket, being the only one.
+//! Requests of a process to the operating system: signals, the peer of a socket, being the only one
+//! of its kind.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -15,7 +16,7 @@ use std::{
     ptr,
 };
 
-/// Who is at the other end of a unix socket.
+/// The process at the other end of a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub pid: i32,
@@ -55,8 +56,8 @@ pub fn only_one(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Has threads share what they have allocated and given back. Otherwise each of many keeps its own, which an engine can give back
-/// to nobody, as its memory is locked.
+/// Has threads share freed memory. Otherwise each of many threads keeps its own, and as an engine's
+/// memory is locked the kernel cannot take it back.
 pub fn share_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: a number, and no other thread allocates differently for it.
@@ -90,13 +91,13 @@ fn ending() -> libc::sigset_t {
 /// started later get the usual signals.
 pub fn keep_signals() {
     let set = ending();
-    // SAFETY: a valid set; the old one is not asked for.
+    // SAFETY: a valid set; the old one is not wanted.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
     }
 }
 
-/// Waits until somebody wants this process to end.
+/// Waits for a signal that ends this process.
 pub fn wait_for_end() {
     let set = ending();
     let mut signal = 0;

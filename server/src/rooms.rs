@@ -1,7 +1,8 @@
 //! The rooms of this crate stand one above the other, and none uses a room above it.
 //!
-//! Statements know no instance, the engine's process no SQL of queries, a query no instance, and the instance neither the
-//! protocol that it is asked in nor the command line. The compiler allows any order, so this reads the sources (`tidy/`).
+//! Statements do not know the instance, an engine's process does not know queries, a query does not
+//! know the instance, and the instance knows neither the protocol of its clients nor the command
+//! line. The compiler allows any order, so this reads the sources (`tidy/`).
 
 use plinth_tidy::Rooms;
 use std::path::Path;

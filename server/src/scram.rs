@@ -7,13 +7,14 @@
 //!   server: v=<signature>
 //! ```
 //!
-//! What is kept of a password is a [`Verifier`]: with it one can tell that somebody knows the password, and cannot log
-//! in. A name that nobody has gets a verifier too, made from a secret of the instance: always the same salt for the same
-//! name, and the same course until the end, so that nobody learns which names there are.
+//! Of a password only a [`Verifier`] is kept: it can check that a client knows the password, and
+//! cannot log in. An unknown name gets a verifier too, made from a secret of the instance: always
+//! the same salt for the same name, and the same exchange until the end, so that the names that
+//! exist cannot be found out.
 //!
-//! With TLS the exchange can be bound to the server's certificate (SCRAM-SHA-256-PLUS, `tls-server-end-point`): somebody
-//! in between with a certificate of his own then gets no further. A client that could and believes that we cannot
-//! (`y`) was lied to, and is refused.
+//! With TLS the exchange can be bound to the server's certificate (SCRAM-SHA-256-PLUS,
+//! `tls-server-end-point`): a man in the middle with a certificate of its own then gets no further.
+//! A client that could bind and believes that we cannot (`y`) was deceived, and is refused.
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use ring::{digest, hmac, pbkdf2, rand::SecureRandom};
@@ -25,14 +26,15 @@ pub(super) const BOUND: &str = "SCRAM-SHA-256-PLUS";
 /// Rounds of hashing for new passwords: a client spends some milliseconds, a guesser as much for each guess. RFC 7677
 /// asks for 4096 at least.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(15_000).expect("not zero");
-/// Most rounds of a verifier that somebody brings along: each login costs its client so many.
+/// Most rounds of a verifier that is given as such: each login costs its client that many.
 const ROUNDS_MAX: u32 = 1_000_000;
 const SALT: usize = 16;
 const KEY: usize = digest::SHA256_OUTPUT_LEN;
 /// Bytes of our part of the nonce.
 const NONCE: usize = 18;
 
-/// What is kept of a password, written as PostgreSQL writes it: `SCRAM-SHA-256$rounds:salt$stored key:server key`.
+/// The stored form of a password, written as PostgreSQL writes it:
+/// `SCRAM-SHA-256$rounds:salt$stored key:server key`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     rounds: NonZeroU32,
@@ -84,7 +86,7 @@ impl Verifier {
         }
     }
 
-    /// Of a name that nobody has: nobody has its password either.
+    /// Of an unknown name: no password fits it.
     #[must_use]
     pub fn of_nobody(name: &str, secret: &[u8]) -> Self {
         let of = |what: &str| mac(secret, &[what.as_bytes(), b"\0", name.as_bytes()]);
@@ -175,7 +177,7 @@ impl Exchange {
     ) -> Result<(Self, String), Failure> {
         let message = std::str::from_utf8(message)
             .map_err(|_| Failure::Malformed("the first message is not UTF-8"))?;
-        // The header: how it is bound, and for whom; then the rest.
+        // The header: how it is bound, and on behalf of which user; then the rest.
         let mut parts = message.splitn(3, ',');
         let (Some(flag), Some(on_behalf), Some(bare)) = (parts.next(), parts.next(), parts.next())
         else {
@@ -219,7 +221,8 @@ impl Exchange {
         Ok((exchange, server_first))
     }
 
-    /// Reads the client's last message; whoever gets the server's last has shown that he knows the password.
+    /// Reads the client's last message; a client that gets the server's last one has proved that it
+    /// knows the password.
     pub fn last(self, message: &[u8]) -> Result<String, Failure> {
         let message = std::str::from_utf8(message)
             .map_err(|_| Failure::Malformed("the last message is not UTF-8"))?;
@@ -345,7 +348,8 @@ mod tests {
         }
     }
 
-    /// A client that could bind and was told that we cannot, is told; one that binds must bind to our certificate.
+    /// A client that could bind, and was made to believe that we cannot, is refused; one that binds
+    /// must bind to our certificate.
     #[test]
     fn a_man_in_the_middle_is_refused() {
         let first = |flag: &str, binding: Option<&[u8]>, bound| {

@@ -1,4 +1,4 @@
-//! `plinth serve`: an instance, and the sockets that it is asked on.
+//! `plinth serve`: an instance, and the sockets on which it answers.
 
 use crate::{
     instance::{
@@ -11,7 +11,7 @@ use crate::{
 use rustix::fd::OwnedFd;
 use std::{fs, io, process::ExitCode, sync::Arc};
 
-/// Runs an instance until it is told to end.
+/// Runs an instance until a signal ends it.
 #[must_use]
 pub fn serve(options: Options) -> ExitCode {
     let stored = systemd::stored();

@@ -16,7 +16,7 @@ pub fn bytes_pretty(bytes: i64) -> String {
     if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
-/// Text that may come from anybody: a control character in a name shall not reach a terminal.
+/// Text from outside, without control characters, which must not reach a terminal.
 #[must_use]
 pub fn clean(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()

@@ -1,7 +1,8 @@
-//! Listening over TCP: the address, the files for TLS, and what is made of them.
+//! Listening over TCP: the address, the files for TLS, and the configuration that is made of them.
 //!
-//! The files are looked at before each connection and read again when they have changed, so that certificates can be
-//! renewed in a running process; if the new ones are no use the old stay, and the alert log says so.
+//! The files are checked before each connection and read again when they have changed, so that
+//! certificates can be renewed in a running process; if the new ones cannot be used the old stay,
+//! with a line in the alert log.
 
 use crate::alert::Alert;
 use plinth_engine::event::Severity;
@@ -40,12 +41,12 @@ pub struct Network {
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Who signs the certificates that clients must have.
+    /// The authority that signs the certificates of clients.
     #[serde(default)]
     pub client_ca: Option<PathBuf>,
 }
 
-/// What is made of the files.
+/// The configuration that is made of the files.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
@@ -64,7 +65,7 @@ pub(crate) struct Certificates {
 
 impl Network {
     /// # Errors
-    /// If it would let anybody read along.
+    /// If others could read along.
     pub fn check(&self) -> io::Result<()> {
         if self.tls.is_none() && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(io::Error::other(format!(
@@ -144,7 +145,8 @@ impl Certificates {
         self.files.client_ca.is_some()
     }
 
-    /// Those that are there now; the alert log hears, under `whose` name, when they have changed.
+    /// The current certificates; a line in the alert log, under `whose` name, when they have
+    /// changed.
     pub(crate) fn now(&self, alert: &Alert, whose: &str) -> Tls {
         let mut read = lock(&self.read);
         let stamps = self.files.stamps();

@@ -1,7 +1,9 @@
-//! What of NBD clients outlives this process, and who is told of it: their sockets, and the memory that says how far each has come (`nbd/`).
+//! The parts of NBD connections that outlive this process, and the process that is sent them: their
+//! sockets, and the memory that has each one's progress (`nbd/`).
 //!
-//! Whoever asks hears of all there are, and then of each that comes before anything of it is carried out: so when this process dies, at whatever
-//! moment, the descriptors are elsewhere already, or on their way there.
+//! A process that asks is sent all there are, and then each new one before any request of it is
+//! carried out: so when this process dies, at whatever moment, the descriptors are elsewhere
+//! already, or on their way there.
 
 use super::protocol::Answer;
 use plinth_host::ipc::Frames;
@@ -15,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a client waits for somebody who does not listen: then it is served all the same, and that one has to ask again.
+/// How long a client waits for a listener that does not read: then the client is served all the
+/// same, and the listener has to ask again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -54,7 +57,7 @@ impl Keeping {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of all there are, and from now on of each. Returns when nobody listens any more.
+    /// Sends all there are, and from now on each new one. Returns when the listener is gone.
     pub fn listen(&self, frames: &Frames) -> io::Result<()> {
         {
             let mut inner = self.lock();
@@ -65,7 +68,8 @@ impl Keeping {
             }
             inner.listeners.push(listener);
         }
-        // Nothing more is said there. It is dropped when the next one is told, or by its end here.
+        // Nothing more is sent there. The listener is dropped at the next message, or by its end
+        // here.
         while frames.receive::<super::protocol::Request>()?.is_some() {}
         Ok(())
     }

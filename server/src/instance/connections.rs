@@ -1,16 +1,18 @@
 //! Connections of NBD clients, by which they outlive engines.
 //!
-//! Of each its engine has two descriptors: the socket, and the memory in which it notes how far the client has come (`nbd/src/connection_memory.rs`). The
-//! instance has duplicates, so
+//! For each connection its engine has two descriptors: the socket, and the memory in which it notes
+//! how far the client has come (`nbd/src/connection_memory.rs`). The instance has duplicates, so
 //!
 //! ```text
-//!   engine dies               the next one gets duplicates of the instance's, before anybody else's requests are taken
-//!   instance dies             the next one hears of all there are from the engine
+//!   engine dies               the next one gets duplicates of the instance's, before it takes requests of new clients
+//!   instance dies             the next one gets all of them from the engine
 //!   both die                  the service manager's store has them (systemd.rs); without it the clients are cut
 //! ```
 //!
-//! A thread for each engine hears of connections that come and end. It is waited for before the next engine is given what there is: what the dead one
-//! said last may still be on its way. One that the instance still has, but has ended, is known by its memory; the engine refuses it.
+//! A thread for each engine receives connections that begin and end. The instance waits for it
+//! before it gives the next engine the connections: the dead engine's last message may still be on
+//! its way. A connection that the instance still has, but that has ended, is recognised by its
+//! memory; the engine refuses it.
 
 use super::{Instance, launch::GONE, systemd};
 use crate::engine::{client::Client, protocol::Request};
@@ -28,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long before an engine is asked again that has said that there is nothing more, and runs.
+/// The pause before the next request to an engine that has reported the end of its list, and runs.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A connection's memory and socket.
@@ -43,7 +45,7 @@ struct Connection {
 pub(super) struct Connections {
     /// By group and id.
     kept: Mutex<BTreeMap<(String, u64), Connection>>,
-    /// Who hears of them, by group.
+    /// The threads that receive them, by group.
     hearing: Mutex<BTreeMap<String, JoinHandle<()>>>,
 }
 
@@ -108,7 +110,7 @@ impl Connections {
         }
     }
 
-    /// Lets all of a group go: when its engine is dead, their clients hear of it.
+    /// Closes all of a group: when its engine is dead, their clients see the end.
     pub fn remove_all(&self, group: &str) {
         self.ids(group).into_iter().for_each(|id| self.remove(group, id));
     }
@@ -138,7 +140,8 @@ impl Instance {
         }
         let (instance, name) = (Arc::clone(self), group.to_owned());
         let hear = move || {
-            // An engine that had to wait too long for this process tells nothing any more until it is asked again.
+            // An engine that had to wait too long for this process sends nothing more until the
+            // next request.
             let mut wait = Duration::ZERO;
             while let Ok(engine) = instance.engine(&name)
                 && engine.status().is_ok_and(|status| status.pid == pid)
@@ -164,7 +167,7 @@ impl Instance {
         }
     }
 
-    /// Waits until all is heard that an engine that has ended had to say.
+    /// Waits until all messages of an engine that has ended are received.
     pub(super) fn heard_of_clients(&self, group: &str) {
         let Some(thread) = lock(&self.nbd.hearing).remove(group) else { return };
         let began = Instant::now();
@@ -183,9 +186,9 @@ impl Instance {
             };
             match resumed {
                 Ok(()) => {}
-                // The engine has ended: the next one is asked again.
+                // The engine has ended: the next one gets a new request.
                 Err(error) if error.code == Code::Io => return,
-                // The client has left, of which the engine had not told yet.
+                // The client has left, which the engine had not reported yet.
                 Err(error) if error.code == Code::NoSuchFile => self.nbd.remove(group, id),
                 Err(error) => {
                     self.nbd.remove(group, id);

@@ -1,8 +1,9 @@
-//! Engine processes: starting one, and hearing how it ended.
+//! Engine processes: starting one, and learning how it ended.
 //!
-//! An engine is a child of the instance that started it, which has to hear of its end, or it stays as a zombie. How it ended tells
-//! an engine that died of itself, which the next one may too, from one that somebody killed. Of an engine that another
-//! instance started only its end is seen.
+//! An engine is a child of the instance that started it, which has to wait for its end, or it stays
+//! as a zombie. The exit status tells an engine that died of itself, which the next one may too,
+//! from one that was killed from outside. Of an engine that another instance started only the end
+//! is seen.
 
 use super::{Instance, Result, systemd};
 use crate::engine::client::Client;
@@ -33,7 +34,7 @@ pub(super) const GONE: Duration = Duration::from_secs(2);
 /// How processes ended; `None`: it runs.
 type Ends = BTreeMap<u32, Option<ExitStatus>>;
 
-/// What has become of our children.
+/// The ends of our children.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Children(Arc<(Mutex<Ends>, Condvar)>);
 
@@ -43,7 +44,7 @@ impl Children {
         let pid = child.id();
         {
             let mut known = lock(&self.0.0);
-            // Nobody has asked for the others.
+            // The ends of others are not wanted.
             known.retain(|_, end| end.is_none());
             known.insert(pid, None);
         }
@@ -82,7 +83,8 @@ impl Children {
     }
 }
 
-/// Whether an engine that ended so died of itself: it did not leave with a word, and was not killed or told to end.
+/// Whether an engine that ended like this died of itself: it did not exit with a message, and was
+/// not killed or terminated.
 pub(super) fn died_of_itself(status: ExitStatus) -> bool {
     let from_outside = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
     status.signal().is_some_and(|signal| !from_outside.contains(&signal))

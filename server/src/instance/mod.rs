@@ -1,5 +1,5 @@
-//! The instance: the process people talk to. It starts, adopts and restarts engines, mounts groups, and answers SQL;
-//! it is in nobody's I/O path, and its death is nobody's.
+//! The instance: the process that clients talk to. It starts, adopts and restarts engines, mounts
+//! groups, and answers SQL. It is in no I/O path, and when it dies engines go on.
 //!
 //! ```text
 //!   .s.PGSQL.5432 --pg----------+
@@ -7,26 +7,28 @@
 //!   control.sock --control.rs---+                \--> query: views
 //! ```
 //!
-//! A group that shall be mounted has a guard, a thread that:
+//! A group that shall be mounted has a supervisor, a thread that:
 //!
 //!   1. watches its engine, if one runs: the connection's end is the engine's end;
-//!   2. otherwise starts an engine, has it mount the group and take the mounts and the NBD clients over (devices.rs and connections.rs have
-//!      their descriptors). Whoever uses
-//!      them waits meanwhile. Mounts that cannot be taken over are taken away and made again;
+//!   2. otherwise starts an engine, has it mount the group and take over the mounts and the NBD
+//!      clients (devices.rs and connections.rs have their descriptors). Programs that use them wait
+//!      meanwhile. Mounts that cannot be taken over are unmounted and made again;
 //!   3. waits longer before each start that follows soon upon the last;
-//!   4. ends with an error what waits on the mounts when no engine could serve them for a while, or when one engine after the other
-//!      dies of itself: it may be a request that kills them;
-//!   5. gives up when that does not help, or one engine after the other stops because of its catalog: the group is BROKEN until a
-//!      statement mounts it.
+//!   4. fails the requests that wait on the mounts when no engine could serve them for a while, or
+//!      when one engine after the other dies of itself: it may be a request that kills them;
+//!   5. gives up when that does not help, or one engine after the other stops because of its
+//!      catalog: the group is BROKEN until a statement mounts it.
 //!
-//! Exports are made again with the mounts. Those whose address is not there have a thread that tries again, until none waits.
+//! Exports are made again with the mounts. Those whose address is not there have a thread that
+//! tries again, until none is left.
 //!
 //! Invariants:
 //!
-//!   1. Who mounts, dismounts or drops a group, or changes its mount points, holds the group's lock: statements and
-//!      the guard are never in each other's way.
-//!   2. `instance.json` is written before a statement that changed what it says is answered.
-//!   3. What stands there as mounted is started again whatever happened, until a statement says otherwise.
+//!   1. Code that mounts, dismounts or drops a group, or changes its mount points, holds the
+//!      group's lock: statements and the supervisor never interfere.
+//!   2. `instance.json` is written before a statement that changed it is answered.
+//!   3. A group that is mounted according to `instance.json` is started again whatever happened,
+//!      until a statement dismounts it.
 
 mod connections;
 pub mod control;
@@ -86,7 +88,8 @@ type Result<T> = std::result::Result<T, AdminError>;
 
 /// How long statements wait for the successor of an engine that died: for as long as programs wait on its mounts.
 const IN_SERVICE: Duration = Duration::from_secs(30);
-/// How long queries wait for it. Shorter, so that monitoring soon hears of a group that has no engine.
+/// How long queries wait for it. Shorter, so that monitoring soon reports a group that has no
+/// engine.
 const IN_VIEW: Duration = Duration::from_secs(5);
 /// How often a statement looks whether the next engine is there.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -95,7 +98,7 @@ const LET_GO: Duration = Duration::from_secs(60);
 /// Estimates that `v$asm_estimate` shows.
 const ESTIMATES_MAX: usize = 1000;
 
-/// Who may look without administering.
+/// Which users may look without administering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looking {
     Nobody,
@@ -127,9 +130,9 @@ pub struct Instance {
     launched: Mutex<BTreeMap<String, u32>>,
     /// Engines that end because another one takes over.
     handed_over: Mutex<BTreeSet<u32>>,
-    /// What `EXPLAIN WORK` said, the last at the end.
+    /// Results of `EXPLAIN WORK`, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
-    /// Held by who tells engines what reads prefer.
+    /// Held by a thread that sends engines the preferred failure groups.
     preferring: Mutex<()>,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
@@ -155,7 +158,7 @@ fn mount_refused(error: &MountError) -> AdminError {
 }
 
 impl Instance {
-    /// What a client may do, by who it is; `None`: nothing.
+    /// The role of a client by its user; `None`: it may do nothing.
     #[must_use]
     pub fn access(&self, peer: Peer) -> Option<Role> {
         if peer.administers() {
@@ -197,13 +200,13 @@ impl Instance {
             .collect()
     }
 
-    /// What `EXPLAIN WORK` said, oldest first.
+    /// Results of `EXPLAIN WORK`, oldest first.
     #[must_use]
     pub fn estimates(&self) -> Vec<Estimated> {
         lock(&self.estimates).iter().cloned().collect()
     }
 
-    /// Keeps what `EXPLAIN WORK` said: one for each group and id.
+    /// Keeps the result of an `EXPLAIN WORK`: one for each group and id.
     fn keep_estimate(&self, new: Estimated) {
         let mut estimates = lock(&self.estimates);
         estimates.retain(|old| (&old.group, &old.id) != (&new.group, &new.id));
@@ -321,11 +324,13 @@ impl Instance {
         mounted && lock(&self.guarded).contains(group) && !self.ending.load(Ordering::Acquire)
     }
 
-    /// As [`Self::engine`], for statements: one that comes between an engine's death and its successor waits for that one. Whoever holds
-    /// the group's lock must not: the successor is mounted by somebody who needs it.
+    /// As [`Self::engine`], for statements: one that is given between an engine's death and its
+    /// successor waits for the successor. A caller that holds the group's lock must not use this:
+    /// the successor's mount needs that lock.
     ///
     /// # Errors
-    /// `NotMounted` if the group shall not be mounted, or none of its engines could mount it for a while.
+    /// `NotMounted` if the group shall not be mounted, or none of its engines could mount it for a
+    /// while.
     pub fn engine_in_service(&self, group: &str) -> Result<Client> {
         self.engine_within(group, IN_SERVICE)
     }
@@ -465,7 +470,7 @@ impl Instance {
         self.mounted(group, false, restricted)
     }
 
-    /// Gives up a group that is not mounted: the headers of its disks in sight say FORMER.
+    /// Gives up a group that is not mounted: the headers of its visible disks become FORMER.
     ///
     /// # Errors
     /// If an engine holds one of its disks, or one cannot be written.

@@ -1,11 +1,12 @@
-//! Users with a password: who may come over the network, and what they may do.
+//! Users with a password: who may connect over the network, and with which role.
 //!
-//! Only verifiers are kept (`scram.rs`), in `instance.json`, which nobody but the instance's user reads. Names are
-//! kept in upper case; whoever connects may write them in any.
+//! Only verifiers are kept (`scram.rs`), in `instance.json`, which only the instance's user reads.
+//! Names are kept in upper case; a client may write them in any.
 //!
-//! What each role may is in `sql/role.rs`.
+//! The roles are in `sql/role.rs`.
 //!
-//! A session's role is looked up for each statement: a user who was dropped is refused from then on, connected or not.
+//! A session's role is looked up for each statement: a user who was dropped is refused from then
+//! on, connected or not.
 
 use super::Instance;
 use crate::{
@@ -24,10 +25,10 @@ use std::{collections::BTreeMap, fmt};
 /// Most users: as many as fit a file that is rewritten with each change.
 const USERS_MAX: usize = 1000;
 
-/// What `instance.json` says of users.
+/// The users in `instance.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passwords {
-    /// Makes the verifiers of names that nobody has. Empty: not made yet.
+    /// Makes the verifiers of unknown names. Empty: not made yet.
     #[serde(default)]
     pub secret: String,
     #[serde(default)]
@@ -54,7 +55,7 @@ impl Instance {
         lock(&self.state).passwords.users.get(&user.to_uppercase()).map(|user| user.role)
     }
 
-    /// What to ask proof against from whoever says to be this user, whether there is one or not.
+    /// The verifier for a client that names this user, whether the user exists or not.
     pub(crate) fn verifier(&self, user: &str) -> Verifier {
         let name = user.to_uppercase();
         let state = lock(&self.state);
@@ -63,7 +64,7 @@ impl Instance {
         known.unwrap_or_else(|| Verifier::of_nobody(&name, state.passwords.secret.as_bytes()))
     }
 
-    /// Rows of `v$pwfile_users`. Whoever may all is SYSASM and SYSDBA, whoever operates SYSOPER.
+    /// Rows of `v$pwfile_users`. An administrator is SYSASM and SYSDBA, an operator SYSOPER.
     #[must_use]
     pub fn password_rows(&self) -> Vec<Vec<Value>> {
         let state = lock(&self.state);

@@ -1,11 +1,13 @@
-//! `asm_preferred_read_failure_groups`: the failure groups that reads prefer, because they are near this host.
+//! `asm_preferred_read_failure_groups`: the failure groups that reads prefer, because they are near
+//! this host.
 //!
-//! It is a list of GROUP.FAILGROUP, of any disk groups. The instance keeps it in `instance.json`, and tells each engine its part: when
-//! the engine has been started or adopted, and when the list changes. Whoever tells holds [`Instance::preferring`], so that
-//! no engine is told an old list after a new one.
+//! It is a list of GROUP.FAILGROUP, of any disk groups. The instance keeps it in `instance.json`,
+//! and sends each engine its part: when the engine has been started or adopted, and when the list
+//! changes. A thread that sends it holds [`Instance::preferring`], so that no engine gets an old
+//! list after a new one.
 //!
-//! A list that names a failure group which a mounted disk group has not is refused. What it says of disk groups that are not mounted
-//! nobody can check, and it is kept.
+//! A list that names a failure group which a mounted disk group does not have is refused. Its
+//! entries for disk groups that are not mounted cannot be checked, and are kept.
 
 use super::{Instance, Result};
 use crate::engine::{client::Client, protocol::Request};
@@ -100,7 +102,7 @@ impl Instance {
         for (engine, group) in engines() {
             match engine.ask(&Request::CheckFailureGroups(preferred.of(&group))) {
                 Err(error) if error.code == Code::NoSuchDisk => return Err(error),
-                // It has no group at the moment, or ends: nobody can say.
+                // It has no group at the moment, or ends: this cannot be checked.
                 _ => {}
             }
         }

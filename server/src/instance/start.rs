@@ -38,7 +38,7 @@ pub struct Options {
     pub io: IoChoice,
 }
 
-/// An instance that has adopted its engines, and the sockets that it is to be asked on.
+/// An instance that has adopted its engines, and the sockets on which it is to listen.
 pub struct Started {
     pub instance: Arc<Instance>,
     /// Held by the only instance of a directory, until its process ends.
@@ -49,15 +49,15 @@ pub struct Started {
     pub control: UnixListener,
     /// Where to listen beside them.
     pub network: Option<Network>,
-    /// Whether the operator has said so now.
+    /// Whether the operator has given it now.
     pub is_new_network: bool,
 }
 
-/// Takes the directory, reads what is remembered, makes the sockets, adopts the engines that run. `stored`: descriptors that systemd
-/// has kept since the last instance.
+/// Takes the directory, reads what is remembered, makes the sockets, adopts the engines that run.
+/// `stored`: descriptors that systemd has kept since the last instance.
 ///
 /// # Errors
-/// If another instance serves the directory, or what the operating system says.
+/// If another instance serves the directory, or an error of the operating system.
 pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Started> {
     let paths = options.paths;
     own_directories(&paths, options.looking)?;
@@ -114,7 +114,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
     Ok(Started { instance, lock, postgres, control, network, is_new_network })
 }
 
-/// The directories of the instance, which from here on makes files that nobody else reads.
+/// The directories of the instance, which from here on makes files that only its user can read.
 fn own_directories(paths: &Paths, looking: Looking) -> io::Result<()> {
     let mode = match looking {
         Looking::Nobody => 0o700,
@@ -129,7 +129,7 @@ fn own_directories(paths: &Paths, looking: Looking) -> io::Result<()> {
     Ok(())
 }
 
-/// What is remembered, with what the operator says now in its place.
+/// The remembered state, with the operator's options of now in its place.
 fn remembered(
     loaded: Option<State>,
     diskstring: Option<String>,
@@ -156,7 +156,7 @@ fn remembered(
     Ok(state)
 }
 
-/// Makes a directory, or makes sure that nobody else can put sockets into the one that is there.
+/// Makes a directory, or makes sure that no other user can put sockets into the one that is there.
 fn own_directory(path: &Path, mode: u32, looking: Looking) -> io::Result<()> {
     let place =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -189,7 +189,8 @@ fn own_directory(path: &Path, mode: u32, looking: Looking) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket that only those who may can connect to. The instance's lock is held: what stands there is a dead one's.
+/// A socket to which only permitted users can connect. The instance's lock is held: a socket that
+/// is there is a dead instance's.
 fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
     let place =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));

@@ -1,14 +1,14 @@
-//! The guard of one group: see step by step in the module above.
+//! The supervisor of one group: see step by step in the module above.
 //!
-//! What is done about an engine that ended:
+//! What happens after an engine has ended:
 //!
 //! | it ended | the next one starts | after several in a row |
 //! | --- | --- | --- |
-//! | killed, or unseen | at once, or soon | told as an alarm; pauses up to 30 s |
-//! | of itself, soon after it began to serve | soon | after 5 what waits on the mounts ends with an error, and they are made again; after 10 BROKEN |
+//! | killed, or unseen | at once, or soon | reported as an alarm; pauses up to 30 s |
+//! | of itself, soon after it began to serve | soon | after 5 the requests that wait on the mounts fail, and the mounts are made again; after 10 BROKEN |
 //! | because its catalog stopped, soon | later | after 5 BROKEN |
 //! | because another takes over | that one runs | |
-//! | it could not mount the group | later | after 30 s what waits on the mounts ends with an error |
+//! | it could not mount the group | later | after 30 s the requests that wait on the mounts fail |
 
 use super::{
     Instance,
@@ -36,12 +36,14 @@ use std::{
 /// How long to wait before the first start after an end, and at most.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// At most, after one that could be mounted: databases wait, and somebody who kills it is gone soon. But not for ever so.
+/// The longest pause after an engine that could be mounted: databases wait, and whatever kills
+/// engines usually stops soon. But the engines must not be started in a tight loop for ever.
 const WAIT_MOUNTED: Duration = Duration::from_millis(500);
 const WAIT_MOUNTED_ENDS: u32 = 100;
 /// An engine that ran so long did not die because it was started: another is started at once.
 const RAN_WELL: Duration = Duration::from_secs(2);
-/// The same of one that somebody killed: all that is to be kept from is a host that does nothing but start engines.
+/// The same after an engine that was killed from outside: this only keeps the host from doing
+/// nothing but starting engines.
 const RAN_KILLED: Duration = Duration::from_millis(300);
 /// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last I/O may be as late (R1), and disks
 /// may come back.
@@ -54,15 +56,16 @@ const FAULTS_MAX: u32 = 10;
 const RAN_LONG: Duration = Duration::from_secs(60);
 /// How long to wait at first before an export is tried again that could not be made; at most it is [`WAIT_MAX`].
 const EXPORT_WAIT_MIN: Duration = Duration::from_millis(500);
-/// So many ends in a row are told as an alarm.
+/// This many ends in a row are reported as an alarm.
 const ALARM: u32 = 5;
 
-/// So many engines in a row whose catalog stopped before they had run long, and no more is started: each that mounts and stops
-/// tells databases that all is well, and then that it is not.
+/// After this many engines in a row whose catalog stopped before they had run long, no more is
+/// started: each that mounts and stops shows databases a healthy group, and then a broken one.
 const STOPS_MAX: u32 = 5;
 
-/// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran` (zero: it could not be
-/// mounted) and was the last of `ends` that ended in a row. `killed`: by somebody.
+/// How long to wait before the next start. `wait`: the pause before the last start, which gave an
+/// engine that ran for `ran` (zero: it could not be mounted) and was the last of `ends` that ended
+/// in a row. `killed`: from outside.
 fn next_wait(wait: Duration, ran: Duration, ends: u32, killed: bool) -> Duration {
     let well = if killed && ends <= WAIT_MOUNTED_ENDS { RAN_KILLED } else { RAN_WELL };
     let most = if ran.is_zero() || ends > WAIT_MOUNTED_ENDS { WAIT_MAX } else { WAIT_MOUNTED };
@@ -74,7 +77,7 @@ fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
     match (stopped, ran > RAN_LONG) {
         (true, false) => stops + 1,
         (true, true) => 1,
-        // Killed, or dead of a bug: that says nothing about the disks.
+        // Killed, or dead of a bug: that is no evidence about the disks.
         (false, long) => {
             if long {
                 0
@@ -85,7 +88,7 @@ fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
     }
 }
 
-/// Whether somebody has taken a mount away while nobody served it. In doubt it is there.
+/// Whether a mount was unmounted while no engine served it. `false` in doubt.
 fn was_unmounted(mount_point: &Path) -> bool {
     mount::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.directory != mount_point))
 }
@@ -253,7 +256,7 @@ impl Instance {
             }
             Err(error) => error,
         };
-        // An engine of another version, to which nothing can be said, may still serve.
+        // An engine of another version, which understands no request, may still serve.
         if history.since.elapsed() > MOUNT_TIMEOUT && error.code != Code::Invalid {
             let text = format!("it could not be mounted for {} s", MOUNT_TIMEOUT.as_secs());
             self.fail_waiting_requests(group, &text);
@@ -266,7 +269,8 @@ impl Instance {
         }
     }
 
-    /// Starts no engine any more until somebody says so: the group is BROKEN. False: somebody has said so meanwhile.
+    /// Starts no engine any more until a statement mounts the group: it is BROKEN. False: a
+    /// statement has mounted it meanwhile.
     fn give_up(&self, group: &str, text: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -280,7 +284,7 @@ impl Instance {
         true
     }
 
-    /// What is done about so many engines in a row that died of themselves. Whether that was the last one.
+    /// Reacts to `faults` engines in a row that died of themselves. Whether no more is started.
     fn has_too_many(&self, group: &str, faults: u32) -> bool {
         let log = self.paths.engine_log(group);
         if faults == FAULTS_PATIENT {
@@ -330,7 +334,8 @@ impl Instance {
                 self.start_engine(group)
             }
         };
-        // Whoever uses the mounts waits. The dead engine is gone when the new one listens, and R1 is the mount's to keep.
+        // Programs that use the mounts wait. The dead engine is gone when the new one listens, and
+        // the mount keeps R1.
         let engine = engine?;
         let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
         let resume = self.connections(group);
@@ -424,7 +429,8 @@ impl Instance {
         }
     }
 
-    /// Makes exports that could not be made, until they can: an address may come to the host later than the group.
+    /// Makes exports that could not be made, until they can: the host may get an address later than
+    /// the group.
     fn go_on_exporting(self: &Arc<Self>, group: &str) {
         if !lock(&self.exporting).insert(group.to_owned()) {
             return;
@@ -447,7 +453,7 @@ impl Instance {
         }
     }
 
-    /// Tries once. True: there is nothing left to be tried, and nobody tries any more.
+    /// Tries once. True: nothing is left to try, and the thread ends.
     fn exports_what_it_should(&self, group: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -504,7 +510,8 @@ impl Instance {
             let exports = engine.exports();
             self.remember_or_say(group, |state| {
                 let entry = state.group(group);
-                // What it does not serve was unmounted meanwhile, or the instance before died before it gave it that.
+                // A mount that it does not serve was unmounted meanwhile, or the instance before
+                // died before it handed it over.
                 entry.mount_points.retain(|mount_point, _| {
                     let may_be_there =
                         || self.devices.get(mount_point).is_some() || !was_unmounted(mount_point);

@@ -1,17 +1,20 @@
-//! PostgreSQL's protocol, version 3, on `.s.PGSQL.5432` and over TCP: so that `psql` and drivers for every language work.
+//! PostgreSQL's protocol, version 3, on `.s.PGSQL.5432` and over TCP: so that `psql` and drivers
+//! for every language work.
 //!
-//! Messages are encoded by `pgwire`. What clients send is read here: a length is bounded before it is believed, and no
-//! message, however short, is read past its end (`pgwire`'s own reading panics on a truncated Bind, and takes messages
-//! of a gigabyte). Each connection has a thread, each statement one beside it, so that the connection notices a
-//! cancel request or a client that went away while the statement runs.
+//! Messages are encoded by `pgwire`. Messages from clients are decoded here: a length is bounded
+//! before it is believed, and no message, however short, is read past its end (`pgwire`'s own
+//! reading panics on a truncated Bind, and takes messages of a gigabyte). Each connection has a
+//! thread, each statement one beside it, so that the connection notices a cancel request or a
+//! client that went away while the statement runs.
 //!
 //! ```text
-//!   unix socket:  startup --> who it is, the kernel says ----------------+--> client.rs
+//!   unix socket:  startup --> the user, from the kernel -----------------+--> client.rs
 //!   TCP:          [TLS] startup --> SCRAM, login.rs --> its role --------+
 //! ```
 //!
-//! This file: doors, and a connection from its first byte until it is somebody's. `stream.rs`: the bytes. `network.rs`:
-//! TCP and certificates. `scram.rs`: proofs. `values.rs`: what is in a message.
+//! This file: listening, and a connection from its first byte until its user is known. `stream.rs`:
+//! the bytes. `network.rs`: TCP. `tls.rs`: certificates. `scram.rs`: proofs. `values.rs`: the
+//! values in a message.
 
 mod client;
 pub(crate) mod login;
@@ -53,7 +56,7 @@ use std::{
 };
 use stream::Stream;
 
-/// Most connections at one time; the last few are for who administers on this host.
+/// Most connections at one time; the last few are for administrators on this host.
 const CONNECTIONS_MAX: usize = 500;
 const RESERVED: usize = 20;
 /// Most connections over the network at one time that have not logged in.
@@ -80,7 +83,7 @@ type Key = (i32, i32);
 /// The key, and what the client wishes.
 type Started = (Key, BTreeMap<String, String>);
 
-/// Who is inside, over all doors.
+/// Connections of all listeners, counted and limited.
 #[derive(Default)]
 pub(super) struct ConnectionLimits {
     connections: AtomicUsize,
@@ -238,7 +241,7 @@ impl Body {
     }
 
     fn count(&mut self) -> Result<usize, SqlError> {
-        // An unsigned number, although the protocol says otherwise.
+        // An unsigned number, although the protocol declares it signed.
         Ok(usize::from(self.i16()?.cast_unsigned()))
     }
 
@@ -261,7 +264,7 @@ fn short() -> SqlError {
 
 /// Why a connection ends.
 enum End {
-    /// It is said to the client, if it listens.
+    /// It is sent to the client, if it still reads.
     Refused(SqlError),
     /// The client is gone, or as good as.
     Gone,
@@ -311,7 +314,7 @@ impl Connection {
         door: &Door,
         stranger: Permit,
     ) -> io::Result<()> {
-        // Until it has logged in, the whole of it has one deadline, also what it is to read.
+        // Until it has logged in, the whole exchange has one deadline, in both directions.
         self.stream.set_write_timeout(STARTUP)?;
         let deadline = Instant::now() + STARTUP;
         let started = self.start(Some(door), deadline);
@@ -325,7 +328,7 @@ impl Connection {
         self.serve(key, &parameters, context)
     }
 
-    /// A result that ends the connection is told to the client; `None`: it is the end.
+    /// Sends the client the error that ends the connection; `None`: the connection is at its end.
     fn said<T>(&mut self, result: Result<Option<T>, End>) -> io::Result<Option<T>> {
         match result {
             Ok(value) => Ok(value),
@@ -372,7 +375,7 @@ impl Connection {
         result
     }
 
-    /// Reads so many bytes, until the deadline.
+    /// Reads `count` bytes, until the deadline.
     fn exactly(&mut self, count: usize, deadline: Option<Instant>) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count.min(OUT)];
         let mut filled = 0;
@@ -399,7 +402,7 @@ impl Connection {
         if let Some(tls) = tls {
             self.start_tls_at_once(tls, deadline)?;
         }
-        // SSL, then GSS, then the real one; who asks for more is not a client.
+        // SSL, then GSS, then the real one; a peer that sends more is not a client.
         for _ in 0..4 {
             let mut body = self.startup_packet(deadline)?;
             match body.i32()? {
@@ -504,7 +507,7 @@ impl Connection {
 
     /// From here on with TLS.
     fn encrypt(&mut self, tls: &Tls, deadline: Instant) -> io::Result<()> {
-        // A socket that nobody has: the stream is always there, whatever becomes of the handshake.
+        // A socket without a peer: the stream is always there, whatever becomes of the handshake.
         let (placeholder, _) = UnixStream::pair()?;
         let plain = std::mem::replace(&mut self.stream, Stream::Unix(placeholder));
         self.stream = plain.encrypt(Arc::clone(&tls.config), deadline)?;
@@ -551,7 +554,7 @@ impl Connection {
         self.flush()
     }
 
-    /// The next message of a client that was let in, who may take his time until it begins.
+    /// The next message of a client that is logged in; it may take any time to begin.
     fn receive(&mut self) -> Result<(u8, Body), End> {
         self.message(None, MESSAGE_MAX)
     }

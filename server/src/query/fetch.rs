@@ -38,14 +38,15 @@ pub(super) struct Fetching<'a> {
     pub taken: &'a Taken,
 }
 
-/// What was fetched for a statement so far.
+/// Bytes fetched for a statement so far.
 #[derive(Default)]
 pub(super) struct Taken {
     rows: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// Whether what was said means that nobody answers for a group: there is no engine, or it is gone or hangs.
+/// Whether an error means that no engine answers for a group: there is none, or it is gone or
+/// hangs.
 fn is_absence(code: Code) -> bool {
     matches!(code, Code::NotMounted | Code::Io)
 }
@@ -86,7 +87,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// What a plan asks for.
+    /// Fetches what a plan needs.
     pub(super) fn planned(
         &mut self,
         planned: &Planned,
@@ -101,9 +102,10 @@ impl Fetching<'_> {
         Ok(fetched)
     }
 
-    /// Asks each group that is meant. Returns those that nobody answers for; a notice tells of them, as their rows are not there, like
-    /// those of a group that is not mounted. What an engine refuses, or begins to answer and does not end, is the statement's error: what
-    /// is left would look like an answer.
+    /// Queries each group that is meant. Returns those that no engine answers for; a notice names
+    /// them, as their rows are missing, like those of a group that is not mounted. If an engine
+    /// refuses, or begins to answer and does not finish, that is the statement's error: the rest
+    /// would look like an answer.
     fn each(
         &mut self,
         sql: &str,
@@ -191,7 +193,7 @@ impl Fetching<'_> {
         fetched
     }
 
-    /// Disks of mounted groups, then those that are in sight and of no mounted group.
+    /// Disks of mounted groups, then visible ones of no mounted group.
     fn disks(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         let mut sent = sent(wanted);
         let mut place = |name: &'static str| {
@@ -206,8 +208,9 @@ impl Fetching<'_> {
             Some(Value::Text(text)) => text.clone(),
             _ => String::new(),
         };
-        // A disk of a mounted group is shown once, by a path that discovery shows and that leads to it now, whichever its engine knows. One
-        // that its group does without, and that is in sight again, too.
+        // A disk of a mounted group is shown once, by a path that discovery shows and that leads to
+        // it now, whichever path its engine knows. So is a disk that its group does without and
+        // that is visible again.
         let mut shown = BTreeSet::new();
         for (number, row) in &mut rows {
             let (number, own, known) = (*number, text(&row[..], path), text(&row[..], name));
@@ -218,7 +221,8 @@ impl Fetching<'_> {
                     && disk.name.as_ref() == Some(&known)
             };
             let at_own = |disk: &Survey| !own.is_empty() && disk.is_at(&own);
-            // What its engine says leads to it just now. A header names it as well, but so does that of a copy.
+            // The path at which its engine has it just now. A header names the disk as well, but so
+            // does that of a copy.
             let by_path = self.survey.iter().position(at_own);
             let Some(at) = by_path.or_else(|| self.survey.iter().position(is_it)) else { continue };
             shown.insert(at);
@@ -242,10 +246,10 @@ impl Fetching<'_> {
         Ok(fetched)
     }
 
-    /// Mounted groups, those that should be and do not answer, and those whose disks are in sight.
+    /// Mounted groups, those that should be and do not answer, and those whose disks are visible.
     fn groups(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         let sent = sent(wanted);
-        // One that refuses has a row that says so.
+        // A group whose engine refuses has a row with that state.
         let (rows, silent) = self.each_row(view, &sent, |_| true)?;
         let mut fetched = Fetched::new(sent.len().max(1), origins(view, &sent));
         rows.iter().for_each(|(group, row)| fetched.add_row(*group, row));
@@ -282,7 +286,7 @@ fn number(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Which columns are asked of engines.
+/// The columns that engines are queried for.
 fn sent<'a>(wanted: &BTreeSet<&'a str>) -> Vec<&'a str> {
     wanted
         .iter()
@@ -296,8 +300,8 @@ fn select(sent: &[&str], view: &View) -> String {
     format!("SELECT {columns} FROM {}", relation(view, &columns))
 }
 
-/// What to read a view's rows from where `text` is all that a statement says of its columns: engines have something
-/// shorter than the view for statements that mention few of them.
+/// The relation that a view's rows are read from, where `text` has all columns that a statement
+/// reads: engines have something shorter than the view for statements with few of them.
 pub(super) fn relation(view: &View, text: &str) -> &'static str {
     const SHORT: [(&str, &str, &[&str]); 2] =
         [("v$asm_file", "file_types", &["type"]), ("v$asm_alias", "entries", &[])];
@@ -332,7 +336,7 @@ pub(super) fn origins_of(names: &[&str], sent: &[&str]) -> Vec<Origin> {
     names.iter().map(origin).collect()
 }
 
-/// What a column of `v$asm_disk` says of a disk of no mounted group.
+/// The value of a column of `v$asm_disk` for a disk of no mounted group.
 fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
     let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
     let word = |word: &str| Value::Text(word.to_owned());

@@ -1,14 +1,16 @@
 //! SELECT over the views.
 //!
-//! Each statement gets an SQLite of its own, in memory, and thrown away afterwards:
+//! Each statement gets an SQLite database of its own, in memory, which is thrown away afterwards:
 //!
-//!   1. Declare the views as empty tables ([`table`]) and prepare the statement. The authorizer hears which columns it
-//!      reads. What engines can do for it (conditions, sums and counts) is left to them ([`plan`]).
-//!   2. Fetch those columns of those views from each engine ([`fetch`]); discovery adds disks and groups that are not
-//!      mounted.
-//!   3. Run the statement: only reading, for a limited time, with limited memory, until its client goes away.
+//!   1. Declare the views as empty tables ([`table`]) and prepare the statement. The authorizer is
+//!      called for each column that it reads. What engines can do for it (conditions, sums and
+//!      counts) is left to them ([`plan`]).
+//!   2. Fetch those columns of those views from each engine ([`fetch`]); discovery adds disks and
+//!      groups that are not mounted.
+//!   3. Run the statement: read-only, for a limited time, with limited memory, until its client
+//!      goes away.
 //!
-//! So a statement can hurt nobody but itself: engines answer from a snapshot, and the instance is in nobody's way.
+//! So a statement can harm only itself: engines answer from a snapshot, and hold no lock for it.
 
 mod fetch;
 mod fetched;
@@ -88,9 +90,9 @@ pub trait Source: Sync {
     /// # Errors
     /// If it takes too long.
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError>;
-    /// What was estimated lately.
+    /// The results of recent `EXPLAIN WORK`.
     fn estimates(&self) -> Vec<Estimated>;
-    /// Who asks, for `current_user`.
+    /// The name of the client's user, for `current_user`.
     fn user(&self) -> String;
     /// What who asks may take of the processors.
     fn budget(&self) -> Budget {
@@ -98,13 +100,13 @@ pub trait Source: Sync {
     }
     /// Rows of `v$pwfile_users`.
     fn password_users(&self) -> Vec<Vec<Value>>;
-    /// What `SHOW ALL` says.
+    /// The rows of `SHOW ALL`.
     fn settings(&self) -> BTreeMap<String, String> {
         settings::defaults()
     }
 }
 
-/// What an `EXPLAIN WORK` has said.
+/// The result of an `EXPLAIN WORK`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Estimated {
     pub group: String,
@@ -114,7 +116,7 @@ pub struct Estimated {
     pub estimate: Estimate,
 }
 
-/// Set when nobody waits for the result any more.
+/// Set when no client waits for the result any more.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
@@ -142,7 +144,7 @@ pub struct Column {
     pub kind: Type,
 }
 
-/// What a statement is, before it runs.
+/// Parameters and columns of a statement, before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
     pub parameters: usize,
@@ -187,7 +189,7 @@ pub fn describe(source: &dyn Source, query: &Query, cancel: &Cancel) -> Result<D
     Ok(Described { parameters, columns })
 }
 
-/// What is to be fetched for one table.
+/// The data to fetch for one table.
 enum Want<'a> {
     Planned(&'a Planned, &'a BTreeSet<String>),
     View(&'a View, BTreeSet<&'a str>),
@@ -199,7 +201,7 @@ struct TableRead {
     fetch: Fetch,
 }
 
-/// What is asked of engines to fill a table.
+/// The request to engines that fills a table.
 enum Fetch {
     /// The columns that are read of a view.
     View(&'static View),
@@ -296,7 +298,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// What was heard since the last time.
+    /// The columns that the authorizer has seen since the last call.
     fn heard(&self) -> Reads {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -345,7 +347,7 @@ impl Prepared {
                 if error.code == ErrorCode::Unknown =>
             {
                 let refusal = misunderstood(&message);
-                // SQLite does not tell the place of a table that there is not.
+                // SQLite does not report the place of a table that does not exist.
                 match message
                     .strip_prefix("no such table: ")
                     .and_then(|name| self.rewritten.sql.find(name))
@@ -584,7 +586,8 @@ impl Prepared {
     }
 }
 
-/// Tables of which the authorizer does not hear all: the columns that `JOIN ... USING` and `NATURAL JOIN` compare.
+/// Tables whose columns the authorizer does not see completely: `JOIN ... USING` and `NATURAL JOIN`
+/// compare more of them.
 fn read_silently(tokens: &[Token]) -> Vec<String> {
     if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
         return Vec::new();
@@ -597,7 +600,7 @@ fn read_silently(tokens: &[Token]) -> Vec<String> {
     local.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
 }
 
-/// What SQLite says of a statement that it does not understand.
+/// SQLite's message about a statement that it does not understand, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",

@@ -1,16 +1,18 @@
-//! People's statements stay out of the way of everything else on the host.
+//! Scheduling of queries: clients' statements stay out of the way of everything else on the host.
 //!
-//!   - A session has an allowance of processor time at usual priority ([`Budget`]), so that a host under load answers those who ask
-//!     now and then. What takes longer, and who asks without a pause, goes on at idle priority (`SCHED_IDLE`), in what nobody
-//!     else wants.
-//!   - At most all processors but one work on what is idle; others wait for their turn. So a short one never waits for a
-//!     long one.
+//!   - A session has an allowance of processor time at normal priority ([`Budget`]), so that
+//!     occasional statements are answered promptly on a host under load. Longer statements, and
+//!     sessions that never pause, go on at idle priority (`SCHED_IDLE`), in processor time that
+//!     nothing else wants.
+//!   - At most all processors but one work at idle priority; other threads wait for their turn. So
+//!     a short statement never waits for a long one.
 //!
-//! An idle thread that holds a lock can keep one that is not from going on. Rows are fetched and looked at here, which takes none
-//! of the instance's for longer than it takes to copy some lines. Between two statements SQLite shares its counters of memory and
-//! the allocator is common; both are held for some instructions only.
+//! A thread at idle priority that holds a lock can block one at normal priority. Fetching and
+//! reading rows here takes no lock of the instance for longer than it takes to copy some lines.
+//! Between two statements SQLite shares its counters of memory, and the allocator is common; both
+//! are held for some instructions only.
 //!
-//! The thread is one of its own: only root may raise a priority again.
+//! Each statement has a thread of its own: only root may raise a priority again.
 
 use super::Cancel;
 use plinth_engine::world::BackgroundStage;
@@ -25,7 +27,8 @@ use std::{
 
 /// Processor time at usual priority that a session has saved up at most: longer than almost every query over the views takes.
 const PROMPT: Duration = Duration::from_millis(100);
-/// Which part of the time that passes is saved: so many sessions that never pause take one processor from others.
+/// Which part of the time that passes is saved: this many sessions that never pause take one
+/// processor from others.
 const SAVED: u32 = 100;
 /// How often who waits for a turn looks whether its client still does.
 const LOOK: Duration = Duration::from_millis(50);
@@ -37,7 +40,7 @@ static DONE: Condvar = Condvar::new();
 struct Turn;
 
 impl Turn {
-    /// Waits for one; `None`: nobody wants it any more.
+    /// Waits for a turn; `None`: the statement was cancelled.
     fn take(cancel: &Cancel) -> Option<Self> {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let most = processors.saturating_sub(1).max(1);
@@ -62,7 +65,7 @@ impl Drop for Turn {
     }
 }
 
-/// Runs something in a thread of its own; `None`: there is none to be had.
+/// Runs a closure in a thread of its own; `None`: no thread can be started.
 pub fn run<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("query".into()).spawn_scoped(scope, what).ok()?;
@@ -71,8 +74,8 @@ pub fn run<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// Does the same with each of `items`, at the same time: with the first in this thread, at its pace, with each other one in a thread
-/// of its own where there is one to be had.
+/// Does the same with each of `items`, at the same time: with the first in this thread, at its
+/// pace, with each other one in a thread of its own where one can be started.
 pub fn each<I: Sync, T: Send>(
     items: &[I],
     pace: &mut Pace,
@@ -97,7 +100,7 @@ pub fn each<I: Sync, T: Send>(
     })
 }
 
-/// What a session may still take of the processors at usual priority.
+/// The processor time at normal priority that a session has left.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Mutex<Saved>>);
 
@@ -124,11 +127,11 @@ impl Budget {
     }
 }
 
-/// Watches how long the thread has worked; to be asked now and then.
+/// Watches how long the thread has worked; to be called now and then.
 pub struct Pace {
     cancel: Cancel,
     budget: Budget,
-    /// Of the thread, when it was last asked for.
+    /// The thread's processor time at the last call.
     worked: Duration,
     is_idle: bool,
     /// Held until it is dropped.
@@ -157,7 +160,8 @@ impl Pace {
         }
     }
 
-    /// The same, and waits for a turn then, unless nobody waits for the result any more. Not for who waits for others.
+    /// The same, and waits for a turn then, unless the statement was cancelled. Not for a thread
+    /// that waits for others.
     pub fn look_for_turn(&mut self) {
         self.look();
         if self.is_idle && self.turn.is_none() {
@@ -178,7 +182,7 @@ impl Drop for Pace {
 mod tests {
     use super::*;
 
-    /// Who has used up what it had gets it back as time goes by, and never more.
+    /// A session that has used up its allowance earns it again as time goes by, and never more.
     #[test]
     fn a_session_saves_up() {
         let budget = Budget::default();
