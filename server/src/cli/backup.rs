@@ -1,16 +1,19 @@
-//! `md_backup` and `md_restore`: what a disk group is made of, as a text, and made again from it.
+//! `md_backup` and `md_restore`: the metadata of a disk group as a text, and the group made again
+//! from it.
 //!
-//! The text is JSON: attributes, disks with their failure groups, templates, directories with owners and modes, aliases, volumes, users and
-//! user groups. No bytes of files, nor of volumes, are in it. What it is restored to is made by statements, the same that anybody may give:
+//! The text is JSON: attributes, disks with their failure groups, templates, directories with
+//! owners and modes, aliases, volumes, users and user groups. It has no bytes of files or volumes.
+//! A restore gives ordinary statements:
 //!
 //!   - `--full`: the group is made from its disks, and then all the rest
 //!   - `--newdg`: the same under another name (`-o old:new`)
-//!   - `--nodg`: the group is there; attributes, templates, directories, volumes, users, and aliases whose files are there. What is
-//!     there already stays as it is; a template gets the redundancy and striping that are written
+//!   - `--nodg`: the group is there; attributes, templates, directories, volumes, users, and
+//!     aliases whose files are there. Existing objects stay as they are; a template gets the
+//!     redundancy and striping of the text
 //!
 //! Directories that the system makes for its files come and go with those, and are not in it.
 //!
-//! The first refusal ends it; with `--silent` it is told and the next statement is tried.
+//! The first refusal ends it; with `--silent` it is printed and the next statement is tried.
 
 use super::{
     Result,
@@ -55,7 +58,7 @@ struct Group {
     /// Paths in the group, parents first.
     #[serde(default)]
     directories: Vec<String>,
-    /// Whose they are; those of which nothing is said are whose restores them.
+    /// Owners of directories; those without one belong to the user who restores them.
     #[serde(default)]
     owners: Vec<Owner>,
     #[serde(default)]
@@ -359,7 +362,7 @@ enum Step {
     Alias(AsmPath, AsmPath),
 }
 
-/// What a group that is there has already.
+/// What an existing group has already.
 #[derive(Debug, Default)]
 struct Present {
     templates: BTreeSet<String>,

@@ -1,7 +1,8 @@
-//! What every command of the shell has at hand: where the instance is, where the shell stands, and how to print.
+//! The context of every command of the shell: where the instance is, the current directory, and how
+//! to print.
 //!
-//! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A line that only
-//! tells that something was done is left out of JSON, so that what is printed there is JSON and nothing else.
+//! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A
+//! line that only reports success is left out of JSON, so that the output is JSON and nothing else.
 
 use super::{Result, asm_path::AsmPath, print, table};
 use crate::{
@@ -24,7 +25,7 @@ use std::{
     },
 };
 
-/// What a program exits with that SIGINT has ended, as shells have it.
+/// The exit code of a program that SIGINT has ended, as shells have it.
 const INTERRUPTED: i32 = 130;
 
 /// A command that the shell and `plinth` both have.
@@ -57,7 +58,7 @@ pub(super) struct Context {
     pub json: bool,
     /// What the program exits with if nothing is refused.
     pub status: u8,
-    /// `exit` was said.
+    /// `exit` was entered.
     pub leave: bool,
     /// Somebody at the terminal wants the command to end.
     pub interrupted: Arc<AtomicBool>,
@@ -116,7 +117,7 @@ pub(super) fn engine_in_service(paths: &Paths, group: &str) -> Result<engine::cl
     let connect = || engine::client::Client::connect(paths, group);
     let found = match connect() {
         Err(error) if is_absent(&error) => {
-            // Without an instance nobody starts another one.
+            // Without an instance no engine is started again.
             if let Ok(instance) = Client::connect(paths) {
                 instance.await_engine(group)?;
             }
@@ -162,7 +163,7 @@ impl Context {
         }
     }
 
-    /// The place that somebody means here.
+    /// The path that a text means in the current directory.
     pub(super) fn place(&self, text: &str) -> AsmPath {
         self.here.join(text)
     }
@@ -203,7 +204,7 @@ impl Context {
         }
     }
 
-    /// Prints a table in the way that was asked for.
+    /// Prints a table in the requested format.
     pub(super) fn show(&self, table: &Table, headings: Headings) {
         print(&if self.json {
             table::json(table)
@@ -226,7 +227,7 @@ impl Context {
         }
     }
 
-    /// Asks whether something shall be done; where there is nobody to ask, it is not.
+    /// Asks whether to go on; without a terminal the answer is no.
     pub(super) fn sure(&self, question: &str) -> Result<bool> {
         if !io::stdin().is_terminal() {
             return Err(SqlError::new("22023", format!("{question} There is nobody to ask"))

@@ -1,20 +1,23 @@
-//! How files are copied: several at once and each in pieces, checked, and to be gone on with.
+//! How files are copied: several at once, each in pieces, checked, and resumable.
 //!
-//! A file is copied under a name of its own beside its place, and gets its name when every byte is known to be there:
+//! A file is copied under a temporary name beside its target, and gets its name when every byte is
+//! known to be there:
 //!
-//!   1. Each piece is read from the source, and its checksum taken. What the target has there from an earlier, interrupted copy
-//!      is read back, and stays if it is the same; else the piece is written.
+//!   1. Each piece is read from the source, and its checksum taken. A piece that the target has
+//!      from an earlier, interrupted copy is read back, and stays if it is the same; else the piece
+//!      is written.
 //!   2. The target is made durable.
 //!   3. Each piece is read back from the target, and its checksum compared.
 //!   4. The file gets its name, which is made durable.
 //!
-//! An end before 4 leaves the other name, `.NAME.HASH.part`, and at NAME what was there before. The hash is that of the source's
-//! path, size and time: the same copy finds it again and goes on, another one does not take it for its own.
+//! An end before 4 leaves the temporary name, `.NAME.HASH.part`, and at NAME the file that was
+//! there before. The hash is that of the source's path, size and time: the same copy finds it again
+//! and goes on, another one does not take it for its own.
 //!
-//! A file to which the system gives a name (`+GROUP`) is made first, since its name says what it is, and written in place; a copy that fails
-//! removes it.
+//! A file to which the system gives a name (`+GROUP`) is made first, since its name has its file
+//! type, and written in place; a copy that fails removes it.
 //!
-//! Workers take what is to do from one list: pieces of the files that are under way first, then the next file.
+//! Workers take work from one list: pieces of the files in progress first, then the next file.
 
 use super::{Result, context::engine_in_service};
 use crate::{
@@ -93,7 +96,7 @@ fn sum(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
-/// What has the name of an interrupted copy, and cannot be one.
+/// A file with the name of an interrupted copy that cannot be one.
 fn strange(what: &str) -> SqlError {
     SqlError::new("58030", format!("{what} has the name of an interrupted copy, and is none"))
         .hint("remove it")
@@ -108,7 +111,7 @@ impl Job {
         let identity = format!("{}\n{}\n{}", self.from.text(), self.size, self.modified);
         let hash = format!("{:016x}", sum(identity.as_bytes()));
         let beside = |name: &str| {
-            // What a name may have at most, less what stands around it.
+            // The longest name, less what is put around it.
             let mut end = name.len().min(220);
             while !name.is_char_boundary(end) {
                 end -= 1;
@@ -282,7 +285,7 @@ enum Step {
     Verify(u64),
 }
 
-/// A file that is under way.
+/// A file in progress.
 struct Progress {
     sums: Vec<u64>,
     /// All pieces are written, and are being read back.
@@ -294,7 +297,7 @@ struct Progress {
     old: u64,
 }
 
-/// What is to do, and what was done.
+/// The work that is left, and the results.
 struct Work {
     steps: VecDeque<(usize, Step)>,
     /// The next file to begin.
@@ -313,7 +316,7 @@ struct Copying<'a> {
     bar: ProgressBar,
 }
 
-/// Copies all files; tells of each what came of it. `begun` hears of each when it begins.
+/// Copies all files; the result of each. `begun` is called when one begins.
 pub(super) fn copy_all(
     paths: &Paths,
     jobs: &[Job],
@@ -486,7 +489,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// What a step has to know of its file: the bytes it had before, and the piece's checksum.
+    /// What a step needs of its file: the bytes it had before, and the piece's checksum.
     fn known(&self, file: usize, step: Step) -> Option<(u64, u64)> {
         let work = self.lock();
         let progress = work.under_way.get(file)?.as_ref()?;
@@ -664,7 +667,7 @@ mod tests {
         Ok(())
     }
 
-    /// A link, or somebody else's file, where the part would be is not written through.
+    /// A link, or another user's file, in the place of the part is not written through.
     #[test]
     fn a_link_in_the_place_of_a_part_is_refused() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
@@ -688,7 +691,7 @@ mod tests {
         Ok(())
     }
 
-    /// Who interrupts a copy finds what was there before, and what was copied beside it.
+    /// After an interrupted copy the old file is there, and beside it the part that was copied.
     #[test]
     fn an_interrupted_copy_changes_nothing() -> io::Result<()> {
         let folder = tempfile::tempdir()?;

@@ -1,11 +1,13 @@
-//! Who uses the group: `v$asm_client`.
+//! The users of the group: `v$asm_client`.
 //!
-//! A row for each directory on which the group is mounted, and one for each database, or other process, that has files open there or works
-//! in there. It is read from the links that `/proc/PID` shows, which asks nothing of the mount itself; whom this process may not look
-//! at is not shown.
+//! A row for each directory on which the group is mounted, and one for each database, or other
+//! process, that has files open there or works in there. It is read from the links in `/proc/PID`,
+//! which involves no request to the mount itself; processes that this one may not look at are not
+//! shown.
 //!
-//! What is said of a database is what can be seen from outside: the program, the processes of one server taken together, the directory it
-//! works in, and the version that is part of the program's path, where there is one.
+//! Of a database it shows what can be seen from outside: the program, the processes of one server
+//! taken together, the directory it works in, and the version that is part of the program's path,
+//! where there is one.
 
 use plinth_engine::catalog::live_stats::LiveClient;
 use std::{
@@ -26,7 +28,7 @@ const KNOWN: [(&str, &str); 8] = [
     ("oracle", "ORACLE"),
 ];
 
-/// What is to be known of a process that uses a mount.
+/// A process that uses a mount, as far as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Process {
     pid: u32,

@@ -1,13 +1,16 @@
-//! Files of the group that are block devices for NBD clients (`nbd/`): what is exported where.
+//! Files of the group as block devices for NBD clients (`nbd/`): which file is exported at which
+//! address.
 //!
-//! Each address has a server of its own, started with its first export and stopped with its last. What an address demands of its clients is said
-//! with each export there, and must be the same.
+//! Each address has a server of its own, started with its first export and stopped with its last.
+//! What an address demands of its clients is stated with each export there, and must be the same.
 //!
-//! Clients of an engine before this one wait, as survivors, for the export that they had; then they are gone on with. What they had asked to be
-//! changed is in front of everybody else's changes of the same bytes from the moment in which they are adopted: before that nobody is served.
+//! Clients of the engine before this one wait, as survivors, for the export that they had; then
+//! they are served on. Their outstanding writes are ordered before all other changes of the same
+//! bytes from the moment in which the clients are adopted: before that no client is served.
 //!
-//! Who may come in: over a unix socket, whom the socket's file lets in. Over TCP, NBD has no passwords: so a client needs a
-//! certificate, unless the operator says that everybody who can connect may read and write.
+//! Who may connect: over a unix socket, the users that the socket's file lets in. Over TCP, NBD has
+//! no passwords: so a client needs a certificate, unless the operator says that whoever can connect
+//! may read and write.
 
 use super::{keeping::Keeping, this_thread::ThisThread};
 use crate::{
@@ -42,7 +45,7 @@ type Result<T> = std::result::Result<T, AdminError>;
 pub enum At {
     Unix {
         path: PathBuf,
-        /// Whose members may connect, beside the user as whom the engine runs.
+        /// The unix group whose members may connect, beside the user as whom the engine runs.
         #[serde(default)]
         group: Option<u32>,
     },
@@ -185,7 +188,7 @@ impl Exporting {
         let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
             return Err(refused(&"its descriptors did not come"));
         };
-        // Before it is looked at as a survivor's: whoever serves it changes it meanwhile.
+        // Before it is checked as a survivor's: the thread that serves it changes it meanwhile.
         let id = Survivor::id_of(&memory).map_err(|error| refused(&error))?;
         if self.keeping.has(id) {
             return Ok(());
@@ -276,7 +279,7 @@ impl Exporting {
         let (alert, group) = (self.alert.clone(), self.group.clone());
         Arc::new(move || {
             let mut config = ServerConfig::clone(&certificates.now(&alert, &group).config);
-            // What they are told is for another protocol.
+            // The protocol name in it (ALPN) is that of PostgreSQL.
             config.alpn_protocols.clear();
             Arc::new(config)
         })
@@ -391,7 +394,7 @@ impl Exporting {
         all
     }
 
-    /// Rows of `v$asm_client`: exports that somebody uses.
+    /// Rows of `v$asm_client`: exports with a client.
     pub fn clients(&self) -> Vec<LiveClient> {
         let row = |(export, clients): (Export, usize)| LiveClient {
             instance: export.name,
@@ -452,7 +455,7 @@ impl Exporting {
         }
     }
 
-    /// Accepts nobody any more, and leaves to the next engine the clients that can be left to it.
+    /// Accepts no more clients, and leaves to the next engine those that can be left to it.
     pub fn freeze(&self) {
         self.places().iter().for_each(|place| place.server.freeze());
     }

@@ -1,6 +1,8 @@
-//! The instance's own socket: the commands of `plinth` that are more than a statement, and statements too.
+//! The instance's own socket: the commands of `plinth` that are more than a statement, and
+//! statements too.
 //!
-//! The same rights hold here as on PostgreSQL's socket: whoever may only look gets results of queries, nothing else.
+//! The same rights hold here as on PostgreSQL's socket: a client that may only look gets results of
+//! queries, nothing else.
 
 use super::{
     Instance,
@@ -240,7 +242,8 @@ fn carry_out(
     }
 }
 
-/// Carries out what a client that says no more cancels: it waits for an answer, and has no other way to say so.
+/// Carries out a request that is cancelled when its client disconnects: the client waits for an
+/// answer, and has no other way to cancel.
 fn unless_cancelled<T>(
     frames: &Frames,
     run: impl FnOnce(&Cancel) -> io::Result<T>,
@@ -307,7 +310,7 @@ fn sql(
     Ok(Ok(()))
 }
 
-/// What a statement gave, on the client's side.
+/// The result of a statement, on the client's side.
 #[derive(Debug, Default)]
 pub struct Given {
     pub notices: Vec<Notice>,
@@ -371,10 +374,10 @@ impl Client {
         }
     }
 
-    /// Runs statements and hands out what each gave.
+    /// Runs statements and hands out each result.
     ///
     /// # Errors
-    /// At the first that is refused; what came before it was handed out, also its notices.
+    /// At the first that is refused; the results before it were handed out, with their notices.
     pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), SqlError> {
         self.frames
             .send(&Request::Sql(text.to_owned()), &[], None)
@@ -419,7 +422,8 @@ impl Client {
         }
     }
 
-    /// Cancels the statement that another thread waits for, which is told so. Nothing else can be asked then.
+    /// Cancels the statement that another thread waits for, which gets that error. The connection
+    /// cannot be used for requests after that.
     pub fn cancel(&self) {
         let _ = self.frames.stream().shutdown(Shutdown::Write);
     }
@@ -492,7 +496,7 @@ impl Client {
         self.ask(&Request::Await { group: group.to_owned() })
     }
 
-    /// The one thing that is asked for.
+    /// The only request on this connection.
     fn fetch(&self, request: &Request) -> Result<Answer, SqlError> {
         self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
         let found = self.next()?.0;

@@ -318,7 +318,7 @@ impl Instance {
         Client::connect(&self.paths, group)
     }
 
-    /// Whether the group has no engine for now, and its guard is about to have another.
+    /// Whether the group has no engine for now, and its supervisor is about to start another.
     fn is_between_engines(&self, group: &str) -> bool {
         let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
         mounted && lock(&self.guarded).contains(group) && !self.ending.load(Ordering::Acquire)
@@ -463,7 +463,7 @@ impl Instance {
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
         let resume = if restricted { Vec::new() } else { self.connections(group) };
         engine.ask(&Request::Mount { force, restricted, patient: false, resume })?;
-        // Those that it had when its guard gave it up; after a dismount there are none.
+        // Those that it had when its supervisor gave it up; after a dismount there are none.
         if !restricted {
             self.serve_again(&engine, group)?;
         }
@@ -477,7 +477,7 @@ impl Instance {
     pub fn drop_unmounted(self: &Arc<Self>, group: &str) -> Result<()> {
         let own = self.group_lock(group);
         let _held = lock(&own);
-        // Its guard may be about to mount it again.
+        // Its supervisor may be about to mount it again.
         let was_mounted = lock(&self.state).groups.get(group).is_some_and(|entry| entry.mounted);
         let note = |mounted: bool| {
             move |state: &mut State| {
@@ -529,7 +529,7 @@ impl Instance {
             self.remember(|state| drop(state.group(group).mount_points.remove(&mount_point)))?;
         }
         wait_until_unserved(&engine, |serving| serving.is_empty());
-        // First, so that the guard takes the engine's end for what it is.
+        // First, so that the supervisor takes the engine's end for what it is.
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Dismount { force });
         if result.is_err()

@@ -40,7 +40,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// AU size unless somebody says otherwise, in bytes.
+/// AU size unless the statement gives one, in bytes.
 const AU_SIZE: u64 = 4 << 20;
 /// So many engines in a row that die while a statement asks how far its work is, and it ends.
 const DEATHS: u32 = 3;
@@ -50,7 +50,7 @@ const PROBLEMS_SHOWN: usize = 50;
 /// Where the paths of disks stand in a statement.
 type Places = Vec<(String, usize)>;
 
-/// Who asks.
+/// The client of a statement.
 #[derive(Clone)]
 pub struct Context {
     pub instance: Arc<Instance>,
@@ -159,7 +159,7 @@ impl Context {
         }
     }
 
-    /// Of somebody who has come over the network.
+    /// Of a user who is connected over the network.
     #[must_use]
     pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
         let peer = Peer { pid: 0, uid: u32::MAX };
@@ -170,7 +170,7 @@ impl Context {
         }
     }
 
-    /// What is allowed to who asks, now.
+    /// Checks that the client's role, as it is now, allows the statement.
     fn allowed(&self, statement: &Statement) -> Result<()> {
         let access = if self.with_password {
             self.instance.role(&self.who).ok_or_else(|| {
@@ -448,7 +448,7 @@ impl Context {
         asked.map(|()| Outcome::Done).map_err(|error| SqlError::from(error).or_at(at))
     }
 
-    /// Waits until no operation of a kind is under way; its error is the statement's.
+    /// Waits until no operation of a kind is in progress; its error is the statement's.
     fn wait_for(&self, group: &At<String>, pass: &str, what: &str, cancel: &Cancel) -> Result<()> {
         let mut deaths = 0;
         loop {
@@ -722,10 +722,10 @@ fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> S
     SqlError::from(error).or_at(place)
 }
 
-/// What a CHECK found, told as notices; the rest of it is an error.
+/// The findings of a CHECK, as notices; the rest of it is an error.
 ///
 /// # Errors
-/// If something was found that was not repaired.
+/// If a problem was found that was not repaired.
 fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>) -> Result<()> {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
         let done = if problem.repaired { " (repaired)" } else { "" };
@@ -780,7 +780,7 @@ fn each(
     together(results.collect())
 }
 
-/// What was refused of several: the first refusal, with the others as its detail.
+/// The result of several: the first refusal, with the others as its detail.
 fn together(results: Vec<Result<()>>) -> Result<Outcome> {
     let mut refused: Option<SqlError> = None;
     for refusal in results.into_iter().filter_map(Result::err) {

@@ -132,7 +132,7 @@ impl Instance {
         if !lock(&self.guarded).insert(group.to_owned()) {
             return;
         }
-        // An earlier guard may have left when its last engine ended.
+        // An earlier supervisor may have left when its last engine ended.
         lock(&self.unserved).insert(group.to_owned(), Instant::now());
         let instance = Arc::clone(self);
         let name = group.to_owned();
@@ -144,7 +144,7 @@ impl Instance {
         }
     }
 
-    /// Whether the group shall still be mounted. If not, its guard is no longer one.
+    /// Whether the group shall still be mounted. If not, its supervisor ends.
     fn still_wanted(&self, group: &str) -> bool {
         let mut guarded = lock(&self.guarded);
         let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);

@@ -1,10 +1,13 @@
-//! The service manager, if there is one: it is told when the instance is ready, and keeps descriptors over its end.
+//! The service manager, if there is one: it is notified when the instance is ready, and keeps
+//! descriptors beyond its end.
 //!
-//! The protocol is systemd's (sd_notify(3), sd_listen_fds(3)); any manager may speak it. To it goes one datagram per
-//! message, to the socket that `NOTIFY_SOCKET` names, with a descriptor beside it if one is to be kept. At the next start of the
-//! service what it has kept is open from descriptor 3 on, and `LISTEN_FDNAMES` has the names.
+//! The protocol is systemd's (sd_notify(3), sd_listen_fds(3)); any manager may speak it. It gets
+//! one datagram per message, at the socket that `NOTIFY_SOCKET` names, with a descriptor beside it
+//! if one is to be kept. At the next start of the service the kept descriptors are open from number
+//! 3 on, and `LISTEN_FDNAMES` has the names.
 //!
-//! Nothing here fails: without a manager, or with one that does not listen, mounts are made again instead.
+//! Nothing here fails: without a manager, or with one that does not listen, mounts are made again
+//! instead.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -25,7 +28,7 @@ use std::{
 
 /// The socket on which the manager listens.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// What is only for the process that the manager started.
+/// Variables that are only for the process that the manager started.
 pub(super) const OURS: [&str; 4] = [SOCKET, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// The first descriptor that the manager passes.
 const FIRST: RawFd = 3;
@@ -52,7 +55,7 @@ fn send_to(
     if !descriptors.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
-    // It is queued, or refused: a manager that hangs keeps nobody waiting.
+    // It is queued, or refused: a manager that hangs does not block the instance.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg_addr(socket.as_fd(), address, &[IoSlice::new(text.as_bytes())], &mut control, flags)?;
     Ok(())
@@ -101,7 +104,7 @@ pub(crate) fn stored() -> Vec<(String, OwnedFd)> {
         let is_open =
             rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC)
                 .is_ok();
-        // SAFETY: the manager passed it to this process, and nobody else here knows of it.
+        // SAFETY: the manager passed it to this process, and no other code here knows of it.
         is_open.then(|| (name, unsafe { OwnedFd::from_raw_fd(number) }))
     });
     all.collect()

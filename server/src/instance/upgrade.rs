@@ -8,7 +8,7 @@
 //!      clients are gone on with on the connections that they have.
 //!
 //! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
-//! the engine had been killed: the guard starts another.
+//! the engine had been killed: the supervisor starts another.
 
 use super::{Instance, Result};
 use crate::engine::protocol::Request;

@@ -1,4 +1,5 @@
-//! A client that was let in: the simple and the extended protocol, from message to statement and back.
+//! A client that is logged in: the simple and the extended protocol, from message to statement and
+//! back.
 //!
 //! ```text
 //!   idle --Query--> statements, one by one --> idle
@@ -7,10 +8,12 @@
 //!             error: everything until Sync is skipped
 //! ```
 //!
-//! Nothing here is transactional. BEGIN, COMMIT and ROLLBACK are accepted because drivers send them; a statement that
-//! changes something is refused between them, because it could not be rolled back.
+//! Nothing here is transactional. BEGIN, COMMIT and ROLLBACK are accepted because drivers send
+//! them; a statement that changes something is refused between them, because it could not be rolled
+//! back.
 //!
-//! What a client is told about parameters and columns before a statement runs holds when it runs.
+//! The description of parameters and columns that a client gets before a statement runs holds when
+//! it runs.
 
 use super::{
     Body, Connection, End, Key, fields,
@@ -44,7 +47,7 @@ use std::{
 
 /// How often a running statement's client is looked at.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a cancelled statement may take to end before its client is told without it.
+/// How long a cancelled statement may take to end before its client is answered without it.
 const CANCEL: Duration = Duration::from_secs(2);
 /// Statements and portals that one client may keep.
 const KEPT_MAX: usize = 1000;
@@ -322,7 +325,7 @@ impl Client {
         let statements = match sql::parse(&text) {
             Ok(statements) => statements,
             Err(refusal) => {
-                // With the text at hand, the place can be told.
+                // With the text at hand, the error can have its place.
                 self.error(&refusal, &text)?;
                 self.skipping = true;
                 return Ok(self.connection.flush()?);
@@ -471,7 +474,7 @@ impl Client {
             match reply.result {
                 Ok(Outcome::Done) => return Ok(self.complete(statement, None)?),
                 Ok(Outcome::Rows(mut table)) => {
-                    // What the client was told about the columns holds.
+                    // The description of the columns that the client has holds.
                     if let Some(described) =
                         &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
                     {
@@ -498,7 +501,7 @@ impl Client {
             self.connection.send(&Message::PortalSuspended(PortalSuspended::new()))?;
         } else {
             self.complete(statement, Some(now))?;
-            // It is not asked for again, and may be large.
+            // It is not used again, and may be large.
             table.rows.clear();
             portal.sent = 0;
         }

@@ -31,8 +31,9 @@ use std::{
 /// How long between two attempts to listen on an address that the host has not (yet).
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Listens on TCP from now on. What is remembered and cannot be (an address that the host has not got yet, a file that is
-/// not there) is tried again and again; what the operator says now is refused.
+/// Listens on TCP from now on. If a remembered address cannot be listened on (the host does not
+/// have it yet, a file is missing), that is tried again and again; one that the operator gives now
+/// is refused.
 pub(crate) fn listen(
     instance: &Arc<Instance>,
     network: &Network,

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a TCP connection may say nothing before the other side is asked whether it is there.
+/// How long a TCP connection may be idle before a keepalive probe.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// A connection's bytes.
@@ -41,8 +41,8 @@ impl Stream {
         Ok(Self::Tcp(socket))
     }
 
-    /// From here on with TLS. Nothing that came before is read as part of it, nor the other way round: bytes are taken
-    /// from the socket only as they are asked for.
+    /// From here on with TLS. Bytes before it are not read as part of it, nor the other way round:
+    /// bytes are taken from the socket only as they are needed.
     pub fn encrypt(self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<Self> {
         let Self::Tcp(socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
@@ -57,7 +57,7 @@ impl Stream {
         Ok(Self::Tls(Box::new(tls)))
     }
 
-    /// What TLS was agreed upon, for the alert log; and the protocol that the client asked for with it.
+    /// The TLS session, if there is one, with what was negotiated.
     pub fn tls(&self) -> Option<&ServerConnection> {
         match self {
             Self::Tls(tls) => Some(&tls.session),
@@ -142,7 +142,7 @@ impl Tls {
             return Ok(false);
         }
         self.session.process_new_packets().map(drop).map_err(|error| {
-            // The alert that says why.
+            // The TLS alert with the reason.
             let _ = self.write_out();
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;

@@ -1,7 +1,8 @@
-//! Rows that engines sent, as they came: bytes in parts (engine's `rows.rs`), and where each row begins.
+//! Rows that engines sent, as they came: bytes in parts (engine's `rows.rs`), and where each row
+//! begins.
 //!
-//! A million rows cost their bytes and eight more each, and nothing is done for values that nobody looks at. What a
-//! statement looks up by value gets an index, sorted when it is first asked for.
+//! A million rows cost their bytes and eight more each, and values that are not read cost nothing.
+//! A column that a statement looks up by value gets an index, sorted at its first use.
 
 use plinth_engine::{
     admin::Value,
@@ -23,7 +24,7 @@ pub enum Origin {
     Sent(usize),
     /// The same, with the group's number in its high bits.
     Compound(usize),
-    /// Nobody reads it, or nobody knows it: NULL.
+    /// Not read by the statement, or unknown: NULL.
     Nothing,
 }
 
@@ -146,7 +147,7 @@ impl Fetched {
         }
     }
 
-    /// Whether values of this column can tell rows apart.
+    /// Whether rows may have different values in this column.
     pub fn is_sent(&self, column: usize) -> bool {
         matches!(self.origins.get(column), Some(Origin::Sent(_) | Origin::Compound(_)))
     }

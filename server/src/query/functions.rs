@@ -1,7 +1,8 @@
-//! Functions that SQLite has not, or has otherwise: Oracle's and PostgreSQL's, as people who look after databases use them.
+//! Functions that SQLite does not have, or has otherwise: Oracle's and PostgreSQL's, as people who
+//! look after databases use them.
 //!
-//! Times are texts, as the views have them; numbers are whole or not. An argument that makes no sense is an error that
-//! says so. NULL in, NULL out, unless the function is about NULL.
+//! Times are texts, as the views have them; numbers are whole or not. An argument that makes no
+//! sense is an error. NULL in, NULL out, unless the function is about NULL.
 
 mod numbers;
 mod times;
@@ -328,7 +329,8 @@ fn create_about_parts(connection: &Connection) -> Result<()> {
 
 /// `LIKE`, `ILIKE` and regular expressions.
 fn create_about_patterns(connection: &Connection) -> Result<()> {
-    // LIKE tells upper case from lower, as with Oracle and PostgreSQL; ILIKE, which is MATCH here, does not.
+    // LIKE distinguishes upper from lower case, as with Oracle and PostgreSQL; ILIKE, which is
+    // MATCH here, does not.
     for (name, folds) in [("like", false), ("match", true)] {
         for arguments in [2, 3] {
             connection.create_scalar_function(name, arguments, FLAGS, move |context| {
@@ -613,7 +615,8 @@ fn instr(context: &Context<'_>) -> Result<Value> {
     Ok(Value::Integer(at.unwrap_or(0)))
 }
 
-/// `LEFT(text, n)` and `RIGHT(text, n)`; all but so many from the other side if `n` is negative.
+/// `LEFT(text, n)` and `RIGHT(text, n)`; all but `-n` letters from the other side if `n` is
+/// negative.
 fn side(context: &Context<'_>, left: bool) -> Result<Value> {
     let (Some(of), Some(count)) = (text(context, 0), whole(context, 1)?) else {
         return Ok(Value::Null);
@@ -632,7 +635,7 @@ fn side(context: &Context<'_>, left: bool) -> Result<Value> {
 /// `text LIKE pattern [ESCAPE letter]`, which comes with the pattern first.
 fn like(context: &Context<'_>, folds: bool) -> Result<Option<bool>> {
     let (Some(pattern), Some(of)) = (text(context, 0), text(context, 1)) else { return Ok(None) };
-    // A backslash if nothing is said, as with PostgreSQL: psql completes names so.
+    // A backslash by default, as with PostgreSQL: psql completes names so.
     let escape = if context.len() > 2 { text(context, 2) } else { Some("\\".to_owned()) };
     let mut letters = escape.iter().flat_map(|escape| escape.chars());
     let (escape, more) = (letters.next(), letters.next());

@@ -25,15 +25,16 @@ use std::fmt::Write;
 /// What we say to be: a version of PostgreSQL whose catalog queries we know.
 pub const SERVER_VERSION: &str = "15.0";
 
-/// Words of a query, at most. What is looked at here is looked at with what is around it: time grows faster than the text.
+/// Words of a query, at most. Each rewriting looks at the words around one: time grows faster than
+/// the text.
 pub const WORDS_MAX: usize = 20_000;
-/// SELECTs in a query, at most; SQLite has limits of its own below that for those within another.
+/// SELECTs in a query, at most; SQLite has lower limits of its own for nested ones.
 const SELECTS_MAX: usize = 500;
 
 /// Rewrites one query.
 ///
 /// # Errors
-/// If it is too long, or has something of Oracle's that cannot be said otherwise.
+/// If it is too long, or has something of Oracle's that SQLite cannot express.
 pub fn rewrite(query: &Query) -> Result<Rewritten, SqlError> {
     let words = query.tokens.len();
     let selects = query.tokens.iter().filter(|token| token.is("SELECT")).count();
@@ -74,12 +75,12 @@ struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    /// The token so many before this one.
+    /// The token `count` before this one.
     fn back(&self, count: usize) -> Option<&'a Token> {
         self.at.checked_sub(count).and_then(|at| self.tokens.get(at))
     }
 
-    /// The token so many behind this one.
+    /// The token `count` behind this one.
     fn ahead(&self, count: usize) -> Option<&'a Token> {
         self.tokens.get(self.at + count)
     }
@@ -292,7 +293,8 @@ fn named_operator(here: Here<'_>, edits: &mut Edits) -> usize {
 /// Schemas that there are.
 const SCHEMAS: [&str; 3] = ["pg_catalog", "public", "information_schema"];
 
-/// `pg_catalog.x`, quoted or not: the name alone. The views of the information schema have names of their own here.
+/// `pg_catalog.x`, quoted or not: the name alone. The views of the information schema have names of
+/// their own here.
 fn schema(here: Here<'_>, schema: &str, edits: &mut Edits) -> usize {
     let (first, Some(dot)) = (here.first, here.ahead(1)) else { return 1 };
     let prefix = if schema.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
@@ -413,7 +415,8 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1
 }
 
-/// `SELECT t.oid ... ORDER BY oid` means what was selected, as with PostgreSQL: SQLite takes it so if the column is said to be called that.
+/// `SELECT t.oid ... ORDER BY oid` means the selected column, as with PostgreSQL: SQLite takes it
+/// so if the column has that alias.
 fn aliases(tokens: &[Token], edits: &mut Edits) {
     for (select, _) in tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")) {
         let is_distinct = tokens.get(select + 1).is_some_and(|next| next.is("DISTINCT"));
@@ -544,7 +547,7 @@ fn interval(tokens: &[Token], at: usize) -> Option<(f64, usize)> {
     Some((number * days, end))
 }
 
-/// The name of a view, also of one that was called `gv$...`.
+/// The name of a view, even if it is written `gv$...`.
 #[must_use]
 pub fn local(name: &str) -> &str {
     let local = name.strip_prefix(['g', 'G']);

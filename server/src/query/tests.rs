@@ -7,10 +7,10 @@ use rusqlite::params_from_iter;
 /// Engines of three groups, the last of them empty.
 struct Memory {
     groups: BTreeMap<String, Mutex<Connection>>,
-    /// What was asked.
+    /// The statements that engines got.
     asked: Mutex<Vec<String>>,
     rows: Mutex<usize>,
-    /// A group whose engine says this, at once or after its rows.
+    /// A group whose engine answers with this error, at once or after its rows.
     refuses: Option<(&'static str, AdminError, bool)>,
 }
 
@@ -187,7 +187,8 @@ fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[
     *memory.rows.lock().expect("no panic")
 }
 
-/// Engines are asked for what is shorter than a view where a statement says nothing of the rest of its columns.
+/// Engines are queried for something shorter than a view where a statement uses no other columns of
+/// it.
 #[test]
 fn few_columns_come_from_less() {
     let (memory, everything) = worlds();
@@ -396,8 +397,9 @@ fn plans_of_random_statements_change_no_result() {
     }
 }
 
-/// What is left when an engine refuses looks like an answer: a count of nothing is 0. The group and the limit are named instead. A group
-/// that has no engine has no rows, as one that is not mounted; the notice tells. One that breaks off has given half of its rows.
+/// The rest of an answer, when an engine refuses, looks like an answer: a count of nothing is 0.
+/// The group and the limit are named instead. A group that has no engine has no rows, like one that
+/// is not mounted, and a notice. One that breaks off has given half of its rows.
 #[test]
 fn an_answer_is_whole_or_an_error() {
     let (mut memory, _) = worlds();

@@ -1,5 +1,5 @@
-//! One statement's tokens, by recursive descent. What ASM has and Plinth does not have yet is recognised, and said at
-//! its place.
+//! One statement's tokens, by recursive descent. Clauses that ASM has and Plinth does not have yet
+//! are recognised, and refused at their place.
 
 mod access;
 mod names;
@@ -375,7 +375,7 @@ impl Parser<'_> {
             && self.tokens.get(self.next + 1).is_some_and(|token| is_kind(&token.kind))
     }
 
-    /// A number of bytes: `1000000`, `512K`, `10G`, also as a string.
+    /// A number of bytes: `1000000`, `512K`, `10G`, even as a string.
     fn size(&mut self) -> Result<u64> {
         let at = self.here();
         const WHAT: &str = "a size such as 512M or 10G";
@@ -485,7 +485,7 @@ impl Parser<'_> {
         self.clause_of_group(group)
     }
 
-    /// What can be said of several groups.
+    /// Clauses that several groups may have.
     fn clause_of_groups(&mut self, groups: &Groups) -> Result<Option<Statement>> {
         if self.take("MOUNT") {
             let restricted = self.take("RESTRICTED");
@@ -511,7 +511,7 @@ impl Parser<'_> {
         self.enable_volumes(groups)
     }
 
-    /// What can be said of one group.
+    /// Clauses of one group.
     fn clause_of_group(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         if let Some(statement) = self.names_clause(&group)? {

@@ -1,17 +1,23 @@
-//! PostgreSQL's catalog, for drivers, ORMs and tools: what they read when they connect, and to list what there is.
+//! PostgreSQL's catalog, for drivers, ORMs and tools: they read it when they connect, and to list
+//! what there is.
 //!
-//! Every relation of `pg_catalog` and `information_schema` is there, with all columns that PostgreSQL 15 gives it (`relations.txt`): what
-//! somebody selects, he selects by name. Rows are in those that say something about us: our views are relations of the
-//! schema `public`; the types are PostgreSQL's own (`types.txt`), with the functions that they name (`functions.txt`). The others are empty.
+//! Every relation of `pg_catalog` and `information_schema` is there, with all columns that
+//! PostgreSQL 15 gives it (`relations.txt`): clients select columns by name. Rows are in those that
+//! describe us: our views are relations of the schema `public`; the types are PostgreSQL's own
+//! (`types.txt`), with the functions that they name (`functions.txt`). The others are empty.
 //!
 //! As PostgreSQL's own catalog does it:
 //!
-//!   - A truth is a number, 0 or 1, in a column that is declared [`Type::Truth`], and told to clients as a boolean. So `NOT attisdropped`
-//!     and `datistemplate = false` mean what they say.
-//!   - A code of one letter, such as `typtype`, is a [`Type::Letter`]: asyncpg takes it for bytes, and compares it with bytes.
-//!   - A column of type `regproc` holds a function's number, which joins with `pg_proc`, and is shown as the function's name.
+//!   - A truth is a number, 0 or 1, in a column that is declared [`Type::Truth`], and described to
+//!     clients as a boolean. So `NOT attisdropped` and `datistemplate = false` mean the same as
+//!     there.
+//!   - A code of one letter, such as `typtype`, is a [`Type::Letter`]: asyncpg takes it for bytes,
+//!     and compares it with bytes.
+//!   - A column of type `regproc` holds a function's number, which joins with `pg_proc`, and is
+//!     shown as the function's name.
 //!
-//! A statement gets the relations that its text names, no others: making all of them would take longer than most statements.
+//! A statement gets the relations that its text names, no others: making all of them would take
+//! longer than most statements.
 
 use crate::query::views::{self, Type};
 use plinth_engine::admin::Value;
@@ -60,7 +66,7 @@ static TRUTHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     columns.filter_map(|column| column.strip_suffix('?')).collect()
 });
 
-/// PostgreSQL's types: what `types.txt` says of each.
+/// PostgreSQL's types: a line of `types.txt` for each.
 static TYPES: LazyLock<Vec<Vec<&'static str>>> =
     LazyLock::new(|| lines(include_str!("catalog/types.txt")).collect());
 
@@ -84,7 +90,8 @@ pub fn is_truth(column: &str) -> bool {
     TRUTHS.iter().any(|truth| truth.eq_ignore_ascii_case(column))
 }
 
-/// What a column of this name holds in PostgreSQL's tables, whose names say which they are of; its views have columns of any name.
+/// The type of a column of this name in PostgreSQL's tables, whose columns have a prefix for the
+/// table; its views have columns of any name.
 pub fn kind_of(column: &str) -> Option<Type> {
     let tables = RELATIONS.iter().filter(|relation| (1..FIRST_VIEW).contains(&relation.oid));
     let named = |found: &&&str| found.trim_end_matches(['#', '%', '?', '$', '!']) == column;
@@ -128,7 +135,7 @@ const LONG_NAMES: [(&str, &str); 14] = [
     ("char", "\"char\""),
 ];
 
-/// What a type is called in declarations.
+/// The name of a type in declarations.
 fn type_name(oid: i64) -> String {
     match BY_OID.get(&oid) {
         None => if oid == 0 { "-" } else { "???" }.to_owned(),
@@ -221,7 +228,7 @@ impl Rows<'_> {
     }
 }
 
-/// Who is there, for the relations that tell of users: number, name, whether it administers.
+/// The users, for the relations that list them: number, name, whether it administers.
 fn roles(user: &str, users: &[Vec<Value>]) -> Vec<(usize, String, bool)> {
     let mut all = vec![(USER, user.to_owned(), true)];
     for (at, row) in users.iter().enumerate() {
@@ -236,7 +243,7 @@ fn roles(user: &str, users: &[Vec<Value>]) -> Vec<(usize, String, bool)> {
     all
 }
 
-/// Number and length of the type that a column is told to have.
+/// Number and length of the type that a column is described with.
 fn type_of(kind: Type) -> (u32, i16) {
     match kind {
         Type::Integer => (20, 8),
@@ -258,7 +265,7 @@ pub fn create(
     let named = sql.to_ascii_lowercase();
     let mut sql = String::new();
     for relation in RELATIONS.iter().filter(|relation| named.contains(relation.name)) {
-        // Of what the information schema does not tell it says nothing; in the catalog that is zero.
+        // A column without a value is NULL in the information schema; in the catalog it is zero.
         let zero = if relation.name.starts_with("info_") { "" } else { " DEFAULT 0" };
         let columns: Vec<String> = relation
             .columns
@@ -289,7 +296,7 @@ pub fn create(
     connection.execute_batch(&sql)
 }
 
-/// What a relation says of us.
+/// The rows of a relation that describe us.
 fn fill(
     sql: &mut String,
     relation: &'static str,

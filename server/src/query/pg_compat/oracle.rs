@@ -1,5 +1,6 @@
-//! What Oracle's queries have and SQLite's have not, in the shapes that DBAs write: `ROWNUM`, `FETCH FIRST`, `LISTAGG`,
-//! `MINUS`, `CONNECT BY`. What cannot be said in SQLite's words is refused at its place, with what to write instead.
+//! Oracle's syntax that SQLite does not have, in the shapes that DBAs write: `ROWNUM`, `FETCH
+//! FIRST`, `LISTAGG`, `MINUS`, `CONNECT BY`. What SQLite cannot express is refused at its place,
+//! with what to write instead.
 //!
 //! A hierarchical query block
 //!
@@ -19,8 +20,9 @@
 //!       SELECT * FROM "#walk" CROSS JOIN "#src" USING ("#row")) WHERE filter
 //! ```
 //!
-//! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk, so that bare names mean
-//! the current row and nothing else. The ORDER BY of the walk makes it go depth first, as Oracle does.
+//! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk,
+//! so that bare names mean the current row and nothing else. The ORDER BY of the walk makes it go
+//! depth first, as Oracle does.
 
 use super::{
     edits::{Edits, Given, Rewritten},
@@ -44,10 +46,10 @@ fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
         .at(token.start)
 }
 
-/// Rewrites Oracle's own in a query.
+/// Rewrites Oracle's syntax in a query.
 ///
 /// # Errors
-/// If it cannot be said otherwise.
+/// If SQLite cannot express it.
 pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
     refuse(&query.tokens)?;
     let mut draft = Draft::of(query);
@@ -101,7 +103,7 @@ fn placed(done: &Rewritten, mut refusal: SqlError) -> SqlError {
     refusal
 }
 
-/// What has no other words.
+/// Refuses what SQLite cannot express.
 fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
     for (at, token) in tokens.iter().enumerate() {
         let next = |count: usize, symbol: &str| {
@@ -350,7 +352,7 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
     if let Some(token) = tokens.get(at).filter(|_| !alias) {
         edits.replace(token.start, token.end, "row_number() OVER ()");
-        // A column without a name of its own is called what was written.
+        // A column without a name of its own is called as it was written.
         let named = tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
         let alone = tokens
             .get(at.wrapping_sub(1))
@@ -676,7 +678,7 @@ impl Columns {
         name
     }
 
-    /// The column that begins so and is made of its own value before.
+    /// A column of the walk whose next value is made of its value before.
     fn carried(&mut self, kind: &str, first: &str, next: impl Fn(&str) -> String) -> String {
         if let Some((name, ..)) = self.0.iter().find(|(name, a, b)| a == first && *b == next(name))
         {
