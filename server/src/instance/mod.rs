@@ -116,7 +116,7 @@ pub struct Instance {
     discovery: Discovery,
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
-    guarded: Mutex<BTreeSet<String>>,
+    supervised: Mutex<BTreeSet<String>>,
     /// Since when no engine serves a group that shall be mounted, if none does: when the last one ended.
     unserved: Mutex<BTreeMap<String, Instant>>,
     /// Groups of which an export is missing and tried again.
@@ -321,7 +321,7 @@ impl Instance {
     /// Whether the group has no engine for now, and its supervisor is about to start another.
     fn is_between_engines(&self, group: &str) -> bool {
         let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
-        mounted && lock(&self.guarded).contains(group) && !self.ending.load(Ordering::Acquire)
+        mounted && lock(&self.supervised).contains(group) && !self.ending.load(Ordering::Acquire)
     }
 
     /// As [`Self::engine`], for statements: one that is given between an engine's death and its
@@ -451,7 +451,7 @@ impl Instance {
                 entry.exports.clear();
             }
         })?;
-        self.guard(group);
+        self.supervise(group);
         Ok(())
     }
 
@@ -492,7 +492,7 @@ impl Instance {
         if dropped.is_err() {
             self.remember_or_say(group, note(was_mounted));
             if was_mounted {
-                self.guard(group);
+                self.supervise(group);
             }
             return dropped;
         }

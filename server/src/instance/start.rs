@@ -89,7 +89,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         discovery,
         state: Mutex::new(state),
         locks: Mutex::default(),
-        guarded: Mutex::new(BTreeSet::new()),
+        supervised: Mutex::new(BTreeSet::new()),
         unserved: Mutex::default(),
         exporting: Mutex::new(BTreeSet::new()),
         devices,

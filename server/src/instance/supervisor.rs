@@ -127,9 +127,9 @@ struct LastEngine {
 }
 
 impl Instance {
-    /// Guards a group, unless it is guarded already.
-    pub(super) fn guard(self: &Arc<Self>, group: &str) {
-        if !lock(&self.guarded).insert(group.to_owned()) {
+    /// Starts the supervisor of a group, unless it has one.
+    pub(super) fn supervise(self: &Arc<Self>, group: &str) {
+        if !lock(&self.supervised).insert(group.to_owned()) {
             return;
         }
         // An earlier supervisor may have left when its last engine ended.
@@ -139,18 +139,18 @@ impl Instance {
         if let Err(error) =
             thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name))
         {
-            lock(&self.guarded).remove(group);
+            lock(&self.supervised).remove(group);
             self.alert.line(Severity::Alarm, group, &format!("nobody watches its engine: {error}"));
         }
     }
 
     /// Whether the group shall still be mounted. If not, its supervisor ends.
     fn still_wanted(&self, group: &str) -> bool {
-        let mut guarded = lock(&self.guarded);
+        let mut supervised = lock(&self.supervised);
         let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
         let wanted = mounted && !self.ending.load(Ordering::Acquire);
         if !wanted {
-            guarded.remove(group);
+            supervised.remove(group);
         }
         wanted
     }
@@ -278,7 +278,7 @@ impl Instance {
         {
             return false;
         }
-        lock(&self.guarded).remove(group);
+        lock(&self.supervised).remove(group);
         self.end_waiting(group);
         self.alert.line(Severity::Alarm, group, text);
         true
@@ -539,7 +539,7 @@ impl Instance {
                 &format!("engine {} runs and is adopted", status.pid),
             );
         }
-        self.guard(group);
+        self.supervise(group);
     }
 
     fn noticed(&self, group: &str, notice: &Notice) {
