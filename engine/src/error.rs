@@ -1,8 +1,9 @@
 //! What can go wrong, in the words of who has to act on it.
 
-use crate::admin::AdminError;
+use crate::admin::{AdminError, Code};
 use plinth_format::DiskId;
-use std::io;
+use rusqlite::ErrorCode;
+use std::{fmt, io};
 
 /// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
 pub(crate) const READS_MAX: usize = 5;
@@ -93,7 +94,63 @@ impl From<AdminError> for FileError {
     }
 }
 
+impl From<FileError> for AdminError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Order(refusal) => *refusal,
+            error => Self::new(error.code(), error),
+        }
+    }
+}
+
 impl FileError {
+    /// The error as the answer to a statement: with its own code and hint, behind what failed.
+    #[must_use]
+    pub fn while_doing(self, what: impl fmt::Display) -> AdminError {
+        let mut refusal = AdminError::from(self);
+        refusal.message = format!("{what}: {}", refusal.message);
+        refusal
+    }
+
+    /// The code that says it to whoever gave a statement.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Order(refusal) => refusal.code,
+            Self::NoSpace => Code::NoSpace,
+            Self::NotFound | Self::Stale(_) => Code::NoSuchFile,
+            Self::Exists => Code::NameExists,
+            Self::NotEmpty => Code::NotEmpty,
+            Self::NotSupported => Code::NotSupported,
+            Self::Dismounted => Code::NotMounted,
+            Self::SnapshotTooOld => Code::Busy,
+            Self::NotADirectory
+            | Self::IsADirectory
+            | Self::Invalid(_)
+            | Self::NameTooLong
+            | Self::TooLarge
+            | Self::TooManyLinks
+            | Self::NotPermitted
+            | Self::NoData
+            | Self::NoAttribute
+            | Self::Range => Code::Invalid,
+            // The engine ends, and the next one recovers what the disks have.
+            Self::CatalogStopped(_)
+            | Self::Disk(_)
+            | Self::Refused { .. }
+            | Self::SizeKept(_)
+            | Self::NotMended { .. }
+            | Self::Disputed { .. }
+            | Self::Unread { .. } => Code::Io,
+            Self::ExtentLost { .. } => Code::Damaged,
+            Self::Catalog(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Code::Io,
+                Some(ErrorCode::DiskFull) => Code::NoSpace,
+                _ => Code::Damaged,
+            },
+        }
+    }
+
     /// The `errno` that says it to a program.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -140,4 +197,46 @@ pub struct DiskError {
     pub length: usize,
     #[source]
     pub source: io::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    fn of_sqlite(code: i32) -> FileError {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
+    }
+
+    #[test]
+    fn a_statement_that_fails_on_a_file_or_the_catalog_says_why_with_its_own_code() {
+        let refusal = AdminError::new(Code::UserInUse, "user A owns files").hint("CASCADE");
+        let cases = [
+            (FileError::Order(Box::new(refusal.clone())), Code::UserInUse),
+            (FileError::NoSpace, Code::NoSpace),
+            (of_sqlite(ffi::SQLITE_FULL), Code::NoSpace),
+            (FileError::NotFound, Code::NoSuchFile),
+            (FileError::Stale(7), Code::NoSuchFile),
+            (FileError::Exists, Code::NameExists),
+            (FileError::NotEmpty, Code::NotEmpty),
+            (FileError::NotSupported, Code::NotSupported),
+            (FileError::Dismounted, Code::NotMounted),
+            (FileError::SnapshotTooOld, Code::Busy),
+            (FileError::NameTooLong, Code::Invalid),
+            (FileError::ExtentLost { file: 1, extent: 2, tried: 2 }, Code::Damaged),
+            (of_sqlite(ffi::SQLITE_CORRUPT), Code::Damaged),
+            (of_sqlite(ffi::SQLITE_IOERR_READ), Code::Io),
+            (FileError::CatalogStopped("a flush failed".into()), Code::Io),
+            (FileError::SizeKept(7), Code::Io),
+        ];
+        for (error, code) in cases {
+            let text = error.to_string();
+            assert_eq!(error.code(), code, "{text}");
+            let answer = error.while_doing("disk group DATA");
+            assert_eq!((answer.code, answer.message), (code, format!("disk group DATA: {text}")));
+        }
+        let answer = AdminError::from(FileError::from(refusal.clone()));
+        assert_eq!(answer, refusal, "what was refused is answered as it is");
+        assert!(FileError::from(refusal).while_doing("a").hint.is_some());
+    }
 }

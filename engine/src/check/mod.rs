@@ -106,7 +106,7 @@ impl Upkeep {
             FileError::SnapshotTooOld => AdminError::new(Code::Busy, format!("the check cannot end: {error}")).hint(
                 "run it again when fewer files are made and removed, or CHECK a part of the disk group: DISK, FILE",
             ),
-            error => self.store.explain(AdminError::new(Code::Io, error)),
+            error => self.store.explain(error.into()),
         })
     }
 

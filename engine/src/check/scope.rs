@@ -8,7 +8,7 @@
 //! that does not begin with `+` is a path from the group's root.
 
 use crate::{
-    admin::{AdminError, Code, Scope},
+    admin::{AdminError, Scope},
     api::Kind,
     catalog::tables,
     check::Upkeep,
@@ -36,7 +36,7 @@ impl Upkeep {
                     let of = self
                         .catalog
                         .read(move |connection| Ok(tables::extent::ids_of_file(connection, node)?));
-                    ids.extend(of.await.map_err(|error| AdminError::new(Code::Io, error))?);
+                    ids.extend(of.await?);
                 }
                 Ok(ExtentScope::Extents(ids.into_iter().collect()))
             }

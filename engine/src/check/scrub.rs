@@ -147,8 +147,7 @@ impl Upkeep {
     /// If one is running, or the scope does not exist.
     pub async fn scrub(self: &Arc<Self>, order: &ScrubOrder) -> Result<(), AdminError> {
         let part = self.part(&order.scope).await?;
-        let work =
-            self.count_of(&part, 0).await.map_err(|error| AdminError::new(Code::Io, error))?;
+        let work = self.count_of(&part, 0).await?;
         {
             let mut state = self.scrub.lock();
             if state.is_running {

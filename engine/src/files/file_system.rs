@@ -86,7 +86,7 @@ impl FileSystem {
         };
         let refused = |error: FileError| match error {
             FileError::Order(refusal) => *refusal,
-            error => AdminError::new(Code::Io, format!("{name}: {error}")),
+            error => error.while_doing(name),
         };
         let node = self.files.resolve(form?).await.map_err(refused)?;
         let Some(node) = node else {

@@ -278,9 +278,7 @@ impl Group {
         let Some(group) = self.myself() else { return Err(self.gone()) };
         let session = Session::new(group, None);
         let changed = self.files.change_owners(session.origin(), job).await;
-        changed.map_err(|error| {
-            AdminError::new(Code::Io, format!("disk group {}: {error}", self.name))
-        })?
+        changed.map_err(|error| error.while_doing(format_args!("disk group {}", self.name)))?
     }
 
     fn gone(&self) -> AdminError {
@@ -289,9 +287,8 @@ impl Group {
 
     /// Removes every name of the files that a user owns. One that is open goes when it is closed.
     async fn remove_files_of(&self, user: &str) -> Refusable<()> {
-        let failed = |error: FileError| {
-            AdminError::new(Code::Io, format!("removing the files of user {user}: {error}"))
-        };
+        let failed =
+            |error: FileError| error.while_doing(format_args!("removing the files of user {user}"));
         let wanted = user.to_owned();
         let find = move |connection: &Connection| {
             let Some(number) = access::number(connection, Names::Users, &wanted)? else {

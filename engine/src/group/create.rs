@@ -120,10 +120,8 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         .await
         .map_err(|error| catalog_trouble(&new.name, &error))?;
     let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
-    crate::files::make_root(&catalog, world.now())
-        .await
-        .map_err(|error| AdminError::new(Code::Io, error))?;
-    let stored = catalog
+    crate::files::make_root(&catalog, world.now()).await?;
+    catalog
         .write(true, move |connection| {
             for (name, value, fixed) in attributes {
                 if fixed {
@@ -134,9 +132,8 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
             }
             Ok(())
         })
-        .await;
-    stored.map_err(|error| AdminError::new(Code::Io, error))?;
-    catalog.close().await.map_err(|error| AdminError::new(Code::Io, error))?;
+        .await?;
+    catalog.close().await?;
     voters.restamp(true).await;
     let final_membership = voters.current();
     for member in members.values() {

@@ -183,7 +183,7 @@ impl Group {
     /// # Errors
     /// What the catalog says.
     pub async fn give_up_mount(&self, connection: ConnectionId) -> Result<()> {
-        self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
+        Ok(self.files.end_mount(connection).await?)
     }
 
     pub(crate) fn new(upkeep: Arc<Upkeep>, deadline: Arc<AtomicU64>) -> Arc<Self> {
@@ -481,7 +481,7 @@ impl Group {
                 group.rebalance_again();
             }
             return Err(AdminError::new(
-                Code::Io,
+                error.code(),
                 format!("disk group {} is not dismounted: {error}", self.name),
             )
             .hint(format!(
@@ -512,7 +512,7 @@ impl Group {
             self.close_idle(true).await?;
             self.catalog.checkpoint().await.map(|_| ())
         };
-        settled.await.map_err(|error| AdminError::new(Code::Io, error))
+        settled.await.map_err(|error: FileError| error.into())
     }
 
     /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.
@@ -597,8 +597,7 @@ impl Group {
         let (files, directories) = self
             .catalog
             .read(|connection| Ok(tables::entry::count(connection)?))
-            .await
-            .map_err(|error| AdminError::new(Code::Io, error))?;
+            .await?;
         if files + directories > 0 && !contents {
             let several = |count: i64, one: &str, many: &str| match count {
                 0 => None,
@@ -674,11 +673,7 @@ impl Group {
                 attributes::check_raised(connection, &stored, &text)?;
                 attributes::store(connection, &stored, &text)
             })
-            .await
-            .map_err(|error| match error {
-                FileError::Order(refusal) => *refusal,
-                error => AdminError::new(Code::Io, error),
-            })?;
+            .await?;
         let before = std::mem::replace(&mut *self.attributes.lock(), attributes);
         if attributes.discard && !before.discard {
             self.sweep();

@@ -39,6 +39,7 @@ use crate::{
         members::Members,
         originals,
     },
+    error::FileError,
     event::{Event, Severity},
     extent::{
         Extents, Mirrors,
@@ -436,6 +437,7 @@ async fn mount_disks(
     let failed = |error: &dyn std::fmt::Display| {
         AdminError::new(Code::Io, format!("disk group {name}: {error}"))
     };
+    let unreadable = |error: FileError| error.while_doing(format_args!("disk group {name}"));
     voters.forced(force);
     voters.announce_log(&log);
     catch_up(&voters, &members).await;
@@ -531,7 +533,7 @@ async fn mount_disks(
             };
             crate::extent::resolve_pending(connection, kept_power).map(|()| files)
         };
-        let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
+        let (files, _) = catalog.release(true, settle).await.map_err(unreadable)?;
         match &uncertain {
             Some((_, disk, reason)) => failed_flushes.lose(files, disk, reason),
             // The engine before could not make it durable, or a mount that was refused.
@@ -541,7 +543,7 @@ async fn mount_disks(
             None => {}
         }
     } else {
-        catalog.release(false, restore).await.map_err(|error| failed(&error))?;
+        catalog.release(false, restore).await.map_err(unreadable)?;
     }
     sizes.begun();
     let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
@@ -551,9 +553,8 @@ async fn mount_disks(
         .filter(|verdict| verdict.verdict.copy_whole())
         .map(|verdict| verdict.number)
         .collect();
-    let stale = note_stale(&catalog, &voters.current(), &regions, &whole)
-        .await
-        .map_err(|error| failed(&error))?;
+    let stale =
+        note_stale(&catalog, &voters.current(), &regions, &whole).await.map_err(unreadable)?;
     let boot = world.boot_id();
     voters
         .change(move |next| {
@@ -563,7 +564,7 @@ async fn mount_disks(
         .await
         .map_err(|refusal| failed(&refusal))?;
 
-    let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
+    let scan = scan_extents(&catalog, &regions).await.map_err(unreadable)?;
     let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| {
         tell(Severity::Alarm, None, text)
     });
@@ -578,14 +579,13 @@ async fn mount_disks(
         let rebalance = attributes::load_rebalance(connection)?;
         Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
     };
-    let (attributes, rebalance, drop_after) =
-        catalog.read(load).await.map_err(|error| failed(&error))?;
+    let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(unreadable)?;
     let is_all_discarded =
-        catalog.read(attributes::load_all_discarded).await.map_err(|error| failed(&error))?;
+        catalog.read(attributes::load_all_discarded).await.map_err(unreadable)?;
     if is_all_discarded && purpose == Purpose::Serve {
         // Durably, before something is freed.
         let forget = |connection: &_| attributes::store_all_discarded(connection, false);
-        catalog.release(true, forget).await.map_err(|error| failed(&error))?;
+        catalog.release(true, forget).await.map_err(unreadable)?;
     }
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let suspects = Arc::new(Suspects::new(scan.suspects));
@@ -600,7 +600,7 @@ async fn mount_disks(
     };
     let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
         .await
-        .map_err(|error| failed(&error))?;
+        .map_err(unreadable)?;
     let mounted = world.now();
     world.set_poll_time(attributes.poll_time.unwrap_or_default());
     let throttle = Throttle::default();
@@ -650,10 +650,7 @@ async fn mount_disks(
     });
     let file_system = FileSystem::new(data, files, file_stats);
     let group = Group::new(Upkeep::new(Movement::new(file_system, drop_after)), deadline);
-    group
-        .start(&decision, purpose, rebalance, connections)
-        .await
-        .map_err(|error| failed(&error))?;
+    group.start(&decision, purpose, rebalance, connections).await.map_err(unreadable)?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {
             group.tell(

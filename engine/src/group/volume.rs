@@ -56,10 +56,10 @@ impl Group {
         let _one_at_a_time = self.volumes.turn.lock().await;
         self.tidy_volumes_in(&session)
             .await
-            .map_err(|error| self.volume_failed("volumes", &error))?;
+            .map_err(|error| self.volume_failed("volumes", error))?;
         let changed = self.carry_out_on_volumes(&session, change).await;
         // Whatever became of it.
-        self.learn_volumes().await.map_err(|error| self.volume_failed("volumes", &error))?;
+        self.learn_volumes().await.map_err(|error| self.volume_failed("volumes", error))?;
         changed
     }
 
@@ -82,7 +82,7 @@ impl Group {
                 self.catalog
                     .write(true, all)
                     .await
-                    .map_err(|error| self.volume_failed("volumes", &error))?;
+                    .map_err(|error| self.volume_failed("volumes", error))?;
                 Ok(())
             }
             VolumeChange::Enable { volumes: Some(names), enable } => {
@@ -149,14 +149,8 @@ impl Group {
         self.catalog.release(true, forget).await.map(drop)
     }
 
-    fn volume_failed(&self, what: &str, error: &FileError) -> AdminError {
-        let code = match error {
-            FileError::NoSpace => Code::NoSpace,
-            FileError::Catalog(_) | FileError::CatalogStopped(_) => Code::Damaged,
-            FileError::Dismounted => Code::NotMounted,
-            _ => Code::Io,
-        };
-        AdminError::new(code, format!("disk group {}: {what}: {error}", self.name))
+    fn volume_failed(&self, what: &str, error: FileError) -> AdminError {
+        error.while_doing(format_args!("disk group {}: {what}", self.name))
     }
 
     async fn find_volume(&self, name: &str) -> Result<VolumeRow> {
@@ -166,7 +160,7 @@ impl Group {
             .catalog
             .release(false, find)
             .await
-            .map_err(|error| self.volume_failed(name, &error))?;
+            .map_err(|error| self.volume_failed(name, error))?;
         found.ok_or_else(|| {
             AdminError::new(
                 Code::NoSuchVolume,
@@ -180,7 +174,7 @@ impl Group {
     async fn update_volume(&self, name: &str, update: VolumeUpdate) -> Result<()> {
         let VolumeRow { number, .. } = self.find_volume(name).await?;
         let job = move |connection: &Connection| Ok(volume::update(connection, number, &update)?);
-        self.catalog.write(true, job).await.map_err(|error| self.volume_failed(name, &error))?;
+        self.catalog.write(true, job).await.map_err(|error| self.volume_failed(name, error))?;
         Ok(())
     }
 
@@ -215,7 +209,7 @@ impl Group {
         stripes: (u64, u64),
     ) -> Result<()> {
         let size = self.volume_size(name, size)?;
-        let failed = |error: FileError| self.volume_failed(name, &error);
+        let failed = |error: FileError| self.volume_failed(name, error);
         let directory = match self.files.lookup(ROOT, DIRECTORY).await {
             Ok(found) if found.kind == Kind::Directory => found.node,
             Ok(_) => {
@@ -289,7 +283,7 @@ impl Group {
                 format!("volume {name} is being dropped"),
             ));
         };
-        let failed = |error: FileError| self.volume_failed(name, &error);
+        let failed = |error: FileError| self.volume_failed(name, error);
         let open = self.files.get(file).await.map_err(failed)?;
         let now = open.attributes().size;
         if size > now {
@@ -324,7 +318,7 @@ impl Group {
         self.update_volume(name, VolumeUpdate::Complete(false)).await?;
         self.remove_volume(session, &row)
             .await
-            .map_err(|error| self.volume_failed(name, &error))?;
+            .map_err(|error| self.volume_failed(name, error))?;
         self.tell(Severity::Note, None, format!("volume {name} is dropped"));
         Ok(())
     }

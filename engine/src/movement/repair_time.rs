@@ -5,7 +5,7 @@
 //! back. Then it is dropped by force, if the others allow it.
 
 use crate::{
-    admin::{AdminError, Code, Departure, Exchange, Selection},
+    admin::{AdminError, Departure, Exchange, Selection},
     catalog::attributes::{DropAfter, store_drop_after},
     disk::member::Member,
     error::FileError,
@@ -45,9 +45,8 @@ impl Movement {
         }
         let _one_at_a_time = self.setting.lock().await;
         self.note_drop_after(said).await.map_err(|error| {
-            let text =
-                format!("the disks are offline, but not when they are to be dropped: {error}");
-            AdminError::new(Code::Io, text)
+            error
+                .while_doing("the disks are offline, but not when they are to be dropped")
                 .hint("they are waited for as long as others: disk_repair_time")
         })
     }

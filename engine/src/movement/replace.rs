@@ -157,17 +157,16 @@ impl Movement {
     /// Steps 2 to 4.
     async fn put_in_place(&self, member: &Arc<Member>, taken: Taken) -> Result<()> {
         let path = taken.disk.path().to_owned();
-        let failed = |why: &dyn std::fmt::Display| {
-            AdminError::new(
-                Code::Io,
-                format!("disk {path} cannot take the place of disk {}: {why}", member.name()),
-            )
-        };
+        let cannot = format!("disk {path} cannot take the place of disk {}", member.name());
+        let failed =
+            |why: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("{cannot}: {why}"));
         if !member.wait_settled().await {
             return Err(failed(&"what the disk misses could not be recorded"));
         }
         if !planted::has(Bug::ReplacedStaleLate) {
-            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+            self.mark_everything_stale(member.number)
+                .await
+                .map_err(|error| error.while_doing(&cannot))?;
         }
         wipe_system_area(&*taken.disk, member.layout()).await?;
         let before = member.become_another(taken.entry.id);
@@ -187,7 +186,9 @@ impl Movement {
             return Err(failed(&reason));
         }
         if planted::has(Bug::ReplacedStaleLate) {
-            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+            self.mark_everything_stale(member.number)
+                .await
+                .map_err(|error| error.while_doing(&cannot))?;
         }
         self.renew_header_of_new(member).await;
         let text =

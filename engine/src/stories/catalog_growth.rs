@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    admin::{Exchange, NewDisk},
+    admin::{AccessChange, Exchange, NewDisk, Principal},
     api::SetXattr,
     catalog::{CatalogFile, Store},
 };
@@ -12,6 +12,19 @@ use std::{cell::Cell, collections::BTreeSet};
 impl Lab {
     fn catalog_size(&self) -> u64 {
         self.group().store.capacity(CatalogFile::Database)
+    }
+
+    /// The catalog is full: statements that write to it are refused for that reason, not as if a disk had failed.
+    fn statements_say_that_there_is_no_space(&self) {
+        let group = self.group();
+        let attribute = block_on(group.set_attribute("disk_timeout", "30"));
+        let user = Principal { number: 1001, name: "ann".to_owned() };
+        let access = block_on(group.change_access(&AccessChange::AddUsers(vec![user])));
+        for (what, answer) in [("SET ATTRIBUTE", attribute), ("ADD USER", access)] {
+            let refused = answer.expect_err(what);
+            assert_eq!(refused.code, Code::NoSpace, "{what}: {refused}");
+            assert!(refused.message.contains("no space left in the disk group"), "{refused}");
+        }
     }
 
     /// Another file that takes some KiB of the catalog.
@@ -56,6 +69,7 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     assert!(lab.group().failure().is_none());
     assert!(count > 200, "{count} files only");
     lab.wait_for("that the operator hears", || lab.told("KiB left and cannot grow"));
+    lab.statements_say_that_there_is_no_space();
     // What was acknowledged can be made durable, a disk may go and come back, and the group be mounted.
     lab.sync(node);
     block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))

@@ -116,16 +116,7 @@ pub(super) fn answer(
 }
 
 fn refused(error: &FileError, thing: String) -> AdminError {
-    let code = match error {
-        FileError::NoSpace => Code::NoSpace,
-        FileError::Disk(_) | FileError::Refused { .. } => Code::Io,
-        FileError::ExtentLost { .. } | FileError::Catalog(_) | FileError::CatalogStopped(_) => {
-            Code::Damaged
-        }
-        FileError::Dismounted => Code::NotMounted,
-        _ => Code::Invalid,
-    };
-    AdminError::new(code, format!("{thing}: {error}"))
+    AdminError::new(error.code(), format!("{thing}: {error}"))
 }
 
 /// Why an order was not carried out: it says so itself, or the group could not.
