@@ -1,7 +1,13 @@
 //! The words in which operators and the engine talk about disk groups.
 
 pub mod findings;
+mod operation;
 
+pub use operation::{
+    Estimate, Operation, OperationPass, OperationState, PlannedPass, PlannedStep, Rate,
+};
+
+use crate::words::sql_words;
 use findings::Findings;
 use plinth_format::Redundancy;
 use serde::{Deserialize, Serialize};
@@ -369,34 +375,23 @@ impl Survey {
     }
 }
 
-/// ASM's words for `HEADER_STATUS`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HeaderStatus {
-    /// Cannot be read.
-    Unknown,
-    /// Free to be taken.
-    Candidate,
-    /// A header of a later version.
-    Incompatible,
-    Member,
-    Former,
-    /// Two devices carry this disk's identity.
-    Conflict,
-    /// Something else lives on it.
-    Foreign,
-}
-
-impl fmt::Display for HeaderStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "UNKNOWN",
-            Self::Candidate => "CANDIDATE",
-            Self::Incompatible => "INCOMPATIBLE",
-            Self::Member => "MEMBER",
-            Self::Former => "FORMER",
-            Self::Conflict => "CONFLICT",
-            Self::Foreign => "FOREIGN",
-        })
+sql_words! {
+    /// `V$ASM_DISK.HEADER_STATUS`, in ASM's words.
+    #[derive(Default)]
+    pub enum HeaderStatus {
+        /// Cannot be read.
+        #[default]
+        Unknown = "UNKNOWN",
+        /// Free to be taken.
+        Candidate = "CANDIDATE",
+        /// A header of a later version.
+        Incompatible = "INCOMPATIBLE",
+        Member = "MEMBER",
+        Former = "FORMER",
+        /// Two devices carry this disk's identity.
+        Conflict = "CONFLICT",
+        /// Something else lives on it.
+        Foreign = "FOREIGN",
     }
 }
 
@@ -434,22 +429,6 @@ pub struct Problem {
     pub repaired: bool,
 }
 
-/// A long operation under way or just ended: a row of `v$asm_operation`. AUs and AUs per minute.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
-    /// `RESYNC`, `RECOVERY` ...
-    pub pass: String,
-    /// `WAIT`, `RUN`, `DONE`, `ERRS`.
-    pub state: String,
-    pub power: u32,
-    pub so_far: u64,
-    pub work: u64,
-    pub rate: u64,
-    /// Bytes copied.
-    pub bytes: u64,
-    pub error: Option<String>,
-}
-
 /// Another device takes the place of a disk that is offline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
@@ -468,41 +447,6 @@ pub enum Renaming {
     Disks(Vec<(String, String)>),
     /// Every disk is called what it would be called without a name: the group, and its number.
     All,
-}
-
-/// What a statement would move: the answer to `EXPLAIN WORK`. In mirrors, of one AU each.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Estimate {
-    pub work: u64,
-    /// No plan that ends even could move fewer.
-    pub least: u64,
-    /// Bytes of an AU.
-    pub au_size: u64,
-    /// What `work` is the sum of.
-    #[serde(default)]
-    pub steps: Vec<PlannedStep>,
-    /// How fast mirrors moved lately, if that is known.
-    #[serde(default)]
-    pub rate: Option<Rate>,
-}
-
-/// Mirrors that go one way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedStep {
-    /// `RESTORE`, `BALANCE`, `RESIZE`, `CONVERT`.
-    pub pass: String,
-    /// Names of disks; `None`: it is decided on the way.
-    pub from: Option<String>,
-    pub to: Option<String>,
-    pub mirrors: u64,
-    pub why: String,
-}
-
-/// How fast mirrors moved, at which power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rate {
-    pub per_minute: u64,
-    pub power: u32,
 }
 
 mod redundancy {

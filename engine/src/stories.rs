@@ -37,7 +37,7 @@ mod templates;
 mod volumes;
 
 use crate::{
-    admin::{Code, Selection},
+    admin::{Code, OperationPass, OperationState, Selection},
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     catalog::CatalogFile,
     disk::member::Member,
@@ -355,7 +355,9 @@ impl Lab {
     fn online_all(&self) {
         block_on(self.group().online(Selection::All)).expect("the disks come back");
         // A resync ends when the catalog has its mirrors again, too: until then a second loss is one too many.
-        let ended = || self.group().operations().iter().all(|operation| operation.state != "RUN");
+        let ended = || {
+            self.group().operations().iter().all(|operation| operation.state != OperationState::Run)
+        };
         self.wait_for("the resync", || {
             (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online) && ended()
         });

@@ -26,7 +26,9 @@ use crate::{
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Operation, Report, Selection, Survey},
+    admin::{
+        AdminError, Code, Operation, OperationPass, OperationState, Report, Selection, Survey,
+    },
     api::{Caller, Changes, NewFile, Node, ROOT},
     error::FileError,
     files::session::Session,
@@ -462,7 +464,8 @@ impl World {
                 let _ = world.try_online();
                 return false;
             }
-            let busy = group.operations().iter().any(|operation| operation.state == "RUN");
+            let busy =
+                group.operations().iter().any(|operation| operation.state == OperationState::Run);
             !busy && group.members().iter().all(|(_, state)| *state == DiskState::Online)
         });
     }
@@ -470,7 +473,7 @@ impl World {
     /// Waits until all regions that were active at a crash are compared.
     pub fn recover(&mut self) {
         self.until("the end of recovery", |world| {
-            world.operations().iter().all(|one| one.pass != "RECOVERY")
+            world.operations().iter().all(|one| one.pass != OperationPass::Recovery)
         });
     }
 

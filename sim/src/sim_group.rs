@@ -23,7 +23,7 @@ use crate::{
 };
 use life::MOUNT_WAIT;
 use plinth_engine::{
-    admin::{AdminError, NewDisk},
+    admin::{AdminError, NewDisk, OperationPass, OperationState},
     files::session::Session,
     group::Group,
     testing::Image,
@@ -345,19 +345,23 @@ impl SimGroup {
     pub fn state(&self) -> State {
         let Some(group) = &self.group else { return State::Degraded };
         let operations = group.operations();
-        let runs = |pass: &str| {
-            operations.iter().any(|operation| operation.pass == pass && operation.state == "RUN")
+        let runs = |pass: OperationPass| {
+            operations
+                .iter()
+                .any(|operation| operation.pass == pass && operation.state == OperationState::Run)
         };
         let members = group.members();
-        if runs("RESYNC") || members.iter().any(|(_, state)| *state == DiskState::Syncing) {
+        if runs(OperationPass::Resync)
+            || members.iter().any(|(_, state)| *state == DiskState::Syncing)
+        {
             State::Returning
-        } else if runs("RECOVERY") {
+        } else if runs(OperationPass::Recovery) {
             State::Recovering
         } else if !self.faulty.is_empty()
             || members.iter().any(|(_, state)| *state != DiskState::Online)
         {
             State::Degraded
-        } else if runs("REBALANCE") {
+        } else if runs(OperationPass::Rebalance) {
             State::Moving
         } else if self.full {
             State::Full

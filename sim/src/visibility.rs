@@ -10,6 +10,7 @@ use crate::{
     sim_group::{AT_ONCE, Condition, SimGroup, Undo, words},
 };
 use plinth_engine::{
+    admin::{OperationPass, OperationState},
     group::Group,
     testing::{Image, Numbers},
 };
@@ -138,7 +139,7 @@ impl Story {
             group
                 .operations()
                 .iter()
-                .any(|one| one.pass == "RESYNC" && one.state == "RUN" && one.so_far > 0)
+                .any(|one| one.pass == OperationPass::Resync && one.state == OperationState::Run && one.so_far > 0)
         };
         for _ in 0..COPY_LOOKS {
             if sim_group.group.as_ref().is_none_or(is_copying) {
@@ -250,7 +251,7 @@ impl Story {
         sim_group.part_with_former();
         // Disks that are being dropped have no vote.
         let moves = |group: &Arc<Group>| {
-            group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE")
+            group.operations().iter().any(|one| one.pass == OperationPass::Rebalance && one.state != OperationState::Done)
         };
         let is_still = !sim_group.group.as_ref().is_some_and(moves);
         let was_whole = matches!(sim_group.state(), State::Whole | State::Full)

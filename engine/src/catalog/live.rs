@@ -4,8 +4,69 @@
 //! before the query runs.
 
 use super::live_stats::LiveStats;
-use crate::admin::Operation;
+use crate::{
+    admin::{HeaderStatus, Operation},
+    words::sql_words,
+};
+use plinth_format::membership::DiskState;
 use rusqlite::{Connection, params};
+
+sql_words! {
+    /// `V$ASM_DISKGROUP.STATE`, of a group that this engine has.
+    #[derive(Default)]
+    pub enum GroupState {
+        #[default]
+        Mounted = "MOUNTED",
+        /// For administrators alone.
+        Restricted = "RESTRICTED",
+    }
+}
+
+sql_words! {
+    /// `V$ASM_DISK.MOUNT_STATUS`, of a member.
+    #[derive(Default)]
+    pub enum MountStatus {
+        #[default]
+        Cached = "CACHED",
+        /// The engine has no device for it.
+        Missing = "MISSING",
+    }
+}
+
+sql_words! {
+    /// `V$ASM_DISK.MODE_STATUS`: whether it is read and written.
+    #[derive(Default)]
+    pub enum ModeStatus {
+        #[default]
+        Online = "ONLINE",
+        Offline = "OFFLINE",
+        /// It gets what it missed.
+        Syncing = "SYNCING",
+    }
+}
+
+impl From<DiskState> for ModeStatus {
+    fn from(state: DiskState) -> Self {
+        match state {
+            DiskState::Online => Self::Online,
+            DiskState::Offline => Self::Offline,
+            DiskState::Syncing => Self::Syncing,
+        }
+    }
+}
+
+sql_words! {
+    /// `V$ASM_DISK.STATE`: whether it stays in the group, and answers.
+    #[derive(Default)]
+    pub enum DiskStatus {
+        #[default]
+        Normal = "NORMAL",
+        Hung = "HUNG",
+        Dropping = "DROPPING",
+        /// It is dropped although it is offline.
+        Forcing = "FORCING",
+    }
+}
 
 /// The group: one row of `live_group`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,8 +78,7 @@ pub struct LiveGroup {
     pub sector: u32,
     /// Bytes.
     pub au_size: u64,
-    /// `MOUNTED`, `DISMOUNTED` ...
-    pub state: String,
+    pub state: GroupState,
     /// `EXTERN`, `NORMAL`, `HIGH`.
     pub redundancy: String,
     /// Bytes, before mirroring.
@@ -34,14 +94,10 @@ pub struct LiveGroup {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveDisk {
     pub number: u32,
-    /// ASM's words: `CACHED`, `MISSING` ...
-    pub mount_status: String,
-    /// `MEMBER` ...
-    pub header_status: String,
-    /// `ONLINE`, `OFFLINE`, `SYNCING`.
-    pub mode_status: String,
-    /// `NORMAL`, `HUNG` ...
-    pub state: String,
+    pub mount_status: MountStatus,
+    pub header_status: HeaderStatus,
+    pub mode_status: ModeStatus,
+    pub state: DiskStatus,
     /// Bytes.
     pub os_size: u64,
     pub total: u64,
@@ -104,10 +160,10 @@ fn fill_disks(connection: &Connection, disks: &[LiveDisk]) -> rusqlite::Result<(
     for disk in disks {
         connection.prepare_cached(&insert)?.execute(params![
             disk.number,
-            disk.mount_status,
-            disk.header_status,
-            disk.mode_status,
-            disk.state,
+            disk.mount_status.word(),
+            disk.header_status.word(),
+            disk.mode_status.word(),
+            disk.state.word(),
             signed(disk.os_size),
             signed(disk.total),
             signed(disk.free),
@@ -158,7 +214,7 @@ impl Live {
                 group.logical_sector,
                 group.sector,
                 signed(group.au_size),
-                group.state,
+                group.state.word(),
                 group.redundancy,
                 signed(group.total),
                 signed(group.free),
@@ -171,8 +227,8 @@ impl Live {
             connection
                 .prepare_cached("INSERT INTO temp.live_operation VALUES (?,?,?,?,?,?,?,?)")?
                 .execute(params![
-                    operation.pass,
-                    operation.state,
+                    operation.pass.word(),
+                    operation.state.word(),
                     operation.power,
                     signed(operation.so_far),
                     signed(operation.work),

@@ -56,7 +56,7 @@ use crate::{
 };
 use futures::channel::oneshot;
 use image::Image;
-pub use live::{Live, LiveDisk, LiveGroup};
+pub use live::{DiskStatus, GroupState, Live, LiveDisk, LiveGroup, ModeStatus, MountStatus};
 use plinth_format::page::{self, PAGE_SIZE, RESERVED};
 use queue::Queue;
 pub use reader::QueryLimits;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{memory_store::MemoryStore, *};
-use crate::admin::Operation;
+use crate::admin::{Operation, OperationPass, OperationState};
 use crate::testing::{Numbers, TestWorld, block_on};
 use crate::world::BackgroundStage;
 use futures::future::{Either, select};
@@ -769,8 +769,16 @@ fn clients_can_query_the_views() {
         ..LiveGroup::default()
     };
     let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
-    let operations =
-        vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
+    let operations = vec![Operation {
+        pass: OperationPass::Resync,
+        state: OperationState::Run,
+        power: 1,
+        so_far: 0,
+        work: 10,
+        rate: 4,
+        bytes: 0,
+        error: None,
+    }];
     let live = Live { group, disks, operations, move_waits: vec![(2048, 3)], ..Live::default() };
     let limited =
         |sql: &str, limits| block_on(catalog.query(sql, live.clone(), limits).unwrap().collect());

@@ -5,7 +5,7 @@
 //! alert log keeps the verdict, and the first problems one by one.
 
 use crate::{
-    admin::{AdminError, Operation, Report, Scope},
+    admin::{AdminError, Operation, OperationPass, OperationState, Report, Scope},
     check::{Upkeep, scrub::TOLD_MAX},
     error::FileError,
     event::Severity,
@@ -15,9 +15,6 @@ use crate::{
     words::counted,
 };
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
-
-/// The pass of a check in `V$ASM_OPERATION`.
-pub(crate) const CHECKING: &str = "CHECKING";
 
 /// The running checks of a group.
 #[derive(Debug, Default)]
@@ -32,7 +29,11 @@ pub(crate) struct Checking<'a> {
 
 impl Checks {
     pub fn operations(&self, now: Duration) -> Vec<Operation> {
-        self.0.lock().values().map(|progress| progress.operation(CHECKING, 1, now)).collect()
+        self.0
+            .lock()
+            .values()
+            .map(|progress| progress.operation(OperationPass::Checking, 1, now))
+            .collect()
     }
 }
 
@@ -103,8 +104,8 @@ impl Upkeep {
         if left > 0 {
             let total = self.suspects.total.load(Ordering::Relaxed);
             operations.push(Operation {
-                pass: "RECOVERY".to_owned(),
-                state: "RUN".to_owned(),
+                pass: OperationPass::Recovery,
+                state: OperationState::Run,
                 power: 1,
                 so_far: total - left.min(total),
                 work: total,
@@ -117,7 +118,7 @@ impl Upkeep {
         operations.extend(self.rebalance.operation(now));
         for progress in self.resyncs.lock().values() {
             operations.push(progress.operation(
-                "RESYNC",
+                OperationPass::Resync,
                 self.resync_power.load(Ordering::Relaxed),
                 now,
             ));

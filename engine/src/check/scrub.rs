@@ -30,8 +30,10 @@
 //! time.
 
 use crate::{
-    admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
-    check::{Upkeep, check_progress::CHECKING},
+    admin::{
+        AdminError, Code, Operation, OperationPass, OperationState, Report, ScrubOrder, ScrubPower,
+    },
+    check::Upkeep,
     error::FileError,
     event::Severity,
     extent::{
@@ -87,7 +89,7 @@ impl Scrub {
     pub fn operation(&self, now: Duration) -> Option<Operation> {
         let state = self.lock();
         let power = u32::try_from(state.at_once).unwrap_or(u32::MAX);
-        Some(state.progress.as_ref()?.operation("SCRUBBING", power, now))
+        Some(state.progress.as_ref()?.operation(OperationPass::Scrubbing, power, now))
     }
 }
 
@@ -296,13 +298,14 @@ impl Upkeep {
     /// Waits while mirrors are made or move, unless `force`.
     async fn wait_for_moves(&self, force: bool) {
         let moves = |operation: &Operation| {
-            !matches!(&*operation.pass, "SCRUBBING" | CHECKING) && operation.state == "RUN"
+            !matches!(operation.pass, OperationPass::Scrubbing | OperationPass::Checking)
+                && operation.state == OperationState::Run
         };
         while !force && !self.is_scrub_over() && self.list_operations().iter().any(moves) {
-            self.scrub.progress(|progress| progress.state = "WAIT");
+            self.scrub.progress(|progress| progress.state = OperationState::Wait);
             self.world.sleep(PAUSE).await;
         }
-        self.scrub.progress(|progress| progress.state = "RUN");
+        self.scrub.progress(|progress| progress.state = OperationState::Run);
     }
 
     /// Rests, in parts: a request to end does not wait for the whole rest.
@@ -335,7 +338,8 @@ impl Upkeep {
                     // Extents that were deleted meanwhile did not have to be read.
                     progress.work = progress.so_far;
                 }
-                progress.state = if ended.is_err() { "ERRS" } else { "DONE" };
+                progress.state =
+                    if ended.is_err() { OperationState::Errs } else { OperationState::Done };
                 progress.error = ended.err().map(|error| error.to_string());
             }
             state.is_running = false;

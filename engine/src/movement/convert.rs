@@ -19,7 +19,7 @@
 //! has changed; so 3 misses no extent.
 
 use crate::{
-    admin::{AdminError, Code, Conversion, Estimate, Order, PlannedStep},
+    admin::{AdminError, Code, Conversion, Estimate, Order, PlannedPass, PlannedStep},
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror},
@@ -101,7 +101,7 @@ impl Movement {
         let work = self.mirror_sets.wishes().into_iter().map(lacking).sum();
         let why = format!("{to} redundancy has {} mirrors of each extent", to.mirrors());
         let step = |mirrors| PlannedStep {
-            pass: "CONVERT".to_owned(),
+            pass: PlannedPass::Convert,
             from: None,
             to: None,
             mirrors,

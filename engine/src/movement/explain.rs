@@ -10,7 +10,7 @@
 //! a measurement there is none.
 
 use crate::{
-    admin::{Estimate, PlannedStep, Rate},
+    admin::{Estimate, PlannedPass, PlannedStep, Rate},
     movement::Movement,
     space::balance::Plan,
 };
@@ -49,18 +49,21 @@ impl Movement {
                 || entry.is_some_and(|entry| entry.state == DiskState::Offline);
             let leaves = leaves.is_some() || entry.is_some_and(|entry| entry.leaving);
             let (pass, why) = if leaves && is_gone {
-                ("RESTORE", "the disk it was on is gone: it is copied from another mirror")
+                (
+                    PlannedPass::Restore,
+                    "the disk it was on is gone: it is copied from another mirror",
+                )
             } else if leaves {
-                ("BALANCE", "the disk it is on is dropped")
+                (PlannedPass::Balance, "the disk it is on is dropped")
             } else if is_new(to) {
-                ("BALANCE", "the disk it goes to is new")
+                (PlannedPass::Balance, "the disk it goes to is new")
             } else if changes.resized.contains_key(&from) || changes.resized.contains_key(&to) {
-                ("RESIZE", "a disk gets another size")
+                (PlannedPass::Resize, "a disk gets another size")
             } else {
-                ("BALANCE", "disks become equally full")
+                (PlannedPass::Balance, "disks become equally full")
             };
             steps.push(PlannedStep {
-                pass: pass.to_owned(),
+                pass,
                 from: name(from),
                 to: name(to),
                 mirrors,
@@ -72,7 +75,7 @@ impl Movement {
             if mirrors > 0 {
                 let why = "it lies in AUs that the disk gives up, and moves within it".to_owned();
                 steps.push(PlannedStep {
-                    pass: "RESIZE".to_owned(),
+                    pass: PlannedPass::Resize,
                     from: name(*disk),
                     to: name(*disk),
                     mirrors,
@@ -81,7 +84,7 @@ impl Movement {
             }
         }
         // Lost mirrors come first, as they do when the plan is carried out.
-        steps.sort_by_key(|step| step.pass != "RESTORE");
+        steps.sort_by_key(|step| step.pass != PlannedPass::Restore);
         let in_the_way: u64 = changes.resized.values().sum();
         self.estimate_of(steps, plan.least().max(in_the_way))
     }

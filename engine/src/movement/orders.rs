@@ -13,7 +13,7 @@
 //! depends on its order, and not on what carries it out.
 
 use crate::{
-    admin::{AdminError, Code, Operation, Order, Phases},
+    admin::{AdminError, Operation, OperationPass, OperationState, Order, Phases},
     catalog::attributes,
     error::FileError,
     movement::{Movement, progress::Progress},
@@ -55,13 +55,14 @@ pub(super) struct Orders {
     pub(super) progress: Option<Progress>,
     /// The progress of each stage with a name of its own, `REBUILD` and `COMPACT`, in the order in
     /// which they began.
-    stages: Vec<(&'static str, Progress)>,
+    stages: Vec<(OperationPass, Progress)>,
 }
 
 impl Orders {
     /// The running stages have ended, in this state.
-    pub(super) fn leave_stages(&mut self, state: &'static str) {
-        let running = self.stages.iter_mut().filter(|(_, progress)| progress.state == "RUN");
+    pub(super) fn leave_stages(&mut self, state: OperationState) {
+        let running =
+            self.stages.iter_mut().filter(|(_, progress)| progress.state == OperationState::Run);
         running.for_each(|(_, progress)| progress.state = state);
     }
 }
@@ -103,15 +104,15 @@ impl Rebalance {
 
     /// A stage begins, or goes on, with `work` mirrors to do. `None`: a stage without a name of its
     /// own.
-    pub(super) fn enter(&self, stage: Option<&'static str>, now: Duration, work: u64) {
+    pub(super) fn enter(&self, stage: Option<OperationPass>, now: Duration, work: u64) {
         let mut orders = self.lock();
-        orders.leave_stages("DONE");
+        orders.leave_stages(OperationState::Done);
         let Some(stage) = stage else { return };
         if !orders.stages.iter().any(|(name, _)| *name == stage) {
             orders.stages.push((stage, Progress::begin(now)));
         }
         for (_, progress) in orders.stages.iter_mut().filter(|(name, _)| *name == stage) {
-            progress.state = "RUN";
+            progress.state = OperationState::Run;
             progress.work = progress.so_far + work;
         }
     }
@@ -124,7 +125,7 @@ impl Rebalance {
             .stages
             .iter_mut()
             .map(|(_, progress)| progress)
-            .filter(|progress| progress.state == "RUN");
+            .filter(|progress| progress.state == OperationState::Run);
         orders.progress.iter_mut().chain(stages).for_each(|progress| progress.advance(now, bytes));
     }
 
@@ -134,7 +135,7 @@ impl Rebalance {
         orders
             .stages
             .iter()
-            .map(|(stage, progress)| progress.operation(stage, orders.power, now))
+            .map(|(stage, progress)| progress.operation(*stage, orders.power, now))
             .collect()
     }
 
@@ -148,15 +149,19 @@ impl Rebalance {
     pub fn has_stopped(&self) -> bool {
         let orders = self.lock();
         !orders.is_running
-            && orders.progress.as_ref().is_some_and(|progress| progress.state == "ERRS")
+            && orders
+                .progress
+                .as_ref()
+                .is_some_and(|progress| progress.state == OperationState::Errs)
     }
 
     /// The row that `V$ASM_OPERATION` shows of it.
     pub fn operation(&self, now: Duration) -> Option<Operation> {
         let orders = self.lock();
-        let mut operation = orders.progress.as_ref()?.operation("REBALANCE", orders.power, now);
-        if orders.power == 0 && operation.state == "RUN" {
-            "WAIT".clone_into(&mut operation.state);
+        let mut operation =
+            orders.progress.as_ref()?.operation(OperationPass::Rebalance, orders.power, now);
+        if orders.power == 0 && operation.state == OperationState::Run {
+            operation.state = OperationState::Wait;
         }
         Some(operation)
     }
@@ -213,7 +218,7 @@ impl Movement {
         let stored = self
             .catalog
             .release(true, move |connection| attributes::store_rebalance(connection, begun));
-        stored.await.map_err(|error| AdminError::new(Code::Io, error))?;
+        stored.await?;
         self.resume_rebalance(power, phases);
         Ok(())
     }
@@ -249,7 +254,10 @@ impl Movement {
         let paused = {
             let orders = self.rebalance.lock();
             let paused = !orders.is_running
-                && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
+                && orders
+                    .progress
+                    .as_ref()
+                    .is_some_and(|progress| progress.state == OperationState::Wait);
             paused.then_some((orders.power, orders.phases))
         };
         if let Some((power, phases)) = paused.filter(|_| !planted::has(Bug::RebalanceNotAgain)) {

@@ -5,6 +5,7 @@
 //! says. A pass ends early when another order comes or the group is dismounted.
 
 use crate::{
+    admin::OperationPass,
     error::FileError,
     extent::Extent,
     movement::Movement,
@@ -106,10 +107,10 @@ impl Focus {
     }
 
     /// The stage that ASM shows for a pass with this focus, where that is not `REBALANCE`.
-    pub fn stage(&self) -> Option<&'static str> {
+    pub fn stage(&self) -> Option<OperationPass> {
         match self {
-            Self::Restore { .. } => Some("REBUILD"),
-            Self::Compact(_) => Some("COMPACT"),
+            Self::Restore { .. } => Some(OperationPass::Rebuild),
+            Self::Compact(_) => Some(OperationPass::Compact),
             Self::Convert | Self::Balance | Self::Reserved => None,
         }
     }

@@ -1,6 +1,6 @@
 //! How far a long operation is: a resync, a rebalance.
 
-use crate::admin::Operation;
+use crate::admin::{Operation, OperationPass, OperationState};
 use std::{collections::VecDeque, time::Duration};
 
 /// The rate is that of this much time before now: older progress says little about the end.
@@ -11,7 +11,7 @@ const STEP: Duration = Duration::from_secs(1);
 /// The progress of an operation. It counts in units of its own: extents, or mirrors.
 #[derive(Debug, Clone)]
 pub struct Progress {
-    pub state: &'static str,
+    pub state: OperationState,
     pub so_far: u64,
     pub work: u64,
     pub bytes: u64,
@@ -27,7 +27,7 @@ impl Progress {
     #[must_use]
     pub fn begin(now: Duration) -> Self {
         Self {
-            state: "RUN",
+            state: OperationState::Run,
             so_far: 0,
             work: 0,
             bytes: 0,
@@ -52,17 +52,20 @@ impl Progress {
 
     /// As `V$ASM_OPERATION` shows it.
     #[must_use]
-    pub fn operation(&self, pass: &str, power: u32, now: Duration) -> Operation {
+    pub fn operation(&self, pass: OperationPass, power: u32, now: Duration) -> Operation {
         // One that has ended keeps the rate that it had.
-        let now = if matches!(self.state, "RUN" | "WAIT") { now } else { self.last };
+        let now = match self.state {
+            OperationState::Run | OperationState::Wait => now,
+            OperationState::Done | OperationState::Errs => self.last,
+        };
         // The oldest moment that is no more than the window ago, or the last before it.
         let recent = self.was.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= WINDOW);
         let (since, was) = recent.or(self.was.front()).copied().unwrap_or((now, self.so_far));
         let millis =
             u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX).max(1);
         Operation {
-            pass: pass.to_owned(),
-            state: self.state.to_owned(),
+            pass,
+            state: self.state,
             power,
             so_far: self.so_far,
             work: self.work.max(self.so_far),
@@ -83,14 +86,16 @@ mod tests {
         let at = |seconds: f64| Duration::from_secs_f64(seconds);
         let mut progress = Progress::begin(at(0.0));
         (1..=3600).for_each(|second| progress.advance(at(f64::from(second)), 1));
-        assert_eq!(progress.operation("REBALANCE", 8, at(3600.0)).rate, 60);
+        assert_eq!(progress.operation(OperationPass::Rebalance, 8, at(3600.0)).rate, 60);
         (1..=400).for_each(|tenth| progress.advance(at(3600.0 + f64::from(tenth) / 10.0), 1));
-        assert!((595..=605).contains(&progress.operation("REBALANCE", 8, at(3640.0)).rate));
-        assert_eq!(progress.operation("REBALANCE", 8, at(3640.0)).bytes, 4000);
+        assert!(
+            (595..=605).contains(&progress.operation(OperationPass::Rebalance, 8, at(3640.0)).rate)
+        );
+        assert_eq!(progress.operation(OperationPass::Rebalance, 8, at(3640.0)).bytes, 4000);
         assert!(progress.was.len() < 40, "nothing is kept for ever");
         // It is paused.
-        assert_eq!(progress.operation("REBALANCE", 0, at(9000.0)).rate, 0);
+        assert_eq!(progress.operation(OperationPass::Rebalance, 0, at(9000.0)).rate, 0);
         let fresh = Progress::begin(at(5.0));
-        assert_eq!(fresh.operation("REBALANCE", 8, at(5.0)).rate, 0);
+        assert_eq!(fresh.operation(OperationPass::Rebalance, 8, at(5.0)).rate, 0);
     }
 }

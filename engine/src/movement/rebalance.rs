@@ -23,6 +23,7 @@
 //! why; and what is left of files that came and went meanwhile is even enough.
 
 use crate::{
+    admin::OperationState,
     error::FileError,
     event::Severity,
     movement::{
@@ -153,22 +154,26 @@ impl Movement {
             return false;
         }
         orders.is_running = false;
-        orders.leave_stages(if matches!(ended, Err(Stuck::Stopping)) { "WAIT" } else { "DONE" });
+        orders.leave_stages(if matches!(ended, Err(Stuck::Stopping)) {
+            OperationState::Wait
+        } else {
+            OperationState::Done
+        });
         let Some(progress) = &mut orders.progress else { return true };
         let text = match ended {
             Ok(()) => {
-                progress.state = "DONE";
+                progress.state = OperationState::Done;
                 format!(
                     "rebalance ended: {} mirrors moved, {} bytes copied",
                     progress.so_far, progress.bytes
                 )
             }
             Err(Stuck::Stopping) => {
-                progress.state = "WAIT";
+                progress.state = OperationState::Wait;
                 "rebalance pauses: the disk group is being dismounted".to_owned()
             }
             Err(Stuck::Because(reason)) => {
-                progress.state = "ERRS";
+                progress.state = OperationState::Errs;
                 reached::at(Mark::RebalanceStuck);
                 progress.error = Some(reason.clone());
                 format!(

@@ -71,11 +71,10 @@ impl Movement {
         let checked = self.check_targets(&targets);
         if checked.is_ok() || only_grow {
             self.forget_final_sizes(named.keys()).await.map_err(|error| {
-                let text = format!(
-                    "the sizes that disks of disk group {} come to cannot be changed: {error}",
+                error.while_doing(format_args!(
+                    "the sizes that disks of disk group {} come to cannot be changed",
                     self.name
-                );
-                AdminError::new(Code::Io, text)
+                ))
             })?;
         }
         if targets.is_empty() {

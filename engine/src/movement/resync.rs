@@ -15,7 +15,7 @@
 //! then is stale for it as well. A dismount before 5 leaves it SYNCING.
 
 use crate::{
-    admin::{AdminError, Code, Selection},
+    admin::{AdminError, Code, OperationState, Selection},
     catalog::tables,
     disk::{
         identify,
@@ -64,8 +64,11 @@ fn is_same(member: &Member, losses: u64) -> bool {
 }
 
 fn not_online(member: &Member, why: &dyn std::fmt::Display) -> AdminError {
-    let text = format!("disk {} cannot be brought online: {why}", member.name());
-    AdminError::new(Code::Io, text)
+    AdminError::new(Code::Io, format!("{}: {why}", cannot_be_online(member)))
+}
+
+fn cannot_be_online(member: &Member) -> String {
+    format!("disk {} cannot be brought online", member.name())
 }
 
 impl Movement {
@@ -111,7 +114,7 @@ impl Movement {
             self.tell(Severity::Warning, Some(member.number), text);
             self.mark_everything_stale(member.number)
                 .await
-                .map_err(|error| not_online(member, &error))?;
+                .map_err(|error| error.while_doing(cannot_be_online(member)))?;
         }
         member.set_areas(areas);
         member.attach(disk);
@@ -189,7 +192,9 @@ impl Movement {
         for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
             let paused = {
                 let resyncs = self.resyncs.lock();
-                resyncs.get(&member.number).is_some_and(|progress| progress.state == "WAIT")
+                resyncs
+                    .get(&member.number)
+                    .is_some_and(|progress| progress.state == OperationState::Wait)
             };
             if paused {
                 self.spawn_resync(member, member.losses());
@@ -203,7 +208,7 @@ impl Movement {
             .resyncs
             .lock()
             .get(&member.number)
-            .is_some_and(|progress| progress.state == "ERRS");
+            .is_some_and(|progress| progress.state == OperationState::Errs);
         has_failed && member.state() == DiskState::Syncing
     }
 
@@ -332,7 +337,7 @@ impl Movement {
             // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after
             // all.
             if let Some(progress) = self.resyncs.lock().get_mut(&member.number) {
-                progress.state = "WAIT";
+                progress.state = OperationState::Wait;
             }
             reached::at(Mark::ResyncPaused);
             let text = format!(
@@ -343,9 +348,9 @@ impl Movement {
             return;
         }
         let (state, error) = match &result {
-            Ok(true) => ("DONE", None),
-            Ok(false) => ("ERRS", Some("the disk went offline".to_owned())),
-            Err(error) => ("ERRS", Some(error.to_string())),
+            Ok(true) => (OperationState::Done, None),
+            Ok(false) => (OperationState::Errs, Some("the disk went offline".to_owned())),
+            Err(error) => (OperationState::Errs, Some(error.to_string())),
         };
         let mut bytes = 0;
         // A resync that was overtaken leaves the stage to the one that came after it.

@@ -57,24 +57,31 @@ impl Lab {
     }
 
     pub(super) fn rebalance(&self) -> crate::admin::Operation {
-        self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
+        self.group()
+            .operations()
+            .into_iter()
+            .find(|one| one.pass == OperationPass::Rebalance)
+            .expect("it began")
     }
 
     /// No rebalance has begun since the mount, or it is done.
     pub(super) fn nothing_moves(&self) -> bool {
-        self.group().operations().iter().all(|one| one.pass != "REBALANCE" || one.state == "DONE")
+        self.group()
+            .operations()
+            .iter()
+            .all(|one| one.pass != OperationPass::Rebalance || one.state == OperationState::Done)
     }
 
     /// Waits for a rebalance that the mount goes on with, if there is one.
     pub(super) fn rebalanced_if_begun(&self) {
-        if self.group().operations().iter().any(|one| one.pass == "REBALANCE") {
+        if self.group().operations().iter().any(|one| one.pass == OperationPass::Rebalance) {
             self.rebalanced();
         }
     }
 
     /// Waits for the end of a rebalance, but not for ever: the host may come to its end first.
     pub(super) fn wait_a_while(&self) {
-        let running = || self.rebalance().state == "RUN";
+        let running = || self.rebalance().state == OperationState::Run;
         let _ = (0..200)
             .find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
     }
@@ -85,13 +92,13 @@ impl Lab {
     }
 
     pub(super) fn wait_for_the_end(&self) {
-        self.wait_for("the end of the rebalance", || self.rebalance().state != "RUN");
+        self.wait_for("the end of the rebalance", || self.rebalance().state != OperationState::Run);
     }
 
     pub(super) fn rebalanced(&self) -> u64 {
         self.wait_for_the_end();
         let end = self.rebalance();
-        assert_eq!((end.state.as_str(), &end.error), ("DONE", &None));
+        assert_eq!((end.state, &end.error), (OperationState::Done, &None));
         end.so_far
     }
 
@@ -668,7 +675,7 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
             .group()
             .operations()
             .into_iter()
-            .find(|one| one.pass == "RESYNC")
+            .find(|one| one.pass == OperationPass::Resync)
             .expect("it is shown");
         // What was copied last may share a region with what is copied next, which is active when it is cut short: that is copied again.
         assert!(
@@ -815,7 +822,9 @@ fn a_disk_dies_and_returns_during_a_rebalance() {
         lab.status(0) == Status::Former
             && lab.group().members().iter().all(|(_, state)| *state == DiskState::Online)
     });
-    lab.wait_for("rest", || lab.group().operations().iter().all(|one| one.state == "DONE"));
+    lab.wait_for("rest", || {
+        lab.group().operations().iter().all(|one| one.state == OperationState::Done)
+    });
     assert_eq!(lab.held().len(), 3);
     lab.check();
     lab.disks[1].faults(|faults| faults.fail_reads = true);
@@ -844,7 +853,7 @@ fn a_group_is_filled_during_a_rebalance() {
         size += 1 << 20;
     }
     lab.wait_for_the_end();
-    if lab.rebalance().state == "ERRS" {
+    if lab.rebalance().state == OperationState::Errs {
         assert!(lab.rebalance().error.expect("a reason").contains("too few"));
         assert_eq!((lab.held().len(), lab.status(2)), (3, Status::Member));
     }
@@ -919,14 +928,14 @@ fn a_pause_ends_with_the_next_statement() {
     let add = lab.wanted(&[(&path, "D")], &["DATA_0000"], false);
     block_on(lab.group().exchange(add, Some(0))).expect("they are exchanged");
     let moved = || (lab.rebalance().state, lab.rebalance().so_far);
-    assert_eq!(moved(), ("WAIT".to_owned(), 0));
+    assert_eq!(moved(), (OperationState::Wait, 0));
     lab.wait_for("how much would move", || lab.rebalance().work > 0);
     block_on(lab.group().undrop()).expect("it stays");
     block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
         .expect("it can go");
     lab.online_all();
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(moved(), ("WAIT".to_owned(), 0));
+    assert_eq!(moved(), (OperationState::Wait, 0));
     block_on(lab.group().rebalance(None)).expect("it goes on");
     assert!(lab.rebalanced() > 0);
     assert!(lab.held().iter().all(|held| *held > 0), "{:?}", lab.held());
@@ -1020,7 +1029,7 @@ fn random_exchanges() {
             // The catalog may have no room elsewhere: then the disk stays, and it is said.
             let catalog =
                 end.error.as_ref().is_some_and(|error| error.contains("the catalog has a mirror"));
-            assert!(end.state == "DONE" || catalog, "seed {seed}: {end:?}");
+            assert!(end.state == OperationState::Done || catalog, "seed {seed}: {end:?}");
             // What is even is another question when the catalog has gone where nobody knew that it would.
             let catalog_units =
                 crate::catalog::on_disks::units(&lab.group().voters.current()).len() as u64;
@@ -1168,7 +1177,7 @@ fn a_disk_stays_while_it_fails_to_read_a_block() {
     lab.exchange(&[], &["DATA_0000"], false).expect("it begins");
     lab.wait_for_the_end();
     let end = lab.rebalance();
-    assert_eq!(end.state, "ERRS");
+    assert_eq!(end.state, OperationState::Errs);
     let error = end.error.expect("it has one");
     assert!(error.contains("has blocks that no disk can read"), "{error}");
     assert_ne!(lab.status(0), Status::Former);
@@ -1228,7 +1237,7 @@ fn a_rebalance_goes_on_after_a_dismount_that_fails() {
     let dismounting = std::thread::spawn(move || block_on(group.dismount(false)));
     lab.wait_for("the checksums", || lab.group().is_stopping() && lab.disks[plain].hung() > 0);
     block_on(rebalance);
-    assert_eq!(lab.rebalance().state, "WAIT");
+    assert_eq!(lab.rebalance().state, OperationState::Wait);
     lab.disks[plain].faults(|faults| faults.worn.push(zone..zone + length as u64));
     lab.disks[plain].answer();
     dismounting.join().expect("no panic").expect_err("its checksums cannot be written");

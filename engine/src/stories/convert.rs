@@ -225,7 +225,7 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
         lab.wait_for("some that are on one disk", || lab.mirrors()[1] > 3);
         block_on(lab.group().rebalance(Some(0))).expect("it is paused");
     }
-    lab.wait_for("the pause", || lab.rebalance().state == "WAIT");
+    lab.wait_for("the pause", || lab.rebalance().state == OperationState::Wait);
     std::thread::sleep(Duration::from_millis(300));
     let [_, alone, both, _] = lab.mirrors();
     assert!(both > 5, "{alone} {both}");
@@ -266,7 +266,7 @@ fn a_disk_is_away_while_the_redundancy_changes() {
     lab.silence(2);
     lab.write(node, 5000, b"notices that another one is");
     lab.wait_for_the_end();
-    if lab.rebalance().state == "ERRS" {
+    if lab.rebalance().state == OperationState::Errs {
         assert!(lab.rebalance().error.expect("a reason").contains("not ONLINE: DATA_0002"));
     }
     lab.disks[2].heal();
@@ -295,7 +295,7 @@ fn what_does_not_fit_is_refused() {
     assert!(block_on(lab.group().estimate(&Work::Convert(Conversion(Redundancy::High)))).is_err());
     assert_eq!(lab.group().voters.current().id, membership.id, "nothing is recorded");
     lab.convert(Redundancy::Normal).expect("it is that already");
-    assert!(lab.group().operations().iter().all(|one| one.pass != "REBALANCE"));
+    assert!(lab.group().operations().iter().all(|one| one.pass != OperationPass::Rebalance));
     block_on(lab.session().unlink(ROOT, b"table")).expect("removed");
     lab.convert(Redundancy::High).expect("it fits now");
     let refused =
@@ -325,7 +325,7 @@ fn a_conversion_is_taken_back() {
         for _ in 0..3 {
             lab.convert(to).expect("it can be");
             lab.wait_for("the first", || {
-                lab.rebalance().so_far > 3 || lab.rebalance().state != "RUN"
+                lab.rebalance().so_far > 3 || lab.rebalance().state != OperationState::Run
             });
             lab.convert(from).expect("it was that");
         }
@@ -343,7 +343,7 @@ fn the_same_statement_lets_a_conversion_go_on() {
     let node = lab.fill();
     let high = || Conversion(Redundancy::High);
     block_on(lab.group().convert(high(), Some(0))).expect("it can be");
-    assert_eq!(lab.rebalance().state, "WAIT");
+    assert_eq!(lab.rebalance().state, OperationState::Wait);
     lab.convert(Redundancy::High).expect("it goes on");
     lab.rebalanced();
     lab.is_of(Redundancy::High);
@@ -360,11 +360,15 @@ fn a_conversion_that_stopped_goes_on_when_its_disk_is_back() {
     let conversion = lab.world.take_task("rebalance").expect("it begins");
     lab.offline(2);
     block_on(conversion);
-    assert_eq!(lab.rebalance().state, "ERRS");
+    assert_eq!(lab.rebalance().state, OperationState::Errs);
     block_on(lab.group().online(Selection::All)).expect("it comes back");
     lab.wait_for("its return", || lab.state(2) == DiskState::Online);
-    let resynced =
-        || lab.group().operations().iter().all(|one| one.pass != "RESYNC" || one.state == "DONE");
+    let resynced = || {
+        lab.group()
+            .operations()
+            .iter()
+            .all(|one| one.pass != OperationPass::Resync || one.state == OperationState::Done)
+    };
     lab.wait_for("the end of its resync", resynced);
     let next = std::cell::RefCell::new(None);
     lab.wait_for("the rebalance", || {

@@ -217,14 +217,12 @@ fn a_mirror_in_dispute_does_not_move() {
         ..Exchange::default()
     };
     block_on(court.lab.group().exchange(drop(false), Some(4))).expect("it begins");
-    let ended = || {
-        court
-            .lab
-            .group()
-            .operations()
-            .iter()
-            .any(|one| one.pass == "REBALANCE" && one.state == "ERRS")
-    };
+    let ended =
+        || {
+            court.lab.group().operations().iter().any(|one| {
+                one.pass == OperationPass::Rebalance && one.state == OperationState::Errs
+            })
+        };
     court.lab.wait_for("the refusal", ended);
     assert!(court.lab.told("until that is settled none of its mirrors moves"));
     assert!(court.found() == court.versions, "a disk was overwritten");

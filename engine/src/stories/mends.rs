@@ -313,8 +313,12 @@ fn what_cannot_be_brought_back_stays_where_it_is_right() {
     case.goes_bad(stays);
     lab.disks[stays.disk].faults(|faults| faults.worn.push(stays.bytes()));
     block_on(lab.group().online(Selection::All)).expect("its resync begins");
-    let has_ended =
-        || lab.group().operations().iter().any(|one| one.pass == "RESYNC" && one.state != "RUN");
+    let has_ended = || {
+        lab.group()
+            .operations()
+            .iter()
+            .any(|one| one.pass == OperationPass::Resync && one.state != OperationState::Run)
+    };
     lab.wait_for("the end of the resync", || {
         has_ended() || lab.state(gone.disk) == DiskState::Online
     });

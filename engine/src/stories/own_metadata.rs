@@ -235,10 +235,9 @@ fn a_check_and_a_scrub_mend_it() {
         let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
         block_on(lab.group().scrub(&order)).expect("it begins");
         let is_over = || {
-            lab.group()
-                .operations()
-                .iter()
-                .all(|one| one.pass != "SCRUBBING" || one.state == "DONE")
+            lab.group().operations().iter().all(|one| {
+                one.pass != OperationPass::Scrubbing || one.state == OperationState::Done
+            })
         };
         lab.wait_for("the end of the scrub", is_over);
         let report = lab.group().scrubbed();

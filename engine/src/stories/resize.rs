@@ -154,7 +154,7 @@ fn a_resize_that_fails_leaves_no_records_behind() {
     let middle = less.header_places()[1];
     lab.disks[0].faults(|faults| faults.worn.push(middle..middle + 4096));
     lab.resize(None, Some(48 * MIB)).expect("it may be");
-    lab.wait_for("the error", || lab.rebalance().state == "ERRS");
+    lab.wait_for("the error", || lab.rebalance().state == OperationState::Errs);
     lab.resize(None, Some(64 * MIB)).expect("it stays as it is");
     assert_eq!(member.areas(), before);
     lab.disks[0].heal();

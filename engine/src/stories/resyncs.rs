@@ -547,7 +547,7 @@ fn the_catalog_spreads_again_when_failure_groups_return() {
         lab.wait_for("the resync", || lab.state(disk) == DiskState::Online);
     }
     lab.wait_for("the end of the resyncs", || {
-        lab.group().operations().iter().all(|work| work.state != "RUN")
+        lab.group().operations().iter().all(|work| work.state != OperationState::Run)
     });
     let membership = lab.group().voters.current();
     for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {
@@ -799,7 +799,9 @@ fn a_disk_that_a_mount_missed_comes_back_by_itself() {
     block_on(lab.group().set_attribute("auto_online.enabled", "true")).expect("it is set");
     lab.online_again(1);
     assert!(!lab.entry(1).absent);
-    lab.wait_for("rest", || lab.group().operations().iter().all(|one| one.state != "RUN"));
+    lab.wait_for("rest", || {
+        lab.group().operations().iter().all(|one| one.state != OperationState::Run)
+    });
     lab.silence(0);
     assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
     lab.disks[0].heal();

@@ -11,13 +11,18 @@ use plinth_format::BLOCK_SIZE;
 impl Lab {
     fn scrub_operation(&self) -> Operation {
         let operations = self.group().operations();
-        operations.into_iter().find(|one| one.pass == "SCRUBBING").expect("a scrub was begun")
+        operations
+            .into_iter()
+            .find(|one| one.pass == OperationPass::Scrubbing)
+            .expect("a scrub was begun")
     }
 
     /// Scrubs to the end. Returns what was found.
     pub(super) fn scrubbed(&self, order: &ScrubOrder) -> Report {
         block_on(self.group().scrub(order)).expect("it begins");
-        self.wait_for("the end of the scrub", || self.scrub_operation().state == "DONE");
+        self.wait_for("the end of the scrub", || {
+            self.scrub_operation().state == OperationState::Done
+        });
         self.group().scrubbed()
     }
 
@@ -195,7 +200,7 @@ fn a_disk_goes_away_during_a_scrub() {
     let error = block_on(lab.group().scrub(&order)).expect_err("one is under way");
     assert_eq!(error.code, Code::Busy);
     lab.disks[1].faults(|faults| faults.fail_reads = true);
-    lab.wait_for("the end of the scrub", || lab.scrub_operation().state == "DONE");
+    lab.wait_for("the end of the scrub", || lab.scrub_operation().state == OperationState::Done);
     lab.disks[1].heal();
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
     lab.online_all();
@@ -213,14 +218,14 @@ fn a_scrub_can_be_stopped() {
     let order = ScrubOrder { power: ScrubPower::Low, ..ScrubOrder::default() };
     block_on(lab.group().scrub(&order)).expect("it begins");
     lab.group().stop_scrub();
-    lab.wait_for("its end", || lab.scrub_operation().state == "DONE");
+    lab.wait_for("its end", || lab.scrub_operation().state == OperationState::Done);
     let stopped = lab.scrub_operation();
     assert!(stopped.so_far < stopped.work && stopped.error.is_none(), "{stopped:?}");
     block_on(lab.group().scrub(&order)).expect("it begins again");
     lab.dismount();
     lab.mount();
     assert!(
-        lab.group().operations().iter().all(|one| one.pass != "SCRUBBING"),
+        lab.group().operations().iter().all(|one| one.pass != OperationPass::Scrubbing),
         "it is not remembered"
     );
     lab.check();
@@ -317,8 +322,13 @@ fn a_scrub_that_mends_is_cut_short() {
                 let order =
                     ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
                 if block_on(doomed.group().scrub(&order)).is_ok() {
-                    let is_over =
-                        || doomed.group().operations().iter().all(|one| one.state == "DONE");
+                    let is_over = || {
+                        doomed
+                            .group()
+                            .operations()
+                            .iter()
+                            .all(|one| one.state == OperationState::Done)
+                    };
                     let _ = (0..400).find(|_| {
                         is_over() || (std::thread::sleep(Duration::from_millis(5)), false).1
                     });

@@ -333,7 +333,7 @@ fn a_striped_file_is_like_any_other() {
             }
         }
         lab.wait_for("the rebalance", || {
-            lab.group().operations().iter().all(|one| one.state != "RUN")
+            lab.group().operations().iter().all(|one| one.state != OperationState::Run)
         });
         lab.check();
     }

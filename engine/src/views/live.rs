@@ -1,7 +1,8 @@
 //! What the views show of the moment: states, space and counters.
 
 use crate::{
-    catalog::{Live, LiveDisk, LiveGroup},
+    admin::HeaderStatus,
+    catalog::{DiskStatus, GroupState, Live, LiveDisk, LiveGroup, MountStatus},
     check::Upkeep,
     disk::counters::IoClass,
     views::live_stats::micros,
@@ -34,7 +35,11 @@ impl Upkeep {
                 logical_sector: sectors.map_or(512, |sectors| sectors.logical),
                 sector: sectors.map_or(512, |sectors| sectors.physical),
                 au_size: au,
-                state: if self.is_restricted() { "RESTRICTED" } else { "MOUNTED" }.to_owned(),
+                state: if self.is_restricted() {
+                    GroupState::Restricted
+                } else {
+                    GroupState::Mounted
+                },
                 redundancy: self.redundancy().to_string(),
                 total: usable.total * au,
                 free: usable.free * au,
@@ -52,21 +57,25 @@ impl Upkeep {
                 let counters = &member.counters;
                 live.disks.push(LiveDisk {
                     number: member.number.0.into(),
-                    mount_status: if disk.is_some() { "CACHED" } else { "MISSING" }.to_owned(),
-                    header_status: if disk.is_some() { "MEMBER" } else { "UNKNOWN" }.to_owned(),
-                    mode_status: match state {
-                        DiskState::Online => "ONLINE",
-                        DiskState::Offline => "OFFLINE",
-                        DiskState::Syncing => "SYNCING",
-                    }
-                    .to_owned(),
+                    mount_status: if disk.is_some() {
+                        MountStatus::Cached
+                    } else {
+                        MountStatus::Missing
+                    },
+                    header_status: if disk.is_some() {
+                        HeaderStatus::Member
+                    } else {
+                        HeaderStatus::Unknown
+                    },
+                    mode_status: state.into(),
                     state: match entry {
-                        Some(entry) if entry.leaving && state == DiskState::Offline => "FORCING",
-                        Some(entry) if entry.leaving => "DROPPING",
-                        _ if member.is_hung() || member.is_silent() => "HUNG",
-                        _ => "NORMAL",
-                    }
-                    .to_owned(),
+                        Some(entry) if entry.leaving && state == DiskState::Offline => {
+                            DiskStatus::Forcing
+                        }
+                        Some(entry) if entry.leaving => DiskStatus::Dropping,
+                        _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
+                        _ => DiskStatus::Normal,
+                    },
                     os_size: disk.as_ref().map_or(0, |disk| disk.size()),
                     total: u64::from(space.capacity(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,

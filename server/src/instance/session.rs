@@ -25,7 +25,8 @@ use crate::{
 use plinth_engine::{
     admin::{
         AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup,
-        Replacement, Report, Resize, Scope, Selection, Survey, Value, VolumeChange,
+        OperationPass, OperationState, Replacement, Report, Resize, Scope, Selection, Survey, Value,
+        VolumeChange,
     },
     files::statements::NameOrder,
     words::counted,
@@ -449,7 +450,13 @@ impl Context {
     }
 
     /// Waits until no operation of a kind is in progress; its error is the statement's.
-    fn wait_for(&self, group: &At<String>, pass: &str, what: &str, cancel: &Cancel) -> Result<()> {
+    fn wait_for(
+        &self,
+        group: &At<String>,
+        pass: OperationPass,
+        what: &str,
+        cancel: &Cancel,
+    ) -> Result<()> {
         let mut deaths = 0;
         loop {
             let engine = self.instance.engine_in_service(&group.value);
@@ -463,7 +470,9 @@ impl Context {
             };
             deaths = 0;
             let under_way = operations.iter().any(|operation| {
-                operation.pass == pass && (operation.state == "RUN" || operation.state == "WAIT")
+                operation.pass == pass
+                    && (operation.state == OperationState::Run
+                        || operation.state == OperationState::Wait)
             });
             if !under_way {
                 return match operations
@@ -664,7 +673,7 @@ impl Context {
         cancel: &Cancel,
     ) -> Result<()> {
         if resync.wait == Some(true) {
-            self.wait_for(group, "RESYNC", "the resync", cancel)
+            self.wait_for(group, OperationPass::Resync, "the resync", cancel)
         } else {
             Ok(())
         }
@@ -678,7 +687,11 @@ impl Context {
     ) -> Result<()> {
         // A pause is nothing that ends.
         let waits = rebalance.wait == Some(true) && rebalance.power != Some(0);
-        if waits { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
+        if waits {
+            self.wait_for(group, OperationPass::Rebalance, "the rebalance", cancel)
+        } else {
+            Ok(())
+        }
     }
 
     fn settings(&self) -> BTreeMap<String, String> {

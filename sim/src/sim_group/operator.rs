@@ -3,7 +3,9 @@
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, SimGroup, words};
 use crate::{client::Client, history::Failure};
 use plinth_engine::{
-    admin::{AdminError, Conversion, Operation, Report, Resize, Selection},
+    admin::{
+        AdminError, Conversion, Operation, OperationPass, OperationState, Report, Resize, Selection,
+    },
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
     files::session::Session,
@@ -115,8 +117,9 @@ impl SimGroup {
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
         let away = self.is_away();
-        let is_stuck =
-            move |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
+        let is_stuck = move |one: &Operation| {
+            !away && one.pass == OperationPass::Rebalance && one.state == OperationState::Errs
+        };
         let error =
             group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
         let gives_up = self.goes_on && error.is_some();
@@ -152,7 +155,7 @@ impl SimGroup {
                 group.online(Selection::All).await.map(|()| false)
             } else {
                 // A rebalance that has ended with errors since is started again the next time.
-                let goes_on = |one: &Operation| one.state == "RUN" || is_stuck(one);
+                let goes_on = |one: &Operation| one.state == OperationState::Run || is_stuck(one);
                 let busy = group.operations().iter().any(goes_on) || group.lacks_catalog_mirror();
                 Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
             }

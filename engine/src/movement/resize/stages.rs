@@ -59,10 +59,7 @@ impl Movement {
             .map(|(number, (member, final_size))| (*number, member.id(), Some(final_size.size())))
             .collect();
         self.note_final_sizes(kept).await.map_err(|error| {
-            AdminError::new(
-                Code::Io,
-                format!("disks of disk group {} cannot be resized: {error}", self.name),
-            )
+            error.while_doing(format_args!("disks of disk group {} cannot be resized", self.name))
         })?;
         self.next_stage(final_sizes).await.map(|_| ())
     }
@@ -214,12 +211,8 @@ impl Movement {
         for (number, (member, target)) in targets {
             let now = member.layout();
             let Some(step) = grown_in_place(now, *target) else { continue };
-            let failed = |why: String| {
-                AdminError::new(
-                    Code::Io,
-                    format!("disk {} cannot be resized: {why}", member.name()),
-                )
-            };
+            let cannot = format!("disk {} cannot be resized", member.name());
+            let failed = |why: String| AdminError::new(Code::Io, format!("{cannot}: {why}"));
             {
                 let _nobody_compares = self.renaming.lock().await;
                 self.move_header(member, now).await.map_err(failed)?;
@@ -231,7 +224,7 @@ impl Movement {
             });
             recorded.await.map_err(|refusal| failed(refusal.to_string()))?;
             reached::at(Mark::GrownInStages);
-            self.take_size(*number).await.map_err(|error| failed(error.to_string()))?;
+            self.take_size(*number).await.map_err(|error| error.while_doing(&cannot))?;
         }
         Ok(())
     }

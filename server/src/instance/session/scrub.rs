@@ -6,7 +6,7 @@ use crate::{
     query::Cancel,
     sql::{At, statement::Groups},
 };
-use plinth_engine::admin::{Report, ScrubOrder};
+use plinth_engine::admin::{OperationPass, Report, ScrubOrder};
 
 impl Context {
     /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells what they found as CHECK does.
@@ -47,7 +47,7 @@ impl Context {
     }
 
     fn end_scrub(&self, group: &At<String>, cancel: &Cancel) -> Result<Report> {
-        self.wait_for(group, "SCRUBBING", "the scrub", cancel)?;
+        self.wait_for(group, OperationPass::Scrubbing, "the scrub", cancel)?;
         self.engine(group)?.scrubbed().map_err(|error| SqlError::from(error).or_at(group.at))
     }
 

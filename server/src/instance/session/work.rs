@@ -41,7 +41,7 @@ fn table(estimate: &Estimate, power: Option<u32>) -> Table {
     let row = |(step, one): (u64, &PlannedStep)| {
         vec![
             number(step),
-            Value::Text(one.pass.clone()),
+            Value::Text(one.pass.to_string()),
             text(&one.from),
             text(&one.to),
             number(one.mirrors),
@@ -108,13 +108,13 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_engine::admin::Rate;
+    use plinth_engine::admin::{PlannedPass, Rate};
 
     /// The rows are the steps and their sum; without a measurement nothing is said of minutes.
     #[test]
     fn a_plan_is_a_table() {
         let step = |mirrors| PlannedStep {
-            pass: "BALANCE".to_owned(),
+            pass: PlannedPass::Balance,
             from: Some("A".to_owned()),
             to: None,
             mirrors,
