@@ -136,10 +136,11 @@ impl Story {
             sim_group.say(|| format!("online: {}", words(&error)));
         }
         let is_copying = |group: &Arc<Group>| {
-            group
-                .operations()
-                .iter()
-                .any(|one| one.pass == OperationPass::Resync && one.state == OperationState::Run && one.so_far > 0)
+            group.operations().iter().any(|one| {
+                one.pass == OperationPass::Resync
+                    && one.state == OperationState::Run
+                    && one.so_far > 0
+            })
         };
         for _ in 0..COPY_LOOKS {
             if sim_group.group.as_ref().is_none_or(is_copying) {
@@ -251,7 +252,9 @@ impl Story {
         sim_group.part_with_former();
         // Disks that are being dropped have no vote.
         let moves = |group: &Arc<Group>| {
-            group.operations().iter().any(|one| one.pass == OperationPass::Rebalance && one.state != OperationState::Done)
+            group.operations().iter().any(|one| {
+                one.pass == OperationPass::Rebalance && one.state != OperationState::Done
+            })
         };
         let is_still = !sim_group.group.as_ref().is_some_and(moves);
         let was_whole = matches!(sim_group.state(), State::Whole | State::Full)

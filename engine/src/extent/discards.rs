@@ -837,7 +837,7 @@ mod tests {
         assert_eq!(runs(&bits(&[0]), &bits(&[17]), 64), std::slice::from_ref(&(16..32)));
         assert_eq!(runs(&bits(&[]), &bits(&[15, 16]), 64), std::slice::from_ref(&(0..32)));
         assert_eq!(runs(&bits(&[1]), &bits(&[1]), 16), [0..1, 2..16]);
-        assert_eq!(runs(&bits(&[]), &bits(&[]), 64), []);
+        assert!(runs(&bits(&[]), &bits(&[]), 64).is_empty());
     }
 
     /// However long discards take, they take a hundredth of the time of disks that are used. (In

@@ -594,10 +594,8 @@ impl Group {
     /// # Errors
     /// If it holds files, or a disk cannot be written.
     pub async fn drop_group(&self, contents: bool) -> Result<()> {
-        let (files, directories) = self
-            .catalog
-            .read(|connection| Ok(tables::entry::count(connection)?))
-            .await?;
+        let (files, directories) =
+            self.catalog.read(|connection| Ok(tables::entry::count(connection)?)).await?;
         if files + directories > 0 && !contents {
             let several = |count: i64, one: &str, many: &str| match count {
                 0 => None,

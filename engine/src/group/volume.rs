@@ -316,9 +316,7 @@ impl Group {
     async fn drop_volume(&self, session: &Session, name: &str) -> Result<()> {
         let row = self.find_volume(name).await?;
         self.update_volume(name, VolumeUpdate::Complete(false)).await?;
-        self.remove_volume(session, &row)
-            .await
-            .map_err(|error| self.volume_failed(name, error))?;
+        self.remove_volume(session, &row).await.map_err(|error| self.volume_failed(name, error))?;
         self.tell(Severity::Note, None, format!("volume {name} is dropped"));
         Ok(())
     }

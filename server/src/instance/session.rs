@@ -25,8 +25,8 @@ use crate::{
 use plinth_engine::{
     admin::{
         AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup,
-        OperationPass, OperationState, Replacement, Report, Resize, Scope, Selection, Survey, Value,
-        VolumeChange,
+        OperationPass, OperationState, Replacement, Report, Resize, Scope, Selection, Survey,
+        Value, VolumeChange,
     },
     files::statements::NameOrder,
     words::counted,
