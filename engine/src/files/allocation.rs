@@ -13,7 +13,7 @@
 //! or marks it changed is neither written nor read where it shows a hole (`note_uncertain`).
 
 use crate::{
-    catalog::tables,
+    catalog::{CommitNumber, tables},
     error::FileError,
     extent::{
         self, Extent, Extents,
@@ -396,6 +396,16 @@ impl FileSystem {
         }
     }
 
+    /// A slot is free when the commit that cleared it is durable and its I/O has ended.
+    fn free_slot(&self, commit: CommitNumber, extent: u64, piece: usize) {
+        if planted::has(Bug::SlotReusedEarly) {
+            self.slots().give_back(extent, piece);
+            return;
+        }
+        let slots = vec![FreedSlot { extent, piece, of: None }];
+        self.note_freed(commit, Freed { slots, ..Freed::default() });
+    }
+
     /// Moves a file from its slot to an extent of its own.
     async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
@@ -462,17 +472,7 @@ impl FileSystem {
                 reached::at(Mark::SlotGrown);
                 layout.extents.insert(0, fresh);
                 layout.slot = None;
-                if planted::has(Bug::SlotReusedEarly) {
-                    self.slots().give_back(old, piece);
-                    return Ok(());
-                }
-                self.note_freed(
-                    commit,
-                    Freed {
-                        slots: vec![FreedSlot { extent: old, piece, of: None }],
-                        ..Freed::default()
-                    },
-                );
+                self.free_slot(commit, old, piece);
                 Ok(())
             }
             Err(error) => {
