@@ -35,7 +35,7 @@ use crate::{
     error::FileError,
     extent::{Extent, Mirror, own_metadata::MetadataLook, scope::ExtentScope},
     movement::Movement,
-    space::mirror_sets::mirrors_wanted,
+    space::{extent_id::ExtentId, mirror_sets::mirrors_wanted},
 };
 use plinth_format::{DiskNumber, membership::DiskState};
 use rusqlite::Connection;
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Upkeep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Catalog,
-    Extent(u64),
+    Extent(ExtentId),
 }
 
 type Owners = BTreeMap<(DiskNumber, u32), Owner>;

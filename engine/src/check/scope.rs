@@ -13,6 +13,7 @@ use crate::{
     catalog::tables,
     check::Upkeep,
     extent::scope::ExtentScope,
+    space::extent_id::ExtentId,
 };
 use std::collections::BTreeSet;
 
@@ -38,7 +39,7 @@ impl Upkeep {
                         .read(move |connection| Ok(tables::extent::ids_of_file(connection, node)?));
                     ids.extend(of.await?);
                 }
-                Ok(ExtentScope::Extents(ids.into_iter().collect()))
+                Ok(ExtentScope::Extents(ids.into_iter().map(ExtentId).collect()))
             }
         }
     }

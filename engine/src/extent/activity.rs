@@ -54,6 +54,7 @@ use crate::{
     membership::voters::Refusal,
     planted::{self, Bug},
     reached::{self, Mark},
+    space::extent_id::ExtentId,
     sync::{
         buffer::{Buffer, Slice},
         lock::{AsyncMutex, AsyncMutexGuard, Mutex, MutexGuard},
@@ -185,7 +186,7 @@ impl Entry {
 }
 
 impl Table {
-    fn find(&mut self, extent: u64) -> Option<(u64, &mut Entry)> {
+    fn find(&mut self, ExtentId(extent): ExtentId) -> Option<(u64, &mut Entry)> {
         let (first, entry) = self.regions.range_mut(..=extent).next_back()?;
         (extent < first + u64::from(entry.count)).then_some((*first, entry))
     }
@@ -200,7 +201,7 @@ impl Table {
     }
 
     /// A region is opened for an extent that is in none.
-    fn open_around(&mut self, extent: u64, now: Duration, may_grow: bool) -> Region {
+    fn open_around(&mut self, extent: ExtentId, now: Duration, may_grow: bool) -> Region {
         if now.saturating_sub(self.opened_since) > BURST_TIME {
             (self.opened, self.opened_since) = (0, now);
         }
@@ -222,7 +223,7 @@ impl Table {
     }
 
     /// The aligned run around `extent`, cut where it would overlap another region.
-    fn region_around(&self, extent: u64) -> Region {
+    fn region_around(&self, ExtentId(extent): ExtentId) -> Region {
         let size = 1u64 << self.scale;
         let mut start = extent & !(size - 1);
         let mut end = start + size;
@@ -286,7 +287,7 @@ impl Activity {
 
     /// Whether an extent's region is listed.
     #[must_use]
-    pub fn has(&self, extent: u64) -> bool {
+    pub fn has(&self, extent: ExtentId) -> bool {
         self.lock().find(extent).is_some()
     }
 
@@ -776,7 +777,7 @@ mod tests {
         let mut last = 0;
         for number in 0..count {
             let now = Duration::from_secs(10) + Duration::from_secs(1) * number / in_a_second;
-            last = table.open_around(u64::from(number) << 20, now, may_grow).count;
+            last = table.open_around(ExtentId(u64::from(number) << 20), now, may_grow).count;
         }
         last
     }

@@ -53,6 +53,7 @@ use crate::{
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
+    space::extent_id::ExtentId,
     sync::{
         bits::Bits,
         lock::{Mutex, MutexGuard},
@@ -121,8 +122,8 @@ pub struct Discards(Mutex<State>);
 struct State {
     /// Pieces that have lost their marks, by extent. The fresh ones rest: what makes a hole often
     /// fills it again.
-    fresh: BTreeMap<u64, Bits>,
-    ripe: BTreeMap<u64, Bits>,
+    fresh: BTreeMap<ExtentId, Bits>,
+    ripe: BTreeMap<ExtentId, Bits>,
     ready: VecDeque<Ready>,
     /// Where the sweep goes on, and how often that was set.
     sweep: Option<u64>,
@@ -201,7 +202,7 @@ impl Discards {
     }
 
     /// A commit cleared the marks of pieces of an extent, or freed a slot.
-    pub fn note(&self, extent: u64, pieces: impl IntoIterator<Item = usize>) {
+    pub fn note(&self, extent: ExtentId, pieces: impl IntoIterator<Item = usize>) {
         let mut state = self.state();
         let noted = state.fresh.entry(extent).or_default();
         pieces.into_iter().for_each(|piece| noted.add(piece));
@@ -209,14 +210,14 @@ impl Discards {
 
     /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very
     /// many the sweep takes note.
-    fn note_stained(&self, extent: u64, pieces: usize) {
+    fn note_stained(&self, extent: ExtentId, pieces: usize) {
         let mut state = self.state();
         if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
             let noted = state.fresh.entry(extent).or_default();
             (0..pieces).for_each(|piece| noted.add(piece));
         } else if !planted::has(Bug::StainedNotNoted) {
             reached::at(Mark::SweepFromNote);
-            let from = state.sweep.map_or(extent, |next| next.min(extent));
+            let from = state.sweep.map_or(extent.0, |next| next.min(extent.0));
             state.sweep_from(from);
         }
     }
@@ -540,7 +541,7 @@ impl Data {
         while self.discards.wants_sweep() {
             self.sweep_some().await?;
         }
-        let noted: Vec<(u64, Bits)> = {
+        let noted: Vec<(ExtentId, Bits)> = {
             let mut state = self.discards.state();
             std::iter::from_fn(|| state.ripe.pop_first()).take(LOOKED_AT).collect()
         };
@@ -599,7 +600,7 @@ impl Data {
         }
         state.sweep = next;
         for (id, pieces) in found {
-            state.ripe.entry(id).or_default().add_all(&pieces);
+            state.ripe.entry(ExtentId(id)).or_default().add_all(&pieces);
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ use crate::{
     extent::{Extent, Mirror, Sums, blocks::Patience},
     limits::Limit,
     reached::{self, Mark},
+    space::extent_id::ExtentId,
     sync::lock::Mutex,
 };
 use plinth_format::{
@@ -53,14 +54,14 @@ const STEP: usize = 256;
 /// Blocks of extents that are known to be in dispute.
 #[derive(Debug, Default)]
 pub(crate) struct Disputes {
-    known: Mutex<BTreeSet<(u64, usize)>>,
+    known: Mutex<BTreeSet<(ExtentId, usize)>>,
     /// Their number, so that a caller need not look when it is 0.
     count: AtomicUsize,
 }
 
 impl Disputes {
     /// Of some blocks of an extent, these are in dispute. Returns those that were not known to be.
-    fn learn(&self, extent: u64, blocks: Range<usize>, disputed: &[usize]) -> Vec<usize> {
+    fn learn(&self, extent: ExtentId, blocks: Range<usize>, disputed: &[usize]) -> Vec<usize> {
         if disputed.is_empty() && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
@@ -80,7 +81,7 @@ impl Disputes {
         fresh
     }
 
-    fn has(&self, extent: u64, blocks: &Range<usize>) -> bool {
+    fn has(&self, extent: ExtentId, blocks: &Range<usize>) -> bool {
         self.count.load(Ordering::Relaxed) > 0
             && self
                 .known
@@ -91,7 +92,7 @@ impl Disputes {
     }
 
     /// Blocks that were written since are no longer in dispute.
-    fn forget_written(&self, extent: u64, is_written: impl Fn(usize) -> bool) {
+    fn forget_written(&self, extent: ExtentId, is_written: impl Fn(usize) -> bool) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut known = self.known.lock();
             known.retain(|(of, block)| *of != extent || !is_written(*block));

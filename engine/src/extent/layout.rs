@@ -6,7 +6,7 @@
 use crate::{
     extent::{Extent, Mirror, failed_flush::Unsynced, log_detector::LogDetector},
     planted::{self, Bug},
-    space::stripes::Stripes,
+    space::{extent_id::ExtentId, stripes::Stripes},
     sync::{rwlock::AsyncRwLock, transfer::Source},
 };
 use plinth_format::layout::PIECE_SIZE;
@@ -104,8 +104,8 @@ pub trait SlotOwner: fmt::Debug + Send + Sync {
 /// A slot that a commit freed.
 #[derive(Debug)]
 pub struct FreedSlot {
-    /// The shared extent's id.
-    pub extent: u64,
+    /// The shared extent.
+    pub extent: ExtentId,
     pub piece: usize,
     /// The file that is removed: it may still be read or written. `None`: it is not.
     pub of: Option<Arc<dyn SlotOwner>>,
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_range_within_one_extent_has_one_part() {
         const AU: u64 = 1 << 20;
-        let extent = |number| Arc::new(Extent::new(number + 1, 7, number, &[]));
+        let extent = |number| Arc::new(Extent::new(ExtentId(number + 1), 7, number, &[]));
         let coarse = || Layout {
             extents: [0, 1, 3].map(|number| (number, extent(number))).into(),
             ..Layout::default()

@@ -63,7 +63,7 @@ use crate::{
     },
     planted::{self, Bug},
     reached::{self, Mark},
-    space::mirror_sets::MirrorCount,
+    space::{extent_id::ExtentId, mirror_sets::MirrorCount},
     sync::{
         bits::Bits,
         lock::{Mutex, MutexGuard},
@@ -101,7 +101,7 @@ pub struct State {
 /// An extent. See the module's description.
 #[derive(Debug)]
 pub struct Extent {
-    pub id: u64,
+    pub id: ExtentId,
     /// The file it belongs to; 0 for a shared extent.
     pub file: u64,
     /// Its place in the file; the id for a shared extent.
@@ -159,7 +159,7 @@ impl Drop for StateGuard<'_> {
 
 impl Extent {
     #[must_use]
-    pub fn new(id: u64, file: u64, number: u64, mirrors: &[Mirror]) -> Self {
+    pub fn new(id: ExtentId, file: u64, number: u64, mirrors: &[Mirror]) -> Self {
         Self {
             id,
             file,
@@ -511,7 +511,7 @@ impl State {
 impl From<ExtentRow> for Extent {
     fn from(row: ExtentRow) -> Self {
         let NewExtent { id, file, number, mirrors, own } = row.extent;
-        let extent = Self::new(id, file, number, &mirrors).asking_for(own);
+        let extent = Self::new(ExtentId(id), file, number, &mirrors).asking_for(own);
         {
             let mut state = extent.state();
             state.written = row.marks.written;
@@ -525,8 +525,8 @@ impl From<ExtentRow> for Extent {
 ///
 /// # Errors
 /// The catalog's.
-pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>> {
-    Ok(tables::extent::load(connection, id)?.map(Extent::from))
+pub fn load(connection: &Connection, id: ExtentId) -> rusqlite::Result<Option<Extent>> {
+    Ok(tables::extent::load(connection, id.0)?.map(Extent::from))
 }
 
 /// Writes a new extent's row.
@@ -535,7 +535,7 @@ pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>
 /// The catalog's.
 pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
     let new = NewExtent {
-        id: extent.id,
+        id: extent.id.0,
         file: extent.file,
         number: extent.number,
         mirrors: extent.mirrors(),
@@ -552,13 +552,13 @@ pub struct Deleted(Vec<Arc<Extent>>);
 /// Deletes the rows of extents, inside a job.
 ///
 /// # Errors
-/// What the catalog says.
+/// The catalog's.
 pub fn delete<'a>(
     connection: &Connection,
     extents: impl IntoIterator<Item = &'a Arc<Extent>>,
 ) -> rusqlite::Result<Deleted> {
     let extents: Vec<_> = extents.into_iter().cloned().collect();
-    extents.iter().try_for_each(|extent| tables::extent::delete(connection, extent.id))?;
+    extents.iter().try_for_each(|extent| tables::extent::delete(connection, extent.id.0))?;
     Ok(Deleted(extents))
 }
 
@@ -584,7 +584,7 @@ pub fn change_mirrors(
     change: Change,
 ) -> rusqlite::Result<Option<Option<Mirror>>> {
     let Some(changed) = extent.change(change) else { return Ok(None) };
-    tables::extent::set_mirrors(connection, extent.id, &extent.mirrors())
+    tables::extent::set_mirrors(connection, extent.id.0, &extent.mirrors())
         .inspect_err(|_| extent.change_back(&changed))?;
     Ok(Some(changed.old))
 }
@@ -604,7 +604,7 @@ pub fn change_marks(
         MarksRow { written: state.written.clone(), pending: state.pending.clone() }
     };
     change(&mut marks.written, &mut marks.pending);
-    tables::extent::mark(connection, extent.id, &marks)?;
+    tables::extent::mark(connection, extent.id.0, &marks)?;
     let MarksRow { written, pending } = marks;
     let mut state = extent.state();
     if state
@@ -650,10 +650,10 @@ pub struct Extents(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    alive: BTreeMap<u64, Arc<Extent>>,
-    tombstones: BTreeSet<u64>,
+    alive: BTreeMap<ExtentId, Arc<Extent>>,
+    tombstones: BTreeSet<ExtentId>,
     /// Tombstones that go when no snapshot is open: their commits are durable.
-    old: BTreeSet<u64>,
+    old: BTreeSet<ExtentId>,
     /// Extents whose row has changed while a snapshot was open: they stay in memory until none is.
     moved: Vec<Arc<Extent>>,
     snapshots: u64,
@@ -699,7 +699,7 @@ impl Extents {
     }
 
     /// Snapshots that open from now on do not find the rows of these extents any more.
-    pub fn expire_tombstones(&self, ids: impl Iterator<Item = u64>) {
+    pub fn expire_tombstones(&self, ids: impl Iterator<Item = ExtentId>) {
         let mut table = self.table();
         for id in ids {
             if table.snapshots == 0 {
@@ -721,7 +721,7 @@ impl Extents {
     }
 
     #[must_use]
-    pub fn get(&self, id: u64) -> Option<Arc<Extent>> {
+    pub fn get(&self, id: ExtentId) -> Option<Arc<Extent>> {
         self.table().alive.get(&id).cloned()
     }
 
@@ -737,7 +737,7 @@ impl Extents {
     }
 
     /// It is deleted, by a job that may not be committed yet.
-    pub fn remove(&self, id: u64) {
+    pub fn remove(&self, id: ExtentId) {
         let mut table = self.table();
         table.alive.remove(&id);
         table.tombstones.insert(id);
@@ -748,7 +748,7 @@ impl Extents {
     pub fn in_run(&self, first: u64, count: u64) -> Vec<Arc<Extent>> {
         self.table()
             .alive
-            .range(first..first.saturating_add(count))
+            .range(ExtentId(first)..ExtentId(first.saturating_add(count)))
             .map(|(_, extent)| Arc::clone(extent))
             .collect()
     }
@@ -775,7 +775,7 @@ mod tests {
     use super::*;
 
     fn extent() -> Extent {
-        Extent::new(7, 300, 0, &[])
+        Extent::new(ExtentId(7), 300, 0, &[])
     }
 
     #[test]
@@ -813,7 +813,7 @@ mod tests {
         let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
         let mut connection = Connection::open_in_memory().expect("in memory");
         tables::extent::create_table(&connection);
-        let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
+        let extent = Arc::new(Extent::new(ExtentId(7), 300, 0, &[at(0, 11), at(1, 11)]));
         insert(&connection, &extent).expect("a row");
         let target = at(2, 11);
         assert!(extent.add_target(target));
@@ -825,7 +825,7 @@ mod tests {
         let old = change_mirrors(&connection, &extent, change)
             .expect("the catalog takes it")
             .expect("it is there");
-        let row = load(&connection, 7).expect("read").expect("there");
+        let row = load(&connection, ExtentId(7)).expect("read").expect("there");
         assert_eq!(*row.mirrors(), *extent.mirrors());
         assert_eq!(old, Some(at(1, 11)));
         assert_eq!(extent.target(), old, "written until the commit is durable");
@@ -852,7 +852,7 @@ mod tests {
     #[test]
     fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
         let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
-        let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
+        let extent = Extent::new(ExtentId(7), 300, 0, &[at(0), at(1)]);
         assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is not the target");
         assert!(extent.add_target(at(2)));
         assert_eq!(
@@ -898,14 +898,14 @@ mod tests {
         let extents = Extents::default();
         let first = extents.get_or_insert(extent());
         let before = extents.snapshot();
-        extents.remove(7);
+        extents.remove(ExtentId(7));
         let after = extents.snapshot();
         assert!(before.get_or_insert(extent()).is_none());
         assert!(
             after.get_or_insert(extent()).is_none(),
             "the commit may not be in the snapshot yet"
         );
-        extents.expire_tombstones([7].into_iter());
+        extents.expire_tombstones([ExtentId(7)].into_iter());
         drop(after);
         assert!(before.get_or_insert(extent()).is_none(), "its snapshot is as old as it was");
         drop(before);
@@ -925,16 +925,16 @@ mod tests {
         assert_eq!(extents.count(), 0);
         extents.note_moved(&extents.get_or_insert(extent()));
         extents.trim();
-        assert_eq!(extents.count(), 0, "nobody snapshots");
+        assert_eq!(extents.count(), 0, "no snapshot is open");
     }
 
     #[test]
     fn tombstones_go_at_once_when_no_snapshot_is_open() {
         let extents = Extents::default();
         let looked = extents.snapshot().get_or_insert(extent()).expect("it is alive");
-        assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));
-        extents.remove(7);
-        extents.expire_tombstones([7].into_iter());
+        assert!(Arc::ptr_eq(&looked, &extents.get(ExtentId(7)).expect("in memory")));
+        extents.remove(ExtentId(7));
+        extents.expire_tombstones([ExtentId(7)].into_iter());
         assert!(extents.table().tombstones.is_empty());
     }
 }

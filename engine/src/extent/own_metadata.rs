@@ -318,11 +318,11 @@ impl Data {
             .collect();
         if !look.all_zones && !extents.is_empty() {
             let from = self.next_zone.load(Ordering::Relaxed);
-            let begin = extents.partition_point(|extent| extent.id < from) % extents.len();
+            let begin = extents.partition_point(|extent| extent.id.0 < from) % extents.len();
             extents.rotate_left(begin);
             extents.truncate(ZONES_MAX.get());
             self.next_zone
-                .store(extents.last().map_or(0, |extent| extent.id + 1), Ordering::Relaxed);
+                .store(extents.last().map_or(0, |extent| extent.id.0 + 1), Ordering::Relaxed);
         }
         for some in extents.chunks(ZONES_AT_ONCE) {
             let looks = some.iter().map(|extent| self.look_at_zone(extent, part, look));

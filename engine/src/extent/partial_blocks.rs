@@ -19,6 +19,7 @@
 use crate::{
     limits::Limit,
     planted::{self, Bug},
+    space::extent_id::ExtentId,
     sync::lock::Mutex,
 };
 use plinth_format::BLOCK_SIZE;
@@ -37,7 +38,7 @@ pub const RUN: usize = 8;
 
 #[derive(Debug, Default)]
 struct KeptBlocks {
-    extent: u64,
+    extent: ExtentId,
     /// Where the last write that ended here did so, in the extent.
     end: u64,
     /// The first block of the run.
@@ -117,12 +118,12 @@ impl KeptBlocks {
 }
 
 impl PartialBlocks {
-    fn entry(&self, extent: u64) -> &Entry {
-        &self.0[(extent % ENTRIES_USED.get() as u64) as usize]
+    fn entry(&self, extent: ExtentId) -> &Entry {
+        &self.0[(extent.0 % ENTRIES_USED.get() as u64) as usize]
     }
 
     /// Takes out the blocks that are going to be written, whose range is held exclusively.
-    pub fn take(&self, extent: u64, blocks: &Range<usize>) -> Taken {
+    pub fn take(&self, extent: ExtentId, blocks: &Range<usize>) -> Taken {
         let entry = self.entry(extent);
         let mut kept = entry.kept.lock();
         if kept.extent != extent {
@@ -146,9 +147,9 @@ impl PartialBlocks {
 
     /// Drops all blocks of an extent of which whole blocks are going to be written, whose range is
     /// held exclusively.
-    pub fn forget(&self, extent: u64) {
+    pub fn forget(&self, extent: ExtentId) {
         let entry = self.entry(extent);
-        if entry.extent.load(Relaxed) != extent || planted::has(Bug::PartBlockKept) {
+        if entry.extent.load(Relaxed) != extent.0 || planted::has(Bug::PartBlockKept) {
             return;
         }
         let mut kept = entry.kept.lock();
@@ -160,7 +161,7 @@ impl PartialBlocks {
 
     /// Keeps blocks that were read along behind `block`, which is not kept, as the disks have them.
     /// Their range is held exclusively.
-    pub fn keep_along(&self, extent: u64, block: usize, bytes: &[u8]) {
+    pub fn keep_along(&self, extent: ExtentId, block: usize, bytes: &[u8]) {
         self.change(extent, true, |kept| {
             kept.begin(block);
             (1..RUN)
@@ -171,7 +172,7 @@ impl PartialBlocks {
 
     /// A write of blocks from `first` on is on the disks; the client's bytes ended in the extent at
     /// `end`. Their range is held exclusively.
-    pub fn written(&self, extent: u64, first: usize, bytes: &[u8], end: u64) {
+    pub fn written(&self, extent: ExtentId, first: usize, bytes: &[u8], end: u64) {
         let block = usize::try_from(end / BLOCK_SIZE as u64).expect("inside an extent");
         let ends_inside = !end.is_multiple_of(BLOCK_SIZE as u64);
         self.change(extent, ends_inside, |kept| {
@@ -201,7 +202,7 @@ impl PartialBlocks {
 
     /// Changes what is kept of an extent. Where another one has its place it gets that if it
     /// `needs` to, and nothing changes otherwise.
-    fn change(&self, extent: u64, needs: bool, change: impl FnOnce(&mut KeptBlocks)) {
+    fn change(&self, extent: ExtentId, needs: bool, change: impl FnOnce(&mut KeptBlocks)) {
         let entry = self.entry(extent);
         let mut kept = entry.kept.lock();
         if kept.extent != extent {
@@ -212,7 +213,7 @@ impl PartialBlocks {
         }
         change(&mut kept);
         kept.used = true;
-        entry.extent.store(if kept.present == 0 { 0 } else { extent }, Relaxed);
+        entry.extent.store(if kept.present == 0 { 0 } else { extent.0 }, Relaxed);
     }
 }
 
@@ -225,12 +226,14 @@ mod tests {
     /// The first byte of each of some blocks, as far as they are kept.
     fn taken(blocks: &PartialBlocks, extent: u64, range: Range<usize>) -> Vec<Option<u8>> {
         range
-            .map(|block| blocks.take(extent, &(block..block + 1)).first().map(|bytes| bytes[0]))
+            .map(|block| {
+                blocks.take(ExtentId(extent), &(block..block + 1)).first().map(|bytes| bytes[0])
+            })
             .collect()
     }
 
     fn is_seen(blocks: &PartialBlocks, extent: u64) -> bool {
-        blocks.entry(extent).extent.load(Relaxed) == extent
+        blocks.entry(ExtentId(extent)).extent.load(Relaxed) == extent
     }
 
     #[test]
@@ -238,21 +241,21 @@ mod tests {
         let blocks = PartialBlocks::default();
         assert_eq!(taken(&blocks, 7, 0..2), [None, None]);
         let end = 2 * BLOCK + 100;
-        blocks.written(7, 1, &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
-        let nothing = blocks.take(7, &(0..1));
+        blocks.written(ExtentId(7), 1, &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
+        let nothing = blocks.take(ExtentId(7), &(0..1));
         assert!(
             nothing.is_followed_at(end)
                 && !nothing.is_followed_at(end + 1)
                 && nothing.first().is_none()
         );
-        let both = blocks.take(7, &(1..3));
+        let both = blocks.take(ExtentId(7), &(1..3));
         assert_eq!((both.first(), both.last()), (None, Some(&[2; BLOCK_SIZE][..])));
         assert_eq!(taken(&blocks, 7, 2..3), [None], "it was taken away");
-        blocks.written(7, 2, &[3; BLOCK_SIZE], 3 * BLOCK);
+        blocks.written(ExtentId(7), 2, &[3; BLOCK_SIZE], 3 * BLOCK);
         assert_eq!(taken(&blocks, 7, 2..4), [None, None], "a whole block is not kept");
-        assert!(blocks.take(7, &(0..1)).is_followed_at(3 * BLOCK));
+        assert!(blocks.take(ExtentId(7), &(0..1)).is_followed_at(3 * BLOCK));
         // The first write to a piece completes it: zeros are behind its last block, and not cached.
-        blocks.written(7, 16, &[4; 16 * BLOCK_SIZE], 18 * BLOCK + 1);
+        blocks.written(ExtentId(7), 16, &[4; 16 * BLOCK_SIZE], 18 * BLOCK + 1);
         assert_eq!(taken(&blocks, 7, 16..32).iter().flatten().count(), 1);
     }
 
@@ -260,20 +263,20 @@ mod tests {
     fn blocks_read_along_are_there_one_by_one() {
         let blocks = PartialBlocks::default();
         let along: Vec<u8> = (1..RUN as u8).flat_map(|block| [block; BLOCK_SIZE]).collect();
-        blocks.keep_along(7, 10, &along);
-        blocks.written(7, 10, &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
-        let kept = blocks.take(7, &(10..12));
+        blocks.keep_along(ExtentId(7), 10, &along);
+        blocks.written(ExtentId(7), 10, &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
+        let kept = blocks.take(ExtentId(7), &(10..12));
         assert_eq!(
             (kept.first().map(|bytes| bytes[0]), kept.last().map(|bytes| bytes[0])),
             (Some(9), Some(1))
         );
-        blocks.written(7, 10, &[8; 2 * BLOCK_SIZE], 11 * BLOCK + 1);
+        blocks.written(ExtentId(7), 10, &[8; 2 * BLOCK_SIZE], 11 * BLOCK + 1);
         let expected: Vec<_> =
             [None, Some(8)].into_iter().chain((2..RUN as u8).map(Some)).chain([None]).collect();
         assert_eq!(taken(&blocks, 7, 10..11 + RUN), expected);
         // A write elsewhere begins another run.
-        blocks.keep_along(7, 10, &along);
-        blocks.written(7, 40, &[5; BLOCK_SIZE], 40 * BLOCK + 1);
+        blocks.keep_along(ExtentId(7), 10, &along);
+        blocks.written(ExtentId(7), 40, &[5; BLOCK_SIZE], 40 * BLOCK + 1);
         assert_eq!(taken(&blocks, 7, 10..10 + RUN), [None; RUN]);
         assert_eq!(taken(&blocks, 7, 40..41), [Some(5)]);
     }
@@ -282,40 +285,42 @@ mod tests {
     #[test]
     fn writing_whole_blocks_drops_all_of_an_extent() {
         let blocks = PartialBlocks::default();
-        blocks.written(7, 0, &[1; BLOCK_SIZE], 4096);
+        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 4096);
         assert!(!is_seen(&blocks, 7), "whole blocks are not kept");
-        blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
+        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
         assert!(is_seen(&blocks, 7));
-        blocks.forget(8);
-        blocks.forget(7);
+        blocks.forget(ExtentId(8));
+        blocks.forget(ExtentId(7));
         assert!(!is_seen(&blocks, 7));
         assert_eq!(taken(&blocks, 7, 0..1), [None]);
-        blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
-        drop(blocks.take(7, &(0..1)));
+        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
+        drop(blocks.take(ExtentId(7), &(0..1)));
         assert!(!is_seen(&blocks, 7), "the only one was taken away");
     }
 
     #[test]
     fn entries_not_written_since_are_trimmed() {
         let blocks = PartialBlocks::default();
-        blocks.written(7, 0, &[1; BLOCK_SIZE], 100);
+        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
         blocks.trim();
         assert_eq!(taken(&blocks, 7, 0..1), [Some(1)]);
-        blocks.written(7, 0, &[1; BLOCK_SIZE], 200);
+        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 200);
         blocks.trim();
         blocks.trim();
-        assert!(!is_seen(&blocks, 7) && blocks.entry(7).kept.lock().bytes.capacity() == 0);
-        assert!(!blocks.take(7, &(0..1)).is_followed_at(200));
+        assert!(
+            !is_seen(&blocks, 7) && blocks.entry(ExtentId(7)).kept.lock().bytes.capacity() == 0
+        );
+        assert!(!blocks.take(ExtentId(7), &(0..1)).is_followed_at(200));
     }
 
     #[test]
     fn of_two_extents_in_one_entry_the_later_one_stays() {
         let blocks = PartialBlocks::default();
         let other = 7 + ENTRIES as u64;
-        blocks.written(7, 1, &[1; BLOCK_SIZE], BLOCK + 1);
-        blocks.written(other, 1, &[2; BLOCK_SIZE], BLOCK + 2);
+        blocks.written(ExtentId(7), 1, &[1; BLOCK_SIZE], BLOCK + 1);
+        blocks.written(ExtentId(other), 1, &[2; BLOCK_SIZE], BLOCK + 2);
         assert_eq!(taken(&blocks, 7, 1..2), [None]);
-        assert!(!blocks.take(7, &(0..1)).is_followed_at(BLOCK + 1));
+        assert!(!blocks.take(ExtentId(7), &(0..1)).is_followed_at(BLOCK + 1));
         assert_eq!(taken(&blocks, other, 1..2), [Some(2)]);
     }
 }

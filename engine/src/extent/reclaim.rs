@@ -32,6 +32,7 @@ use crate::{
     space::{
         InHand, Space,
         coming::{Coming, Release},
+        extent_id::ExtentId,
         mirror_sets::{MirrorCount, MirrorSets, mirrors_wanted},
         placement::Mirror,
     },
@@ -451,7 +452,7 @@ impl Data {
     }
 
     /// Frees a shared extent without files, unless it was taken into use again.
-    async fn drop_shared_extent(&self, id: u64) -> Result<(), FileError> {
+    async fn drop_shared_extent(&self, id: ExtentId) -> Result<(), FileError> {
         if !self.slots().remove_extent(id) {
             return Ok(());
         }

@@ -11,6 +11,7 @@ use crate::{
     extent::data::Data,
     planted::{self, Bug},
     reached::{self, Mark},
+    space::extent_id::ExtentId,
     sync::lock::{Mutex, MutexGuard},
 };
 use plinth_format::activity::Region;
@@ -30,7 +31,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// suspect: an extent may be in memory for other reasons than its data.
 #[derive(Debug, Default)]
 pub struct Suspects {
-    left: Mutex<BTreeSet<u64>>,
+    left: Mutex<BTreeSet<ExtentId>>,
     /// Whether `left` has any: looked at by every read and write.
     any: AtomicBool,
     pub total: AtomicU64,
@@ -39,13 +40,13 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ExtentId>> {
         self.left.lock()
     }
 
     /// Suspects every extent in `ids`.
     #[must_use]
-    pub fn new(ids: BTreeSet<u64>) -> Self {
+    pub fn new(ids: BTreeSet<ExtentId>) -> Self {
         Self {
             total: AtomicU64::new(ids.len() as u64),
             any: AtomicBool::new(!ids.is_empty()),
@@ -54,7 +55,7 @@ impl Suspects {
         }
     }
 
-    fn remove(&self, id: u64) {
+    fn remove(&self, id: ExtentId) {
         let mut left = self.lock();
         left.remove(&id);
         self.any.store(!left.is_empty(), Ordering::Release);
@@ -65,20 +66,20 @@ impl Suspects {
         self.lock().len() as u64
     }
 
-    fn first(&self, from: u64) -> Option<u64> {
+    fn first(&self, from: ExtentId) -> Option<ExtentId> {
         self.lock().range(from..).next().copied()
     }
 }
 
 impl Data {
-    pub(crate) fn is_suspect_extent(&self, id: u64) -> bool {
+    pub(crate) fn is_suspect_extent(&self, id: ExtentId) -> bool {
         self.suspects.any.load(Ordering::Acquire) && self.suspects.lock().contains(&id)
     }
 
     pub(crate) fn is_suspect_region(&self, region: Region) -> bool {
         let count = u64::from(region.count) - u64::from(planted::has(Bug::LastNotSuspect));
         let end = region.first.saturating_add(count);
-        self.suspects.lock().range(region.first..end).next().is_some()
+        self.suspects.lock().range(ExtentId(region.first)..ExtentId(end)).next().is_some()
     }
 
     /// Makes the mirrors of an extent equal if it is suspect.
@@ -118,14 +119,14 @@ impl Data {
     /// Compares all that is suspect, and says how much that was.
     pub(crate) async fn recover_all(self: Arc<Self>) {
         let total = self.suspects.total.load(Ordering::Relaxed);
-        let (mut told, mut from) = (false, 0);
+        let (mut told, mut from) = (false, ExtentId(0));
         loop {
             let Some(id) = self.suspects.first(from) else {
-                if from == 0 {
+                if from == ExtentId(0) {
                     break;
                 }
                 // The remaining extents wait for disks that are silent.
-                from = 0;
+                from = ExtentId(0);
                 self.world.sleep(AGAIN).await;
                 continue;
             };
@@ -133,7 +134,7 @@ impl Data {
                 return;
             }
             match self.recover_one(id).await {
-                Ok(()) if self.is_suspect_extent(id) => from = id + 1,
+                Ok(()) if self.is_suspect_extent(id) => from = id.next(),
                 Ok(()) => told = false,
                 Err(FileError::Dismounted | FileError::CatalogStopped(_)) => return,
                 Err(error) => {
@@ -155,7 +156,7 @@ impl Data {
         );
     }
 
-    async fn recover_one(&self, id: u64) -> Result<(), FileError> {
+    async fn recover_one(&self, id: ExtentId) -> Result<(), FileError> {
         let extent = match self.extents.get(id) {
             Some(extent) => Some(extent),
             None => self.alive(vec![id]).await?.pop(),

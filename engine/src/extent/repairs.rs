@@ -6,7 +6,7 @@
 
 use crate::{
     error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit,
-    sync::lock::Mutex,
+    space::extent_id::ExtentId, sync::lock::Mutex,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,10 +19,10 @@ const WAITING_MAX: Limit = Limit::new(4096, 3);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    order: VecDeque<(u64, usize)>,
-    ranges: BTreeMap<(u64, usize), (Arc<Extent>, Range<usize>)>,
+    order: VecDeque<(ExtentId, usize)>,
+    ranges: BTreeMap<(ExtentId, usize), (Arc<Extent>, Range<usize>)>,
     /// To be tried again, not at once.
-    again: BTreeMap<(u64, usize), (Arc<Extent>, Range<usize>)>,
+    again: BTreeMap<(ExtentId, usize), (Arc<Extent>, Range<usize>)>,
 }
 
 /// The list. See the module's description.

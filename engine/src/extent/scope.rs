@@ -8,6 +8,7 @@ use crate::{
     error::FileError,
     extent::data::Data,
     extent::{self, Extent, Extents},
+    space::extent_id::ExtentId,
 };
 use plinth_format::DiskNumber;
 use rusqlite::Connection;
@@ -25,7 +26,7 @@ pub(crate) enum ExtentScope {
     /// Extents with a mirror on one of these.
     Disks(Vec<DiskNumber>),
     /// Ids of extents, ascending.
-    Extents(Vec<u64>),
+    Extents(Vec<ExtentId>),
 }
 
 /// Some extents of a part, and the id to go on from.
@@ -62,10 +63,10 @@ impl Data {
         from: u64,
     ) -> Result<Option<Batch>, FileError> {
         if let ExtentScope::Extents(ids) = part {
-            let begin = ids.partition_point(|id| *id < from);
-            let ids: Vec<u64> = ids[begin..].iter().copied().take(AT_ONCE).collect();
+            let begin = ids.partition_point(|id| id.0 < from);
+            let ids: Vec<ExtentId> = ids[begin..].iter().copied().take(AT_ONCE).collect();
             let Some(last) = ids.last().copied() else { return Ok(None) };
-            return Ok(Some((self.alive(ids).await?, last + 1)));
+            return Ok(Some((self.alive(ids).await?, last.0 + 1)));
         }
         let Some((mut extents, next)) = self.some_alive(from).await? else { return Ok(None) };
         extents.retain(|extent| part.wants(extent));
@@ -97,18 +98,23 @@ impl Data {
         &self,
         from: u64,
     ) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
-        let ids: Vec<u64> = self
+        let ids: Vec<ExtentId> = self
             .catalog
-            .read(move |connection| Ok(tables::extent::ids_from(connection, from, SOME)?))
+            .read(move |connection| {
+                Ok(tables::extent::ids_from(connection, from, SOME)?
+                    .into_iter()
+                    .map(ExtentId)
+                    .collect())
+            })
             .await?;
         let Some(last) = ids.last().copied() else { return Ok(None) };
-        Ok(Some((self.alive(ids).await?, last + 1)))
+        Ok(Some((self.alive(ids).await?, last.0 + 1)))
     }
 
     /// The extents with these ids that are alive, in memory. A caller that found the ids in a
     /// snapshot comes here: an extent may have been deleted since, and its AUs may have another
     /// owner. Deleting is the writer's job, and so is this.
-    pub(crate) async fn alive(&self, ids: Vec<u64>) -> Result<Vec<Arc<Extent>>, FileError> {
+    pub(crate) async fn alive(&self, ids: Vec<ExtentId>) -> Result<Vec<Arc<Extent>>, FileError> {
         let extents = Arc::clone(&self.extents);
         let look = move |connection: &Connection| {
             let mut alive = Vec::with_capacity(ids.len());
@@ -126,7 +132,7 @@ impl Data {
 pub(crate) fn find(
     connection: &Connection,
     extents: &Extents,
-    id: u64,
+    id: ExtentId,
 ) -> rusqlite::Result<Option<Arc<Extent>>> {
     match extents.get(id) {
         Some(extent) => Ok(Some(extent)),

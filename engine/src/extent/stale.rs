@@ -6,6 +6,7 @@
 use crate::{
     catalog::tables::{self, stale::StaleRun},
     planted::{self, Bug},
+    space::extent_id::ExtentId,
     sync::lock::Mutex,
 };
 use plinth_format::DiskNumber;
@@ -60,14 +61,14 @@ impl Runs {
     }
 
     #[must_use]
-    pub fn has(&self, id: u64) -> bool {
+    pub fn has(&self, ExtentId(id): ExtentId) -> bool {
         self.0.range(..=id).next_back().is_some_and(|(_, end)| *end > id)
     }
 
     /// The first run at or after `from`, cut to begin there.
     #[must_use]
     pub fn next(&self, from: u64) -> Option<(u64, u64)> {
-        if self.has(from) {
+        if self.has(ExtentId(from)) {
             let (_, end) = self.0.range(..=from).next_back()?;
             return Some((from, *end));
         }
@@ -136,7 +137,7 @@ mod tests {
         assert!(!runs.add(11, 2));
         assert!(runs.add(14, 7));
         assert_eq!(runs.iter().collect::<Vec<_>>(), [(10, 25)]);
-        assert!(runs.has(24) && !runs.has(25) && !runs.has(9));
+        assert!(runs.has(ExtentId(24)) && !runs.has(ExtentId(25)) && !runs.has(ExtentId(9)));
         runs.remove_below(12);
         assert_eq!(runs.next(0), Some((12, 25)));
         assert_eq!(runs.next(13), Some((13, 25)));

@@ -25,7 +25,7 @@ use crate::{
     files::{self, File, file_stats::FileStats, file_system::FileSystem},
     planted::{self, Bug},
     reached::{self, Mark},
-    space::{coming::Release, mirror_sets::MirrorCount},
+    space::{coming::Release, extent_id::ExtentId, mirror_sets::MirrorCount},
     sync::rwlock::ReadGuard,
 };
 use plinth_format::layout::PIECE_SIZE;
@@ -94,6 +94,7 @@ fn release_some(
     let deleted = extent::delete(connection, &freed.extents)?;
     let done = freed.extents.len() < RELEASE_MAX;
     if done && let Some((id, piece)) = tables::slot::of(connection, node)? {
+        let id = ExtentId(id);
         clear_slot(connection, extents, id, piece)?;
         freed.slots.push(FreedSlot {
             extent: id,
@@ -109,7 +110,7 @@ fn release_some(
 fn clear_slot(
     connection: &Connection,
     extents: &Extents,
-    id: u64,
+    id: ExtentId,
     piece: usize,
 ) -> rusqlite::Result<()> {
     let Some(shared) = find(connection, extents, id)? else { return Ok(()) };
@@ -177,7 +178,7 @@ impl FileSystem {
                 let rows = tables::extent::of_file(connection, node)?;
                 let slot = match tables::slot::of(connection, node)? {
                     Some((id, piece)) => {
-                        extent::load(connection, id)?.map(|extent| (extent, piece))
+                        extent::load(connection, ExtentId(id))?.map(|extent| (extent, piece))
                     }
                     None => None,
                 };
@@ -291,7 +292,7 @@ impl FileSystem {
             .zip(numbers)
             .zip(first..)
             .map(|((mirrors, number), id)| {
-                Arc::new(Extent::new(id, file.node, *number, &mirrors).asking_for(own))
+                Arc::new(Extent::new(ExtentId(id), file.node, *number, &mirrors).asking_for(own))
             })
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
@@ -336,7 +337,7 @@ impl FileSystem {
         let written = self
             .catalog
             .write(false, move |connection| {
-                tables::slot::set(connection, owner.node, id, piece)?;
+                tables::slot::set(connection, owner.node, id.0, piece)?;
                 set_blocks(connection, &owner, PIECE_SIZE / 512)?;
                 find(connection, &extents, id).map_err(FileError::from)
             })
@@ -355,11 +356,14 @@ impl FileSystem {
     }
 
     async fn add_shared_extent(&self) -> Result<(), FileError> {
-        let id = self.next_extent_ids(1);
+        let id = ExtentId(self.next_extent_ids(1));
         let _in_hand = self.take_in_hand();
-        let mirrors =
-            self.allocate(0, MirrorCount::AsGroup, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
-        let extent = Arc::new(Extent::new(id, 0, id, &mirrors));
+        let mirrors = self
+            .allocate(0, MirrorCount::AsGroup, &[id.0])
+            .await?
+            .pop()
+            .ok_or(FileError::NoSpace)?;
+        let extent = Arc::new(Extent::new(id, 0, id.0, &mirrors));
         let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
             extent::insert(connection, &row)?;
@@ -416,7 +420,7 @@ impl FileSystem {
             .await?
             .pop()
             .ok_or(FileError::NoSpace)?;
-        let id = self.next_extent_ids(1);
+        let id = ExtentId(self.next_extent_ids(1));
         let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
         // Synced data must not become less than that: a commit that is durable before the copy is
         // would lose it.

@@ -40,6 +40,7 @@ use crate::{
         file_system::FileSystem,
     },
     planted::{self, Bug},
+    space::extent_id::ExtentId,
     sync::{
         bits::Bits,
         buffer::{Buffer, Slice},
@@ -881,7 +882,7 @@ impl FileSystem {
         let (owner, gone, extents) =
             (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
         let _release = self.freeing.begin();
-        let holes: Vec<(u64, Vec<usize>)> =
+        let holes: Vec<(ExtentId, Vec<usize>)> =
             cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let job = move |connection: &rusqlite::Connection| {
             for (extent, pieces) in &cleared {

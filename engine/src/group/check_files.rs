@@ -462,7 +462,7 @@ mod tests {
         lab.write_file();
         let extent = block_on(lab.group().catalog.read(|connection| {
             let first = tables::extent::ids_from(connection, 0, 1)?[0];
-            Ok(extent::load(connection, first)?)
+            Ok(extent::load(connection, crate::space::extent_id::ExtentId(first))?)
         }));
         let mirror = extent.expect("read").expect("there is an extent").mirrors()[1];
         let offset = lab.group().members[&mirror.disk].layout().au_offset(mirror.au);

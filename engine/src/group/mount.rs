@@ -71,6 +71,7 @@ use crate::{
     space::{
         Space,
         coming::Parting,
+        extent_id::ExtentId,
         mirror_sets::{MirrorCount, MirrorSets},
         slots::Slots,
     },
@@ -841,10 +842,10 @@ async fn note_stale(
 /// What the catalog says about every extent.
 struct Scan {
     mirrors: Vec<(Mirrors, MirrorCount)>,
-    shared: Vec<u64>,
-    slots: Vec<(u64, usize)>,
+    shared: Vec<ExtentId>,
+    slots: Vec<(ExtentId, usize)>,
     next_extent: u64,
-    suspects: BTreeSet<u64>,
+    suspects: BTreeSet<ExtentId>,
 }
 
 /// Gives the membership to voters that were not given it, or lost it to a loss of power: the next one is written over the one
@@ -903,15 +904,15 @@ async fn scan_extents(
             tables::extent::each(connection, |row| {
                 let NewExtent { id, file, mirrors, own, .. } = row.extent;
                 if file == 0 {
-                    scan.shared.push(id);
+                    scan.shared.push(ExtentId(id));
                 }
-                if runs.has(id) && !planted::has(Bug::CrashedRegionsForgotten) {
-                    scan.suspects.insert(id);
+                if runs.has(ExtentId(id)) && !planted::has(Bug::CrashedRegionsForgotten) {
+                    scan.suspects.insert(ExtentId(id));
                 }
                 scan.next_extent = scan.next_extent.max(id + 1);
                 scan.mirrors.push((mirrors, own));
             })?;
-            tables::slot::each(connection, |id, piece| scan.slots.push((id, piece)))?;
+            tables::slot::each(connection, |id, piece| scan.slots.push((ExtentId(id), piece)))?;
             Ok(scan)
         })
         .await

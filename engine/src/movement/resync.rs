@@ -405,7 +405,7 @@ impl Movement {
             let done = if last || planted::has(Bug::ResyncEndsAfterBatch) {
                 end
             } else {
-                rows.last().map_or(end, |extent| extent.id + 1)
+                rows.last().map_or(end, |extent| extent.id.0 + 1)
             };
             let broken = member.broken();
             self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member)

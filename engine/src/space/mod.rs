@@ -32,6 +32,7 @@
 
 pub mod balance;
 pub(crate) mod coming;
+pub(crate) mod extent_id;
 pub(crate) mod mirror_sets;
 pub mod mirrors;
 pub mod placement;

@@ -1,14 +1,14 @@
 //! The free slots of the shared extents.
 
-use crate::sync::bits::Bits;
+use crate::{space::extent_id::ExtentId, sync::bits::Bits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shared extents and their free slots. Built at mount from the files' rows.
 #[derive(Debug, Default)]
 pub struct Slots {
     per_extent: usize,
-    used: BTreeMap<u64, Bits>,
-    with_room: BTreeSet<u64>,
+    used: BTreeMap<ExtentId, Bits>,
+    with_room: BTreeSet<ExtentId>,
 }
 
 impl Slots {
@@ -18,13 +18,13 @@ impl Slots {
     }
 
     /// A shared extent with all slots free.
-    pub fn add_extent(&mut self, id: u64) {
+    pub fn add_extent(&mut self, id: ExtentId) {
         self.used.entry(id).or_default();
         self.with_room.insert(id);
     }
 
     /// Marks a slot used; false if it was used already or does not exist: damage.
-    pub fn mark_used(&mut self, id: u64, piece: usize) -> bool {
+    pub fn mark_used(&mut self, id: ExtentId, piece: usize) -> bool {
         let Some(used) = self.used.get_mut(&id) else { return false };
         if piece >= self.per_extent || used.has(piece) {
             return false;
@@ -37,7 +37,7 @@ impl Slots {
     }
 
     /// Takes a free slot of the lowest extent that has one, so that others empty.
-    pub fn take(&mut self) -> Option<(u64, usize)> {
+    pub fn take(&mut self) -> Option<(ExtentId, usize)> {
         let id = *self.with_room.first()?;
         let piece = (0..self.per_extent)
             .find(|piece| !self.used.get(&id).is_some_and(|used| used.has(*piece)))?;
@@ -45,7 +45,7 @@ impl Slots {
     }
 
     /// Frees a slot. True: its extent has no used slot any more.
-    pub fn give_back(&mut self, id: u64, piece: usize) -> bool {
+    pub fn give_back(&mut self, id: ExtentId, piece: usize) -> bool {
         let Some(used) = self.used.get_mut(&id) else { return false };
         used.remove(piece);
         self.with_room.insert(id);
@@ -53,7 +53,7 @@ impl Slots {
     }
 
     /// Removes an empty shared extent; false if it is in use again.
-    pub fn remove_extent(&mut self, id: u64) -> bool {
+    pub fn remove_extent(&mut self, id: ExtentId) -> bool {
         if self.used.get(&id).is_none_or(|used| !used.is_empty()) {
             return false;
         }
@@ -76,19 +76,19 @@ mod tests {
     fn slots_are_given_once() {
         let mut slots = Slots::new(2);
         assert_eq!(slots.take(), None);
-        slots.add_extent(7);
-        slots.add_extent(9);
+        slots.add_extent(ExtentId(7));
+        slots.add_extent(ExtentId(9));
         assert_eq!(
             [slots.take(), slots.take(), slots.take()],
-            [Some((7, 0)), Some((7, 1)), Some((9, 0))]
+            [Some((ExtentId(7), 0)), Some((ExtentId(7), 1)), Some((ExtentId(9), 0))]
         );
-        assert!(!slots.mark_used(7, 1));
-        assert!(!slots.mark_used(8, 0));
-        assert!(!slots.give_back(7, 0));
-        assert!(slots.give_back(7, 1));
-        assert!(!slots.remove_extent(9));
-        assert!(slots.remove_extent(7));
-        assert_eq!(slots.take(), Some((9, 1)));
+        assert!(!slots.mark_used(ExtentId(7), 1));
+        assert!(!slots.mark_used(ExtentId(8), 0));
+        assert!(!slots.give_back(ExtentId(7), 0));
+        assert!(slots.give_back(ExtentId(7), 1));
+        assert!(!slots.remove_extent(ExtentId(9)));
+        assert!(slots.remove_extent(ExtentId(7)));
+        assert_eq!(slots.take(), Some((ExtentId(9), 1)));
         assert_eq!(slots.take(), None);
         assert_eq!(slots.free(), 0);
     }

@@ -369,7 +369,7 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     // Somebody still writes, elsewhere: a flush has something to do, and its disk takes its time.
     let slow = (plain + 1) % 5;
     let number = lab.member(slow).number.0;
-    let far = |one: &Arc<Extent>| one.file == node && one.id.abs_diff(extent.id) > 4;
+    let far = |one: &Arc<Extent>| one.file == node && one.id.0.abs_diff(extent.id.0) > 4;
     let other = lab.extents_on(&[number]).into_iter().find(far).expect("every disk has some");
     lab.write(node, other.number * MIB, &pattern(3, 8192));
     lab.disks[slow].faults(|faults| faults.hang = true);

@@ -1,7 +1,7 @@
 //! Many threads at once, while disks fail, hang and return.
 
 use super::*;
-use crate::{extent::activity::REGIONS_MAX, sync::lock::RwLock};
+use crate::{extent::activity::REGIONS_MAX, space::extent_id::ExtentId, sync::lock::RwLock};
 use futures::FutureExt;
 use std::{
     pin::pin,
@@ -144,7 +144,11 @@ fn a_new_extent_is_in_memory_once() {
                         .query_map([], |row| row.get(0))?
                         .collect::<rusqlite::Result<Vec<i64>>>()?;
                     let find = |id: i64| {
-                        crate::extent::scope::find(connection, &extents, id.cast_unsigned())
+                        crate::extent::scope::find(
+                            connection,
+                            &extents,
+                            ExtentId(id.cast_unsigned()),
+                        )
                     };
                     Ok(ids.into_iter().map(find).collect::<rusqlite::Result<Vec<_>>>()?)
                 };
@@ -191,7 +195,7 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     extents.retain(|extent| extent.file == node);
     extents.sort_by_key(|extent| extent.number);
     // However large regions are while many are opened, the four extents are in four.
-    let pairs = extents.windows(2).filter(|pair| pair[0].id / 32 != pair[1].id / 32).step_by(2);
+    let pairs = extents.windows(2).filter(|pair| pair[0].id.0 / 32 != pair[1].id.0 / 32).step_by(2);
     let pairs: Vec<[&Arc<Extent>; 2]> = pairs.map(|pair| [&pair[0], &pair[1]]).collect();
     let [[one, two], [three, four]] = [pairs[0], pairs[1]];
     let [first, second] = [two, four].map(|extent| extent.number * MIB - 4096);
@@ -201,7 +205,7 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     // Somebody writes in all regions but two.
     let taken = REGIONS_MAX - 2;
     let room = block_on(group.activity.room_for(taken + 1));
-    let far = |number: usize| Extent::new((1 << 40) + ((number as u64) << 20), 0, 0, &[]);
+    let far = |number: usize| Extent::new(ExtentId((1 << 40) + ((number as u64) << 20)), 0, 0, &[]);
     let enter = |number| block_on(group.activate(&far(number))).expect("there is room");
     let held: Vec<_> = (0..taken).map(enter).collect();
     // Each write is held up between its two regions.

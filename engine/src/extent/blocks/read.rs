@@ -161,7 +161,7 @@ impl Data {
     ) -> Option<PendingRead<'a>> {
         // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass
         // takes the next.
-        let turn = (extent.id as usize)
+        let turn = (extent.id.0 as usize)
             .wrapping_add(blocks.start / STEP)
             .wrapping_add(extent.pass(blocks.start));
         let read = BlockRead { extent, blocks, client, first, turn };

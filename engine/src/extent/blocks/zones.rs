@@ -84,7 +84,7 @@ impl Data {
     /// robin.
     pub(crate) fn first_zone(extent: &Extent, mirrors: usize) -> usize {
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-        (extent.id.wrapping_mul(GOLDEN) >> 32) as usize % mirrors.max(1)
+        (extent.id.0.wrapping_mul(GOLDEN) >> 32) as usize % mirrors.max(1)
     }
 
     /// The checksums from the first zone of an extent that can be read, and whether another could
@@ -157,6 +157,7 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::extent_id::ExtentId;
 
     #[test]
     fn zones_are_read_from_all_mirrors_alike_wherever_those_of_neighbours_are() {
@@ -165,7 +166,7 @@ mod tests {
             for step in 1..=3 {
                 let mut read = vec![0; mirrors];
                 for id in (0..3000).map(|id| id * step) {
-                    read[Data::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
+                    read[Data::first_zone(&Extent::new(ExtentId(id), 1, 0, &[]), mirrors)] += 1;
                 }
                 let most = 3000 / mirrors + 150;
                 assert!(
