@@ -47,7 +47,8 @@ use std::{
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but its own.
+/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but
+/// its own.
 pub struct Upkeep {
     pub(crate) movement: Arc<Movement>,
     pub(crate) scrub: Scrub,
