@@ -1,12 +1,13 @@
-//! What mends blocks while a disk with a mirror of them is silent, or away: nothing that only it has is lost, nor written over, and nothing old
-//! lands on what is written next.
+//! Repairs of blocks while a disk with a mirror of them is silent or offline: no data that only
+//! that disk has is lost or overwritten, and no late write of a repair lands on newer data.
 
 use super::{silence::Healed, *};
 use crate::extent::data::Data;
 use plinth_format::BLOCK_SIZE;
 use std::sync::mpsc;
 
-/// Of the file, and of a block in an extent beside the first one, of which a story is.
+/// Length of the file, and the distance from the block of a story to another block in the same
+/// extent.
 const LENGTH: usize = 40 << 20;
 const BESIDE: u64 = 2 * BLOCK_SIZE as u64;
 
@@ -29,14 +30,14 @@ struct Case {
     lab: Lab,
     node: Node,
     at: u64,
-    /// What is written there.
+    /// The contents of that block.
     bytes: Vec<u8>,
-    /// Of each mirror, in the order of the extent's.
+    /// Where each mirror of the block lies, in the order of the extent's mirrors.
     places: Vec<Place>,
 }
 
 impl Case {
-    /// Of an extent with mirrors on these disks and no others.
+    /// The case of an extent with mirrors on these disks and no others.
     fn on(lab: Lab, disks: &[usize]) -> Self {
         let numbers: Vec<_> = disks.iter().map(|disk| u16::try_from(*disk).expect("few")).collect();
         let extent = lab.extents_on(&numbers).into_iter().next().expect("there is one");
@@ -65,7 +66,8 @@ impl Case {
         lab
     }
 
-    /// One mirror is on a disk that cannot be spared, the other one, from whose zone checksums are loaded, is not: their places.
+    /// One mirror is on a disk that cannot be spared. The other one, from whose zone checksums are
+    /// loaded, is on a disk that can be. Returns the case and the places of both.
     fn with_one_that_is_needed() -> (Self, Place, Place) {
         let lab = Self::lab(Redundancy::Normal);
         let (away, needed) = lab.leave_one_that_is_needed();
@@ -83,7 +85,8 @@ impl Case {
         *self.places.iter().find(|place| place.disk == disk).expect("it has one there")
     }
 
-    /// Its region is active from now on, and its checksums are known: a disk that is silent does not take the activity log.
+    /// Makes the extent's region active and loads its checksums now: a silent disk does not take
+    /// the activity log.
     fn write_beside(&self) {
         self.lab.write(self.node, self.at + BESIDE, &pattern(2, BLOCK_SIZE));
     }
@@ -111,10 +114,11 @@ impl Case {
     }
 }
 
-/// One mirror of a block has rotted. The other one is on a disk that could be spared, and is silent for longer than the timeout when it is asked for
-/// it: it is waited for, and stays.
+/// One mirror of a block has rotted. The other one is on a disk that could be spared and that does
+/// not answer within the timeout when the block is read. The read waits for it, and the disk stays
+/// ONLINE.
 #[test]
-fn a_disk_that_alone_has_a_block_right_is_not_let_go_for_its_silence() {
+fn a_silent_disk_with_the_only_good_mirror_of_a_block_is_waited_for() {
     let lab = Case::lab(Redundancy::Normal);
     // Without a copy of the catalog.
     let silent = lab.plain_disk();
@@ -128,7 +132,7 @@ fn a_disk_that_alone_has_a_block_right_is_not_let_go_for_its_silence() {
         let _healed = Healed(lab);
         let reader = scope.spawn(|| case.read());
         lab.wait_for("the read", || lab.is_hung(silent));
-        // Whoever gives up does so now.
+        // A reader that gives up does so within this time.
         std::thread::sleep(Duration::from_secs(3));
         lab.disks[silent].answer();
         assert!(reader.join().expect("no panic").expect("it is read") == case.bytes);
@@ -139,10 +143,11 @@ fn a_disk_that_alone_has_a_block_right_is_not_let_go_for_its_silence() {
     lab.check();
 }
 
-/// A disk that cannot be spared has lost a write together with its checksum. It does not answer when a check with repair compares mirrors, so the check
-/// does not overwrite what it has. When it answers the two mirrors are in dispute.
+/// A disk that cannot be spared has lost a write together with its checksum. It does not answer
+/// when a check with repair compares mirrors, so the check does not overwrite its mirror. When it
+/// answers the two mirrors are in dispute.
 #[test]
-fn what_nobody_has_seen_is_not_written_over() {
+fn a_check_does_not_overwrite_a_mirror_that_it_could_not_read() {
     let (mut case, needed, _) = Case::with_one_that_is_needed();
     let new = pattern(3, BLOCK_SIZE);
     case.lab.dismount();
@@ -163,25 +168,29 @@ fn what_nobody_has_seen_is_not_written_over() {
         let _healed = Healed(lab);
         let checker = scope.spawn(|| block_on(lab.group().check(true)).expect("the check runs"));
         lab.wait_for("its silence", || lab.is_hung(needed.disk));
-        // Whoever does not wait writes now.
+        // A check that does not wait for the disk writes within this time.
         std::thread::sleep(Duration::from_secs(3));
         lab.disks[needed.disk].answer();
         let report = checker.join().expect("no panic");
-        assert!(case.has(needed) == case.bytes, "what nobody had seen was written over");
-        assert!(!report.is_good(), "it does not say that all is well");
+        assert!(
+            case.has(needed) == case.bytes,
+            "a mirror was overwritten that the check could not read"
+        );
+        assert!(!report.is_good(), "the report does not say that all is good");
     });
     lab.wait_for("the alarm", || lab.told("are disputed"));
-    assert!(case.has(needed) == case.bytes, "one of two that are right was written over");
-    // Somebody writes it.
+    assert!(case.has(needed) == case.bytes, "one of two valid mirrors was overwritten");
+    // A client writes the block.
     lab.write(case.node, case.at, &new);
     lab.online_all();
     lab.check();
 }
 
-/// A block has rotted on a disk that is needed, and the write that mends it does not end. A client that writes the block meanwhile has the last word:
-/// the mend does not land on what the client wrote.
+/// A block has rotted on a disk that is needed, and the write that repairs it does not end. A
+/// client that writes the block meanwhile has the last word: the repair does not overwrite what the
+/// client wrote.
 #[test]
-fn a_mend_that_hangs_does_not_land_on_what_is_written_next() {
+fn a_repair_that_hangs_does_not_overwrite_a_later_write() {
     let (case, needed, other) = Case::with_one_that_is_needed();
     let (lab, new) = (&case.lab, pattern(3, BLOCK_SIZE));
     case.write_beside();
@@ -191,33 +200,34 @@ fn a_mend_that_hangs_does_not_land_on_what_is_written_next() {
         let _healed = Healed(lab);
         scope.spawn(|| block_on(lab.group().check(true)).expect("the check runs"));
         lab.wait_for("the mend", || lab.is_hung(needed.disk));
-        // Whoever gives up does so now.
+        // A repair that gives up does so within this time.
         std::thread::sleep(Duration::from_secs(3));
-        // What comes next is not held up, and what is held up is not done yet.
+        // Later writes do not hang, and those that hang have not been carried out yet.
         lab.disks[needed.disk].faults(|faults| faults.hang_writes.clear());
         scope.spawn(|| lab.write(case.node, case.at, &new));
-        // Whoever does not wait for the mend writes now.
+        // A write that does not wait for the repair is carried out within this time.
         std::thread::sleep(Duration::from_secs(1));
         lab.disks[needed.disk].heal();
     });
     assert!(
         case.has(needed) == new && case.has(other) == new,
-        "the mend landed on what was written after it"
+        "the repair overwrote what was written after it"
     );
     assert!(case.read().expect("it is read") == new);
     lab.online_all();
     lab.check();
 }
 
-/// While a disk is away a block goes bad on the other one that has a mirror of it: no mirror has it any more. The one that returns still has. The
-/// resync does not replace that with a mark, but mends the other one from it.
+/// While a disk is offline a block goes bad on the other disk that has a mirror of it, so that no
+/// online mirror has the block. The disk that returns still has it. The resync does not replace
+/// that with a mark, but repairs the other mirror from it.
 #[test]
-fn a_disk_that_returns_brings_back_what_has_gone_bad_on_the_other() {
+fn a_returning_disk_restores_a_block_that_went_bad_on_the_other() {
     for is_mounted_anew in [false, true] {
         let mut case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
         let [gone, stays] = [0, 1].map(|disk| case.place(disk));
         case.lab.offline(gone.disk);
-        // Then the whole extent is stale there.
+        // So that the whole extent is stale on the disk that is offline.
         case.write_beside();
         case.lab.sync(case.node);
         case.lab.close_regions();
@@ -228,7 +238,10 @@ fn a_disk_that_returns_brings_back_what_has_gone_bad_on_the_other() {
         if is_mounted_anew {
             case.lab.mount();
         }
-        assert!(matches!(case.read(), Err(FileError::ExtentLost { .. })), "nobody has it right");
+        assert!(
+            matches!(case.read(), Err(FileError::ExtentLost { .. })),
+            "no online mirror has it right"
+        );
         case.lab.online_all();
         assert!(case.read().expect("it is there again") == case.bytes);
         assert!(case.has(gone) == case.bytes && case.has(stays) == case.bytes);
@@ -236,16 +249,18 @@ fn a_disk_that_returns_brings_back_what_has_gone_bad_on_the_other() {
     }
 }
 
-/// Of three mirrors one takes a write, one fails it on a disk that is needed, and one is silent about it. The client hears of the failure when the
-/// third write has ended, too: what the client writes next is not overwritten by that.
+/// Of three mirrors one takes a write, one is on a disk that is needed and fails the write, and one
+/// is on a silent disk. The client gets the error only after the third write has ended, too: so
+/// that one cannot overwrite what the client writes next.
 #[test]
-fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
+fn a_failed_write_returns_only_after_the_write_to_a_silent_disk_has_ended() {
     let lab = Case::lab(Redundancy::High);
-    // What has its other mirrors there needs the one that is left.
+    // Extents with their other mirrors on these two need the one disk that is left.
     [3, 4].into_iter().for_each(|disk| lab.offline(disk));
     let case = Case::on(lab, &[0, 1, 2]);
     let (lab, last) = (&case.lab, pattern(4, BLOCK_SIZE));
-    // In their order: who gives up at the first that fails does not come to the second.
+    // In the order of the mirrors: a write that gives up at the first failure does not come to the
+    // second.
     let [failing, silent, _] = case.places[..] else { panic!("it has three mirrors") };
     for place in [failing, silent] {
         let disk = u16::try_from(place.disk).expect("few");
@@ -266,9 +281,9 @@ fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
             end
         });
         lab.wait_for("the first write", || lab.is_hung(silent.disk));
-        // Whoever does not wait for it hears of the failure now.
+        // A write that does not wait for the silent disk returns its error within this time.
         std::thread::sleep(Duration::from_secs(3));
-        // What comes next is taken, and what is held up is not done yet.
+        // Later writes are taken, and those that hang have not been carried out yet.
         lab.disks[failing.disk].heal();
         lab.disks[silent.disk].faults(|faults| faults.hang_in.clear());
         go_on.send(()).expect("the client waits for it");
@@ -284,8 +299,8 @@ fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
     lab.check();
 }
 
-/// A write ends in an error: one mirror has it, and the disk of the other, which cannot be spared, has written a part of it. The block can be read: each
-/// sector is as before or new.
+/// A write ends in an error: one mirror has it, and the disk of the other, which cannot be spared,
+/// has written a part of it. The block can be read: each sector is old or new.
 #[test]
 fn a_block_can_be_read_after_a_write_that_failed_half_way() {
     let (case, needed, _) = Case::with_one_that_is_needed();
@@ -301,9 +316,11 @@ fn a_block_can_be_read_after_a_write_that_failed_half_way() {
     assert!(sectors.all(|(found, (old, new))| found == old || found == new));
 }
 
-/// A disk returns that alone has a block, and the other one, where it has gone bad, does not take it: the one that returns keeps it, and is read.
+/// A disk returns that alone has a good mirror of a block, and the other disk, where the block has
+/// gone bad, does not take it. The disk that returns keeps its mirror, and the block is read from
+/// it.
 #[test]
-fn what_cannot_be_brought_back_stays_where_it_is_right() {
+fn a_returning_disk_keeps_a_block_that_the_other_disk_does_not_take() {
     let case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
     let (lab, [gone, stays]) = (&case.lab, [0, 1].map(|disk| case.place(disk)));
     lab.offline(gone.disk);
@@ -330,10 +347,11 @@ fn what_cannot_be_brought_back_stays_where_it_is_right() {
     lab.check();
 }
 
-/// A disk returns with what a block was when it went, and the checksum that the other one stores is of that, as a write of checksums was lost.
-/// Nothing old is taken for right for that: what was written since is not overwritten.
+/// A disk returns with the old contents of a block, and the checksum that the other disk stores
+/// matches these, because a write of checksums was lost. The old contents do not count as right for
+/// that: the newer contents on the other disk are not overwritten.
 #[test]
-fn what_is_old_is_not_brought_back_over_what_can_be_read() {
+fn a_resync_does_not_overwrite_newer_contents_with_old_ones_that_match_a_checksum() {
     let case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
     let (lab, [gone, stays]) = (&case.lab, [0, 1].map(|disk| case.place(disk)));
     lab.offline(gone.disk);
@@ -342,6 +360,6 @@ fn what_is_old_is_not_brought_back_over_what_can_be_read() {
     lab.close_regions();
     case.rots(stays);
     lab.online_all();
-    assert!(matches!(case.read(), Err(FileError::ExtentLost { .. })), "nobody has it right");
+    assert!(matches!(case.read(), Err(FileError::ExtentLost { .. })), "no mirror has it right");
     assert!(case.has(stays) == pattern(7, BLOCK_SIZE));
 }

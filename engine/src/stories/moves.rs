@@ -1,4 +1,5 @@
-//! A mirror moves, is made or is taken (`mover.rs`), and something else comes between two of the steps.
+//! A mirror moves, is made or is removed (`mover.rs`), and something else happens between two of
+//! the steps.
 
 use super::*;
 use crate::{
@@ -17,7 +18,7 @@ use std::{
 use tokio::sync::OwnedSemaphorePermit;
 
 impl Lab {
-    /// Reads and writes in AUs of a disk that nobody has hang from now on.
+    /// From now on reads and writes hang in those AUs of a disk that are not allocated.
     fn hang_where_nobody_is(&self, disk: usize) {
         let member = self.member(disk);
         let layout = member.layout();
@@ -28,7 +29,7 @@ impl Lab {
         self.disks[disk].faults(|faults| faults.hang_in = places);
     }
 
-    /// Lets `future` go on until something is so, which is before its end.
+    /// Polls `future` until `ready` returns true, which must be before the future ends.
     fn go_on_until<F: Future>(&self, what: &str, future: Pin<&mut F>, ready: impl Fn() -> bool) {
         let future = RefCell::new(future);
         self.wait_for(what, || {
@@ -40,7 +41,7 @@ impl Lab {
         });
     }
 
-    /// Lets `future` go on until something is so. Its end, if it comes first.
+    /// Polls `future` until `ready` returns true. Returns the future's result if it ends first.
     fn go_on_or_end<F: Future>(
         &self,
         what: &str,
@@ -55,14 +56,15 @@ impl Lab {
         end.into_inner()
     }
 
-    /// Lets a move to a disk go on until all is copied. Nothing else of it is done as long as the permit is held.
+    /// Polls a move to a disk until all is copied. The move does no further step as long as the
+    /// permit is held.
     fn copy_all<F: Future>(&self, disk: usize, mut moving: Pin<&mut F>) -> OwnedSemaphorePermit {
         self.group().rebalance.set_copy_permits(1);
         let permits = self.group().rebalance.copy_permits().expect("it is open");
         self.hang_where_nobody_is(disk);
         self.go_on_until("the copy", moving.as_mut(), || self.disks[disk].hung() > 0);
         let mut permit = pin!(permits.acquire_owned());
-        assert!(permit.as_mut().now_or_never().is_none(), "who copies has it");
+        assert!(permit.as_mut().now_or_never().is_none(), "the copy has it");
         self.disks[disk].answer();
         loop {
             assert!(moving.as_mut().now_or_never().is_none(), "it asks for a permit once more");
@@ -79,7 +81,8 @@ fn place(layout: &plinth_format::Layout, au: u32) -> Range<u64> {
     layout.au_offset(au)..layout.au_offset(au) + layout.au_size()
 }
 
-/// A block cannot be read on the only disk that has it, and can be read later. COMPACT does not move its extent.
+/// A block cannot be read on the only disk that has it, and can be read later. COMPACT does not
+/// move its extent.
 #[test]
 fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
@@ -94,8 +97,9 @@ fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
     assert!(found.is_ok_and(|found| found == bytes), "{moved:?}");
 }
 
-/// A move has copied everything when a flush of the target fails for somebody else, and the target loses what was copied. The move's own flush, which
-/// succeeds, does not make that good: the mirror stays where it is.
+/// A move has copied everything when another caller's flush of the target fails, and the target
+/// loses what was copied. The move's own flush, which succeeds, does not make that good: the mirror
+/// stays where it is.
 #[test]
 fn a_mirror_does_not_move_to_a_disk_that_lost_the_copy_with_a_flush() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
@@ -116,7 +120,8 @@ fn a_mirror_does_not_move_to_a_disk_that_lost_the_copy_with_a_flush() {
     assert!(found.is_ok_and(|found| found == bytes), "{moved:?}");
 }
 
-/// A region is closed when a move in it has copied everything and not changed the row yet: its checksums come to the new place all the same.
+/// A region is closed when a move in it has copied everything and not changed the row yet: the
+/// checksums are at the new place all the same.
 #[test]
 fn checksums_move_with_a_mirror_although_its_region_was_closed_meanwhile() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -136,8 +141,9 @@ fn checksums_move_with_a_mirror_although_its_region_was_closed_meanwhile() {
     lab.check();
 }
 
-/// Somebody has read the row of an extent; it gets one mirror more, and is not in memory any more. Whoever brings it in by that row brings it in with
-/// all its mirrors, and what is written next is on all of them.
+/// A reader has read the row of an extent. Then the extent gets one mirror more and is dropped from
+/// memory. When the reader loads the extent by its old row it gets all mirrors, and later writes go
+/// to all of them.
 #[test]
 fn a_row_that_was_read_before_a_mirror_was_made_hides_none() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -166,9 +172,10 @@ fn a_row_that_was_read_before_a_mirror_was_made_hides_none() {
     assert_eq!(mirrors, 3);
 }
 
-/// The copy of a move is overdue on a disk that cannot be spared. Its AU is nobody else's until it has landed.
+/// The copy of a move is overdue on a disk that cannot be spared. The target AU is not given to
+/// another owner until the copy has ended.
 #[test]
-fn a_copy_that_is_overdue_lands_in_nobodys_place() {
+fn the_target_of_an_overdue_copy_stays_allocated_until_the_copy_ends() {
     let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 12 << 20));
@@ -187,7 +194,7 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
             .find(|(trouble, _)| *trouble == Trouble::Refused)
             .map_or(0, |(_, seen)| seen.count)
     };
-    // Whoever goes on waiting asks again whether the disk can go offline now.
+    // A copy that goes on waiting asks again whether the disk can go offline now.
     let end = lab.go_on_or_end("a second refusal", moving.as_mut(), || refused() > 1);
     assert_eq!(lab.state(2), DiskState::Online);
     assert_eq!(
@@ -202,10 +209,11 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     lab.check();
 }
 
-/// A dismount begins while a move's copy is overdue on a disk that cannot be spared. The dismount may fail, so the AU that is copied to is given to no
-/// other extent before the copy has landed. The dismount ends when the disk answers; one by force does not wait for that.
+/// A dismount begins while a move's copy is overdue on a disk that cannot be spared. The dismount
+/// may fail, so the target AU is given to no other extent before the copy has ended. The dismount
+/// ends when the disk answers; a dismount with FORCE does not wait for that.
 #[test]
-fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() {
+fn the_target_of_an_overdue_copy_stays_allocated_during_a_dismount() {
     for force in [false, true] {
         let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");
@@ -244,7 +252,7 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
             lab.disks[2].heal();
             end
         };
-        // Whether it has moved is another matter.
+        // Whether the mirror has moved does not matter here.
         let _ = end.unwrap_or_else(|| block_on(moving));
         lab.wait_for("the end of the group", || ending.is_finished());
         ending.join().expect("no panic").expect("it ends");
@@ -256,16 +264,17 @@ fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() 
     }
 }
 
-/// A move cannot be made, and somebody still writes to the new place: that is nobody else's until the write has landed.
+/// A move fails while a client's write to the new place is in flight: the AU is not freed until
+/// that write has ended.
 #[test]
-fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
+fn the_target_of_a_failed_move_is_freed_after_the_last_write_to_it_has_ended() {
     let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
     lab.allow_silence();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 12 << 20));
     lab.sync(node);
     let extent = lab.extents_on(&[0, 1]).remove(0);
-    // The disk that it moves to cannot be spared then.
+    // So that the target disk cannot be spared.
     lab.offline(1);
     let (group, to) = (lab.group(), lab.member(2));
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
@@ -281,7 +290,7 @@ fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
     let writer =
         std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
     lab.wait_for("the write", || lab.disks[2].hung() > 0);
-    // One that fails there ends the move.
+    // A write that fails on the target ends the move.
     lab.write(node, at + MIB / 2, &pattern(3, 8192));
     drop(permit);
     let end =
@@ -299,7 +308,8 @@ fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
     lab.check();
 }
 
-/// Whoever is to copy to a mirror has found where it is, and it moves before the copy begins. Another extent has the AU by then: nothing is copied there.
+/// A copy to a mirror has looked up its place, and the mirror moves before the copy begins. Another
+/// extent has the AU by then: nothing is copied there.
 #[test]
 fn nothing_is_copied_to_where_a_mirror_was() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -327,9 +337,10 @@ fn nothing_is_copied_to_where_a_mirror_was() {
     assert_eq!(copied.bytes, 0);
 }
 
-/// A mirror is to be taken, and before it is its turn the disk of the one that stays goes offline: it is not taken.
+/// A mirror is to be removed, and before that begins the disk of the mirror that stays goes
+/// offline: the mirror is not removed.
 #[test]
-fn a_mirror_is_not_taken_when_the_other_has_gone() {
+fn a_mirror_is_not_removed_when_the_other_one_has_gone_offline() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -337,7 +348,7 @@ fn a_mirror_is_not_taken_when_the_other_has_gone() {
     let extent = lab.extents_on(&[0, 1]).remove(0);
     lab.close_regions();
     let (group, world) = (lab.group(), lab.world());
-    let log = block_on(group.activity.hold_log(&*world)).expect("nobody writes it for long");
+    let log = block_on(group.activity.hold_log(&*world)).expect("no write of it takes long");
     let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
     lab.go_on_until("the way into its region", taking.as_mut(), || group.activity.has(extent.id));
     block_on(group.voters.take_offline(&[DiskNumber(1)])).expect("the other mirror is there");
@@ -348,10 +359,10 @@ fn a_mirror_is_not_taken_when_the_other_has_gone() {
     lab.check();
 }
 
-/// It is decided that a disk goes offline, and not on record yet, when the other mirror of one of its extents is to be taken. Whoever takes it waits for the
-/// record, and does not take it.
+/// It is decided, but not on record yet, that a disk goes offline, when the other mirror of one of
+/// its extents is to be removed. The removal waits for the record, and then does not happen.
 #[test]
-fn a_mirror_is_not_taken_while_the_other_goes() {
+fn a_mirror_is_not_removed_while_the_disk_of_the_other_one_goes_offline() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -365,12 +376,12 @@ fn a_mirror_is_not_taken_while_the_other_goes() {
     let (group, voters) = (lab.group(), Arc::clone(&lab.group().voters));
     let going = std::thread::spawn(move || block_on(voters.take_offline(&[DiskNumber(1)])));
     lab.wait_for("the record", || lab.disks[2].hung() > 0);
-    // Its region is open when the mirror is to be taken.
+    // Its region is open when the mirror is to be removed.
     lab.write(node, extent.number * MIB, &pattern(2, 8192));
     let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
     let is_alone = || group.mirror_sets.counts().iter().any(|(set, _)| *set == [DiskNumber(1)]);
     let end = lab.go_on_or_end("what counts from now on", taking.as_mut(), is_alone);
-    // Whatever was to change in the catalog has changed.
+    // All changes of the catalog that were to be made are made.
     block_on(group.catalog.release(true, |_| Ok(()))).expect("it is there");
     lab.disks[2].heal();
     going.join().expect("no panic").expect("the other mirror was there");
@@ -380,7 +391,8 @@ fn a_mirror_is_not_taken_while_the_other_goes() {
     lab.check();
 }
 
-/// Somebody writes where an extent has no data yet, on its old mirrors only, when one of them begins to move: the move waits for him, and copies that too.
+/// A client's write where an extent has no data yet goes to the old mirrors only, and is in flight
+/// when one of them begins to move. The move waits for the write, and copies it too.
 #[test]
 fn a_move_waits_for_a_write_that_began_before_it() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -399,7 +411,8 @@ fn a_move_waits_for_a_write_that_began_before_it() {
         std::thread::spawn(move || block_on(session.write(node, at, &pattern(1, 65_536), false)));
     lab.wait_for("the write", || lab.disks[1].hung() > 0);
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
-    let end = lab.go_on_or_end("the wait for him", moving.as_mut(), || extent.ranges.waiting() > 0);
+    let end =
+        lab.go_on_or_end("the wait for the write", moving.as_mut(), || extent.ranges.waiting() > 0);
     lab.disks[1].heal();
     writer.join().expect("no panic").expect("it is written");
     let moved = end.unwrap_or_else(|| block_on(moving)).expect("it moves");
@@ -414,16 +427,18 @@ fn a_move_waits_for_a_write_that_began_before_it() {
     lab.check();
 }
 
-/// A mirror has moved, durably, and a write that began before is under way to its old place: that is nobody else's until the write has landed.
+/// A mirror has moved, durably, and a write that began before is in flight to its old place: the AU
+/// is not freed until that write has ended.
 #[test]
-fn a_place_that_a_mirror_has_left_is_free_when_nobody_writes_there() {
+fn the_old_place_of_a_moved_mirror_is_freed_after_the_last_write_to_it_has_ended() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
     lab.sync(node);
     let extent = lab.extents_on(&[0, 1]).remove(0);
     let (group, to) = (lab.group(), lab.member(2));
-    // For as long as this takes the disk is not silent. Who frees a place waits no longer for that.
+    // So long that the disk does not count as silent: the code that frees the place would wait no
+    // longer for a silent disk.
     group.deadline.store(10_000, Ordering::Relaxed);
     let old =
         extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
@@ -449,8 +464,8 @@ fn a_place_that_a_mirror_has_left_is_free_when_nobody_writes_there() {
     lab.check();
 }
 
-/// The commit that a mirror has moved is on its way when somebody writes, and the engine is killed before the disks have it: the mirror is where it was, and
-/// has what was acknowledged.
+/// A client writes while the commit of a move is in flight, and the engine is killed before the
+/// disks have it: the mirror is where it was, and has what was acknowledged.
 #[test]
 fn the_old_place_is_written_until_the_move_is_durable() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -462,7 +477,7 @@ fn the_old_place_is_written_until_the_move_is_durable() {
     lab.close_regions();
     let extent = lab.extents_on(&[0, 1]).remove(0);
     let (group, to, at) = (Arc::clone(lab.group()), lab.member(2), extent.number * MIB);
-    // The catalog takes nothing until it may go on.
+    // The catalog carries out no job until the channel is closed.
     let (go_on, waits) = mpsc::channel::<()>();
     let mut busy = pin!(group.catalog.release(false, move |_| {
         let _ = waits.recv();
@@ -478,7 +493,7 @@ fn the_old_place_is_written_until_the_move_is_durable() {
     let before = counted();
     let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
     lab.go_on_until("its turn", moving.as_mut(), || counted() > before);
-    // The next commit is on no disk.
+    // The next commit reaches no disk.
     let logs: Vec<_> =
         (0..3).map(|disk| (lab.disks[disk].clone(), lab.runs_of(CatalogFile::Wal, disk))).collect();
     let mut hanging = pin!(group.catalog.release(false, move |_| {

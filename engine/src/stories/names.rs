@@ -1,4 +1,4 @@
-//! Disks get other names.
+//! Disks are renamed.
 
 use super::*;
 use crate::admin::{AdminError, Renaming};
@@ -25,7 +25,8 @@ impl Lab {
     }
 }
 
-/// Two disks change names in one statement; membership and headers say so, now and after the next mount.
+/// Two disks exchange their names in one statement. Membership and headers have the new names, also
+/// after the next mount.
 #[test]
 fn disks_are_renamed() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -49,19 +50,20 @@ fn disks_are_renamed() {
         }
         lab.mount();
     }
-    assert!(lab.rename(&[("LAST", "DATA_0001")]).is_err(), "it is another's");
-    assert!(lab.rename(&[("LAST", "1ST")]).is_err(), "it is no name");
-    assert!(lab.rename(&[("LAST", "A"), ("LAST", "B")]).is_err(), "it has two");
-    assert!(lab.rename(&[("FIRST", "A")]).is_err(), "there is none");
+    assert!(lab.rename(&[("LAST", "DATA_0001")]).is_err(), "another disk has the name");
+    assert!(lab.rename(&[("LAST", "1ST")]).is_err(), "it is not a valid name");
+    assert!(lab.rename(&[("LAST", "A"), ("LAST", "B")]).is_err(), "one disk gets two names");
+    assert!(lab.rename(&[("FIRST", "A")]).is_err(), "there is no such disk");
     assert_eq!(lab.names(), new);
     block_on(lab.group().rename(&Renaming::All)).expect("it is done");
     assert_eq!(lab.names(), ["DATA_0000", "DATA_0001", "DATA_0002"]);
     assert_eq!(lab.header_names(), lab.names());
 }
 
-/// A voter that cannot be spared does not take a membership: when it can be written again it is given it, without another change.
+/// A voter that cannot be spared does not take a membership. As soon as it can be written again it
+/// gets that membership, without another change.
 #[test]
-fn a_voter_that_was_hindered_catches_up() {
+fn a_voter_gets_a_membership_that_it_missed_when_it_can_be_written_again() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 10 << 20));
@@ -78,7 +80,7 @@ fn a_voter_that_was_hindered_catches_up() {
     assert!(refused.to_string().contains("FIRST"), "{refused}");
 }
 
-/// A check that runs meanwhile has nothing to complain about.
+/// A check that runs during renames reports no problem.
 #[test]
 fn disks_are_renamed_during_checks() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -95,15 +97,15 @@ fn disks_are_renamed_during_checks() {
     });
 }
 
-/// A disk that is offline keeps its name: nothing could tell its header.
+/// A disk that is offline keeps its name, because its header cannot be rewritten.
 #[test]
-fn a_disk_that_is_away_is_not_renamed() {
+fn a_disk_that_is_offline_is_not_renamed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None))
         .expect("it can be spared");
     assert!(
         lab.rename(&[("DATA_0001", "X")])
-            .expect_err("it is away")
+            .expect_err("it is offline")
             .message
             .contains("is not ONLINE")
     );

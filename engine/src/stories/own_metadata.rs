@@ -1,4 +1,4 @@
-//! Somebody overwrites what the engine wrote for itself, on disks of a group that it serves.
+//! The engine's own metadata is overwritten on disks of a mounted group.
 
 use super::*;
 use crate::{
@@ -33,7 +33,7 @@ fn memberships() -> Vec<u64> {
     slots(|area| area.memberships)
 }
 
-/// Every kind of record, what a look calls it, and where it is.
+/// Every kind of record, how the report of a look names it, and where it is.
 fn kinds() -> Vec<(&'static str, Vec<u64>, usize)> {
     vec![
         ("header", layout().header_places().to_vec(), 4096),
@@ -46,7 +46,7 @@ fn kinds() -> Vec<(&'static str, Vec<u64>, usize)> {
 }
 
 impl Lab {
-    /// What the engine does by itself each minute. Returns what it found.
+    /// The look that the engine makes by itself each minute. Returns what it found.
     fn look(&self) -> Vec<Problem> {
         block_on(self.group().look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING))
     }
@@ -87,10 +87,11 @@ fn with_an_open_region() -> (Lab, Vec<u8>) {
     (lab, bytes)
 }
 
-/// Any kind of record, all of its copies, on either disk or on both, with zeros or noise: one line for each disk names it, the next look finds
-/// nothing, and the group mounts after a kill and after a dismount.
+/// For any kind of record, all of its copies are overwritten, on either disk or on both, with zeros
+/// or noise: one line for each disk names the record, the next look finds nothing, and the group
+/// mounts after a kill and after a dismount.
 #[test]
-fn what_is_overwritten_is_written_again() {
+fn overwritten_records_are_written_again() {
     let (mut lab, bytes) = with_an_open_region();
     for (kind, places, length) in kinds() {
         for (round, disks) in [&[0][..], &[1], &[0, 1]].into_iter().enumerate() {
@@ -131,9 +132,9 @@ fn what_is_overwritten_is_written_again() {
     }
 }
 
-/// Nobody asks for it: the engine looks.
+/// The engine looks at its metadata without a statement.
 #[test]
-fn the_engine_looks_by_itself() {
+fn the_engine_checks_its_metadata_by_itself() {
     let (lab, _) = with_an_open_region();
     lab.overwrite(1, &memberships(), MEMBERSHIP_SLOT, true);
     lab.world.advance(LOOK);
@@ -141,9 +142,9 @@ fn the_engine_looks_by_itself() {
     assert_eq!(lab.look(), []);
 }
 
-/// A dismount in good order leaves disks that mount, whatever was overwritten a moment before.
+/// After a clean dismount the disks mount, whatever was overwritten a moment before it.
 #[test]
-fn a_dismount_looks_before_it_says_that_it_was_clean() {
+fn a_dismount_repairs_overwritten_metadata() {
     let (mut lab, bytes) = with_an_open_region();
     for (kind, places, length) in kinds() {
         lab.overwrite(0, &places, length, false);
@@ -158,9 +159,10 @@ fn a_dismount_looks_before_it_says_that_it_was_clean() {
     }
 }
 
-/// One disk fails, and the other, of which nobody knew that it had lost its records, is all that is left: at once it has them.
+/// One disk fails. The records of the other, the only one that is left, were overwritten, which was
+/// not found yet: they are written again at once.
 #[test]
-fn what_is_left_is_looked_at_when_a_disk_goes() {
+fn the_metadata_of_the_remaining_disks_is_checked_when_a_disk_fails() {
     for (kind, places, length) in kinds() {
         let (mut lab, bytes) = with_an_open_region();
         lab.overwrite(0, &places, length, true);
@@ -179,9 +181,10 @@ fn what_is_left_is_looked_at_when_a_disk_goes() {
     }
 }
 
-/// A change of membership relies on what the voters hold: it is cut short anywhere, and the group mounts.
+/// A change of membership relies on the records of the voters, so it checks them first. The engine
+/// is killed after it, and the group mounts.
 #[test]
-fn a_change_finds_the_voters_whole() {
+fn the_records_of_voters_are_repaired_before_the_membership_changes() {
     let mut lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B", "C"]);
     // The newest slots of two of three: without a look, one voter would hold a membership.
     for disk in 1..3 {
@@ -198,7 +201,7 @@ fn a_change_finds_the_voters_whole() {
     lab.dismount();
 }
 
-/// No copy of a header is left when a disk is renamed: it is written from memory.
+/// No copy of a header is left when a disk is renamed: the header is written from memory.
 #[test]
 fn a_disk_without_a_header_is_renamed() {
     let (mut lab, bytes) = with_an_open_region();
@@ -214,9 +217,10 @@ fn a_disk_without_a_header_is_renamed() {
     lab.check();
 }
 
-/// CHECK and SCRUB name what is wrong and leave it; with REPAIR they write it again, and nothing is left.
+/// CHECK and SCRUB name what is wrong and leave it. With REPAIR they write it again, and nothing
+/// wrong is left.
 #[test]
-fn a_check_and_a_scrub_mend_it() {
+fn a_check_and_a_scrub_with_repair_write_overwritten_metadata_again() {
     let (lab, _) = with_an_open_region();
     for (kind, places, length) in kinds() {
         lab.overwrite(1, &places, length, true);
@@ -227,7 +231,7 @@ fn a_check_and_a_scrub_mend_it() {
             named.len() == 1 && named[0].text.contains(kind) && !named[0].repaired,
             "{kind}: {named:?}"
         );
-        assert!(image() == before, "{kind}: nothing was said of repairs");
+        assert!(image() == before, "{kind}: the check was without REPAIR");
         let mended = lab.problems(true);
         assert!(mended.len() == 1 && mended[0].repaired, "{kind}: {mended:?}");
         assert_eq!(lab.problems(true), [], "{kind}");
@@ -247,7 +251,8 @@ fn a_check_and_a_scrub_mend_it() {
     assert!(lab.told("1 problem found, 1 repaired, 0 left"));
 }
 
-/// A region is open, and what its release before wrote to the checksum zones is overwritten, on one mirror or on both: it is there again.
+/// A region is open, and the checksum blocks that its last release wrote are overwritten, on one
+/// mirror or on both: they are written again.
 #[test]
 fn checksum_blocks_of_open_regions_are_written_again() {
     for spoilt in [&[0][..], &[1], &[0, 1]] {
@@ -281,7 +286,7 @@ fn checksum_blocks_of_open_regions_are_written_again() {
             "{found:?}"
         );
         for (disk, was) in before.iter().enumerate() {
-            // All but that of the block that has been written since.
+            // All checksums but that of the block that has been written since.
             assert!(
                 lab.disks[disk].peek(zone(disk), 1024)[4..] == was[4..],
                 "disk {disk} of {spoilt:?}"
@@ -294,9 +299,10 @@ fn checksum_blocks_of_open_regions_are_written_again() {
     }
 }
 
-/// A check finds a checksum block wrong that has rotted at rest, and it is written again when its region closes: until then it is no news.
+/// A check finds a checksum block that has rotted at rest. The block is written again when its
+/// region closes, and is not reported again until then.
 #[test]
-fn what_a_check_found_wrong_is_no_news() {
+fn a_checksum_block_that_a_check_reported_is_not_reported_again() {
     let (lab, bytes) = with_an_open_region();
     while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
     let node = lab.find("table");
@@ -321,14 +327,15 @@ fn what_a_check_found_wrong_is_no_news() {
     lab.write(node, 0, &bytes[..4096]);
     assert_eq!(lab.look(), []);
     lab.overwrite(1, &[zone], length, true);
-    assert_eq!(lab.look().len(), 1, "it is looked at as before");
+    assert_eq!(lab.look().len(), 1, "the block is looked at as before");
     lab.check();
 }
 
-/// A checksum block has entries of blocks that hold nothing, too. A check does not look at those, and neither does the engine: what rotted there
-/// while the region was closed was found later, by a check after one that had repaired all.
+/// A checksum block also has entries of blocks that hold no data. Neither a check nor a look of the
+/// engine reads those: otherwise, rot there while the region was closed was found only later, by a
+/// check after one that had repaired everything.
 #[test]
-fn what_holds_nothing_is_not_looked_at() {
+fn checksums_of_blocks_without_data_are_not_checked() {
     let (lab, bytes) = with_an_open_region();
     while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
     let node = lab.find("table");
@@ -354,10 +361,11 @@ fn what_holds_nothing_is_not_looked_at() {
     lab.check();
 }
 
-/// A disk in which something is wrong in one look after the other goes offline where it can be spared; one that cannot is an ALARM each time. A
-/// look that finds nothing begins the count anew.
+/// A disk goes offline where it can be spared when several looks in a row find something wrong on
+/// it. For a disk that cannot be spared each further look is an ALARM. A look that finds nothing
+/// resets the count.
 #[test]
-fn a_disk_that_does_not_keep_it_goes_offline() {
+fn a_disk_that_does_not_keep_its_metadata_goes_offline() {
     let (lab, bytes) = with_an_open_region();
     let spoil = || lab.overwrite(1, &stamps(), 4096, true);
     for _ in 0..3 {
@@ -375,7 +383,7 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
     );
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
 
-    // The other one is all that is left.
+    // Only the other disk is left.
     let alarms = || {
         let events = lab.world.events();
         events
@@ -386,7 +394,8 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
             .count()
     };
     let mut looks = 0;
-    // The engine itself looks at what is left when a disk has gone, and may begin the count anew once, or be the first to find it.
+    // The engine itself looks at the remaining disks when one has gone offline, and may reset the
+    // count once, or be the first to find the damage.
     while alarms() < 2 && looks < 8 {
         lab.overwrite(0, &memberships(), MEMBERSHIP_SLOT, false);
         lab.look();
@@ -401,7 +410,8 @@ fn a_disk_that_does_not_keep_it_goes_offline() {
     assert_eq!(lab.look(), []);
 }
 
-/// A disk that takes no write is dealt with as soon as it is looked at; one of which a record cannot be read until it is written has it again.
+/// A record that cannot be read until it is written is written again. A disk that takes no write
+/// goes offline at the first look.
 #[test]
 fn a_disk_that_takes_no_records_goes_offline() {
     let (lab, _) = with_an_open_region();
@@ -420,7 +430,8 @@ fn a_disk_that_takes_no_records_goes_offline() {
     assert!(lab.is_offline(1));
 }
 
-/// A voter that cannot be spared fails to write a membership. It gets that membership as soon as it takes writes again, not with the next change.
+/// A voter that cannot be spared fails to write a membership. It gets that membership as soon as it
+/// takes writes again, not with the next change.
 #[test]
 fn a_voter_that_missed_a_membership_is_given_it() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C"]);
@@ -438,8 +449,9 @@ fn a_voter_that_missed_a_membership_is_given_it() {
     assert_eq!(without, []);
 }
 
-/// One copy of the only voter's newest membership is torn, and written again; its place cannot be written, or the power goes in between. The
-/// other copy is all that says how the group is, and stays.
+/// One copy of the only voter's newest membership is torn, and written again. Its place cannot be
+/// written, or the power fails in between. The other copy is the only record of the membership, and
+/// stays.
 #[test]
 fn the_good_copy_stays_while_the_other_is_written_again() {
     for cut in 0..14 {
@@ -456,7 +468,7 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
             block_on(group.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING));
         });
         lab.wait_for("the power or the end", || fuse.is_blown() || looking.is_finished());
-        // It waits for ever if the power goes.
+        // The thread waits for ever if the power fails.
         drop(looking);
         lab.cut_power(cut);
         lab.no_fuse();
@@ -470,9 +482,10 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
     }
 }
 
-/// Records are written anew all the time, by all that writes them: nothing that is under way is taken for damage, and nothing is written back.
+/// All records are rewritten all the time: no write in flight is taken for damage, and no old
+/// contents are written back.
 #[test]
-fn what_is_being_written_is_no_damage() {
+fn records_that_are_being_written_are_not_reported_as_damage() {
     let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B", "C"]);
     let is_over = AtomicBool::new(false);
     let over = || is_over.load(Ordering::SeqCst);
@@ -507,7 +520,8 @@ fn what_is_being_written_is_no_damage() {
     lab.check();
 }
 
-/// The copies of a header are written one after the other, each durable before the next: a loss of power tears one of them at most.
+/// The copies of a header are written one after the other, each durable before the next: a loss of
+/// power tears one of them at most.
 #[test]
 fn header_copies_are_written_one_after_the_other() {
     let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B"]);

@@ -1,4 +1,5 @@
-//! Writes of less than blocks: what their blocks hold besides is read once in a while, not each time.
+//! Writes of less than a block: the rest of their blocks is read once for several writes, not for
+//! each.
 
 use super::*;
 use crate::extent::data::Data;
@@ -14,10 +15,11 @@ impl Lab {
     }
 }
 
-/// A log in 2 KiB, over an older one and then behind its end: what it writes over is read eight blocks at a time, and
-/// the bytes are right, also those that others wrote in between.
+/// A log is written in parts of 2 KiB, over an older one and then beyond its end: the old contents
+/// are read eight blocks at a time, and the bytes are right, also those that other callers wrote in
+/// between.
 #[test]
-fn a_log_in_parts_of_blocks_hardly_reads() {
+fn a_log_written_in_parts_of_blocks_takes_few_reads() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
     let node = lab.create_file("log");
     let mut expected = pattern(1, 256 << 10);
@@ -29,7 +31,7 @@ fn a_log_in_parts_of_blocks_hardly_reads() {
         lab.write(node, at as u64, &log[at..at + PART]);
         expected.resize(expected.len().max(at + PART), 0);
         expected[at..at + PART].copy_from_slice(&log[at..at + PART]);
-        // Now and then the last block, and the one after it, are somebody else's: whole, or a part.
+        // Now and then another caller writes the last block or the one after it: whole, or a part.
         let (block, next) = (at & !4095, (at & !4095) + 4096);
         if at % (40 << 10) == 0 && next + 4096 <= expected.len() {
             let other = pattern(at as u64, 4096);
@@ -52,9 +54,10 @@ fn a_log_in_parts_of_blocks_hardly_reads() {
     assert_eq!(lab.read(lab.find("log"), 0, expected.len()), expected);
 }
 
-/// What a log is written over is rotten on one disk: nothing of that is written again, and what the last write left of its block is right on both.
+/// The old contents that a log overwrites are rotten on one disk: no rotten bytes are written
+/// again, and the rest of the block of the last write is right on both disks.
 #[test]
-fn what_is_read_along_is_checked() {
+fn the_rest_of_a_partly_written_block_is_checked() {
     for rotten in 0..2 {
         let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
         let node = lab.create_file("log");

@@ -1,5 +1,5 @@
-//! Which mirror is read: the faster one, or the preferred one. What the policy makes of disks of all kinds is in `read_policy/tests.rs`; these
-//! are whole groups.
+//! Which mirror is read: the faster one, or the preferred one. `read_policy/tests.rs` tests the
+//! policy with disks of all kinds; these stories are of whole groups.
 
 use super::*;
 use crate::catalog::READERS;
@@ -13,7 +13,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-/// Of one disk, as `v$asm_read_policy` has it.
+/// The row of one disk in `v$asm_read_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reads {
     preferred: u64,
@@ -45,7 +45,7 @@ impl Lab {
         [of(&rows[0]), of(&rows[1])]
     }
 
-    /// Reads blocks of a file; how many reads each disk had of it.
+    /// Reads blocks of a file. Returns how many of these reads each disk served.
     fn read_blocks(&self, node: Node, count: u64) -> [u64; 2] {
         let before = self.reads();
         for block in 0..count {
@@ -69,9 +69,10 @@ impl Lab {
     }
 }
 
-/// Each disk in turn becomes slow. Reads go to the other one, but for the few that find out whether it still is; and to both when it is not.
+/// Each disk in turn becomes slow. Reads go to the other one, except the few that probe whether the
+/// disk is still slow. When it is fast again reads go to both.
 #[test]
-fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
+fn a_slow_mirror_is_not_read_until_it_is_fast_again() {
     let (lab, node) = Lab::with_table();
     let both = |what: &str| {
         let fair = |went: [u64; 2]| went.iter().all(|one| *one >= 25);
@@ -81,7 +82,7 @@ fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
     for slow in 0..2 {
         let before = lab.reads();
         lab.disks[slow].faults(|faults| faults.slow_reads = Duration::from_millis(2));
-        // On a host that does something else for a moment the fast one is slow, too.
+        // On a host that does something else for a moment the fast disk is slow, too.
         let is_aside = |went: [u64; 2]| went[slow] * 50 <= went[0] + went[1];
         assert!(
             (0..20).any(|_| is_aside(lab.read_blocks(node, 500))),
@@ -95,16 +96,17 @@ fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
         let after = lab.reads();
         assert!(after[1 - slow].faster > before[1 - slow].faster + 400, "{after:?}");
         let of_clients = "SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'EXPLORATION'";
-        // It is counted as chosen before it has ended.
+        // A read is counted as chosen before it has ended.
         lab.wait_for("its end", || lab.rows(of_clients)[0][0].parse::<u64>().expect("a count") > 0);
         lab.disks[slow].heal();
         both(&format!("disk {slow} is fast again"));
     }
 }
 
-/// What is near is read, and nothing else, while it can be; what a statement says counts at once, and also for a disk that has been away.
+/// Only the preferred mirror is read while it can be. A statement takes effect at once, and also
+/// for a disk that was offline.
 #[test]
-fn what_is_preferred_is_read() {
+fn the_preferred_mirror_is_read_while_it_can_be() {
     let (lab, node) = Lab::with_table();
     lab.disks[0].faults(|faults| faults.slow_reads = Duration::from_micros(100));
     lab.prefer(&["A"]);
@@ -117,16 +119,16 @@ fn what_is_preferred_is_read() {
     );
     lab.prefer(&["B", "NOT_THERE"]);
     assert_eq!(lab.read_blocks(node, 300), [0, 300]);
-    // Comparing reads every mirror, and is not asked why.
+    // A comparison reads every mirror, and is not counted by a reason.
     let before = lab.reads();
     lab.check();
     assert_eq!(lab.reads(), before);
-    // The preferred mirror cannot be read: the other one is, and the reader does not notice.
+    // The preferred mirror cannot be read: the other one is read, and the client gets no error.
     lab.disks[1].faults(|faults| faults.fail_reads = true);
     assert_eq!(lab.read_blocks(node, 1), [1, 1]);
     assert_eq!(lab.reads()[0].retry, before[0].retry + 1);
     lab.disks[1].heal();
-    // It is away, and comes back.
+    // The disk goes offline and comes back.
     block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
         .expect("A has everything");
     assert_eq!(lab.read_blocks(node, 10), [10, 0]);
@@ -147,10 +149,10 @@ fn what_is_preferred_is_read() {
     );
 }
 
-/// Somebody reads in a snapshot where a file lies. Before he has heard that, the file is removed and its AUs are free: they are no places of the file
-/// any more.
+/// A caller loads the extents of a file from a snapshot. Before it has them, the file is removed
+/// and its AUs are free: the caller gets an error, not places that the file no longer has.
 #[test]
-fn who_asks_where_a_removed_file_lay_is_not_told() {
+fn the_layout_of_a_file_that_is_removed_while_it_loads_is_refused() {
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
@@ -165,7 +167,7 @@ fn who_asks_where_a_removed_file_lay_is_not_told() {
     lab.mount();
     let group = lab.group();
     let file = block_on(group.files.get(lab.find("table"))).expect("it is there");
-    // All who read the catalog are busy when the file's rows are asked for.
+    // All of the catalog's readers are busy when the file's rows are asked for.
     let gates = [Arc::new(Barrier::new(READERS + 1)), Arc::new(Barrier::new(READERS + 1))];
     let busy = (0..READERS).map(|_| {
         let (catalog, gates) = (Arc::clone(&group.catalog), gates.clone());

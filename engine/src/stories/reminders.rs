@@ -1,11 +1,12 @@
-//! What an operator hears of before it hurts.
+//! What an operator is warned of in time.
 
 use super::*;
 use crate::admin::{Scope, ScrubOrder, ScrubPower};
 
-/// A group that fills is told of at each limit, once; when there is room again and it fills anew, again.
+/// The alert log warns once at each limit when a group fills, and again when there was room
+/// meanwhile and the group fills again.
 #[test]
-fn a_group_that_fills_is_told_of() {
+fn a_group_that_fills_is_reported() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     block_on(lab.group().set_attribute("space_warning", "50")).expect("it is set");
     assert!(block_on(lab.group().set_attribute("space_critical", "0")).is_err());
@@ -39,9 +40,10 @@ fn a_group_that_fills_is_told_of() {
     lab.wait_for("the first limit, again", || count("% full") > before);
 }
 
-/// A group that nobody scrubs is told of; a scrub of all of it ends that, also after the next mount, until as much time has gone by.
+/// A group that is never scrubbed is reported. A scrub of the whole group ends that, also after the
+/// next mount, until the same time has passed again.
 #[test]
-fn a_group_that_is_never_scrubbed_is_told_of() {
+fn a_group_that_is_never_scrubbed_is_reported() {
     const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.world.shift_clock(MONTH);
@@ -60,9 +62,10 @@ fn a_group_that_is_never_scrubbed_is_told_of() {
     lab.wait_for("the next reminder", || lab.told("was last scrubbed 31 days ago"));
 }
 
-/// A scrub of all of the group that was stopped has not seen all of it: the group counts as never scrubbed, and its reminder is not put off.
+/// A scrub of the whole group that was stopped has not read all of it: the group counts as never
+/// scrubbed, and its reminder is not put off.
 #[test]
-fn a_scrub_that_was_stopped_puts_no_reminder_off() {
+fn a_stopped_scrub_does_not_put_off_the_reminder() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 20 << 20));
