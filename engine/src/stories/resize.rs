@@ -1,4 +1,4 @@
-//! Disks get other sizes while the group is used.
+//! Disks are resized while the group is used.
 
 use super::*;
 use crate::{
@@ -19,7 +19,8 @@ impl Lab {
         block_on(self.group().resize_disks(&[Resize { which, size }], Some(4)))
     }
 
-    /// Bytes of each disk that the membership says are used, and which one its header says.
+    /// The used bytes of each disk according to the membership. Checks that the disk's header
+    /// agrees.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let membership = self.group().voters.current();
         for (disk, entry) in self.disks.iter().zip(&membership.disks) {
@@ -35,7 +36,8 @@ impl Lab {
         membership.disks.iter().map(|disk| disk.size).collect()
     }
 
-    /// A file of which a part lies at the end of the disks, and small files: what was before it is gone.
+    /// Makes a file that lies partly at the end of the disks, and small files. The filler that was
+    /// allocated before them is removed.
     pub(super) fn fill_the_end(&self, length: usize) {
         let filler = self.create_file("filler");
         let (mut end, step) = (0, 3 << 20);
@@ -56,7 +58,8 @@ impl Lab {
         block_on(self.session().unlink(ROOT, b"filler")).expect("removed");
     }
 
-    /// Every record area that a disk's header names has the newest membership, or the one before it.
+    /// Asserts that every record area that a disk's header names has the newest membership, or the
+    /// one before it.
     fn areas_have_records(&self) {
         for disk in &self.disks {
             let header =
@@ -84,7 +87,7 @@ impl Lab {
         extents.iter().flat_map(|extent| extent.mirrors().to_vec()).collect()
     }
 
-    /// Cuts devices off behind so many bytes.
+    /// Cuts the devices off behind `size` bytes.
     fn saw_off(&mut self, size: u64) {
         self.dismount();
         for disk in &mut self.disks {
@@ -96,7 +99,8 @@ impl Lab {
     }
 }
 
-/// What lies in the last quarter of each disk moves into the rest, the catalog too; then the devices can be made smaller.
+/// What lies in the last quarter of each disk moves into the rest, the catalog too; then the
+/// devices can be made smaller.
 #[test]
 fn disks_are_made_smaller() {
     for (redundancy, groups) in
@@ -116,7 +120,7 @@ fn disks_are_made_smaller() {
             "{moved} moved, {estimate:?}"
         );
         assert!(moved <= least + 6, "{moved} moved, {least} had to");
-        // Of whole AUs, the last of which has a copy of the header.
+        // Whole AUs, the last of which has a copy of the header.
         assert_eq!(lab.sizes(), vec![48 * MIB; groups.len()]);
         assert!(lab.places().iter().all(|mirror| mirror.au < 47));
         assert!(lab.read(node, 0, 24 << 20) == pattern(2, 24 << 20));
@@ -129,9 +133,10 @@ fn disks_are_made_smaller() {
     }
 }
 
-/// A check looks at a disk while its records come to be in another area: what is not there yet is not missing.
+/// A check looks at a disk while its records are being copied to another area: records that are not
+/// there yet are not reported as missing.
 #[test]
-fn a_check_beside_a_resize_misses_nothing() {
+fn a_check_during_a_resize_reports_no_missing_records() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let member = Arc::clone(lab.group().members.values().next().expect("two"));
     let before = member.areas();
@@ -143,10 +148,11 @@ fn a_check_beside_a_resize_misses_nothing() {
     lab.check();
 }
 
-/// The header of another size cannot be written, and the size is taken back: records go nowhere but where the header says, as what was to be
-/// the place of records is a file's then.
+/// The header with the new size cannot be written, and the size is changed back. Records are
+/// written only where the header says, because the area that was meant for them belongs to a file
+/// by then.
 #[test]
-fn a_resize_that_fails_leaves_no_records_behind() {
+fn a_failed_resize_leaves_no_record_area_in_use() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let member = Arc::clone(lab.group().members.values().next().expect("one"));
     let before = member.areas();
@@ -166,10 +172,11 @@ fn a_resize_that_fails_leaves_no_records_behind() {
     lab.check();
 }
 
-/// In the AU of the middle header copy the records of both sizes overlap, or the header copy of the one is where the other has a record. The
-/// records are whole afterwards, wherever the power goes.
+/// In the AU of the middle header copy the records of both sizes overlap, or the header copy of one
+/// size is where the other has a record. The records are whole afterwards, whenever the power
+/// fails.
 #[test]
-fn record_areas_that_overlap() {
+fn records_are_whole_after_a_resize_with_overlapping_record_areas() {
     let middle = |size| Layout::new(size, MIB).expect("large enough").middle_area();
     let (less, more) = (64 * MIB, 65 * MIB);
     assert!(middle(less) != middle(more) && middle(less).overlaps(&middle(more)));
@@ -200,7 +207,7 @@ fn record_areas_that_overlap() {
             lab.no_fuse();
             lab.areas_have_records();
             lab.mount();
-            // It waits for ever if the engine has died meanwhile.
+            // The thread waits for ever if the engine has died meanwhile.
             drop(goes_on);
             block_on(lab.group().rebalance(Some(4))).expect("it goes on");
             lab.wait_for("the end", || is_done(&lab) && lab.nothing_moves());
@@ -210,7 +217,7 @@ fn record_areas_that_overlap() {
     }
 }
 
-/// More of the devices is used, and what is there spreads over it.
+/// More of the devices is used, and the data spreads over it.
 #[test]
 fn disks_are_made_larger() {
     let mut lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B", "C"], Some(20 * MIB));
@@ -243,9 +250,10 @@ fn disks_are_made_larger() {
     lab.check();
 }
 
-/// Nothing is free, not even for what lies where a larger disk has its header: that comes from the disks themselves.
+/// No AU is free, not even for what lies where a larger disk has its header: the disks themselves
+/// provide the room.
 #[test]
-fn disks_without_any_room_are_made_larger() {
+fn full_disks_are_made_larger() {
     for (redundancy, groups) in
         [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::External, &["A"])]
     {
@@ -287,8 +295,8 @@ fn disks_without_any_room_are_made_larger() {
     }
 }
 
-/// A disk on which nothing is free becomes so much larger that its checksums alone take more AUs than it can be given at once: it grows in stages,
-/// and after a kill it goes on.
+/// A disk without a free AU becomes so much larger that its checksums alone take more AUs than it
+/// can be given at once: it grows in stages, and after a kill it goes on.
 #[test]
 fn a_full_disk_grows_in_stages() {
     let mut lab = Lab::of_size(Redundancy::External, 1400 * MIB, &["A"], Some(25 * MIB));
@@ -312,7 +320,7 @@ fn a_full_disk_grows_in_stages() {
     let node = lab.find("table");
     assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == pattern(at, 1 << 20)));
     lab.check();
-    // Nothing is left of it.
+    // The growth in stages leaves nothing behind.
     lab.resize(None, Some(1000 * MIB)).expect("it is made smaller");
     lab.rebalanced();
     lab.kill();
@@ -323,11 +331,12 @@ fn a_full_disk_grows_in_stages() {
     lab.check();
 }
 
-/// There is room for what is in the way of a larger disk, and files have taken that room before anything has moved: the disk grows in stages after all.
+/// There is room for the data that is in the way of a larger disk, but files take that room before
+/// any of the data has moved: the disk grows in stages.
 #[test]
-fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
+fn a_disk_grows_although_files_take_the_room_for_the_data_in_the_way() {
     let mut lab = Lab::of_size(Redundancy::External, 2000 * MIB, &["A"], Some(25 * MIB));
-    // One extent each, until nothing is free.
+    // One extent each, until no AU is free.
     let fill = |lab: &Lab, name: &str| {
         let mut nodes = Vec::new();
         loop {
@@ -341,7 +350,7 @@ fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
         }
     };
     let before = fill(&lab, "before");
-    // What is not in the way makes room.
+    // Files that are not in the way make room.
     let large = Layout::new(2000 * MIB, MIB).expect("a size");
     let stays: Vec<Node> = lab
         .extents_on(&[0])
@@ -380,8 +389,8 @@ fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
     lab.check();
 }
 
-/// All AUs whose checksums the disk has room for are in use, and where there are to be more lies the catalog. There is never room for a whole mirror
-/// of it: AUs of it move.
+/// All AUs whose checksums the disk has room for are in use, and the catalog lies where more
+/// checksums are to be. There is never room for a whole mirror of it: single AUs of it move.
 #[test]
 fn the_catalog_moves_out_of_the_way_of_checksums() {
     let mut lab = Lab::of_size(Redundancy::External, 600 * MIB, &["A"], Some(256 * MIB));
@@ -402,10 +411,11 @@ fn the_catalog_moves_out_of_the_way_of_checksums() {
     lab.check();
 }
 
-/// A disk gets a size for which the middle record area lies within a run of the catalog, and there is no room for a whole mirror. The AU moves with what it
-/// has: the catalog is whole after a kill.
+/// A disk gets a size for which the middle record area lies within a run of the catalog, and there
+/// is no room for a whole mirror. The AU moves with its contents: the catalog is whole after a
+/// kill.
 #[test]
-fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
+fn an_au_within_a_run_of_the_catalog_moves_with_its_contents() {
     const FILES: usize = 8000;
     let mut lab = Lab::of_size(Redundancy::External, 600 * MIB, &["A"], Some(256 * MIB));
     let node = lab.create_file("table");
@@ -451,7 +461,7 @@ fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
     lab.check();
 }
 
-/// One disk gives up half of what it has: that goes to the others as far as these have less then.
+/// One disk gives up half of its mirrors. They move to the others as far as these have fewer then.
 #[test]
 fn one_disk_is_made_smaller() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
@@ -471,10 +481,11 @@ fn one_disk_is_made_smaller() {
     lab.check();
 }
 
-/// A failure group was alone for a while, and has two mirrors of the catalog since then. One of them is in the way of another size: there is no
-/// place for it that the other does not have, and it is needed no more.
+/// A failure group was alone for a while, and has two mirrors of the catalog since then. One of
+/// them is in the way of another size. The only place for it is on the disk of the other mirror,
+/// and it is not needed any more: it is removed.
 #[test]
-fn a_mirror_of_the_catalog_too_many_is_in_nobodys_way() {
+fn a_surplus_mirror_of_the_catalog_does_not_prevent_a_resize() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B"]);
     lab.offline(0);
     lab.write(lab.create_file("table"), 0, &pattern(1, 300_000));
@@ -500,9 +511,9 @@ fn a_mirror_of_the_catalog_too_many_is_in_nobodys_way() {
     lab.check();
 }
 
-/// It is asked for another size while it is on its way to one, and for its old one.
+/// During a resize a disk is resized to another size, and back to its old one.
 #[test]
-fn a_resize_is_taken_back() {
+fn a_resize_that_has_not_ended_is_changed_and_taken_back() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
@@ -512,7 +523,7 @@ fn a_resize_is_taken_back() {
     for size in [48 * MIB, 40 * MIB, 64 * MIB] {
         lab.resize(None, Some(size)).expect("it may be");
         power(&lab, 0);
-        // Who is told the new size would cut the device.
+        // An operator who sees the new size would cut the device.
         assert!(
             lab.group().live().disks.iter().all(|disk| disk.total == 60 * MIB),
             "nothing has moved"
@@ -535,9 +546,9 @@ fn a_resize_is_taken_back() {
     lab.check();
 }
 
-/// A disk that is away keeps its size until it is back.
+/// A disk that is offline keeps its size until it is back.
 #[test]
-fn a_disk_goes_away_while_it_is_resized() {
+fn a_disk_that_is_offline_is_resized_when_it_is_back() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
@@ -546,10 +557,7 @@ fn a_disk_goes_away_while_it_is_resized() {
     block_on(lab.group().rebalance(Some(0))).expect("it waits");
     let which = Selection::Disks(vec!["DATA_0002".to_owned()]);
     block_on(lab.group().offline(which.clone(), None)).expect("it goes");
-    assert!(
-        lab.resize(Some("DATA_0002"), Some(50 * MIB)).is_err(),
-        "nobody could write its header"
-    );
+    assert!(lab.resize(Some("DATA_0002"), Some(50 * MIB)).is_err(), "its header cannot be written");
     block_on(lab.group().rebalance(Some(4))).expect("it goes on");
     lab.rebalanced();
     let sizes = || -> Vec<u64> {
@@ -564,7 +572,8 @@ fn a_disk_goes_away_while_it_is_resized() {
     lab.check();
 }
 
-/// What lies at the ends of disks fills the gaps at their beginnings, if that is asked for, and nothing else moves.
+/// With COMPACT, data at the ends of disks fills the gaps at their beginnings, and nothing else
+/// moves.
 #[test]
 fn disks_are_made_compact() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -598,7 +607,7 @@ fn disks_are_made_compact() {
 }
 
 #[test]
-fn what_cannot_be_a_size_is_refused() {
+fn an_impossible_size_is_refused() {
     let lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B", "C"], Some(40 * MIB));
     let code = |disk, size| lab.resize(disk, size).expect_err("it is refused").code;
     assert_eq!(code(None, Some(65 * MIB)), Code::DiskTooSmall);
@@ -608,10 +617,10 @@ fn what_cannot_be_a_size_is_refused() {
     assert_eq!(lab.sizes(), [40 * MIB; 3]);
 }
 
-/// A disk does not end the write that wipes an old copy of its header. What has the place then would be wiped by that: it is nobody's before the write
-/// has ended.
+/// A disk does not end the write that wipes an old copy of its header. That write would destroy
+/// what is allocated there next, so the place is not given away before the write has ended.
 #[test]
-fn what_wipes_an_old_header_lands_in_nobodys_place() {
+fn the_place_of_an_old_header_is_freed_after_the_write_that_wipes_it_has_ended() {
     let lab = Lab::of_size(Redundancy::External, 64 * MIB, &["A", "B"], Some(40 * MIB));
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -650,8 +659,9 @@ fn what_wipes_an_old_header_lands_in_nobodys_place() {
     lab.check();
 }
 
-/// A failure group has two mirrors of the catalog, and one of them is in the way of another size. It is given up when the others can be relied on, and
-/// not while they are on disks that hung a moment ago.
+/// A failure group has two mirrors of the catalog, and one of them is in the way of another size.
+/// It is removed when the other mirrors can be relied on, but not while these are on disks that
+/// hung a moment ago.
 #[test]
 fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B"]);
@@ -659,7 +669,7 @@ fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
         .find(|disk| lab.runs_of(CatalogFile::Wal, *disk).is_empty())
         .expect("two mirrors are enough");
     let number = lab.group().members.values().nth(second).expect("three").number;
-    // What comes there lies behind what a small disk has.
+    // A mirror that is placed there lies beyond the end of a small disk.
     (0..20).for_each(|_| _ = lab.group().space().allocate_reserved(number));
     lab.offline(0);
     lab.write(lab.create_file("table"), 0, &pattern(1, 12 << 20));
@@ -684,7 +694,7 @@ fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
         drop(member.start_read(0, 4096));
     }
     lab.wait_for("the timeouts", || others.iter().all(|(member, _)| member.is_hung()));
-    // They hung within the last so many ticks from now on.
+    // They hung less than a deadline ago from now on.
     group.deadline.store(100_000, Ordering::Relaxed);
     lab.disks.iter().for_each(MemoryDisk::heal);
     assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));

@@ -1,4 +1,4 @@
-//! Disks that come back, and what they bring with them.
+//! Disks that return after they were offline or missing, and their resyncs.
 
 use super::*;
 use crate::{catalog::Store, extent::data::Data, movement::absent::Question, testing::Faults};
@@ -35,8 +35,9 @@ impl Lab {
     }
 }
 
-/// A group of two halves that were mounted by force, each without the other. It is mounted with the second half. The first, which has the longer
-/// history, is in sight and loses: it is to be copied whole.
+/// A group of two halves that were mounted by force, each without the other. It is mounted with the
+/// second half. The first, which has the longer history, is found and loses: it is to be copied
+/// whole.
 fn with_a_losing_half() -> Lab {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
@@ -59,9 +60,10 @@ fn with_a_losing_half() -> Lab {
     lab
 }
 
-/// The engine is killed while a half that lost a forced mount is copied. Its own history does not count any more: the next mount succeeds.
+/// The engine is killed while a half that lost after a forced mount is copied. Its own history does
+/// not count any more: the next mount succeeds.
 #[test]
-fn a_losing_half_that_is_being_copied_has_no_history() {
+fn the_history_of_a_losing_half_does_not_count_while_it_is_copied() {
     let mut met = 0;
     let mut wrong = Vec::new();
     for changes in (11..40).step_by(3) {
@@ -91,9 +93,10 @@ fn a_losing_half_that_is_being_copied_has_no_history() {
     assert!(met > 0, "each kill came too early");
 }
 
-/// The half that lost a forced mount had the longer history: its records count for nothing once it is copied.
+/// The half that lost after a forced mount had the longer history: its records do not count once it
+/// has been copied.
 #[test]
-fn a_losing_half_with_the_longer_history() {
+fn the_longer_history_of_a_losing_half_does_not_count_once_it_is_copied() {
     let mut lab = with_a_losing_half();
     lab.online_all();
     lab.kill();
@@ -104,9 +107,10 @@ fn a_losing_half_with_the_longer_history() {
     lab.check();
 }
 
-/// The same with four failure groups, where the last to return gets one record only before the engine is killed.
+/// The same with four failure groups, where the last one to return gets only one record before the
+/// engine is killed.
 #[test]
-fn the_last_of_a_losing_half() {
+fn the_last_disk_of_a_losing_half_does_not_bring_its_history_back() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
     let node = lab.create_file("table");
     lab.write(node, 0, b"both");
@@ -136,9 +140,10 @@ fn the_last_of_a_losing_half() {
     assert_eq!(lab.read(lab.find("kept"), 0, 10), b"kept");
 }
 
-/// A resync is held up, its disk goes and comes back: the old one must not speak for the new one.
+/// A resync hangs, its disk goes offline and comes back: the old resync must not report progress
+/// for the new one.
 #[test]
-fn a_resync_that_was_overtaken() {
+fn an_overtaken_resync_does_not_remove_marks_of_the_next_one() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let first = lab.create_file("first");
     lab.write(first, 0, &pattern(1, 200_000));
@@ -149,7 +154,8 @@ fn a_resync_that_was_overtaken() {
     let extent = |node: Node| {
         lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there")
     };
-    // What is active when the disk goes is one run of marks, and the story needs two.
+    // Regions that are active when the disk goes offline are one run of marks, and the story needs
+    // two.
     while block_on(lab.group().close_idle(true)).expect("closed") {}
     lab.offline(1);
     lab.write(first, 0, &pattern(3, 200_000));
@@ -176,10 +182,11 @@ fn a_resync_that_was_overtaken() {
     assert_eq!(lab.read(second, 0, 200_000), pattern(4, 200_000));
 }
 
-/// A resync has copied a batch, and the disk goes offline before the batch is taken off the stale marks. A write comes to the same extent. The marks
-/// stay, and the disk gets that write when it returns.
+/// A resync has copied a batch, and the disk goes offline before the batch is removed from the
+/// stale marks. A client writes to the same extent. The marks stay, and the disk gets that write
+/// when it returns.
 #[test]
-fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
+fn marks_stay_when_a_disk_goes_offline_after_a_batch_was_copied() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -221,17 +228,18 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     assert_eq!(lab.read(node, at, 60_000), pattern(3, 60_000));
 }
 
-/// A resync has copied a batch, and a flush of somebody else on that disk fails: what was copied is lost, although the
-/// disk shows it, and the next flush works. It is copied again: later the disk alone has what it missed.
+/// A resync has copied a batch, and another caller's flush on that disk fails: the copy is lost,
+/// although the disk still returns it, and the next flush succeeds. The batch is copied again, so
+/// that the disk alone has later what it missed.
 #[test]
-fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
+fn a_batch_that_a_failed_flush_of_another_caller_lost_is_copied_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.allow_silence();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));
     lab.sync(node);
     lab.dismount();
-    // Nobody else flushes.
+    // No other task flushes.
     ["caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
     lab.mount();
     let node = lab.find("table");
@@ -269,9 +277,10 @@ fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
     assert_eq!(lab.read(node, 0, 200_000), pattern(2, 200_000));
 }
 
-/// A write began while a disk was offline and ends after its resync passed by: the disk must have it.
+/// A write began while a disk was offline and ends after its resync has passed the extent: the disk
+/// must have the write.
 #[test]
-fn a_write_under_way_when_a_disk_returns() {
+fn a_write_in_flight_when_a_disk_returns_is_on_that_disk() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     block_on(lab.session().allocate(node, 0, MIB, Allocate::Reserve { keep_size: false }, false))
@@ -302,9 +311,10 @@ fn a_write_under_way_when_a_disk_returns() {
     assert_eq!(lab.read(node, 0, 65_536), pattern(1, 65_536));
 }
 
-/// A disk fails, and ONLINE comes while it is not on record yet what the disk misses: it waits for that, and the disk gets what it missed.
+/// A disk fails, and ONLINE comes before it is on record what the disk misses. ONLINE waits for the
+/// record, and the disk gets what it missed.
 #[test]
-fn a_disk_returns_when_it_is_on_record_what_it_misses() {
+fn online_waits_until_the_marks_of_a_failed_disk_are_recorded() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));
@@ -323,7 +333,7 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
         .find(|mirror| mirror.disk == member.number)
         .expect("it has one there");
     let place = member.layout().au_offset(mirror.au);
-    // The catalog takes nothing until it may go on.
+    // The catalog carries out no job until the channel is closed.
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     let mut busy = pin!(group.catalog.release(false, move |_| {
         let _ = waits.recv();
@@ -337,7 +347,7 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     lab.wait_for("the loss", || lab.told("is offline: writing"));
     lab.disks[1].heal();
     let mut returns = pin!(group.online(Selection::All));
-    // Disks in memory answer at once: it comes as far as it can.
+    // Disks in memory answer at once: the future comes as far as it can.
     let has_ended = (0..1000).any(|_| returns.as_mut().now_or_never().is_some());
     let state = lab.state(1);
     drop(go_on);
@@ -345,7 +355,7 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     writer.join().expect("no panic").expect("it is written");
     assert!(
         !has_ended && state == DiskState::Offline,
-        "it was back before what it misses was on record"
+        "it was back before its marks were recorded"
     );
     block_on(returns).expect("its resync begins");
     lab.online_all();
@@ -353,10 +363,10 @@ fn a_disk_returns_when_it_is_on_record_what_it_misses() {
     assert_eq!(lab.read(node, 0, 200_000), pattern(2, 200_000));
 }
 
-/// The power goes during a resync. The disk that returns loses what was written a moment before, where nothing was to be copied; the other disk keeps it. So
-/// the next resync copies that, too.
+/// The power fails during a resync. The disk that returns loses what was written a moment before in
+/// an extent that had no marks, while the other disk keeps it. So the next resync copies that, too.
 #[test]
-fn what_was_being_written_when_the_power_went_is_copied_to_a_disk_that_returns() {
+fn writes_in_flight_at_a_power_failure_are_copied_to_a_returning_disk() {
     // The first disk keeps all that was not flushed, the other one nothing.
     let end = |seed: u64, disk: u64| Numbers::new(seed * 1000 + disk).below(4);
     let seed = (0..).find(|seed| end(*seed, 0) == 0 && end(*seed, 1) == 1).expect("one in 16");
@@ -388,10 +398,11 @@ fn what_was_being_written_when_the_power_went_is_copied_to_a_disk_that_returns()
     assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(2, 200_000));
 }
 
-/// The engine was killed, and a disk comes back before everything was compared that was active then: an extent is compared before it is copied. The checksums
-/// on the disks are older than what it holds, and the copy would take all of it for lost.
+/// The engine was killed, and a disk comes back before all regions that were active then were
+/// compared: an extent is compared before it is copied. The checksums on the disks are older than
+/// its data, so a copy without the comparison would take all of it for lost.
 #[test]
-fn what_was_active_at_a_kill_is_compared_before_it_is_copied() {
+fn extents_that_were_active_at_a_kill_are_compared_before_they_are_copied() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -424,9 +435,10 @@ fn what_was_active_at_a_kill_is_compared_before_it_is_copied() {
     lab.check();
 }
 
-/// An image of a disk from before many writes is put in its place: it is copied whole, never read.
+/// A disk is replaced by an image of it from before many writes: the disk is copied whole, and
+/// never read before.
 #[test]
-fn an_old_image_in_a_disks_place() {
+fn a_disk_replaced_by_an_old_image_is_copied_whole() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 3_000_000));
@@ -449,10 +461,10 @@ fn an_old_image_in_a_disks_place() {
     assert_eq!(lab.read(lab.find("table"), 0, 3_000_000), pattern(4, 3_000_000));
 }
 
-/// An image of a disk from when it was offline is put in its place, after it had been back for a part of its resync: what was
-/// copied then is not on it.
+/// A disk is replaced by an image from when it was offline, after a part of its resync: the image
+/// does not have what was copied then.
 #[test]
-fn an_old_image_after_half_a_resync() {
+fn a_disk_replaced_by_an_old_image_after_half_a_resync_is_copied_whole() {
     let length = 100 << 20;
     let mut lab = Lab::new(Redundancy::Normal, 192 * MIB, &["A", "B"]);
     lab.create_file("table");
@@ -499,7 +511,8 @@ fn an_old_image_after_half_a_resync() {
     lab.check();
 }
 
-/// A disk that is online has the catalog's mirror from the same moment: the other one may fail at once.
+/// A disk has its mirror of the catalog from the moment when it is online: the other disk may fail
+/// at once.
 #[test]
 fn a_disk_comes_online_with_the_catalog() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -533,7 +546,8 @@ fn a_disk_comes_online_with_the_catalog() {
     lab.check();
 }
 
-/// While one failure group was alone, two of its disks got mirrors of the catalog. When the others are back, each has one.
+/// While one failure group was alone, two of its disks got mirrors of the catalog. When the others
+/// are back, each failure group has one.
 #[test]
 fn the_catalog_spreads_again_when_failure_groups_return() {
     let mut lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "A", "B", "C"]);
@@ -571,9 +585,10 @@ fn the_catalog_spreads_again_when_failure_groups_return() {
     lab.dismount();
 }
 
-/// A group is dismounted while a disk is copied: that is no alarm, and the next mount goes on.
+/// A group is dismounted while a disk is copied: that raises no alarm, and the next mount goes on
+/// with the copy.
 #[test]
-fn a_dismount_during_a_resync() {
+fn a_resync_goes_on_after_a_dismount() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.offline(1);
@@ -589,9 +604,9 @@ fn a_dismount_during_a_resync() {
     assert_eq!(lab.read(lab.find("table"), 0, 40 << 20), pattern(1, 40 << 20));
 }
 
-/// A quorum disk has nothing to copy when it comes back, and that is no alarm either.
+/// A quorum disk has nothing to copy when it comes back, and that raises no alarm either.
 #[test]
-fn a_quorum_disk_comes_back_without_a_word_of_alarm() {
+fn a_quorum_disk_that_comes_back_raises_no_alarm() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "Q"]);
     lab.offline(2);
     lab.online(2);
@@ -600,9 +615,10 @@ fn a_quorum_disk_comes_back_without_a_word_of_alarm() {
     assert!(!lab.told("ended"));
 }
 
-/// The only disk does not take the activity log: writers wait, one alarm says for which disk, and a note when they go on.
+/// The only disk does not take the activity log: writers wait, one alarm names the disk, and a note
+/// says when they go on.
 #[test]
-fn writers_that_wait_for_the_activity_log_are_told_of() {
+fn writers_that_wait_for_the_activity_log_are_reported() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -636,10 +652,11 @@ fn writers_that_wait_for_the_activity_log_are_told_of() {
     assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
 }
 
-/// A block cannot be read on the only current mirror, in a region that was active at a crash, while the disk with the old bytes
-/// returns: an error, never the old bytes, whatever happens next; and the right ones once they can be read again.
+/// A block cannot be read on the only current mirror, in a region that was active at a crash, while
+/// the disk with the old bytes returns: reads fail and never return the old bytes, whatever happens
+/// next; and they return the right bytes once these can be read again.
 #[test]
-fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
+fn an_unreadable_block_is_never_read_from_a_returning_disk_with_old_bytes() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));
@@ -677,7 +694,7 @@ fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
             "the disk that returned has old bytes"
         );
         assert_eq!(lab.read(lab.find("table"), 0, 65536), pattern(1, 200_000)[..65536]);
-        // A region that is active: checksums do not count there.
+        // In an active region checksums do not count.
         lab.write(lab.find("table"), 0, &pattern(1, 200_000)[..4096]);
         lab.kill();
         lab.mount();
@@ -691,9 +708,10 @@ fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
     assert_eq!(lab.read(lab.find("table"), 65536, 8192), pattern(2, 8192));
 }
 
-/// Files take all space while a disk is away. When it is back, the other one can go: the catalog has its mirror again.
+/// Files take all space while a disk is offline. When it is back, the other disks can go offline:
+/// the catalog has its mirror again.
 #[test]
-fn a_disk_returns_to_a_group_that_was_filled() {
+fn a_disk_that_returns_to_a_full_group_gets_its_mirror_of_the_catalog() {
     for seed in 0..4 {
         let mut lab = Lab::new(Redundancy::Normal, 48 * MIB, &["A", "B", "B"]);
         lab.offline(0);
@@ -728,9 +746,10 @@ fn a_disk_returns_to_a_group_that_was_filled() {
     }
 }
 
-/// A disk fails, and nobody asks it for anything. A check does, and with REPAIR takes it offline.
+/// A disk fails that no client reads or writes. A check finds that, and with REPAIR takes the disk
+/// offline.
 #[test]
-fn a_check_meets_a_disk_that_fails() {
+fn a_check_with_repair_takes_a_failing_disk_offline() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "D"]);
     lab.disks[3].faults(|faults| faults.fail_reads = true);
     let report = block_on(lab.group().check(false)).expect("the check runs");
@@ -753,7 +772,7 @@ impl Lab {
         self.group().voters.current().disks[disk].clone()
     }
 
-    /// What the caretaker would find out about disks now.
+    /// What the caretaker would look for on disks now.
     fn questions(&self) -> Vec<Question> {
         self.group().questions().into_iter().map(|(_, question)| question).collect()
     }
@@ -767,7 +786,7 @@ impl Lab {
         self.online_again(disk);
     }
 
-    /// A disk's device is taken away while it is used.
+    /// Removes a disk's device while it is used.
     fn pull(&self, disk: usize, node: Node, seed: u64) {
         self.silence(disk);
         self.world.detach(self.disks[disk].path());
@@ -781,9 +800,10 @@ impl Lab {
     }
 }
 
-/// A mount misses a disk. When it is seen again it comes back by itself, and gets what it missed; not if the attribute says no.
+/// A disk is missing at a mount. When it is found again it comes online by itself, and gets what it
+/// missed; but not while the attribute forbids that.
 #[test]
-fn a_disk_that_a_mount_missed_comes_back_by_itself() {
+fn a_disk_that_was_missing_at_a_mount_comes_online_by_itself() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -795,7 +815,7 @@ fn a_disk_that_a_mount_missed_comes_back_by_itself() {
     let node = lab.find("table");
     lab.write(node, 0, &pattern(2, 300_000));
     lab.plug(1);
-    assert!(lab.questions().is_empty(), "nobody looks for it");
+    assert!(lab.questions().is_empty(), "the engine does not look for it");
     block_on(lab.group().set_attribute("auto_online.enabled", "true")).expect("it is set");
     lab.online_again(1);
     assert!(!lab.entry(1).absent);
@@ -808,9 +828,9 @@ fn a_disk_that_a_mount_missed_comes_back_by_itself() {
     lab.check();
 }
 
-/// It stays absent over an engine's death: the next one brings it back.
+/// A disk stays absent when its engine dies: the next engine brings it online.
 #[test]
-fn an_absent_disk_is_one_for_the_next_engine_too() {
+fn an_absent_disk_comes_online_by_itself_under_the_next_engine() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.pull(1, node, 2);
@@ -824,9 +844,10 @@ fn an_absent_disk_is_one_for_the_next_engine_too() {
     lab.check();
 }
 
-/// A device is taken away under the group, and comes again, and does that once more: then it has to stay for a while first.
+/// A device is removed while the group is used, comes back, and does both once more: then it must
+/// stay for a while before the disk comes online.
 #[test]
-fn a_disk_that_vanishes_comes_back_and_less_soon_each_time() {
+fn a_disk_that_vanishes_comes_online_by_itself_later_each_time() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.pull(1, node, 1);
@@ -848,9 +869,10 @@ fn a_disk_that_vanishes_comes_back_and_less_soon_each_time() {
     lab.check();
 }
 
-/// A disk that is there and fails, and one that an operator took away, stay OFFLINE until somebody says otherwise.
+/// A disk that is present and fails, and one that an operator took offline, stay OFFLINE until a
+/// statement brings them online.
 #[test]
-fn what_errors_or_an_operator_took_offline_stays_so() {
+fn a_disk_taken_offline_by_errors_or_an_operator_stays_offline() {
     let mut lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -860,7 +882,7 @@ fn what_errors_or_an_operator_took_offline_stays_so() {
         let _ = block_on(lab.group().check(true));
         lab.state(1) == DiskState::Offline
     });
-    // It is looked for a few times, and no more.
+    // The engine looks for it a few times, and no more.
     lab.wait_for("the looks", || {
         lab.world.advance(Duration::from_secs(3));
         lab.questions().is_empty()
@@ -879,7 +901,7 @@ fn what_errors_or_an_operator_took_offline_stays_so() {
     lab.world.detach("/disk3");
     lab.mount();
     assert!(lab.entry(3).absent);
-    // The operator says that this one stays away, too.
+    // The operator takes this one offline, too.
     block_on(lab.group().offline(Selection::Disks(vec!["DATA_0003".to_owned()]), None))
         .expect("it is away already");
     assert!(lab.entry(3).by_operator && !lab.entry(3).absent);
@@ -889,7 +911,8 @@ fn what_errors_or_an_operator_took_offline_stays_so() {
     lab.check();
 }
 
-/// What comes in an absent disk's place is an old image of it: nobody writes over it unless an operator says so.
+/// An absent disk is replaced by an old image of it: the engine does not overwrite that without a
+/// statement.
 #[test]
 fn an_old_image_does_not_come_back_by_itself() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -917,7 +940,8 @@ fn an_old_image_does_not_come_back_by_itself() {
     lab.check();
 }
 
-/// A start waits for a disk that is late, and mounts with all; for how long, the group's attribute says.
+/// A start waits for a disk that is late, and mounts with all disks. The group's attribute says how
+/// long.
 #[test]
 fn a_start_waits_for_a_disk_that_is_late() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -951,7 +975,7 @@ fn a_start_waits_for_a_disk_that_is_late() {
     lab.plug(1);
     lab.online_again(1);
 
-    // Nobody waits: not if the attribute says so, nor for a disk that was away before.
+    // There is no wait if the attribute is 0, or for a disk that was offline before.
     let notes =
         || lab.world.events().iter().filter(|event| event.text.contains("waits up to")).count();
     let before = notes();
@@ -966,9 +990,9 @@ fn a_start_waits_for_a_disk_that_is_late() {
     assert_eq!(notes(), before);
 }
 
-/// What an operator did is a note in the alert log; what a disk did is an alarm.
+/// In the alert log, an operator's OFFLINE is a note; a disk's failure is an alarm.
 #[test]
-fn an_operators_offline_is_no_alarm() {
+fn an_offline_by_an_operator_raises_no_alarm() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.offline(1);
@@ -990,8 +1014,9 @@ fn an_operators_offline_is_no_alarm() {
     assert_eq!(told("DATA_0002"), [crate::event::Severity::Alarm]);
 }
 
-/// A disk that cannot be written when the group is mounted is one that is missing, with the reason: the group does without it where it may, also
-/// after a kill, and it comes back when it can be written.
+/// A disk that is read-only when the group is mounted counts as missing, and the reason is
+/// reported. The group is mounted without it where that is possible, also after a kill, and the
+/// disk comes back when it can be written.
 #[test]
 fn a_disk_that_is_read_only_at_a_mount_is_missing() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -1006,7 +1031,7 @@ fn a_disk_that_is_read_only_at_a_mount_is_missing() {
     let node = lab.find("table");
     lab.write(node, 0, &pattern(2, 3_000_000));
     lab.sync(node);
-    // It is offline already now, and its engine dies.
+    // It is offline already when its engine dies.
     lab.kill();
     lab.mount();
     assert!(lab.read(lab.find("table"), 0, 3_000_000) == pattern(2, 3_000_000));
@@ -1015,7 +1040,7 @@ fn a_disk_that_is_read_only_at_a_mount_is_missing() {
     lab.check();
 }
 
-/// Where it is needed the mount says why it is not used, and FORCE does without it.
+/// Where the disk is needed the mount's error says why it is not used, and FORCE mounts without it.
 #[test]
 fn a_read_only_disk_that_is_needed_is_named() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -1034,8 +1059,9 @@ fn a_read_only_disk_that_is_needed_is_named() {
     assert!(lab.read(lab.find("table"), 0, 300_000) == pattern(1, 300_000));
 }
 
-/// A disk that was ONLINE cannot be claimed at a mount, for whatever reason but that somebody holds it: it is missing, and named with the
-/// reason. So it is when it is OFFLINE already. One that somebody holds refuses the mount.
+/// A disk that was ONLINE cannot be claimed at a mount, for any reason except that another process
+/// holds it: it counts as missing, and is reported with the reason. The same holds when it is
+/// OFFLINE already. A disk that another process holds makes the mount fail.
 #[test]
 fn a_disk_that_cannot_be_claimed_is_missing() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -1063,16 +1089,17 @@ fn a_disk_that_cannot_be_claimed_is_missing() {
         lab.dismount();
     }
     lab.disks[2].faults(|faults| faults.claim = Some(std::io::ErrorKind::WouldBlock));
-    let error = lab.try_mount(true).expect_err("somebody holds it");
+    let error = lab.try_mount(true).expect_err("another process holds it");
     assert_eq!(error.code, Code::HeldElsewhere, "{error}");
     lab.disks[2].faults(|faults| faults.claim = None);
     lab.mount();
     lab.check();
 }
 
-/// A disk that cannot be spared takes no stamps for a while, and another one takes them all: it is no old image at the next mount.
+/// A disk that cannot be spared takes no stamps for a while, and another one takes them all: the
+/// first is not taken for an old image at the next mount.
 #[test]
-fn a_disk_that_takes_no_stamps_is_no_old_image() {
+fn a_disk_that_takes_no_stamps_is_not_taken_for_an_old_image() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -1095,8 +1122,9 @@ fn a_disk_that_takes_no_stamps_is_no_old_image() {
     lab.check();
 }
 
-/// A mirror of the catalog's database is built on a disk that does not vote, and nobody else flushes that. As soon as the mirror is listed the power may
-/// go, and it will do alone.
+/// A mirror of the catalog's database is built on a disk that does not vote, and no other task
+/// flushes it. As soon as the mirror is listed the power may fail, and the mirror must be complete
+/// without any other.
 #[test]
 fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
     for seed in 0..3 {
@@ -1123,7 +1151,7 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
             Ok(true)
         };
         block_on(group.voters.change(strike)).expect("it is recorded");
-        // Nor does the stamp that is written behind each change of the membership.
+        // The stamp that follows each change of the membership does not flush it either.
         group.deadline.store(10_000, Ordering::Relaxed);
         let member = Arc::clone(group.members.values().nth(plain).expect("seven"));
         let stamps = member
@@ -1134,7 +1162,7 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
             .collect();
         lab.disks[plain].faults(|faults| faults.hang_writes = stamps);
         let builder = Arc::clone(group);
-        // It waits for a disk that does not answer any more.
+        // The thread waits for a disk that does not answer any more.
         drop(std::thread::spawn(move || block_on(builder.rebuild_catalog())));
         lab.wait_for("the new mirror", || !runs(&lab, plain).is_empty());
         let lost: Vec<_> = old[1..].iter().map(|disk| (*disk, runs(&lab, *disk))).collect();
@@ -1153,7 +1181,8 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
     }
 }
 
-/// Five disks, of which one is to vote next and cannot be spared, and a file on all of them. `wears` has the places of the activity log on that disk from now on.
+/// Five disks, of which one is to vote next and cannot be spared, and a file on all of them.
+/// `wears` gets the places of the activity log on that disk and sets its faults.
 fn with_one_that_is_to_vote(
     wears: impl FnOnce(&mut Faults, Vec<std::ops::Range<u64>>),
 ) -> (Lab, Node) {
@@ -1168,7 +1197,7 @@ fn with_one_that_is_to_vote(
     lab.online_all();
     lab.close_regions();
     assert!(lab.votes(1) && !lab.votes(2));
-    // Extents that the two have now have no other mirror.
+    // Extents on these two disks now have no other mirror.
     lab.offline(3);
     let logs = lab.places_of_logs(2);
     lab.disks[2].faults(|faults| wears(faults, logs));
@@ -1177,7 +1206,8 @@ fn with_one_that_is_to_vote(
     (lab, node)
 }
 
-/// A disk is to vote, does not take the activity log, and cannot be spared. Others go and come back all the same: the vote stays where it is.
+/// A disk is to vote, does not take the activity log, and cannot be spared. Other disks go offline
+/// and come back all the same: the vote stays where it is.
 #[test]
 fn a_disk_comes_back_while_another_one_cannot_vote() {
     let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.worn = logs);
@@ -1191,17 +1221,17 @@ fn a_disk_comes_back_while_another_one_cannot_vote() {
     lab.check();
 }
 
-/// A disk is to vote, takes all that it is given before, and does not keep the activity log itself: it does not vote, so whoever writes the log from now on
-/// does without it.
+/// A disk that is to vote takes all preparing writes, but does not keep the activity log itself: it
+/// does not vote, so later writes of the log do without it.
 #[test]
-fn nobody_waits_for_a_disk_that_does_not_come_to_vote() {
+fn writers_do_not_wait_for_a_disk_that_could_not_become_a_voter() {
     let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.lost_when_durable = logs);
     // Its region is not open.
     let session = lab.session();
     let writer =
         std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
     let waits = || lab.told("does not take the activity log");
-    lab.wait_for("the write, or who waits for the disk", || writer.is_finished() || waits());
+    lab.wait_for("the write, or a wait for the disk", || writer.is_finished() || waits());
     let has_waited = waits();
     lab.disks[2].heal();
     writer.join().expect("no panic").expect("it is written");
@@ -1212,7 +1242,8 @@ fn nobody_waits_for_a_disk_that_does_not_come_to_vote() {
     lab.check();
 }
 
-/// The catalog has to grow, and then to shrink, while a disk that is to vote does not take the activity log and cannot be spared: it goes on without that.
+/// The catalog has to grow, and then to shrink, while a disk that is to vote does not take the
+/// activity log and cannot be spared: both succeed without that vote.
 #[test]
 fn the_catalog_grows_while_a_disk_cannot_vote() {
     let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.worn = logs);
@@ -1227,10 +1258,10 @@ fn the_catalog_grows_while_a_disk_cannot_vote() {
             .map(|()| store.capacity(CatalogFile::Database));
         Ok((grown, shrunk))
     };
-    // On the catalog's own thread, where it does so itself.
+    // On the catalog's own thread, as when the engine resizes it by itself.
     let catalog = Arc::clone(&lab.group().catalog);
     let resizing = std::thread::spawn(move || block_on(catalog.release(false, resize)));
-    // Whoever does not go on asks the disk again and again.
+    // A resize that does not go on asks the disk again and again.
     let refused = || member.counters.write_errors.load(Ordering::Relaxed);
     let before = refused();
     lab.wait_for("the end, or many refusals", || {

@@ -1,4 +1,4 @@
-//! Space that is about to be free, where it is asked for.
+//! Requests for space that is about to be freed.
 
 use super::*;
 use crate::api::{Allocate, SetXattr};
@@ -12,19 +12,20 @@ use std::{
 
 const RESERVE: Allocate = Allocate::Reserve { keep_size: true };
 
-/// A job that says when it runs, and ends when it is told to.
+/// A job that reports when it runs, and ends when the returned sender is used. Its parts: the job,
+/// the receiver of the report, the sender.
 fn standstill()
 -> (impl FnOnce(&Connection) -> Result<(), FileError> + Send + 'static, Receiver<()>, Sender<()>) {
     let (begun, is_begun) = channel();
     let (go_on, may_go_on) = channel::<()>();
     let job = move |_: &Connection| {
-        begun.send(()).expect("somebody waits");
+        begun.send(()).expect("the story waits");
         may_go_on.recv().map_err(|_| FileError::Dismounted)
     };
     (job, is_begun, go_on)
 }
 
-/// As far as it comes by itself.
+/// Polls a future once: it comes as far as it can without waiting.
 fn begin(future: Pin<&mut impl Future>) {
     assert!(
         future.poll(&mut Context::from_waker(Waker::noop())).is_pending(),
@@ -32,9 +33,10 @@ fn begin(future: Pin<&mut impl Future>) {
     );
 }
 
-/// A large file is removed job by job, and as much is asked for meanwhile: that is given, not refused.
+/// A large file is removed job by job, and a request asks for as much space meanwhile: the request
+/// waits and succeeds.
 #[test]
-fn space_that_is_being_freed_is_waited_for() {
+fn a_request_waits_for_space_that_is_being_freed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = lab.session();
     let (gone, wish) = (lab.create_file("gone"), lab.create_file("wish"));
@@ -46,7 +48,8 @@ fn space_that_is_being_freed_is_waited_for() {
     let mut holding = pin!(lab.group().catalog.release(false, job));
     begin(holding.as_mut());
     is_begun.recv().expect("the job runs");
-    // Nobody has it any more. The jobs that release it wait behind the one that runs.
+    // No mount references the file any more. The jobs that free its space wait behind the one that
+    // runs.
     let mut forgetting = pin!(session.forget(gone, 1));
     begin(forgetting.as_mut());
     let asked = pin!(session.allocate(wish, 0, most, RESERVE, false));
@@ -61,9 +64,10 @@ fn space_that_is_being_freed_is_waited_for() {
     lab.check();
 }
 
-/// The kernel lets go of a removed file a little later than it answers `unlink`. Who asks for space in between waits for that.
+/// The kernel releases a removed file a little later than it answers `unlink`. A request for space
+/// in between waits for that.
 #[test]
-fn a_file_that_was_removed_just_now_is_waited_for() {
+fn a_request_waits_for_the_space_of_a_file_that_was_just_removed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = lab.session();
     let (gone, wish) = (lab.create_file("gone"), lab.create_file("wish"));
@@ -78,7 +82,7 @@ fn a_file_that_was_removed_just_now_is_waited_for() {
     let (given, ()) =
         block_on(futures::future::join(session.allocate(wish, 0, most, RESERVE, false), late));
     given.expect("what was freed is given");
-    // One that is held is no reason to wait for ever.
+    // A removed file that stays open is no reason to wait for ever.
     session.remember(wish, 1);
     block_on(session.unlink(ROOT, b"wish")).expect("its name goes");
     let other = lab.create_file("other");
@@ -87,10 +91,10 @@ fn a_file_that_was_removed_just_now_is_waited_for() {
     lab.check();
 }
 
-/// The catalog is as full as it can be, and files are looked at that are not in memory while a removal is being committed: who only reads
-/// hears nothing of either.
+/// The catalog is full, and files that are not in memory are read while a removal is being
+/// committed: readers get an error for neither.
 #[test]
-fn who_reads_never_hears_that_there_is_no_space() {
+fn reads_never_fail_for_lack_of_space() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let (kept, _) = (lab.create_file("kept"), lab.create_file("gone"));
     lab.write(kept, 0, b"here");
@@ -120,7 +124,7 @@ fn who_reads_never_hears_that_there_is_no_space() {
     lab.mount();
     assert!(matches!(add(&lab, full + 1), Err(FileError::NoSpace)), "it is full still");
     let (session, catalog) = (lab.session(), &lab.group().catalog);
-    // The removal and the second standstill come into one commit.
+    // The removal and the second job that waits come into one commit.
     let (first, first_begun, end_first) = standstill();
     let (second, second_begun, end_second) = standstill();
     let mut holding = pin!(catalog.release(false, first));
@@ -140,15 +144,15 @@ fn who_reads_never_hears_that_there_is_no_space() {
     });
     let looking = match block_on(select(looking, lab.world.sleep(Duration::from_millis(300)))) {
         Either::Left((end, _)) => {
-            panic!("what it may have to do with the removal is not known yet: {end:?}")
+            panic!("answered before the removal was committed: {end:?}")
         }
         Either::Right(((), looking)) => looking,
     };
     end_second.send(()).expect("it waits");
     block_on(holding_on).expect("the job ends");
-    assert_eq!(block_on(looking).expect("who reads is answered"), (4, *b"here"));
+    assert_eq!(block_on(looking).expect("the reader is answered"), (4, *b"here"));
     block_on(removing).expect("it is removed");
-    // Holes make room, and are not refused for want of it.
+    // A hole frees space, and is not refused for lack of it.
     block_on(session.allocate(lab.find("big"), 0, MIB / 2, Allocate::PunchHole, false))
         .expect("a hole is punched");
     lab.check();

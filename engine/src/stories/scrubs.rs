@@ -1,4 +1,4 @@
-//! What has rotted is found before somebody needs it.
+//! Rot is found before a client reads the block.
 
 use super::*;
 use crate::{
@@ -17,7 +17,7 @@ impl Lab {
             .expect("a scrub was begun")
     }
 
-    /// Scrubs to the end. Returns what was found.
+    /// Scrubs to the end. Returns the report.
     pub(super) fn scrubbed(&self, order: &ScrubOrder) -> Report {
         block_on(self.group().scrub(order)).expect("it begins");
         self.wait_for("the end of the scrub", || {
@@ -26,7 +26,8 @@ impl Lab {
         self.group().scrubbed()
     }
 
-    /// A block of each of the first extents of a file rots on one disk or another, at rest. Returns the places.
+    /// A block of each of the first extents of a file rots on one disk or another, at rest. Returns
+    /// the places.
     fn rot(&mut self, count: usize) -> Vec<(usize, u64)> {
         let mut extents = block_on(self.group().some_alive(0))
             .expect("the catalog is read")
@@ -62,10 +63,10 @@ fn with_a_table(redundancy: Redundancy, groups: &[&str]) -> (Lab, Vec<u8>) {
     (lab, bytes)
 }
 
-/// Blocks rot on one disk and the other. A scrub finds each of them and leaves it; one that may repair mends each from the other
-/// mirror; the next finds nothing.
+/// Blocks rot on one disk and the other. A scrub reports each of them and leaves it. A scrub with
+/// REPAIR writes each again from the other mirror, and the next scrub finds nothing.
 #[test]
-fn a_scrub_finds_rot_and_mends_it_if_it_may() {
+fn a_scrub_finds_rot_and_repairs_it_with_repair() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
     let good = lab.rot(5);
     let rotten = lab.blocks_at(&good);
@@ -73,7 +74,7 @@ fn a_scrub_finds_rot_and_mends_it_if_it_may() {
     assert_eq!(found.problems.len(), 5, "{found:?}");
     assert!(found.problems.iter().all(|problem| !problem.repaired));
     assert!(found.bytes_read >= 2 * bytes.len() as u64, "every mirror is read: {found:?}");
-    assert!(lab.blocks_at(&good) == rotten, "nothing was said of repairs");
+    assert!(lab.blocks_at(&good) == rotten, "the scrub was without REPAIR");
     let operation = lab.scrub_operation();
     assert!(operation.so_far >= 6 && operation.so_far == operation.work, "{operation:?}");
     let mended =
@@ -91,8 +92,9 @@ fn a_scrub_finds_rot_and_mends_it_if_it_may() {
     lab.check();
 }
 
-/// A disk has lost nearly everything. A check has a verdict: all of it is counted, some of it is said. While it reads, V$ASM_OPERATION shows
-/// how far it is; the alert log keeps the verdict, and not a line for each block.
+/// A disk has lost nearly everything. A check counts all of it and names some. While the check
+/// reads, V$ASM_OPERATION shows its progress. The alert log has the result, and not a line for each
+/// block.
 #[test]
 fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
@@ -144,7 +146,7 @@ fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
 }
 
-/// Of a disk, what has a mirror there is read; of a file, what is its.
+/// A scrub or check of a disk reads what has a mirror there; one of a file reads only that file.
 #[test]
 fn a_part_is_scrubbed_and_checked_alone() {
     let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B", "C"]);
@@ -190,14 +192,14 @@ fn a_part_is_scrubbed_and_checked_alone() {
     }
 }
 
-/// A disk goes away while a scrub reads it: the scrub goes on with the others, and ends.
+/// A disk fails while a scrub reads it: the scrub goes on with the others, and ends.
 #[test]
-fn a_disk_goes_away_during_a_scrub() {
+fn a_scrub_ends_although_a_disk_fails_during_it() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
     lab.rot(1);
     let order = ScrubOrder { power: ScrubPower::Low, repair: true, ..ScrubOrder::default() };
     block_on(lab.group().scrub(&order)).expect("it begins");
-    let error = block_on(lab.group().scrub(&order)).expect_err("one is under way");
+    let error = block_on(lab.group().scrub(&order)).expect_err("one is running");
     assert_eq!(error.code, Code::Busy);
     lab.disks[1].faults(|faults| faults.fail_reads = true);
     lab.wait_for("the end of the scrub", || lab.scrub_operation().state == OperationState::Done);
@@ -208,7 +210,7 @@ fn a_disk_goes_away_during_a_scrub() {
     lab.check();
 }
 
-/// STOP ends it, a dismount does not wait for it, and another one can be begun afterwards.
+/// STOP ends a scrub, a dismount does not wait for it, and another one can be started afterwards.
 #[test]
 fn a_scrub_can_be_stopped() {
     let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B"]);
@@ -231,8 +233,8 @@ fn a_scrub_can_be_stopped() {
     lab.check();
 }
 
-/// Whatever is written, grown, cut and removed meanwhile: nothing that is under way is taken for rot, and nothing that is written is
-/// undone by a repair.
+/// While files are written, extended, truncated and removed, no write in flight is taken for rot,
+/// and no write is undone by a repair.
 #[test]
 fn a_scrub_of_a_group_in_use_finds_nothing() {
     let (lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B", "C"]);
@@ -286,7 +288,7 @@ fn a_scrub_of_a_group_in_use_finds_nothing() {
     lab.check();
 }
 
-/// Without another mirror what has rotted is named, and left as it is.
+/// Without another mirror the scrub names the rotten blocks, and leaves them as they are.
 #[test]
 fn a_scrub_without_another_mirror_names_what_is_lost() {
     let (mut lab, _) = with_a_table(Redundancy::External, &["A", "B"]);
@@ -307,10 +309,10 @@ fn a_scrub_without_another_mirror_names_what_is_lost() {
     assert!(events.iter().any(told), "{events:?}");
 }
 
-/// A scrub that mends is cut short anywhere, by a kill or a loss of power: what it was about is right or still rotten on that mirror,
-/// and the other one is as it was.
+/// A scrub with REPAIR is cut short anywhere, by a kill or a loss of power: the block being
+/// repaired is right or still rotten on its mirror, and the other mirror is unchanged.
 #[test]
-fn a_scrub_that_mends_is_cut_short() {
+fn a_repairing_scrub_that_is_cut_short_damages_no_mirror() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
     lab.rot(4);
     lab.dismount();
@@ -346,10 +348,11 @@ fn a_scrub_that_mends_is_cut_short() {
     );
 }
 
-/// A scrub of all of the group ends early because the group is being dismounted, and the dismount fails before the scrub has said so: it counts as stopped
-/// all the same, and not as one that has seen everything.
+/// A scrub of the whole group ends early because the group is being dismounted, and the dismount
+/// fails before the scrub has reported its end: the scrub counts as stopped all the same, and not
+/// as one that has read everything.
 #[test]
-fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
+fn a_scrub_that_a_failed_dismount_ended_counts_as_stopped() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
     lab.allow_silence();
     block_on(lab.group().set_attribute("scrub_metadata.enabled", "false")).expect("it is set");
@@ -366,14 +369,14 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     let group = Arc::clone(lab.group());
     let dismounting = std::thread::spawn(move || block_on(group.dismount(false)));
     lab.wait_for("the checksums", || lab.group().is_stopping() && lab.disks[plain].hung() > 0);
-    // Somebody still writes, elsewhere: a flush has something to do, and its disk takes its time.
+    // A client still writes, elsewhere: a flush has something to do, and its disk takes its time.
     let slow = (plain + 1) % 5;
     let number = lab.member(slow).number.0;
     let far = |one: &Arc<Extent>| one.file == node && one.id.0.abs_diff(extent.id.0) > 4;
     let other = lab.extents_on(&[number]).into_iter().find(far).expect("every disk has some");
     lab.write(node, other.number * MIB, &pattern(3, 8192));
     lab.disks[slow].faults(|faults| faults.hang = true);
-    assert!(run_until(scrub.as_mut(), || true).is_none(), "it flushes what it may have mended");
+    assert!(run_until(scrub.as_mut(), || true).is_none(), "it flushes its possible repairs");
     lab.disks[slow].heal();
     lab.disks[plain].faults(|faults| faults.worn.push(zone..zone + length as u64));
     lab.disks[plain].answer();
