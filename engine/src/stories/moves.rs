@@ -200,7 +200,7 @@ fn the_target_of_an_overdue_copy_stays_allocated_until_the_copy_ends() {
     assert_eq!(
         group.space().state(target.disk, target.au),
         Some(AuState::Used),
-        "what is written next may be lost"
+        "a later write there may be lost"
     );
     assert!(end.is_none());
     lab.disks[2].heal();
@@ -246,7 +246,7 @@ fn the_target_of_an_overdue_copy_stays_allocated_during_a_dismount() {
             assert_eq!(
                 group.space().state(target.disk, target.au),
                 Some(AuState::Used),
-                "what is written next may be lost"
+                "a later write there may be lost"
             );
             assert!(end.is_none() && !ending.is_finished());
             lab.disks[2].heal();
@@ -298,7 +298,7 @@ fn the_target_of_a_failed_move_is_freed_after_the_last_write_to_it_has_ended() {
     assert_eq!(
         group.space().state(target.disk, target.au),
         Some(AuState::Used),
-        "what is written next may be lost"
+        "a later write there may be lost"
     );
     lab.disks[2].heal();
     writer.join().expect("no panic").expect("it is written");
@@ -380,7 +380,7 @@ fn a_mirror_is_not_removed_while_the_disk_of_the_other_one_goes_offline() {
     lab.write(node, extent.number * MIB, &pattern(2, 8192));
     let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
     let is_alone = || group.mirror_sets.counts().iter().any(|(set, _)| *set == [DiskNumber(1)]);
-    let end = lab.go_on_or_end("what counts from now on", taking.as_mut(), is_alone);
+    let end = lab.go_on_or_end("the count of the single mirror", taking.as_mut(), is_alone);
     // All changes of the catalog that were to be made are made.
     block_on(group.catalog.release(true, |_| Ok(()))).expect("it is there");
     lab.disks[2].heal();
@@ -420,7 +420,7 @@ fn a_move_waits_for_a_write_that_began_before_it() {
     let found = lab.try_read(node, at, 65_536);
     assert!(
         found.is_ok_and(|found| found == pattern(1, 65_536)),
-        "the new mirror lacks what was acknowledged"
+        "the new mirror lacks an acknowledged write"
     );
     assert_eq!(moved, Some(65_536));
     lab.disks[1].heal();
@@ -455,7 +455,7 @@ fn the_old_place_of_a_moved_mirror_is_freed_after_the_last_write_to_it_has_ended
     let state = || group.space().state(old.disk, old.au);
     for _ in 0..2 {
         block_on(group.reclaim(true)).expect("the catalog answers");
-        assert_eq!(state(), Some(AuState::Settled), "what is written next may be lost");
+        assert_eq!(state(), Some(AuState::Settled), "a later write there may be lost");
     }
     lab.disks[0].heal();
     writer.join().expect("no panic").expect("it is written");
@@ -513,7 +513,7 @@ fn the_old_place_is_written_until_the_move_is_durable() {
     lab.mount();
     assert!(
         lab.read(lab.find("table"), at, 8192) == pattern(2, 8192),
-        "what was acknowledged is not where it was"
+        "an acknowledged write is not at the old place"
     );
     let now = lab.extents_on(&[0, 1]).into_iter().any(|other| other.id == extent.id);
     assert!(now, "the commit was on no disk");

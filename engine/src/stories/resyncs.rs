@@ -1176,7 +1176,7 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
         }
         lab.mount();
         lab.find("table");
-        block_on(lab.group().check(true)).expect("what was lost is mended");
+        block_on(lab.group().check(true)).expect("the check runs");
         lab.check();
     }
 }

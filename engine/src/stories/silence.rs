@@ -1,20 +1,23 @@
-//! Disks that are silent for longer than the disk timeout, as when an array fails over: nobody is expelled while none that has the same data answers
-//! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
+//! Disks that are silent for longer than the disk timeout, as when a storage array fails over: no
+//! disk is expelled while no disk with the same data answers (R2), for I/O of files, the catalog,
+//! the activity log, memberships and stamps, and for flushes.
 
 use super::*;
 use crate::{disk::member::LOOK_AGAIN, membership::voters::Refusal};
 use std::sync::atomic::Ordering;
 
-/// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.
+/// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the
+/// other.
 const LONG: u64 = 1200;
 
-/// Three files: one that is overwritten where it is, one that opens regions of the activity log, and new ones, for the catalog.
+/// Three kinds of files: one that is overwritten in place, one that opens regions of the activity
+/// log, and new ones, for the catalog.
 struct Work {
     old: Node,
     fresh: Node,
 }
 
-/// All disks answer when a story fails: nobody waits for them for ever.
+/// Makes all disks answer when a story panics, so that no thread waits for them for ever.
 pub(super) struct Healed<'a>(pub(super) &'a Lab);
 
 impl Drop for Healed<'_> {
@@ -50,7 +53,8 @@ impl Lab {
         (lab, work, others)
     }
 
-    /// These disks hang, and everything that a group writes is written, each by a thread that waits for its end. `silent` is called while they wait.
+    /// Makes these disks hang and does every kind of write that a group does, each on a thread that
+    /// waits for its end. `silent` is called while they wait.
     fn work(&self, work: &Work, hang: &[usize], round: u64, silent: impl FnOnce()) {
         self.write(work.old, 2_000_000, &pattern(30 + round, 100_000));
         self.hang(hang);
@@ -60,7 +64,7 @@ impl Lab {
             scope.spawn(move || self.sync(work.old));
             scope.spawn(move || self.write(work.old, 300_000, &pattern(10 + round, 200_000)));
             scope.spawn(move || {
-                // Beyond what the file has: space, marks and a commit.
+                // Beyond the end of the file: space, marks and a commit.
                 self.write(
                     work.fresh,
                     4_000_000 + round * 3_000_000,
@@ -84,12 +88,12 @@ impl Lab {
         self.find(&format!("new {round}"));
     }
 
-    /// From now on a disk may stay silent for long.
+    /// From now on a disk may be silent for long without a timeout.
     fn give_time(&self) {
         self.group().deadline.store(LONG, Ordering::Relaxed);
     }
 
-    /// As it was.
+    /// Sets the timeout back.
     fn give_none(&self) {
         self.group().deadline.store(10, Ordering::Relaxed);
     }
@@ -111,10 +115,10 @@ impl Lab {
     }
 }
 
-/// All disks fall silent together for longer than the timeout, and answer again, in any order. None goes offline, nothing is lost, and the operator is
-/// told what it was.
+/// All disks fall silent together for longer than the timeout, and answer again, in any order. No
+/// disk goes offline, no data is lost, and the alert log reports what happened.
 #[test]
-fn nobody_is_expelled_while_all_disks_are_silent() {
+fn no_disk_is_expelled_while_all_disks_are_silent() {
     let cases: [(&[&str], Redundancy); 4] = [
         (&["A", "B"], Redundancy::Normal),
         (&["A", "B", "C"], Redundancy::Normal),
@@ -143,9 +147,10 @@ fn nobody_is_expelled_while_all_disks_are_silent() {
     }
 }
 
-/// All are silent, and then all but one answer: that one is expelled, a whole timeout after the others came back.
+/// All disks are silent, and then all but one answer: that one is expelled, a whole timeout after
+/// the others came back.
 #[test]
-fn who_stays_silent_when_others_answer_is_expelled() {
+fn a_disk_that_stays_silent_when_others_answer_is_expelled() {
     let groups = ["A", "B", "C"];
     let (lab, work) = Lab::at_work(&groups, Redundancy::Normal);
     for silent in 0..3 {
@@ -168,8 +173,8 @@ fn who_stays_silent_when_others_answer_is_expelled() {
     lab.check();
 }
 
-/// Two of three failure groups are silent together, as on one array, and the third is not: what only those two have waits for them. When they answer
-/// both are as they were.
+/// Two of three failure groups are silent together, as on one array, and the third is not: I/O for
+/// extents that only those two have waits for them. When they answer both are as they were.
 #[test]
 fn two_silent_mirrors_do_not_expel_each_other() {
     let (lab, work) = Lab::at_work(&["A", "B", "C"], Redundancy::Normal);
@@ -190,18 +195,19 @@ fn two_silent_mirrors_do_not_expel_each_other() {
     lab.check();
 }
 
-/// Two of seven, of which neither votes, are silent for many timeouts, and one answers before the other: that one has a whole timeout from then on.
+/// Two of seven disks, neither of which votes, are silent for many timeouts, and one answers before
+/// the other: the other one has a whole timeout from then on.
 #[test]
-fn who_answers_last_has_a_whole_timeout_after_the_one_before() {
+fn the_last_silent_disk_has_a_whole_timeout_after_the_one_before_it_answered() {
     let (lab, work, silent) = Lab::with_two_that_do_not_vote();
     let [first, last] = silent;
     lab.work(&work, &silent, 0, || {
         lab.wait_for("the timeouts", || silent.iter().all(|disk| lab.is_hung(*disk)));
-        // Until whatever they were granted at first is over.
+        // Until the time that they got at first is over.
         std::thread::sleep(Duration::from_secs(3));
         lab.give_time();
         lab.disks[first].heal();
-        // Those who waited for the first look after the other now.
+        // Threads that waited for the first look after the other now.
         std::thread::sleep(Duration::from_secs(2));
         lab.disks[last].heal();
     });
@@ -209,9 +215,10 @@ fn who_answers_last_has_a_whole_timeout_after_the_one_before() {
     lab.check();
 }
 
-/// Of the same two one never answers. Who writes goes on without it a timeout after the other has answered, with nobody else to ask for it.
+/// Of the same two disks one never answers. The writer goes on without it a timeout after the other
+/// has answered, although no other thread asks to expel it.
 #[test]
-fn who_waits_for_a_disk_looks_again_whether_it_is_spared() {
+fn a_thread_that_waits_for_a_silent_disk_checks_again_whether_it_can_be_spared() {
     let (lab, work, [first, last]) = Lab::with_two_that_do_not_vote();
     lab.hang(&[first, last]);
     std::thread::scope(|scope| {
@@ -226,9 +233,10 @@ fn who_waits_for_a_disk_looks_again_whether_it_is_spared() {
     assert_eq!(lab.read(work.old, 0, 60_000_000), pattern(2, 60_000_000));
 }
 
-/// The same two fall silent together, but one has nothing to do at first: that its deadline is not over does not make it one that answers.
+/// The same two disks fall silent together, but one gets no request at first: it does not count as
+/// a disk that answers because its deadline is not over.
 #[test]
-fn who_was_asked_first_is_not_the_first_to_go() {
+fn a_silent_disk_is_not_expelled_because_it_got_its_request_before_another_silent_disk() {
     let (lab, work, [first, last]) = Lab::with_two_that_do_not_vote();
     lab.give_time();
     std::thread::scope(|scope| {
@@ -256,7 +264,8 @@ fn who_was_asked_first_is_not_the_first_to_go() {
     lab.check();
 }
 
-/// Two disks have each other's mirrors, and both are silent: neither goes offline for that, as what is only on the two would have no mirror that answers.
+/// Two disks have each other's mirrors, and both are silent: neither goes offline for that, because
+/// extents that only the two have would have no mirror that answers.
 #[test]
 fn a_disk_whose_partner_is_silent_is_not_expelled() {
     let (lab, _, silent) = Lab::with_two_that_do_not_vote();
@@ -277,10 +286,10 @@ fn a_disk_whose_partner_is_silent_is_not_expelled() {
     lab.check();
 }
 
-/// A disk of a group without mirrors fails a read and then takes its time over it, as when one path of several fails. What it has is not lost
-/// for that: it is waited for.
+/// A disk of a group without mirrors fails a read and is then slow to answer the next, as when one
+/// path of several fails. Its data does not count as lost for that: the read waits for it.
 #[test]
-fn what_only_a_silent_disk_has_is_not_lost() {
+fn a_read_of_data_that_only_a_silent_disk_has_waits_for_it() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 16 << 20);
@@ -290,7 +299,7 @@ fn what_only_a_silent_disk_has_is_not_lost() {
     let disk = lab.plain_disk();
     let extent = lab.extents_on(&[u16::try_from(disk).expect("few")]).remove(0);
     let at = usize::try_from(extent.number * MIB).expect("small");
-    // Its checksums are known.
+    // Loads the checksums of the block.
     lab.read(node, at as u64, 8192);
     let place = lab.member(disk).layout().au_offset(extent.mirrors()[0].au);
     lab.disks[disk].faults(|faults| faults.hang_in.push(place..place + 4096));
@@ -301,7 +310,7 @@ fn what_only_a_silent_disk_has_is_not_lost() {
         lab.wait_for("the read", is_silent);
         lab.disks[disk].fail_hung();
         lab.wait_for("another look", is_silent);
-        // Whoever gives up does so now.
+        // A reader that gives up does so within this time.
         std::thread::sleep(Duration::from_secs(2));
         lab.disks[disk].answer();
     });
@@ -309,9 +318,10 @@ fn what_only_a_silent_disk_has_is_not_lost() {
     lab.check();
 }
 
-/// One mirror of a block has rotted, and the other one is on a disk that takes its time over it and cannot be spared.
+/// One mirror of a block has rotted, and the other one is on a disk that is slow to answer and
+/// cannot be spared: a read waits for that disk.
 #[test]
-fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
+fn a_read_waits_for_a_silent_disk_when_the_other_mirror_has_rotted() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 40 << 20);
@@ -334,7 +344,8 @@ fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
         .find(|mirror| mirror.disk.0 == number)
         .expect("it has one there");
     let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
-    // Its checksums are known, and its region is active: a disk that is silent does not take the activity log.
+    // Loads its checksums and makes its region active: a silent disk does not take the activity
+    // log.
     lab.write(node, at as u64 + 8192, &bytes[at + 8192..at + 12288]);
     let place = lab.member(silent).layout().au_offset(good.au);
     lab.disks[silent].faults(|faults| faults.hang_in.push(place..place + 4096));
@@ -342,7 +353,7 @@ fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
         let _healed = Healed(&lab);
         scope.spawn(|| assert!(lab.read(node, at as u64, 4096) == bytes[at..at + 4096]));
         lab.wait_for("the read", || lab.is_hung(silent));
-        // Whoever gives up does so now.
+        // A reader that gives up does so within this time.
         std::thread::sleep(Duration::from_secs(2));
         lab.disks[silent].answer();
     });
@@ -352,8 +363,9 @@ fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
     lab.check();
 }
 
-/// A disk is silent about one block and fails to write another, and its partner was silent, too, a moment ago, and answers now. What fails is no silence: the
-/// disk goes offline, and whoever wrote hears of nothing.
+/// A disk is silent about one block and fails to write another, and its partner was silent, too, a
+/// moment ago, and answers now. A failed write is not silence: the disk goes offline, and the
+/// writer gets no error.
 #[test]
 fn a_disk_that_fails_a_write_goes_although_it_is_silent_too() {
     let (lab, work, both) = Lab::with_two_that_do_not_vote();
@@ -371,7 +383,7 @@ fn a_disk_that_fails_a_write_goes_although_it_is_silent_too() {
         drop(lab.member(disk).start_read(elsewhere, 4096));
     }
     lab.wait_for("the timeouts", || both.iter().all(|disk| lab.is_hung(*disk)));
-    // From now on that was a moment ago for long.
+    // From now on "a moment ago" lasts for long.
     lab.give_time();
     lab.disks[partner].answer();
     assert!(lab.is_hung(failing) && !lab.is_hung(partner));
@@ -386,10 +398,11 @@ fn a_disk_that_fails_a_write_goes_although_it_is_silent_too() {
     lab.check();
 }
 
-/// After a crash one mirror of an extent is on a disk that takes its time and cannot be spared. What is known to be right is read meanwhile, and the
-/// extent counts as compared when that disk has answered.
+/// After a crash one mirror of an extent is on a disk that is slow to answer and cannot be spared.
+/// Blocks that are known to be right are read meanwhile, and the extent counts as compared when
+/// that disk has answered.
 #[test]
-fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
+fn blocks_that_are_known_to_be_right_are_read_while_recovery_waits_for_a_silent_disk() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 40 << 20);
@@ -406,7 +419,7 @@ fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
         .expect("it has one there");
     let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
     let place = lab.member(silent).layout().au_offset(unseen.au);
-    // Its region is active, and its checksums are those of before.
+    // Its region is active, and its checksums on the disks are those from before.
     lab.write(node, at as u64, &bytes[at..at + 4096]);
     lab.kill();
     lab.disks[silent].faults(|faults| faults.hang_in.push(place..place + MIB));
@@ -419,10 +432,10 @@ fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
     lab.check();
 }
 
-/// A block has rotted on one disk, and a read of it waits for the other one, which is silent. An operator takes that disk offline: the read ends with
-/// an error.
+/// A block has rotted on one disk, and a read of it waits for the other one, which is silent. An
+/// operator takes that disk offline: the read ends with an error.
 #[test]
-fn nobody_waits_for_a_silent_disk_that_has_gone() {
+fn a_read_does_not_wait_for_a_silent_disk_that_was_taken_offline() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
@@ -435,7 +448,7 @@ fn nobody_waits_for_a_silent_disk_that_has_gone() {
         .expect("one has some");
     let extent = lab.extents_on(&[number, other]).remove(0);
     let at = extent.number * MIB;
-    // Its checksums are known.
+    // Loads the checksums of the block.
     lab.read(node, at, 8192);
     let place = |disk: u16| {
         let mirror = extent
@@ -461,8 +474,8 @@ fn nobody_waits_for_a_silent_disk_that_has_gone() {
     assert_eq!(lab.read(node, beside as u64, 4096), pattern(1, 40 << 20)[beside..][..4096]);
 }
 
-/// Two disks that cannot be spared are silent about the catalog's log. One answers before the other: nothing is written again to the one whose write
-/// has not ended.
+/// Two disks that cannot be spared are silent about the catalog's log. One answers before the
+/// other: the other one gets no second write before its first write has ended.
 #[test]
 fn the_catalog_writes_again_when_every_silent_disk_has_answered() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
@@ -484,12 +497,12 @@ fn the_catalog_writes_again_when_every_silent_disk_has_answered() {
         lab.wait_for("the timeouts", || [one, other].iter().all(|disk| lab.is_hung(*disk)));
         let under_way = lab.disks[other].hung();
         lab.disks[one].answer();
-        // Whoever does not wait for the other one writes now.
+        // A writer that does not wait for the other disk writes within this time.
         std::thread::sleep(2 * LOOK_AGAIN);
         assert_eq!(
             lab.disks[other].hung(),
             under_way,
-            "it was written while a write there was under way"
+            "it was written while a write there was in flight"
         );
         assert!(lab.is_hung(other));
         lab.disks[other].answer();

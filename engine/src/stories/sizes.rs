@@ -1,4 +1,4 @@
-//! Files that grow: how long they are after whatever ends an engine.
+//! Files that grow: their length after the end of an engine, whatever its cause.
 
 use super::{
     kills::{End, cut_short_by},
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PAGE: usize = 8 << 10;
 const PAGES: u64 = 8;
 
-/// Makes a file of one page, and lets it grow page by page to all that its first piece holds. How many of the writes took a commit.
+/// Makes a file of one page, and extends it page by page to all that its first piece holds. Returns
+/// how many of the writes took a commit.
 fn grow(lab: &Lab, name: &str) -> (Node, u64) {
     let node = lab.create_file(name);
     lab.write(node, 0, &pattern(0, PAGE));
@@ -32,7 +33,8 @@ fn assert_whole(lab: &Lab, node: Node) {
     assert!(lab.read(node, 0, all.len()) == all, "it holds what was written");
 }
 
-/// Whatever a file is long: what it holds is its own, or zeros where that was lost, sector by sector.
+/// Whatever the length of the file: it holds its own bytes, or zeros where these were lost, sector
+/// by sector.
 fn assert_own(lab: &Lab, node: Node, place: &str) {
     let size = usize::try_from(size_of(lab, node)).expect("small");
     let all: Vec<u8> = (0..PAGES).flat_map(|page| pattern(page, PAGE)).collect();
@@ -45,12 +47,12 @@ fn lab() -> Lab {
     Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"])
 }
 
-/// A write at a file's end fails: one mirror has it, the other, whose disk cannot be spared, does not take it. When the file grows later, the bytes of
-/// that write are not shown.
+/// A write at a file's end fails: one mirror has it; the other, whose disk cannot be spared, does
+/// not take it. When the file grows later, the bytes of that write are not returned.
 #[test]
-fn what_a_failed_write_left_behind_a_files_end_is_not_shown() {
+fn bytes_of_a_failed_write_beyond_the_end_of_a_file_are_not_read() {
     let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D", "E"]);
-    // The other file is on all disks when this one is cut.
+    // The other file is on all disks when this one is truncated.
     let [_, node] = ["other", "table"].map(|name| {
         let node = lab.create_file(name);
         lab.write(node, 0, &pattern(1, 40 << 20));
@@ -78,10 +80,10 @@ fn what_a_failed_write_left_behind_a_files_end_is_not_shown() {
 }
 
 #[test]
-fn a_file_that_grows_takes_no_commit_and_a_kill_takes_nothing_of_it() {
+fn a_file_grows_without_a_commit_and_a_kill_loses_nothing_of_it() {
     let mut lab = lab();
     let fewest = (0..5).map(|turn| grow(&lab, &format!("file{turn}")).1).min();
-    // The caretaker stores sizes once a second, perhaps just then.
+    // The caretaker stores sizes once a second, and may do so just now.
     assert_eq!(fewest, Some(0), "a write that only makes a file longer is no commit");
     let node = lab.find("file4");
     lab.kill();
@@ -98,7 +100,7 @@ fn a_file_that_grows_takes_no_commit_and_a_kill_takes_nothing_of_it() {
 }
 
 #[test]
-fn a_loss_of_power_takes_what_was_not_synced_and_no_more() {
+fn a_loss_of_power_loses_only_what_was_not_synced() {
     let mut lab = lab();
     let (synced, _) = grow(&lab, "synced");
     lab.sync(synced);
@@ -112,7 +114,7 @@ fn a_loss_of_power_takes_what_was_not_synced_and_no_more() {
 }
 
 #[test]
-fn a_file_that_was_cut_stays_cut() {
+fn a_truncated_file_stays_truncated_after_a_kill() {
     let mut lab = lab();
     let (node, _) = grow(&lab, "file");
     let cut = Changes { size: Some(5), ..Changes::default() };
@@ -127,7 +129,7 @@ fn a_file_that_was_cut_stays_cut() {
 }
 
 #[test]
-fn a_query_sees_how_long_a_file_has_grown() {
+fn a_query_shows_the_length_of_a_file_that_grows() {
     let lab = lab();
     let shown = || {
         let rows =
@@ -142,9 +144,10 @@ fn a_query_sees_how_long_a_file_has_grown() {
     assert!(several.windows(2).all(|pair| pair[0] != pair[1]), "{several:?}");
 }
 
-/// Whoever stored a size, and comes late to say so, takes nothing of what the file grew by after it was cut.
+/// A task has stored a size, and reports it only after the file was truncated and grew again: the
+/// later growth is not discarded.
 #[test]
-fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
+fn growth_after_a_truncation_outlives_a_late_report_of_an_older_size() {
     let mut lab = lab();
     let (node, _) = grow(&lab, "file");
     let files = Arc::clone(&lab.group().files);
@@ -152,7 +155,7 @@ fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
     let late = {
         let (file, files) = (Arc::clone(&file), Arc::clone(&files));
         let job = move |connection: &rusqlite::Connection| {
-            // Once more, should the caretaker have stored it just now.
+            // Once more, in case the caretaker has stored it just now.
             file.touch(1);
             Ok(store_times_of(connection, &file, files.next_commit())?)
         };
@@ -167,7 +170,7 @@ fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
         lab.write(node, PAGE as u64, &pattern(1, PAGE));
         file.has_grown()
     });
-    assert!(kept, "what it grew by is kept, and not stored yet");
+    assert!(kept, "its growth is kept, and not stored yet");
     files.sizes().let_go(&file, late);
     drop((file, files));
     lab.kill();
@@ -175,13 +178,13 @@ fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
     assert_eq!(size_of(&lab, node), 2 * PAGE as u64);
 }
 
-/// Words that an earlier mount left count no more, whatever happened to the files since.
+/// Words that an earlier mount left do not count any more, whatever happened to the files since.
 #[test]
-fn another_mount_makes_old_words_worthless() {
+fn words_of_an_earlier_mount_do_not_count() {
     let mut lab = lab();
     let (node, _) = grow(&lab, "file");
     lab.kill();
-    // Elsewhere there are no such words: the file is as long as the catalog says.
+    // This host has no such words: the file is as long as the catalog says.
     let elsewhere = TestWorld::new();
     elsewhere.take_boot_of(&lab.world);
     lab.disks.iter().for_each(|disk| elsewhere.attach(disk));
@@ -195,9 +198,10 @@ fn another_mount_makes_old_words_worthless() {
     assert_eq!(size_of(&lab, node), 5);
 }
 
-/// More files grow than there is room for; those that are removed, synced and left alone make room.
+/// More files grow than there are words for. Files that are removed, synced or left alone free
+/// theirs.
 #[test]
-fn room_comes_back() {
+fn words_for_growing_files_are_freed() {
     let mut lab = lab();
     let files: Vec<Node> =
         (0..150).map(|number| lab.create_file(&format!("file{number}"))).collect();
@@ -214,9 +218,9 @@ fn room_comes_back() {
     }
 }
 
-/// Until the commit that removes a file is on the disks, it is as long as it was.
+/// A file keeps its length until the commit that removes it is on the disks.
 #[test]
-fn a_replacement_is_cut_short() {
+fn a_file_keeps_its_length_when_its_replacement_is_cut_short() {
     static HAS_GROWN: AtomicBool = AtomicBool::new(false);
     let mut lab = lab();
     for name in ["file", "new"] {
@@ -257,14 +261,14 @@ fn a_replacement_is_cut_short() {
 }
 
 #[test]
-fn growing_is_cut_short() {
+fn a_growing_file_holds_its_own_bytes_or_zeros_when_its_growth_is_cut_short() {
     let mut lab = lab();
     let node = lab.create_file("file");
     lab.write(node, 0, &pattern(0, PAGE));
     lab.sync(node);
     block_on(lab.session().sync_directory(ROOT)).expect("synced");
     lab.dismount();
-    // A device that tears sectors may make noise of what was not synced.
+    // Not with torn sectors: a device that tears them may leave noise in what was not synced.
     cut_short_by(
         &[End::Kill, End::PowerCut],
         &lab,

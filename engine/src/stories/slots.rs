@@ -1,14 +1,15 @@
-//! Small files and their slots, where it takes longer than it should.
+//! Small files and their slots, when other work takes long in between.
 
 use super::*;
 use crate::api::Allocate;
 use crate::sync::transfer::Source;
 use std::sync::mpsc::channel;
 
-/// Somebody still reads a small file when it is removed: its slot is nobody's until he has ended, or he would read another file's
-/// bytes; and who comes later finds nothing.
+/// A reader still reads a small file when it is removed: its slot is not given to another file
+/// until the read has ended, because it would return that file's bytes. Later reads and writes find
+/// nothing.
 #[test]
-fn a_slot_is_nobodys_while_its_file_is_read() {
+fn a_slot_is_not_reused_while_its_removed_file_is_read() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let (gone, other) = (lab.create_file("gone"), lab.create_file("other"));
     lab.write(gone, 0, &pattern(1, 8000));
@@ -26,7 +27,7 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     };
     block_on(lab.session().unlink(ROOT, b"gone")).expect("it is removed");
     block_on(group.reclaim(true)).expect("what can be freed is");
-    assert!(!is_free(), "somebody reads there");
+    assert!(!is_free(), "a reader reads there");
     drop(reading);
     assert!(block_on(group.reclaim(true)).expect("what can be freed is"), "the slot");
     assert!(is_free());
@@ -44,9 +45,10 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
 }
 
-/// A write to a file that was removed gives it no space, neither a slot nor extents: nothing would ever free them.
+/// A write to a file that was removed gives it no space, neither a slot nor extents: that space
+/// would never be freed.
 #[test]
-fn a_file_that_is_gone_gets_no_space() {
+fn a_removed_file_gets_no_space() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     let now = group.world.monotonic();
@@ -62,7 +64,7 @@ fn a_file_that_is_gone_gets_no_space() {
         }
         let file = block_on(group.files.get(node)).expect("it is there");
         block_on(lab.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
-        // One of them has its slot now.
+        // One of these files has the slot now.
         let others: Vec<Node> =
             (0..20).map(|other| lab.create_file(&format!("{name}{other}"))).collect();
         lab.wait_until_all_is_discarded();
@@ -77,9 +79,10 @@ fn a_file_that_is_gone_gets_no_space() {
     lab.check();
 }
 
-/// A small file is removed while its first bytes are written. Whoever has its slot next finds nothing there.
+/// A small file is removed while its first bytes are written. The next file in its slot reads none
+/// of these bytes.
 #[test]
-fn a_slot_is_empty_for_who_has_it_next() {
+fn a_slot_is_empty_for_its_next_file() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     let gone = lab.create_file("gone");
@@ -91,7 +94,7 @@ fn a_slot_is_empty_for_who_has_it_next() {
     let (removed, written) = std::thread::scope(|scope| {
         scope.spawn(move || {
             block_on(group.catalog.release(false, move |_| {
-                begun.send(()).expect("somebody waits");
+                begun.send(()).expect("the story waits");
                 may_go_on.recv().map_err(|_| FileError::Dismounted)
             }))
         });
@@ -119,20 +122,21 @@ fn a_slot_is_empty_for_who_has_it_next() {
     lab.check();
 }
 
-/// A small file grows out of its slot, and the commit takes longer than regions stay open: its checksums are not left out.
+/// A small file grows out of its slot, and the commit takes longer than regions stay open: its
+/// checksums are written all the same.
 #[test]
-fn growing_out_of_a_slot_takes_long() {
+fn checksums_are_written_when_growing_out_of_a_slot_takes_long() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60_000));
     lab.sync(node);
-    // Nothing is committed until this says so.
+    // The catalog commits nothing until the story allows it.
     let (begun, is_begun) = channel();
     let (go_on, may_go_on) = channel::<()>();
     let group = Arc::clone(lab.group());
     let holding = std::thread::spawn(move || {
         block_on(group.catalog.release(false, move |_| {
-            begun.send(()).expect("somebody waits");
+            begun.send(()).expect("the story waits");
             may_go_on.recv().map_err(|_| FileError::Dismounted)
         }))
     });
@@ -144,7 +148,7 @@ fn growing_out_of_a_slot_takes_long() {
     });
     lab.wait_for("the copy", || lab.disks.iter().any(|disk| disk.counts().bytes_written > written));
     for _ in 0..50 {
-        block_on(lab.group().close_idle(true)).expect("what nobody uses is closed");
+        block_on(lab.group().close_idle(true)).expect("unused regions are closed");
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     go_on.send(()).expect("the job waits");
@@ -158,9 +162,10 @@ fn growing_out_of_a_slot_takes_long() {
     lab.check();
 }
 
-/// A small file cannot grow, because its slot cannot be read. The extent that was allocated for it is free again: several tries take no space.
+/// A small file cannot grow, because its slot cannot be read. The extent that was allocated for it
+/// is freed: several tries take no space.
 #[test]
-fn a_small_file_that_cannot_grow_takes_no_space() {
+fn a_failed_growth_of_a_small_file_takes_no_space() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60_000));

@@ -1,10 +1,10 @@
-//! What the views of what happens say, against what did happen.
+//! The views of activity compared with what happened.
 
 use super::*;
 use crate::{admin::Value, testing::Counts};
 
 impl Lab {
-    /// Disks that differ, in MiB.
+    /// Disks of different sizes, in MiB.
     fn of_sizes(redundancy: Redundancy, sizes: &[u64], failure_groups: &[&str]) -> Self {
         let world = TestWorld::new();
         let disk = |(size, number)| {
@@ -19,7 +19,7 @@ impl Lab {
         lab
     }
 
-    /// The rows of a query, as text; nothing is an empty one.
+    /// The rows of a query, as text. NULL is an empty string.
     pub(super) fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         let rows =
             block_on(self.group().query(sql)).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -43,7 +43,8 @@ impl Lab {
         self.numbers(sql)[0][0]
     }
 
-    /// What the engine has counted of a disk, less what the disk has: what came to it past the engine's members.
+    /// The disk's own counts less the engine's counts for it: I/O that did not pass the engine's
+    /// members.
     fn uncounted(&self, disk: usize) -> [u64; 4] {
         let counters = &self.group().members.values().nth(disk).expect("a member").counters;
         let (read, written) = (counters.reads(), counters.writes());
@@ -54,9 +55,10 @@ impl Lab {
     }
 }
 
-/// Counters are those of the disk itself, and histograms have as many as they.
+/// The engine's counters agree with those of the disk itself, and the histograms have the same
+/// totals.
 #[test]
-fn counters_are_what_the_disks_saw() {
+fn counters_agree_with_those_of_the_disks() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let before = [lab.uncounted(0), lab.uncounted(1)];
@@ -68,7 +70,7 @@ fn counters_are_what_the_disks_saw() {
     }
     assert_eq!(lab.read(node, 900_000, 300_000), pattern(9, 300_000));
     assert!(written(&lab) - at_first >= 2 * 10 * 300_000, "two mirrors of it");
-    // What is under way is counted when it ends.
+    // I/O in flight is counted when it ends.
     lab.wait_for("the same counts", || [lab.uncounted(0), lab.uncounted(1)] == before);
     for (class, counter) in [("READ", "reads"), ("WRITE", "writes")] {
         let apart = format!(
@@ -88,7 +90,7 @@ fn counters_are_what_the_disks_saw() {
     let times = "SELECT count(*) FROM v$asm_disk WHERE read_time > 0 AND write_time > 0 AND hash_value <> 0";
     assert_eq!(lab.number(times), 2);
     assert_eq!(lab.number("SELECT count(DISTINCT hash_value) FROM v$asm_disk"), 2);
-    // Buckets without anything are there up to the largest that has something.
+    // Empty buckets are listed up to the largest one that is not empty.
     for row in lab.numbers(
         "SELECT max(wait_time_micro), count(*), (SELECT max(wait_time_micro) FROM v$asm_disk_histogram f
          WHERE f.disk_number = h.disk_number AND f.io_class = h.io_class AND f.wait_count > 0)
@@ -98,9 +100,9 @@ fn counters_are_what_the_disks_saw() {
     }
 }
 
-/// What a disk does is told apart by what it is for.
+/// A disk's I/O is counted by its purpose.
 #[test]
-fn io_is_told_apart_by_what_it_is_for() {
+fn io_is_counted_by_its_purpose() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let of = |client: &str| {
@@ -147,7 +149,7 @@ fn requests_are_counted_by_file() {
     };
     assert_eq!(of(one), [[1, 1, 3, 1, 1, 65_547, 262_145]]);
     assert_eq!(of(other), [[0, 0, 1, 0, 0, 0, 1]]);
-    assert_eq!(of(0), [[0; 7]], "nobody else");
+    assert_eq!(of(0), [[0; 7]], "no other file");
     let histogram = lab.rows(&format!(
         "SELECT io_class, sum(wait_count) FROM v$asm_file_histogram WHERE file_number = {one} GROUP BY 1 ORDER BY 1"
     ));
@@ -159,14 +161,15 @@ fn requests_are_counted_by_file() {
         ("SYNC", "1"),
     ];
     assert_eq!(histogram, expected.map(|(class, count)| vec![class.to_owned(), count.to_owned()]));
-    // What fails is not counted.
+    // A request that fails is not counted.
     assert!(block_on(lab.session().write(one, u64::MAX - 1, b"beyond", false)).is_err());
     assert_eq!(of(one)[0][2], 3);
 }
 
-/// The extent map says where the bytes are, on every mirror, of large files and of small ones that share an AU.
+/// The extent map says where the bytes are, on every mirror, of large files and of small ones that
+/// share an AU.
 #[test]
-fn the_extent_map_is_true() {
+fn the_extent_map_agrees_with_the_bytes_on_the_disks() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
     let (large, small) = (lab.create_file("large"), lab.create_file("small"));
     let (of_large, of_small) = (pattern(1, 5 << 20), pattern(2, 10_000));
@@ -211,7 +214,7 @@ fn the_extent_map_is_true() {
 
 /// A disk that misses writes is marked in the extent map.
 #[test]
-fn the_extent_map_marks_what_is_stale() {
+fn the_extent_map_marks_stale_mirrors() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 3 << 20));
@@ -223,9 +226,10 @@ fn the_extent_map_marks_what_is_stale() {
     lab.wait_for("the mark", || lab.numbers(&stale) == [[1]]);
 }
 
-/// Every AU of every disk is shown once: the fixed ones, the catalog's, the files', and the free ones between them.
+/// Every AU of every disk is listed once: the fixed ones, the catalog's, the files', and the free
+/// ones between them.
 #[test]
-fn the_map_of_units_is_whole() {
+fn the_au_map_lists_every_au_once() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("large");
     lab.write(node, 0, &pattern(1, 7 << 20));
@@ -258,7 +262,7 @@ fn the_map_of_units_is_whole() {
 
 /// Partners are mutual, and in other failure groups.
 #[test]
-fn partners_are_shown() {
+fn partners_are_mutual_and_in_other_failure_groups() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "C"]);
     let pairs = lab.numbers("SELECT disk, number_kfdpartner, active_kfdpartner FROM x$kfdpartner");
     assert!(pairs.contains(&vec![0, 2, 1]) && pairs.contains(&vec![3, 1, 1]));
@@ -271,9 +275,9 @@ fn partners_are_shown() {
     lab.wait_for("inactive partners", || lab.number(inactive) == of_three as i64);
 }
 
-/// Rot is found by a read: the view says on which disk, how often and where.
+/// A read finds rot: the view says on which disk, how often and where.
 #[test]
-fn troubles_are_told_with_their_place() {
+fn disk_errors_are_shown_with_their_place() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 200_000);
@@ -305,9 +309,9 @@ fn troubles_are_told_with_their_place() {
     lab.wait_for("the loss", || lab.number(offline) == 2);
 }
 
-/// A disk that cannot be spared fails: the error is its caller's, and the view has it.
+/// A disk that cannot be spared fails: the caller gets the error, and the view shows it.
 #[test]
-fn what_was_refused_is_told() {
+fn a_refused_request_is_shown_as_a_disk_error() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));
@@ -323,10 +327,10 @@ fn what_was_refused_is_told() {
     assert_eq!(lab.state(0), DiskState::Online);
 }
 
-/// As much is written as is promised. Then the failure group is lost that matters most, whichever it is, and dropped: every file gets
-/// all its mirrors again.
+/// As many bytes are written as are promised. Then one failure group, each in turn, is lost and
+/// dropped: every file gets all its mirrors again.
 #[test]
-fn what_is_safe_to_write_survives_the_loss_of_any_failure_group() {
+fn data_within_the_safe_capacity_survives_the_loss_of_any_failure_group() {
     let sizes: [(Redundancy, &[u64], &[&str]); 4] = [
         (Redundancy::Normal, &[96, 96, 64, 64], &["A", "B", "C", "C"]),
         (Redundancy::Normal, &[48, 160, 64, 48], &["A", "B", "C", "D"]),
@@ -352,7 +356,7 @@ fn what_is_safe_to_write_survives_the_loss_of_any_failure_group() {
             lab.sync(node);
             assert!(
                 lab.number("SELECT safe_bytes FROM v$asm_space") <= 16 << 20,
-                "not much less was promised than can be"
+                "the promise was far below what is possible"
             );
             let name = ["A", "B", "C", "D"][lost];
             let gone: Vec<usize> = (0..groups.len()).filter(|disk| groups[*disk] == name).collect();

@@ -8,7 +8,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// What one thread does to its own part of a shared file, and to a file of its own. `gate`: nothing is under way while that is held for writing.
+/// The work of one thread on its own part of a shared file and on a file of its own. While `gate`
+/// is held for writing no request is in flight.
 fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate: &RwLock<()>) {
     let mut numbers = Numbers::new(seed);
     let base = seed * 700_001;
@@ -55,7 +56,7 @@ fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate
 }
 
 #[test]
-fn many_threads_while_disks_come_and_go() {
+fn many_threads_read_back_what_they_wrote_while_disks_fail_and_return() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "A", "B", "B"]);
     let shared = lab.create_file("shared");
     let size = Changes { size: Some(5_000_000), ..Changes::default() };
@@ -82,8 +83,9 @@ fn many_threads_while_disks_come_and_go() {
         });
         std::thread::sleep(Duration::from_millis(if kind == 3 { 1500 } else { 50 }));
         lab.disks[disk].heal();
-        // What has failed on this disk may not have taken it offline yet: when all that was under way has ended it has. Otherwise the next disk
-        // that fails might be the second one at once.
+        // I/O that failed on this disk may not have taken it offline yet: it has when all requests
+        // that were in flight have ended. Without this wait the next disk that fails might be the
+        // second one at once.
         drop(gate.write());
         lab.wait_for("the return", || {
             let _ = block_on(lab.group().online(Selection::All));
@@ -126,7 +128,8 @@ fn readers_do_not_starve_a_writer() {
     readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
 }
 
-/// Files get extents while somebody looks at all that there are: each extent is in memory once, with one set of locks.
+/// Files get extents while another thread looks up all that exist: each extent is in memory once,
+/// with one set of locks.
 #[test]
 fn a_new_extent_is_in_memory_once() {
     let lab = Lab::new(Redundancy::Normal, 256 * MIB, &["A", "B"]);
@@ -137,7 +140,7 @@ fn a_new_extent_is_in_memory_once() {
             let mut seen = Vec::new();
             while !ended.load(Ordering::Relaxed) {
                 let extents = Arc::clone(&group.extents);
-                // Right behind the job that writes the row, before anybody has heard of that.
+                // Right behind the job that writes the row, before its caller knows of that.
                 let look = move |connection: &rusqlite::Connection| {
                     let mut ids = connection.prepare("SELECT id FROM extent")?;
                     let ids = ids
@@ -182,8 +185,9 @@ fn a_new_extent_is_in_memory_once() {
     assert!(!seen.is_empty());
 }
 
-/// The activity log has room for two more regions, and two writes need two each. The second one waits outside of all regions until the first has ended: inside
-/// of one each would wait for the other.
+/// The activity log has room for two more regions, and two writes need two each. The second write
+/// waits outside of all regions until the first has ended. If it waited inside one, each would wait
+/// for the other.
 #[test]
 fn writes_in_several_regions_do_not_wait_for_each_other() {
     let lab = Lab::new(Redundancy::Normal, 192 * MIB, &["A", "B"]);
@@ -194,7 +198,7 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     let mut extents = group.extents.all();
     extents.retain(|extent| extent.file == node);
     extents.sort_by_key(|extent| extent.number);
-    // However large regions are while many are opened, the four extents are in four.
+    // However large regions are while many are opened, the four extents are in four regions.
     let pairs = extents.windows(2).filter(|pair| pair[0].id.0 / 32 != pair[1].id.0 / 32).step_by(2);
     let pairs: Vec<[&Arc<Extent>; 2]> = pairs.map(|pair| [&pair[0], &pair[1]]).collect();
     let [[one, two], [three, four]] = [pairs[0], pairs[1]];
@@ -202,22 +206,22 @@ fn writes_in_several_regions_do_not_wait_for_each_other() {
     [first, second].into_iter().for_each(|at| lab.write(node, at, &pattern(1, 8192)));
     lab.sync(node);
     lab.close_regions();
-    // Somebody writes in all regions but two.
+    // All regions but two are taken.
     let taken = REGIONS_MAX - 2;
     let room = block_on(group.activity.room_for(taken + 1));
     let far = |number: usize| Extent::new(ExtentId((1 << 40) + ((number as u64) << 20)), 0, 0, &[]);
     let enter = |number| block_on(group.activate(&far(number))).expect("there is room");
     let held: Vec<_> = (0..taken).map(enter).collect();
     // Each write is held up between its two regions.
-    let ranges =
-        [two, four].map(|extent| extent.ranges.try_hold(0..1, false).expect("nobody writes"));
+    let ranges = [two, four]
+        .map(|extent| extent.ranges.try_hold(0..1, false).expect("no write is in flight"));
     let session = lab.session();
     let (new, newer) = (pattern(2, 8192), pattern(3, 8192));
     let mut writing = pin!(session.write(node, first, &new, false));
     assert!(run_until(writing.as_mut(), || two.ranges.waiting() > 0).is_none());
     assert!(group.activity.has(one.id));
     let mut waiting = pin!(session.write(node, second, &newer, false));
-    // Disks in memory answer at once: it comes as far as it can.
+    // Disks in memory answer at once: the future comes as far as it can.
     assert!((0..1000).all(|_| waiting.as_mut().now_or_never().is_none()));
     assert!(
         !group.activity.has(three.id),

@@ -1,4 +1,5 @@
-//! FUSE mounts that outlive engines: a request leaves its effect and its row, or neither, wherever the engine dies.
+//! FUSE mounts that outlive engines: a request leaves both its effect and its row, or neither,
+//! whenever the engine dies.
 
 use super::{kills::cut_short, *};
 use crate::api::{ConnectionId, Invalidation, NewFile, Watcher};
@@ -22,10 +23,11 @@ fn resume(lab: &mut Lab) -> Session {
     mounted(lab)
 }
 
-/// Files are made, and none of the requests is answered. The engine dies, or the power fails, between any two changes of a disk. To
-/// the next engine each request is sent again: it was done before if its file is there, and only then.
+/// Files are made, and none of the requests is answered. The engine dies, or the power fails,
+/// between any two changes of a disk. Each request is sent again to the next engine, which finds
+/// that it was done before exactly if its file exists.
 #[test]
-fn effects_and_rows_are_there_together() {
+fn the_effect_and_the_row_of_a_request_survive_together() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.dismount();
     let work = |lab: &mut Lab| {
@@ -62,7 +64,8 @@ fn effects_and_rows_are_there_together() {
     });
 }
 
-/// A program has a file open that has no name, and writes it. Engine after engine dies. What it wrote is there until the mount is gone.
+/// A program has a file open that has no name, and writes it. Engine after engine dies. Its bytes
+/// are there until the mount is gone.
 #[test]
 fn a_file_without_a_name_outlives_engines() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -79,7 +82,7 @@ fn a_file_without_a_name_outlives_engines() {
         assert_eq!(lab.read(made.node, life * 100_000, 100_000), bytes);
         lab.check();
     }
-    // Nobody takes the mount over this time.
+    // No engine takes the mount over this time.
     lab.kill();
     lab.mount();
     assert!(block_on(lab.session().attributes(made.node)).is_err());

@@ -1,4 +1,5 @@
-//! Files that are not like the rest of their group: made through templates, with more mirrors, or in stripes.
+//! Files that differ from the rest of their group: made through templates, with more mirrors, or in
+//! stripes.
 
 use super::*;
 use crate::{
@@ -24,7 +25,7 @@ impl Lab {
         self.try_make(template, alias).expect("it is made")
     }
 
-    /// How many extents there are with two mirrors, and with three.
+    /// The number of extents with two mirrors, and with three.
     fn twos_and_threes(&self) -> (u64, u64) {
         let counts = self.group().mirror_sets.counts();
         let with = |mirrors: usize| {
@@ -36,10 +37,11 @@ impl Lab {
 
 const LENGTH: usize = 6 << 20;
 
-/// A file of three mirrors in a NORMAL group: it has them from the first byte on, after a kill and a loss of power, when disks come and go,
-/// and it is read when two of three failure groups are gone. Other files keep their two.
+/// A file of three mirrors in a NORMAL group has them from the first byte on, after a kill and a
+/// loss of power, and when disks come and go, and it is read when two of three failure groups are
+/// lost. Other files keep their two mirrors.
 #[test]
-fn a_file_of_three_mirrors_in_a_normal_group() {
+fn a_file_in_a_normal_group_keeps_three_mirrors() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C", "D"]);
     let high = lab.make("CONTROLFILE", "control01.ctl");
     lab.add_template("SAFE", Some(3), None);
@@ -59,7 +61,7 @@ fn a_file_of_three_mirrors_in_a_normal_group() {
     lab.cut_power(3);
     lab.mount();
     assert_eq!(lab.twos_and_threes(), (7, 9));
-    // What a disk lost with the power it gets back; until then it takes nothing.
+    // A disk gets back what it lost with the power; until then it takes no new mirror.
     lab.online_all();
     let path = lab.spare(96 * MIB);
     lab.exchange(&[(&path, "E")], &[], false).expect("it is added");
@@ -72,7 +74,7 @@ fn a_file_of_three_mirrors_in_a_normal_group() {
     let [high, plain] = ["control01.ctl", "plain"].map(|name| lab.find(name));
     assert!(lab.read(high, 0, LENGTH) == pattern(1, LENGTH));
     assert!(lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
-    // The failure groups that stay are just enough: no more may go.
+    // The failure groups that stay are just enough: no more may be dropped.
     lab.exchange(&[], &["DATA_0001"], false).expect("three stay");
     lab.rebalanced();
     let refused = lab.exchange(&[], &["DATA_0002"], false).expect_err("it has mirrors of three");
@@ -91,7 +93,8 @@ fn a_file_of_three_mirrors_in_a_normal_group() {
     lab.check();
 }
 
-/// Two of three failure groups go, one after the other: the file of three mirrors is read and written all the same.
+/// Two of three failure groups are lost, one after the other: the file of three mirrors is read and
+/// written all the same.
 #[test]
 fn a_file_of_three_mirrors_survives_two_losses() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -116,10 +119,10 @@ fn a_file_of_three_mirrors_survives_two_losses() {
     assert_eq!(lab.twos_and_threes(), (0, 4));
 }
 
-/// One of three failure groups is lost for good: what it had is made up for all the same, and the file of three mirrors makes do with two, which
-/// is said, until there is a third failure group again.
+/// One of three failure groups is lost for good: its mirrors are rebuilt all the same. The file of
+/// three mirrors has only two, which is reported, until there is a third failure group again.
 #[test]
-fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
+fn a_file_of_three_mirrors_does_not_prevent_a_rebuild_on_two_failure_groups() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let file = lab.make("CONTROLFILE", "control");
     lab.write(file, 0, &pattern(1, 500_000));
@@ -132,7 +135,7 @@ fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
             "SELECT redundancy || ' ' || redundancy_lowered FROM v$asm_file ORDER BY file_number";
         format!("{:?}", block_on(lab.group().query(sql)).expect("rows").rows)
     };
-    lab.exchange(&[], &["DATA_0002"], false).expect_err("nobody says that it is gone");
+    lab.exchange(&[], &["DATA_0002"], false).expect_err("it is dropped without FORCE");
     lab.silence(2);
     lab.exchange(&[], &["DATA_0002"], true).expect("it is gone");
     lab.rebalanced();
@@ -161,9 +164,10 @@ fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
     assert!(lab.read(file, 500_000, 500_000) == pattern(3, 500_000));
 }
 
-/// Where three failure groups are not there, a control file has two mirrors like all others, and what a DBA asked for is refused.
+/// In a group of two failure groups a control file has two mirrors like all others, and a template
+/// of a DBA with three mirrors is refused.
 #[test]
-fn two_failure_groups_have_no_three_mirrors() {
+fn three_mirrors_are_refused_in_a_group_of_two_failure_groups() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let file = lab.make("CONTROLFILE", "control");
     lab.write(file, 0, &pattern(1, 500_000));
@@ -176,10 +180,11 @@ fn two_failure_groups_have_no_three_mirrors() {
     lab.check();
 }
 
-/// The group's redundancy changes there and back: a file of three mirrors in NORMAL has what the others have elsewhere, and its three
-/// when the group is NORMAL again.
+/// The group's redundancy is converted there and back: with other redundancies a file that has
+/// three mirrors in NORMAL has as many as the others, and it has three when the group is NORMAL
+/// again.
 #[test]
-fn a_conversion_and_a_file_of_three_mirrors() {
+fn a_file_of_three_mirrors_has_them_again_after_conversions_of_the_group() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
     let file = lab.make("CONTROLFILE", "control");
     lab.write(file, 0, &pattern(1, LENGTH));
@@ -205,7 +210,7 @@ fn a_conversion_and_a_file_of_three_mirrors() {
     );
 }
 
-/// What a file should be: its bytes, and the pieces of which some may be data.
+/// The expected contents of a file.
 struct Model {
     bytes: Vec<u8>,
 }
@@ -226,10 +231,11 @@ impl Model {
     }
 }
 
-/// A striped file under everything that can be done to a file, at random, against a model; the engine is killed, the power goes
-/// after a sync, mirrors move and a disk comes back meanwhile. What is said to be a hole holds zeros, and all data is found.
+/// Every operation on a striped file, at random, compared with a model. The engine is killed, the
+/// power fails after a sync, mirrors move and a disk comes back meanwhile. Reported holes hold
+/// zeros, and all data is found.
 #[test]
-fn a_striped_file_is_like_any_other() {
+fn a_striped_file_behaves_like_any_other() {
     const MOST: u64 = 18 << 20;
     for seed in 0..4 {
         let mut numbers = Numbers::new(seed + 50);
@@ -323,7 +329,7 @@ fn a_striped_file_is_like_any_other() {
                 assert!(at > data, "{place}");
                 ranges.push((at - data, true));
             }
-            // In one look, from the start and from the middle of the first range.
+            // In one call, from the start and from the middle of the first range.
             let map = |offset, most| {
                 block_on(lab.session().map(node, offset, 1 << 40, most)).expect("a map")
             };
@@ -339,7 +345,8 @@ fn a_striped_file_is_like_any_other() {
     }
 }
 
-/// A striped file of a million bytes lies on eight extents, which go round the disks; one that is not, on one.
+/// A striped file of a million bytes lies on eight extents, which go round the disks; a file that
+/// is not striped lies on one.
 #[test]
 fn stripes_go_round_the_disks() {
     let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "B", "C", "D"]);
@@ -361,10 +368,10 @@ fn stripes_go_round_the_disks() {
     lab.check();
 }
 
-/// Writers and readers of one striped file at once, with mirrors that move: whoever waits for several extents waits for nobody who waits
-/// for it.
+/// Several threads write and read one striped file while mirrors move: threads that wait for
+/// several extents do not deadlock.
 #[test]
-fn a_striped_file_in_a_crowd() {
+fn writers_of_a_striped_file_do_not_deadlock() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
     lab.add_template("STRIPED", None, Some(true));
     let node = lab.make("STRIPED", "file");
@@ -395,10 +402,10 @@ fn a_striped_file_in_a_crowd() {
     lab.check();
 }
 
-/// A group whose catalog an earlier version made: a check sees nothing wrong and changes nothing, a mount brings it up to date, and its files
-/// are as they were.
+/// A group whose catalog an earlier version made: a check reports nothing and changes nothing, a
+/// mount upgrades the catalog, and the files are as they were.
 #[test]
-fn a_group_of_an_earlier_version() {
+fn a_group_of_an_earlier_version_is_upgraded_by_a_mount() {
     for power in [false, true] {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");

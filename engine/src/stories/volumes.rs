@@ -1,4 +1,4 @@
-//! Volumes come, grow, shrink and go, whenever the engine dies.
+//! Volumes are made, grown, shrunk and dropped, also when the engine dies meanwhile.
 
 use super::*;
 use crate::admin::{AdminError, VolumeChange};
@@ -32,7 +32,7 @@ impl Lab {
         space.disks().map(|disk| u64::from(space.unowned(disk))).sum()
     }
 
-    /// Entries of the directory where volumes are.
+    /// The number of entries in the directory of the volumes.
     fn volume_files(&self) -> usize {
         let Ok(directory) = block_on(self.session().lookup(ROOT, b".volumes")) else { return 0 };
         block_on(self.session().read_directory(directory.node, 0, 100)).expect("a directory").len()
@@ -47,9 +47,10 @@ fn resize(name: &str, size: u64) -> VolumeChange {
     VolumeChange::Resize { name: name.to_owned(), size }
 }
 
-/// All of a volume's space is its own from the beginning, in whole AUs; what does not fit is refused and leaves nothing.
+/// All of a volume's space is allocated from the beginning, in whole AUs. A volume that does not
+/// fit is refused and leaves nothing.
 #[test]
-fn a_volume_has_its_space() {
+fn a_volume_has_all_of_its_space_from_the_beginning() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let before = lab.free();
     lab.add("V1", 10 * MIB + 1).expect("it fits");
@@ -94,7 +95,7 @@ fn a_volume_has_its_space() {
     assert_eq!(lab.volume(&drop_volume("V1")).expect_err("it is gone").code, Code::NoSuchVolume);
     lab.check();
     lab.wait_for("its space", || lab.free() >= before - 2);
-    // Somebody removes a volume's file where the group is mounted.
+    // A client removes a volume's file in a mount of the group.
     lab.add("V4", MIB).expect("it fits");
     let directory = block_on(lab.session().lookup(ROOT, b".volumes")).expect("it is there").node;
     block_on(lab.session().unlink(directory, b"V4")).expect("removed");
@@ -103,9 +104,10 @@ fn a_volume_has_its_space() {
     lab.check();
 }
 
-/// Whenever it ends, a volume is there with all its space or not at all, and nothing is left of one that is not.
+/// Whenever the engine dies, a volume exists with all its space or not at all, and nothing is left
+/// of one that does not exist.
 #[test]
-fn the_making_of_volumes_is_cut_short() {
+fn a_volume_whose_making_is_cut_short_exists_whole_or_not_at_all() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.add("OLD", 3 * MIB).expect("it fits");
     let free = lab.free();
