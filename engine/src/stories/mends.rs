@@ -348,8 +348,8 @@ fn a_returning_disk_keeps_a_block_that_the_other_disk_does_not_take() {
 }
 
 /// A disk returns with the old contents of a block, and the checksum that the other disk stores
-/// matches these, because a write of checksums was lost. The old contents do not count as right for
-/// that: the newer contents on the other disk are not overwritten.
+/// matches these, because a write of checksums was lost. The match does not make the old contents
+/// right: the newer contents on the other disk are not overwritten.
 #[test]
 fn a_resync_does_not_overwrite_newer_contents_with_old_ones_that_match_a_checksum() {
     let case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);

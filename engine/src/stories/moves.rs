@@ -145,7 +145,7 @@ fn checksums_move_with_a_mirror_although_its_region_was_closed_meanwhile() {
 /// memory. When the reader loads the extent by its old row it gets all mirrors, and later writes go
 /// to all of them.
 #[test]
-fn a_row_that_was_read_before_a_mirror_was_made_hides_none() {
+fn an_extent_loaded_by_an_old_row_has_all_its_mirrors() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -311,7 +311,7 @@ fn the_target_of_a_failed_move_is_freed_after_the_last_write_to_it_has_ended() {
 /// A copy to a mirror has looked up its place, and the mirror moves before the copy begins. Another
 /// extent has the AU by then: nothing is copied there.
 #[test]
-fn nothing_is_copied_to_where_a_mirror_was() {
+fn nothing_is_copied_to_the_old_place_of_a_moved_mirror() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -359,7 +359,7 @@ fn a_mirror_is_not_removed_when_the_other_one_has_gone_offline() {
     lab.check();
 }
 
-/// It is decided, but not on record yet, that a disk goes offline, when the other mirror of one of
+/// A disk is to go offline, which is decided but not recorded yet, when the other mirror of one of
 /// its extents is to be removed. The removal waits for the record, and then does not happen.
 #[test]
 fn a_mirror_is_not_removed_while_the_disk_of_the_other_one_goes_offline() {

@@ -332,8 +332,8 @@ fn a_checksum_block_that_a_check_reported_is_not_reported_again() {
 }
 
 /// A checksum block also has entries of blocks that hold no data. Neither a check nor a look of the
-/// engine reads those: otherwise, rot there while the region was closed was found only later, by a
-/// check after one that had repaired everything.
+/// engine reads those. Rot there, from when the region was closed, used to be reported by a check
+/// that ran after one that had repaired everything.
 #[test]
 fn checksums_of_blocks_without_data_are_not_checked() {
     let (lab, bytes) = with_an_open_region();

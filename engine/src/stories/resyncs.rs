@@ -229,8 +229,8 @@ fn marks_stay_when_a_disk_goes_offline_after_a_batch_was_copied() {
 }
 
 /// A resync has copied a batch, and another caller's flush on that disk fails: the copy is lost,
-/// although the disk still returns it, and the next flush succeeds. The batch is copied again, so
-/// that the disk alone has later what it missed.
+/// although the disk still returns it, and the next flush succeeds. The batch is copied again:
+/// later that disk, alone, returns what it had missed.
 #[test]
 fn a_batch_that_a_failed_flush_of_another_caller_lost_is_copied_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -914,7 +914,7 @@ fn a_disk_taken_offline_by_errors_or_an_operator_stays_offline() {
 /// An absent disk is replaced by an old image of it: the engine does not overwrite that without a
 /// statement.
 #[test]
-fn an_old_image_does_not_come_back_by_itself() {
+fn an_old_image_does_not_come_online_by_itself() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -1018,7 +1018,7 @@ fn an_offline_by_an_operator_raises_no_alarm() {
 /// reported. The group is mounted without it where that is possible, also after a kill, and the
 /// disk comes back when it can be written.
 #[test]
-fn a_disk_that_is_read_only_at_a_mount_is_missing() {
+fn a_disk_that_is_read_only_at_a_mount_counts_as_missing() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 3_000_000));
@@ -1042,7 +1042,7 @@ fn a_disk_that_is_read_only_at_a_mount_is_missing() {
 
 /// Where the disk is needed the mount's error says why it is not used, and FORCE mounts without it.
 #[test]
-fn a_read_only_disk_that_is_needed_is_named() {
+fn the_error_of_a_mount_names_a_read_only_disk_that_is_needed() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -1063,7 +1063,7 @@ fn a_read_only_disk_that_is_needed_is_named() {
 /// holds it: it counts as missing, and is reported with the reason. The same holds when it is
 /// OFFLINE already. A disk that another process holds makes the mount fail.
 #[test]
-fn a_disk_that_cannot_be_claimed_is_missing() {
+fn a_disk_that_cannot_be_claimed_counts_as_missing() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));

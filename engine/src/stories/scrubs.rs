@@ -96,7 +96,7 @@ fn a_scrub_finds_rot_and_repairs_it_with_repair() {
 /// reads, V$ASM_OPERATION shows its progress. The alert log has the result, and not a line for each
 /// block.
 #[test]
-fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
+fn a_check_of_a_disk_that_lost_much_counts_all_problems_and_names_some() {
     let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
     let extents = block_on(lab.group().some_alive(0))
         .expect("the catalog is read")
@@ -148,7 +148,7 @@ fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
 
 /// A scrub or check of a disk reads what has a mirror there; one of a file reads only that file.
 #[test]
-fn a_part_is_scrubbed_and_checked_alone() {
+fn a_disk_or_a_file_is_scrubbed_and_checked_alone() {
     let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B", "C"]);
     let other = lab.create_file("other");
     lab.write(other, 0, &pattern(4, 2 << 20));
@@ -290,7 +290,7 @@ fn a_scrub_of_a_group_in_use_finds_nothing() {
 
 /// Without another mirror the scrub names the rotten blocks, and leaves them as they are.
 #[test]
-fn a_scrub_without_another_mirror_names_what_is_lost() {
+fn a_scrub_without_another_mirror_names_the_lost_blocks() {
     let (mut lab, _) = with_a_table(Redundancy::External, &["A", "B"]);
     lab.rot(2);
     let report = lab.scrubbed(&ScrubOrder {
