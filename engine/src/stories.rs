@@ -1,4 +1,5 @@
-//! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
+//! Tests on whole groups with disks in memory: file contents after crashes, I/O errors and lost
+//! disks.
 
 mod access;
 mod add_drop;
@@ -51,7 +52,7 @@ use crate::{
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use std::{sync::Arc, time::Duration};
 
-/// Makes a catalog what an engine of its first version would have made.
+/// Turns a catalog into one as the first version of the engine made it.
 const FIRST_VERSION: &str = "DROP TABLE reply; DROP TABLE template; DROP TABLE access_user; DROP TABLE access_group;
     DROP TABLE access_member; DROP TABLE volume; ALTER TABLE file DROP COLUMN said; ALTER TABLE file DROP COLUMN fine;
     ALTER TABLE entry DROP COLUMN system; ALTER TABLE extent DROP COLUMN mirrors;
@@ -59,19 +60,19 @@ const FIRST_VERSION: &str = "DROP TABLE reply; DROP TABLE template; DROP TABLE a
 
 const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
 
-/// Disks, a world around them, and a group called DATA.
+/// Disks in memory, the simulated host that has them, and a group called DATA.
 struct Lab {
     world: Arc<TestWorld>,
     disks: Vec<MemoryDisk>,
     group: Option<Arc<Group>>,
     redundancy: Redundancy,
     groups: Vec<String>,
-    /// How much of each disk is used; all if not given.
+    /// Bytes of each disk that the group uses; `None` is the whole disk.
     used: Option<u64>,
 }
 
 impl Lab {
-    /// One disk of `size` for each entry of `failure_groups`, full of noise.
+    /// One disk of `size` bytes, filled with random bytes, for each entry of `failure_groups`.
     fn new(redundancy: Redundancy, size: u64, failure_groups: &[&str]) -> Self {
         Self::with_sectors(redundancy, size, failure_groups, 512, 4096)
     }
@@ -168,14 +169,15 @@ impl Lab {
         block_on(group.dismount(false)).expect("it dismounts in good order");
     }
 
-    /// Ends the engine's process: what is written stays, nothing more happens.
+    /// Kills the engine's process: bytes already written stay, and it does nothing more.
     fn kill(&mut self) {
         let group = self.group.take().expect("mounted");
         self.disks.iter().for_each(MemoryDisk::kill_users);
         group.abandon();
     }
 
-    /// After so many changes to its disks the engine is dead, or the power is gone.
+    /// After `changes` more changes to the disks the fuse blows: no later change has an effect, as
+    /// if the engine was killed or the power was cut.
     fn light_fuse(&self, changes: u64) -> Fuse {
         let fuse = Fuse::new(changes);
         self.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
@@ -224,7 +226,7 @@ impl Lab {
         block_on(self.session().lookup(ROOT, name.as_bytes())).expect("the file is there").node
     }
 
-    /// Everything is as it should be, on every disk.
+    /// Runs the check on every disk, and fails the test if it finds a problem.
     fn check(&self) {
         let report = block_on(self.group().check(false)).expect("the check runs");
         let problems: Vec<_> =
@@ -233,7 +235,7 @@ impl Lab {
     }
 
     fn wait_for(&self, what: &str, ready: impl Fn() -> bool) {
-        // A host may be busy with much else.
+        // Long, as the host that runs the tests may be busy.
         let patience = std::time::Instant::now() + Duration::from_secs(180);
         while std::time::Instant::now() < patience {
             if ready() {
@@ -253,7 +255,8 @@ impl Lab {
         self.member(disk).state()
     }
 
-    /// A disk may be silent for ten minutes from now on, and after the next mount.
+    /// Sets the disk timeout to ten minutes, now and for the next mount: a disk may leave I/O
+    /// unanswered for that long.
     fn allow_silence(&self) {
         block_on(self.group().set_attribute("disk_timeout", "600")).expect("it is set");
     }
@@ -270,7 +273,7 @@ impl Lab {
         all
     }
 
-    /// Disks without a copy of the catalog.
+    /// Index of a disk without a mirror of the catalog.
     fn plain_disk(&self) -> usize {
         let membership = self.group().voters.current();
         let mut numbers = membership.disks.iter().map(|disk| disk.number);
@@ -279,8 +282,9 @@ impl Lab {
             .expect("there is one")
     }
 
-    /// Five disks without mirrors, and a synced file called `table` on all of them. One disk has nothing of the catalog:
-    /// commits do not flush it.
+    /// A group of five disks with EXTERNAL redundancy, and a synced file `table` with extents on
+    /// all of them. The disk whose index is returned holds nothing of the catalog, so commits do
+    /// not flush it.
     fn with_a_plain_disk() -> (Self, Node, usize) {
         let lab = Self::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
         let plain = lab.plain_disk();
@@ -290,7 +294,7 @@ impl Lab {
         (lab, node, plain)
     }
 
-    /// An extent of a file that has no mirrors, on this disk.
+    /// An extent of the file whose only mirror is on this disk.
     fn extent_alone_on(&self, disk: usize, node: Node) -> Arc<Extent> {
         let number = self.member(disk).number.0;
         self.extents_on(&[number])
@@ -299,7 +303,8 @@ impl Lab {
             .expect("every disk has some")
     }
 
-    /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
+    /// Takes one of the two disks (of five) without a mirror of the catalog offline; the other one
+    /// cannot be spared then. Returns the numbers of both: the offline one, then the needed one.
     fn leave_one_that_is_needed(&self) -> (u16, u16) {
         let membership = self.group().voters.current();
         let mut plain =
@@ -310,12 +315,12 @@ impl Lab {
         (away, needed)
     }
 
-    /// No region is listed any more: what is known of checksums is on the disks.
+    /// Closes all active regions: the checksum blocks on the disks are current then.
     fn close_regions(&self) {
         while block_on(self.group().close_idle(true)).expect("they are closed") {}
     }
 
-    /// The bytes of a disk that a file of the catalog has.
+    /// The byte ranges of a disk that a file of the catalog occupies.
     fn runs_of(&self, file: CatalogFile, disk: usize) -> Vec<std::ops::Range<u64>> {
         let group = self.group();
         let member = group.members.values().nth(disk).expect("there is such a disk");
@@ -328,7 +333,7 @@ impl Lab {
         .collect()
     }
 
-    /// The bytes of a disk where the activity log is, or would be if it voted.
+    /// The byte ranges of a disk for the activity log. A disk without a vote has them too, unused.
     fn places_of_logs(&self, disk: usize) -> Vec<std::ops::Range<u64>> {
         let places =
             self.member(disk).areas().iter().flat_map(|area| area.activity).collect::<Vec<_>>();
@@ -343,7 +348,7 @@ impl Lab {
         self.group().voters.current().voters().any(|voter| voter.number == number)
     }
 
-    /// Every I/O of a disk fails from now on.
+    /// Makes every I/O of a disk fail from now on.
     fn silence(&self, disk: usize) {
         self.disks[disk].faults(|faults| {
             faults.fail_reads = true;
@@ -354,7 +359,8 @@ impl Lab {
 
     fn online_all(&self) {
         block_on(self.group().online(Selection::All)).expect("the disks come back");
-        // A resync ends when the catalog has its mirrors again, too: until then a second loss is one too many.
+        // A resync ends only when the catalog has its mirrors again: before that the group would
+        // not survive a second loss.
         let ended = || {
             self.group().operations().iter().all(|operation| operation.state != OperationState::Run)
         };
@@ -363,7 +369,7 @@ impl Lab {
         });
     }
 
-    /// The catalog takes no job until the sender is dropped. Then the future ends.
+    /// Keeps the catalog's thread busy until the sender is dropped; then the future completes.
     fn keep_catalog_busy(
         &self,
     ) -> (std::sync::mpsc::Sender<()>, crate::world::Task<'static, Result<(), FileError>>) {
@@ -388,16 +394,16 @@ impl Lab {
     }
 }
 
-/// Bytes that say where they belong.
+/// Pseudo-random bytes of this seed: bytes from a wrong place compare unequal.
 fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Numbers::new(seed).fill(&mut bytes);
     bytes
 }
 
-/// A file is written, read back at odd places, and still there after a dismount.
+/// A file reads back at unaligned offsets, and again after a dismount and a mount.
 #[test]
-fn what_is_written_is_read_back() {
+fn a_file_reads_back_before_and_after_a_remount() {
     for (redundancy, groups) in [
         (Redundancy::External, &["A"][..]),
         (Redundancy::Normal, &["A", "B"][..]),
@@ -422,7 +428,7 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// The engine is killed without a sync: what was acknowledged is there all the same.
+/// The engine is killed without a sync: every acknowledged write reads back after the next mount.
 #[test]
 fn a_killed_engine_loses_nothing_that_was_acknowledged() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -444,12 +450,12 @@ fn a_killed_engine_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// A file is removed after a crash, before recovery comes to the shared extent it had a slot in: what else is in
-/// there is compared all the same.
+/// A file is removed after a crash, before recovery comes to the shared extent with the file's
+/// slot. Recovery still compares the mirrors of that extent's other slots.
 #[test]
-fn a_file_removed_early_hides_nothing_from_recovery() {
+fn recovery_compares_a_shared_extent_although_a_file_in_it_was_removed() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
-    // Recovery comes to this one first.
+    // Recovery begins with this file.
     let large = lab.create_file("large");
     lab.write(large, 0, &pattern(1, 40 << 20));
     let (kept, gone) = (lab.create_file("kept"), lab.create_file("gone"));
@@ -464,9 +470,10 @@ fn a_file_removed_early_hides_nothing_from_recovery() {
     assert_eq!(lab.read(lab.find("kept"), 0, 5_000), pattern(2, 5_000));
 }
 
-/// The power goes: what was synced is there, what was not reads as it was, as new, or as zeros, never as a stranger's bytes.
+/// After a power cut synced bytes read back. Unsynced bytes read as the old ones, the new ones or
+/// zeros, never as bytes of another file.
 #[test]
-fn a_power_cut_keeps_what_was_synced() {
+fn a_power_cut_keeps_synced_bytes() {
     for seed in 0..12 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let node = lab.create_file("table");
@@ -488,7 +495,7 @@ fn a_power_cut_keeps_what_was_synced() {
             now[range.clone()] == old[range.clone()]
                 || now[range.clone()] == new[range.start - 50_000..range.end - 50_000]
         };
-        // The first whole sector of the overwritten range on.
+        // Begins at the first whole sector of the overwritten range.
         assert!((50_176..149_900).step_by(512).all(sector), "seed {seed}: neither old nor new");
         if now.len() > 400_000 {
             let fresh = &now[400_000..];
@@ -501,9 +508,9 @@ fn a_power_cut_keeps_what_was_synced() {
     }
 }
 
-/// A small file that was synced grows out of its slot, and the power goes: what was synced is there.
+/// A synced small file grows out of its slot, then the power is cut: the synced bytes read back.
 #[test]
-fn a_power_cut_after_a_promotion_keeps_what_was_synced() {
+fn a_power_cut_after_a_promotion_keeps_synced_bytes() {
     for seed in 0..20 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let node = lab.create_file("table");
@@ -519,9 +526,10 @@ fn a_power_cut_after_a_promotion_keeps_what_was_synced() {
     }
 }
 
-/// The power takes the size of a file that grew, and leaves bytes behind its end: when it grows again, they are zeros.
+/// A power cut loses the new size of a file that grew, and leaves bytes beyond the old end on the
+/// disks. When the file grows again, they read as zeros.
 #[test]
-fn what_was_lost_does_not_come_back_when_a_file_grows() {
+fn bytes_lost_by_a_power_cut_do_not_come_back_when_the_file_grows() {
     for seed in 0..20 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let node = lab.create_file("table");
@@ -547,9 +555,10 @@ fn what_was_lost_does_not_come_back_when_a_file_grows() {
     }
 }
 
-/// The same where somebody made zeros of it before the file grew, and nobody synced that: the new size may be durable before they are.
+/// As above, but a program punches a hole there before the file grows, and does not sync that: the
+/// new size may become durable before the zeros do.
 #[test]
-fn what_was_punched_does_not_come_back_when_a_file_grows() {
+fn bytes_punched_after_a_power_cut_do_not_come_back_when_the_file_grows() {
     let mut met = 0;
     for seed in 0..6 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E", "F"]);
@@ -566,7 +575,7 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
         names.iter().for_each(|name| lab.write(lab.find(name), 5_000, &pattern(2, 40_000)));
         lab.cut_power(seed);
         lab.mount();
-        // Whatever it is, it is on the disks.
+        // The sync flushes the disks: the bytes that the power cut left there are durable.
         let other = lab.create_file("other");
         lab.write(other, 0, &pattern(4, 100_000));
         lab.sync(other);
@@ -580,7 +589,7 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
                 .expect("punched");
             lab.write(node, 5_000, &pattern(3, 3_000));
         }
-        // As the caretaker does once a second.
+        // The caretaker does this once a second.
         block_on(lab.group().files.store_times(&lab.group().catalog)).expect("sizes are stored");
         block_on(lab.session().sync_directory(ROOT)).expect("synced");
         lab.cut_power(seed + 100);
@@ -597,9 +606,10 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
     assert!(met > 5, "{met}");
 }
 
-/// A failure group fails every I/O, the other goes on; when it is back it misses nothing.
+/// Every I/O of one failure group fails, and the other one goes on. When the first one is back, a
+/// resync copies all that it missed.
 #[test]
-fn a_failure_group_is_lost_and_brought_back() {
+fn a_failure_group_that_failed_is_complete_after_its_resync() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
     let node = lab.create_file("table");
     let mut bytes = pattern(1, 6_000_000);
@@ -625,7 +635,7 @@ fn a_failure_group_is_lost_and_brought_back() {
     assert!(lab.told("ONLINE DISK"));
     lab.disks.iter().for_each(MemoryDisk::heal);
     lab.online_all();
-    // Now the other half goes: what is left must be complete.
+    // Now the other failure group fails: the first one must hold all data.
     for disk in [0, 1] {
         lab.disks[disk].faults(|faults| {
             faults.fail_reads = true;
@@ -642,9 +652,10 @@ fn a_failure_group_is_lost_and_brought_back() {
     lab.dismount();
 }
 
-/// A disk hangs: its mirror goes, the write does not wait for it longer than the timeout.
+/// A disk does not answer. The write waits no longer than the disk timeout, and the disk goes
+/// offline.
 #[test]
-fn a_hanging_disk_holds_nobody_up() {
+fn a_hanging_disk_goes_offline_and_io_continues() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 100_000));
@@ -660,7 +671,7 @@ fn a_hanging_disk_holds_nobody_up() {
     lab.disks[0].heal();
 }
 
-/// All disks of a failure group hang: their timeouts do not add up, however many they are.
+/// All disks of a failure group hang: their timeouts run at the same time and do not add up.
 #[test]
 fn a_hanging_failure_group_is_one_wait() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "A", "B", "B", "B"]);
@@ -674,7 +685,7 @@ fn a_hanging_failure_group_is_one_wait() {
         lab.write(node, round * 600_000, &pattern(2, 600_000));
         lab.sync(node);
     }
-    // The disk timeout is 1 s; what is judged is that there are not three of them in a row.
+    // The disk timeout is 1 s, and the three must not add up.
     let waited = lab.world.monotonic().saturating_sub(began);
     let timeouts: Vec<_> = lab
         .world
@@ -691,7 +702,8 @@ fn a_hanging_failure_group_is_one_wait() {
     lab.check();
 }
 
-/// One bad sector on one mirror: the reader never sees it, the block is rewritten, the disk stays.
+/// One bad sector on one mirror: the read returns good data, the block is rewritten, and the disk
+/// stays online.
 #[test]
 fn a_bad_sector_is_healed_from_the_other_mirror() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -712,7 +724,8 @@ fn a_bad_sector_is_healed_from_the_other_mirror() {
     lab.check();
 }
 
-/// A flush fails once and then succeeds: the disk is gone all the same, and comes back only by a resync.
+/// A flush fails once and would succeed on a retry. The disk goes offline all the same, and returns
+/// only by a resync.
 #[test]
 fn a_failed_flush_is_never_retried_into_success() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -730,7 +743,7 @@ fn a_failed_flush_is_never_retried_into_success() {
     assert_eq!(lab.read(node, 0, 500_000), pattern(2, 500_000));
 }
 
-/// OFFLINE takes all that it names, or nothing.
+/// OFFLINE takes all the disks that it names offline, or none of them.
 #[test]
 fn offline_is_all_or_nothing() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
@@ -746,12 +759,13 @@ fn offline_is_all_or_nothing() {
     lab.check();
 }
 
-/// The engine is killed while a small file without a name is still open. The next one frees the file's slot before it
-/// has compared the mirrors of the shared extent; they are compared all the same, so that any of them will do alone.
+/// The engine is killed while an unlinked small file is still open. The next engine frees the
+/// file's slot before it has compared the mirrors of the shared extent. It compares them all the
+/// same: afterwards any one mirror is enough.
 #[test]
-fn freeing_a_slot_after_a_crash_hides_no_suspect_extent() {
+fn recovery_compares_a_shared_extent_although_a_slot_in_it_was_freed() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
-    // Enough for the comparison to be busy elsewhere.
+    // Large enough to keep the comparison busy with other extents.
     let large = lab.create_file("large");
     lab.write(large, 0, &pattern(1, 24 << 20));
     let kept = lab.create_file("kept");
@@ -770,9 +784,10 @@ fn freeing_a_slot_after_a_crash_hides_no_suspect_extent() {
     lab.check();
 }
 
-/// Blocks are lost on the only current mirror while the other disk returns: the rest of their neighbourhood is copied.
+/// Blocks are corrupt on the only current mirror while the other disk is resynced: the blocks
+/// around them are copied.
 #[test]
-fn a_lost_block_keeps_no_others_from_being_copied() {
+fn a_resync_copies_the_blocks_around_a_lost_block() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
@@ -788,12 +803,13 @@ fn a_lost_block_keeps_no_others_from_being_copied() {
     lab.disks[0].faults(|faults| (faults.fail_reads, faults.fail_writes) = (true, true));
     assert_eq!(lab.read(node, 0, 40 * 4096), &bytes[..40 * 4096]);
     assert_eq!(lab.read(node, 41 * 4096, 800_000), &bytes[41 * 4096..][..800_000]);
-    assert!(lab.try_read(node, 40 * 4096, 4096).is_err(), "what is lost is told, not guessed");
+    assert!(lab.try_read(node, 40 * 4096, 4096).is_err(), "a read of the lost block fails");
 }
 
-/// Noise on one mirror: the read returns the right bytes, the block is repaired and counted.
+/// Blocks of one mirror are corrupted: a read returns good data, and the blocks are repaired and
+/// counted.
 #[test]
-fn noise_on_one_mirror_is_repaired_by_a_read() {
+fn a_read_repairs_corrupt_blocks_of_one_mirror() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 2_000_000);
@@ -801,7 +817,7 @@ fn noise_on_one_mirror_is_repaired_by_a_read() {
     lab.sync(node);
     for _ in 0..2 {
         for disk in &lab.disks {
-            // Every block of every data AU that holds some of it.
+            // A third of the blocks that hold some of the file.
             for offset in (0..64 * MIB).step_by(4096) {
                 let block = disk.peek(offset, 4096);
                 if bytes.windows(4096).step_by(4096).any(|piece| piece == block) && offset % 3 == 0
@@ -821,9 +837,10 @@ fn noise_on_one_mirror_is_repaired_by_a_read() {
     }
 }
 
-/// Header copies are zeroed, all but one: mounted, repaired, said.
+/// All header copies but one are zeroed: the group mounts, the copies are repaired, and an event
+/// says so.
 #[test]
-fn a_header_copy_is_enough() {
+fn one_header_copy_is_enough_for_a_mount() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let places = lab.group().members.values().next().expect("a disk").layout().header_places();
     lab.dismount();
@@ -840,9 +857,10 @@ fn a_header_copy_is_enough() {
     }
 }
 
-/// One half goes on while the other is away; alone, the stale half is refused, with the remedy.
+/// One half of the disks is written while the other half is away. A mount of the stale half alone
+/// is refused, and the error's hint names the missing disk.
 #[test]
-fn a_stale_half_is_refused() {
+fn a_mount_of_the_stale_half_alone_is_refused() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, b"old");
@@ -871,10 +889,11 @@ fn a_stale_half_is_refused() {
     lab.dismount();
 }
 
-/// The half that went on burns down; the stale half is forced to serve what it has. When the
-/// other is found after all, it is a losing branch: copied whole, and nothing of it is read.
+/// The current half is destroyed, and the stale half is mounted by force with the data that it has.
+/// When the other half is found after all, its history has lost: it is copied whole, and none of
+/// its data is read.
 #[test]
-fn a_stale_half_can_be_forced() {
+fn a_stale_half_can_be_mounted_by_force() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, b"old");
@@ -897,7 +916,8 @@ fn a_stale_half_can_be_forced() {
     lab.mount();
     assert_eq!(lab.read(lab.find("table"), 0, 4), b"mine");
     lab.dismount();
-    // Both in sight: two histories. The operator detaches one, mounts, and lets it return.
+    // Both halves are discovered: two histories. The operator detaches one, mounts the other, and
+    // brings the first one back online.
     lab.world.attach(&lab.disks[0]);
     let refusal = lab.try_mount(false).expect_err("two histories");
     assert!(refusal.hint.is_some(), "{refusal}");
@@ -914,7 +934,8 @@ fn a_stale_half_can_be_forced() {
     lab.check();
 }
 
-/// Three mirrors: two failure groups go one after the other; both at once make writes wait.
+/// Three mirrors: two failure groups may fail one after the other. If both fail at once, writes
+/// wait.
 #[test]
 fn high_redundancy_survives_two_losses() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
@@ -937,7 +958,7 @@ fn high_redundancy_survives_two_losses() {
     lab.check();
     let other = lab.create_file("other");
     lab.write(other, 0, &pattern(9, 500_000));
-    // Both at once: one voter of three is not enough to record it.
+    // Both at once: one voter of three cannot record the loss.
     fail(0);
     fail(1);
     let session = lab.session();
@@ -951,7 +972,7 @@ fn high_redundancy_survives_two_losses() {
     assert_eq!(lab.read(node, 0, 500_000), pattern(3, 500_000));
 }
 
-/// With two quorum disks, both at once are survived, too.
+/// With two quorum disks writes continue although two failure groups fail at once.
 #[test]
 fn quorum_disks_let_writes_go_on() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "Q1", "Q2"]);
@@ -971,7 +992,8 @@ fn quorum_disks_let_writes_go_on() {
     lab.check();
 }
 
-/// A thousand small files take a slot each, not an AU each; one that grows moves out.
+/// A thousand small files take a slot each, not an AU each. A file that grows moves out of its
+/// slot.
 #[test]
 fn small_files_share_extents() {
     let mut lab = Lab::new(Redundancy::Normal, 256 * MIB, &["A", "B"]);
@@ -1000,9 +1022,10 @@ fn small_files_share_extents() {
     lab.check();
 }
 
-/// The group runs full: the writer hears of it, and what a removal frees can be used at once.
+/// The group becomes full: the write is refused with NoSpace, and space freed by a truncation can
+/// be used at once.
 #[test]
-fn a_full_group_says_so_and_recovers() {
+fn a_full_group_refuses_writes_until_space_is_freed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("big");
     let mut at = 0;
@@ -1024,7 +1047,8 @@ fn a_full_group_says_so_and_recovers() {
     lab.check();
 }
 
-/// Holes: never written, punched, cut off and grown again: all read as zeros on disks full of noise.
+/// Overwriting synced data is one write of each mirror and no commit, although the kernel asks for
+/// the set-user-ID bits to be cleared: there are none. If there is one, the write clears it.
 #[test]
 fn overwriting_needs_no_commit() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -1034,11 +1058,11 @@ fn overwriting_needs_no_commit() {
     lab.sync(node);
     let catalog = &lab.group().catalog;
     let counts = || lab.disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>();
-    // The caretaker stores times now and then, so not every try need be quiet.
+    // The caretaker stores times now and then, so one undisturbed try of five is enough.
     let quiet = (0..5).any(|_| {
         let (committed, written) = (catalog.committed(), counts());
         for turn in 0..10 {
-            // As the kernel asks for a program that is not privileged.
+            // The kernel sets this flag for a program without privileges.
             block_on(session.write(node, turn * 8192, &pattern(turn, 8192), true))
                 .expect("it is written");
             block_on(session.sync(node, true)).expect("it is durable");
@@ -1047,15 +1071,15 @@ fn overwriting_needs_no_commit() {
             && counts().iter().zip(&written).all(|(now, then)| now - then == 10)
     });
     assert!(quiet, "a write is one write of each mirror, and no commit");
-    // With a bit to clear it is another matter.
+    // With a bit to clear, the write changes the mode.
     block_on(session.change(node, Changes { mode: Some(0o4755), ..Changes::default() }))
         .expect("the mode is set");
     block_on(session.write(node, 0, b"x", true)).expect("it is written");
     assert_eq!(block_on(session.attributes(node)).expect("it is there").mode & 0o7777, 0o755);
 }
 
-/// What is written like a log is durable when its sync has ended, and that sync asks no disk for a flush; whatever others write meanwhile
-/// is not durable for that.
+/// A file that is written like a log is durable when its sync returns, and that sync asks no disk
+/// for a flush. Writes of other files in between are not made durable by it.
 #[test]
 fn a_log_is_durable_without_a_flush() {
     for seed in 0..10 {
@@ -1073,14 +1097,14 @@ fn a_log_is_durable_without_a_flush() {
             block_on(session.sync(log, true)).expect("it is durable");
         };
         (0..4).for_each(turn);
-        // The caretaker flushes now and then.
+        // The caretaker flushes now and then, so not every turn is without a flush.
         let quiet = (4..20).filter(|number| {
             let before = flushes();
             turn(*number);
             flushes() == before
         });
         assert!(quiet.count() > 8);
-        // Nor does a name that was changed before a sync come back.
+        // A rename before the sync is durable after it, too.
         let (old, new) = ((ROOT, &b"other"[..]), (ROOT, &b"moved"[..]));
         block_on(session.rename(old, new, RenameMode::Replace)).expect("it has another name");
         turn(20);
@@ -1094,6 +1118,8 @@ fn a_log_is_durable_without_a_flush() {
     }
 }
 
+/// An allocation larger than the free space is refused and takes no space. One that fits is made,
+/// also if it needs more than one commit.
 #[test]
 fn an_allocation_that_does_not_fit_leaves_nothing_behind() {
     let lab = Lab::new(Redundancy::Normal, 400 * MIB, &["A", "B"]);
@@ -1103,7 +1129,7 @@ fn an_allocation_that_does_not_fit_leaves_nothing_behind() {
     let before = free();
     assert!(before * 4096 > 300 * MIB, "more than one commit's worth fits");
     let reserve = Allocate::Reserve { keep_size: true };
-    // The last would, counted one by one, not fit into this host's memory either.
+    // The last length, counted unit by unit, would not fit into this host's memory either.
     for length in [before * 4096 + 8 * MIB, 1 << 40, 1 << 61] {
         let refused = block_on(session.allocate(node, 0, length, reserve, false));
         assert!(matches!(refused, Err(FileError::NoSpace)), "{length} bytes: {refused:?}");
@@ -1112,6 +1138,8 @@ fn an_allocation_that_does_not_fit_leaves_nothing_behind() {
     block_on(session.allocate(node, 0, 300 * MIB, reserve, false)).expect("fits");
 }
 
+/// Holes read as zeros on disks full of random bytes: ranges that were never written, punched, or
+/// cut off and grown again.
 #[test]
 fn holes_read_as_zeros() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -1146,9 +1174,10 @@ fn holes_read_as_zeros() {
     lab.check();
 }
 
-/// Random writes, syncs, kills, power cuts, lost and returning disks, against a model of the file.
+/// Random writes, syncs, kills, power cuts, and disks that fail and return, compared with a model
+/// of the file.
 #[test]
-fn a_file_under_random_misfortune() {
+fn a_file_equals_its_model_under_random_failures() {
     for seed in 0..6 {
         let mut numbers = Numbers::new(seed);
         let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "A", "B", "B"]);
@@ -1181,7 +1210,7 @@ fn a_file_under_random_misfortune() {
                     lab.mount();
                 }
                 11 => {
-                    // One loss at a time: two would be more than the group promises to survive.
+                    // One loss at a time: the group does not promise to survive two.
                     lab.online_all();
                     let disk = usize::try_from(numbers.below(4)).expect("small");
                     lab.disks[disk].faults(|faults| faults.fail_writes = true);
@@ -1215,7 +1244,8 @@ fn a_file_under_random_misfortune() {
     }
 }
 
-/// The caretaker has taken a file's times for the catalog when a sync comes: they are durable when it returns.
+/// The caretaker has written a file's times to the catalog, not durably, when a sync comes: they
+/// are durable when it returns.
 #[test]
 fn a_sync_waits_for_times_that_are_being_stored() {
     for seed in 0..6 {
@@ -1228,7 +1258,8 @@ fn a_sync_waits_for_times_that_are_being_stored() {
         block_on(lab.group().files.store_times(&lab.group().catalog)).expect("they are stored");
         let stored = lab.group().catalog.committed();
         block_on(lab.session().sync(node, false)).expect("it is durable");
-        // By the catalog's word, too: that the flush of the data covered its log is luck.
+        // The catalog must report it, too: that the flush of the data covered the catalog's log is
+        // luck.
         assert!(lab.group().catalog.durable() >= stored);
         lab.cut_power(seed);
         lab.mount();
@@ -1238,9 +1269,10 @@ fn a_sync_waits_for_times_that_are_being_stored() {
     }
 }
 
-/// Small files that were synced grow out of their slots, and the power goes when that is durable: nothing synced is lost.
+/// Synced small files grow out of their slots, and the power is cut when that is durable: no synced
+/// byte is lost.
 #[test]
-fn growing_out_of_a_slot_keeps_what_was_synced() {
+fn growing_out_of_a_slot_keeps_synced_bytes() {
     for seed in 0..4 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let nodes: Vec<_> = (0..4).map(|index| lab.create_file(&format!("file{index}"))).collect();
@@ -1260,9 +1292,9 @@ fn growing_out_of_a_slot_keeps_what_was_synced() {
     }
 }
 
-/// Names survive a kill; a rename replaces atomically.
+/// Names survive a kill of the engine; a rename replaces its target atomically.
 #[test]
-fn names_survive() {
+fn names_survive_a_kill_of_the_engine() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("new");
     lab.write(node, 0, b"contents");
@@ -1276,9 +1308,10 @@ fn names_survive() {
     lab.check();
 }
 
-/// Disks with 4096 byte sectors, and with 512 emulated ones; a mix is refused.
+/// Disks with 512-byte sectors, with 512-byte sectors emulated on 4096 bytes, and with 4096-byte
+/// sectors.
 #[test]
-fn sector_sizes() {
+fn a_group_works_on_disks_of_each_sector_size() {
     for (logical, physical) in [(512, 512), (512, 4096), (4096, 4096)] {
         let lab = Lab::with_sectors(Redundancy::Normal, 64 * MIB, &["A", "B"], logical, physical);
         let node = lab.create_file("table");

@@ -1,4 +1,5 @@
-//! Users, user groups, owners and permissions: one truth with the modes that the kernel enforces.
+//! Users, user groups, owners and permissions: statements change the same modes that the kernel
+//! enforces.
 
 use super::*;
 use crate::{
@@ -32,10 +33,10 @@ fn names(all: &[&str]) -> Vec<String> {
     all.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Owners and permissions are set by statements, seen by `stat` and in the views at once, and after a crash. A user who owns files
-/// cannot be dropped; another one can take his place.
+/// Statements set owners and permissions; `stat` and the views show them at once, and after a
+/// crash. A user that owns files cannot be dropped; another one can take its place.
 #[test]
-fn statements_and_modes_are_one_truth() {
+fn statements_stat_and_views_agree_on_owners_and_modes() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.create_file("one");
     lab.create_file("two");
@@ -45,7 +46,7 @@ fn statements_and_modes_are_one_truth() {
         usergroup: None,
         files: names(files),
     };
-    let error = change(&lab, own("ann", &["one"])).expect_err("nobody knows ann");
+    let error = change(&lab, own("ann", &["one"])).expect_err("there is no user ann");
     assert_eq!(error.code, Code::NoSuchUser);
     change(&lab, AccessChange::AddUsers(vec![principal(1001, "ann"), principal(1002, "bob")]))
         .expect("added");
@@ -80,7 +81,7 @@ fn statements_and_modes_are_one_truth() {
                   WHERE f.usergroup_number = 2001";
     assert_eq!(lab.ask(owners), r#"[[Text("ann"), Text("rw-r-----")]]"#);
     let drop = |cascade| AccessChange::DropUsers { users: names(&["ann"]), cascade };
-    assert_eq!(change(&lab, drop(false)).expect_err("she has files").code, Code::UserInUse);
+    assert_eq!(change(&lab, drop(false)).expect_err("ann owns files").code, Code::UserInUse);
     let replace = AccessChange::ReplaceUsers(vec![("ann".to_owned(), principal(1003, "cleo"))]);
     change(&lab, replace).expect("replaced");
     assert_eq!((lab.owner("one").1, lab.owner("two").1), (1003, 1003));
@@ -91,14 +92,14 @@ fn statements_and_modes_are_one_truth() {
     let gone = AccessChange::DropUserGroup("dba".to_owned());
     assert_eq!(change(&lab, gone.clone()).expect_err("it has a file").code, Code::UserInUse);
     change(&lab, AccessChange::DropUsers { users: names(&["cleo"]), cascade: true })
-        .expect("dropped with her files");
+        .expect("dropped with all files of cleo");
     assert!(block_on(lab.session().lookup(ROOT, b"one")).is_err());
     change(&lab, gone).expect("it has none any more");
     assert_eq!(lab.ask("SELECT os_name FROM v$asm_user"), r#"[[Text("bob")]]"#);
     lab.check();
 }
 
-/// A catalog of an older engine has none of the tables: the mount makes them.
+/// A catalog made by an older engine has none of these tables: the mount makes them.
 #[test]
 fn an_older_catalog_gets_its_tables() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -112,9 +113,10 @@ fn an_older_catalog_gets_its_tables() {
     lab.check();
 }
 
-/// Who writes a program takes its capabilities away, whichever way the bytes come; no other file's, and no other attribute.
+/// A write to a program removes its capabilities, whether or not they were in memory. Its other
+/// attributes stay, and so do those of other files.
 #[test]
-fn a_write_takes_capabilities_away() {
+fn a_write_removes_the_capabilities_of_its_file() {
     const CAPABILITY: &[u8] = b"security.capability";
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let nodes = ["tool", "other"].map(|name| lab.create_file(name));
@@ -135,7 +137,7 @@ fn a_write_takes_capabilities_away() {
     lab.write(nodes[0], 0, &pattern(2, 4096));
     assert_eq!(names(&lab, nodes[0]), [b"user.a"]);
     assert_eq!(names(&lab, nodes[1]), [CAPABILITY, b"user.a"]);
-    // Nobody has to have asked for it before.
+    // Also when the attributes were not read since the mount.
     set(&lab, nodes[0], CAPABILITY);
     lab.kill();
     lab.mount();
@@ -148,16 +150,17 @@ fn a_write_takes_capabilities_away() {
     lab.check();
 }
 
-/// A file gets another owner, and loses its capabilities with that. A read of its extended attributes while the commit is under way still shows them.
-/// They are not kept in memory: a read after the commit shows none.
+/// A file's owner changes, which removes its capabilities. A read of its extended attributes while
+/// the commit is in flight still shows them, but does not cache them: a read after the commit shows
+/// none.
 #[test]
-fn capabilities_that_go_while_somebody_looks_are_gone() {
+fn capabilities_read_during_their_removal_are_not_cached() {
     const CAPABILITY: &[u8] = b"security.capability";
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("tool");
     block_on(lab.session().set_xattr(node, CAPABILITY, b"all of them", SetXattr::Any))
         .expect("it is set");
-    // Nothing is in memory of its attributes.
+    // After a mount none of the file's attributes is in memory.
     lab.dismount();
     lab.mount();
     let node = lab.find("tool");
@@ -165,7 +168,7 @@ fn capabilities_that_go_while_somebody_looks_are_gone() {
     let waiting = |count: usize| lab.wait_for("the jobs", || group.catalog.jobs_waiting() >= count);
     let standstill = |begun: Sender<()>, go_on: Receiver<()>| {
         move |_: &rusqlite::Connection| {
-            begun.send(()).expect("somebody waits");
+            begun.send(()).expect("the test waits for it");
             go_on.recv().map_err(|_| FileError::Dismounted)
         }
     };
@@ -179,17 +182,17 @@ fn capabilities_that_go_while_somebody_looks_are_gone() {
         let owner = Changes { uid: Some(1001), ..Changes::default() };
         let changing = scope.spawn(|| block_on(lab.session().change(node, owner)));
         waiting(1);
-        // Runs behind it, in the same commit.
+        // This job runs after the change, in the same commit.
         let second = scope
             .spawn(|| block_on(group.catalog.release(false, standstill(begun_too, may_go_on_too))));
         waiting(2);
         go_on.send(()).expect("it waits");
         is_begun_too.recv().expect("the job runs");
-        assert_eq!(names(), [CAPABILITY], "what was before is what is on the disks");
+        assert_eq!(names(), [CAPABILITY], "the change is not committed yet");
         go_on_too.send(()).expect("it waits");
         first.join().expect("no panic").expect("committed");
         second.join().expect("no panic").expect("committed");
-        changing.join().expect("no panic").expect("it changes hands");
+        changing.join().expect("no panic").expect("the owner is changed");
     });
     assert!(names().is_empty(), "{:?}", names());
     lab.check();

@@ -1,4 +1,4 @@
-//! Disks that are added and dropped while the group is used.
+//! Disks are added, dropped and replaced while the group is used.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ use plinth_format::{DiskNumber, header::Status};
 use std::{cell::RefCell, sync::mpsc};
 
 impl Lab {
-    /// Another disk in sight, of nobody.
+    /// Attaches another disk that belongs to no group, and returns its path.
     pub(super) fn spare(&mut self, size: u64) -> String {
         let number = self.disks.len();
         let disk = MemoryDisk::noisy(&format!("/disk{number}"), size, 512, 4096, number as u64 + 1);
@@ -46,7 +46,8 @@ impl Lab {
         block_on(self.group().exchange(self.wanted(add, drop, force), Some(4)))
     }
 
-    /// Takes the caretaker's next task about disks that were waited for, which was held back.
+    /// Takes the caretaker's next task about disks whose repair time is over, which the test held
+    /// back.
     fn take_repair_time(&self) -> Task<'static, ()> {
         let task = RefCell::new(None);
         self.wait_for("the end of its time", || {
@@ -64,7 +65,7 @@ impl Lab {
             .expect("it began")
     }
 
-    /// No rebalance has begun since the mount, or it is done.
+    /// Whether no rebalance has begun since the mount, or the last one is done.
     pub(super) fn nothing_moves(&self) -> bool {
         self.group()
             .operations()
@@ -72,14 +73,14 @@ impl Lab {
             .all(|one| one.pass != OperationPass::Rebalance || one.state == OperationState::Done)
     }
 
-    /// Waits for a rebalance that the mount goes on with, if there is one.
+    /// Waits for the end of a rebalance that the mount continues, if there is one.
     pub(super) fn rebalanced_if_begun(&self) {
         if self.group().operations().iter().any(|one| one.pass == OperationPass::Rebalance) {
             self.rebalanced();
         }
     }
 
-    /// Waits for the end of a rebalance, but not for ever: the host may come to its end first.
+    /// Waits for the end of a rebalance for about a second at most: the host may die before that.
     pub(super) fn wait_a_while(&self) {
         let running = || self.rebalance().state == OperationState::Run;
         let _ = (0..200)
@@ -106,7 +107,7 @@ impl Lab {
         self.group().plan_moves().expect("it fits")
     }
 
-    /// Mirrors on each disk, by number.
+    /// The number of mirrors on each disk, in the order of disk numbers.
     pub(super) fn held(&self) -> Vec<u64> {
         let counts = self.group().mirror_sets.counts();
         let on = |member: &std::sync::Arc<crate::disk::member::Member>| {
@@ -125,9 +126,9 @@ impl Lab {
     }
 }
 
-/// A fifth disk gets a fifth of the mirrors, and nothing else moves.
+/// A fifth disk gets a fifth of the mirrors, and no other mirror moves.
 #[test]
-fn a_disk_is_added() {
+fn an_added_disk_gets_its_share_and_nothing_else_moves() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 50 << 20));
@@ -153,7 +154,8 @@ fn a_disk_is_added() {
     lab.check();
 }
 
-/// Somebody gave a disk the name that the next one would have: that one takes the next free number.
+/// A disk was given the name that the next disk would get by default: that disk takes the next free
+/// number.
 #[test]
 fn a_default_name_is_one_that_no_disk_has() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -169,9 +171,10 @@ fn a_default_name_is_one_that_no_disk_has() {
     lab.check();
 }
 
-/// What a dropped disk held moves, and nothing else; then it is nobody's, and its header says so.
+/// The mirrors of a dropped disk move. Then the disk belongs to no group, and its header says
+/// FORMER.
 #[test]
-fn a_disk_is_dropped_while_files_are_written() {
+fn a_disk_can_be_dropped_while_files_are_written() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 40 << 20));
@@ -209,16 +212,16 @@ fn a_disk_is_dropped_while_files_are_written() {
         assert!(lab.read(lab.find("table"), round << 20, 1 << 20) == pattern(100 + round, 1 << 20));
     }
     lab.check();
-    // It can come back as a new one, with another number.
+    // It can come back as a new disk, with another number.
     lab.exchange(&[("/disk1", "B")], &[], false).expect("it is a candidate");
     lab.rebalanced();
     assert_eq!(lab.held().len(), 5);
     lab.check();
 }
 
-/// Four disks give way to four others in one statement: each mirror moves once.
+/// One statement replaces four disks by four others: each mirror moves once.
 #[test]
-fn all_disks_are_exchanged() {
+fn an_exchange_of_all_disks_moves_each_mirror_once() {
     for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
         let mut lab = Lab::new(redundancy, 96 * MIB, &["A", "B", "C", "D"]);
         let node = lab.create_file("table");
@@ -242,9 +245,10 @@ fn all_disks_are_exchanged() {
     }
 }
 
-/// The engine is killed, or the power goes, again and again while disks come and go; each mount goes on, and nothing is lost.
+/// The engine is killed, or the power is cut, again and again during an exchange of disks. Each
+/// mount continues it, and nothing is lost.
 #[test]
-fn killed_while_disks_come_and_go() {
+fn an_exchange_of_disks_survives_kills_and_power_cuts() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 24 << 20));
@@ -271,9 +275,10 @@ fn killed_while_disks_come_and_go() {
     lab.check();
 }
 
-/// A disk that is gone is dropped by force: what it had is copied from the other mirrors, and every file has all of them again.
+/// A lost disk is dropped by force: its data is copied from the other mirrors, and every file has
+/// all its mirrors again.
 #[test]
-fn a_lost_disk_is_dropped() {
+fn a_lost_disk_dropped_by_force_leaves_every_file_fully_mirrored() {
     let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 20 << 20));
@@ -292,9 +297,10 @@ fn a_lost_disk_is_dropped() {
     assert!(lab.read(node, 0, 20 << 20) == pattern(2, 20 << 20));
 }
 
-/// A disk that stays away for longer than its repair time is dropped by itself, where that can be.
+/// A disk that is offline for longer than its repair time is dropped automatically, where enough
+/// failure groups remain.
 #[test]
-fn a_disk_is_away_for_too_long() {
+fn a_disk_offline_for_longer_than_the_repair_time_is_dropped() {
     for groups in [&["A", "B", "C"][..], &["A", "B"]] {
         let lab = Lab::new(Redundancy::Normal, 96 * MIB, groups);
         let node = lab.create_file("table");
@@ -322,10 +328,11 @@ fn a_disk_is_away_for_too_long() {
     }
 }
 
-/// A disk is overdue, and another statement runs: before it is dropped by force it comes back, gets another name, or
-/// comes back and goes away again. It stays, and so does the disk that has its name now.
+/// A disk's repair time is over, and another statement runs before the forced drop: the disk comes
+/// back, changes its name with another disk, or comes back and goes offline again. Neither it nor
+/// the disk that has its name now is dropped.
 #[test]
-fn a_disk_that_came_back_is_not_dropped_for_its_absence() {
+fn a_disk_that_came_back_is_not_dropped_for_its_earlier_absence() {
     let group_of_three = || {
         let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         lab.world.hold_back("repair time");
@@ -362,10 +369,10 @@ fn a_disk_that_came_back_is_not_dropped_for_its_absence() {
     lab.wait_for("the drop", || lab.held().len() == 2);
 }
 
-/// A disk comes back. Before it is off the record how long it was waited for, it is taken offline with another time:
-/// that one holds, now and after a kill.
+/// A disk comes back. Before the record of its DROP AFTER is removed, it is taken offline with
+/// another DROP AFTER. The new time holds, now and after a kill.
 #[test]
-fn what_was_said_of_a_new_absence_outlives_the_last_one() {
+fn the_drop_after_of_a_new_offline_replaces_the_last_one() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.world.hold_back("repair time");
     let offline = |lab: &Lab, drop_after| {
@@ -379,7 +386,7 @@ fn what_was_said_of_a_new_absence_outlives_the_last_one() {
     offline(&lab, Some(1800));
     lab.online_all();
     block_on(lab.take_repair_time());
-    assert!(said(&lab).is_empty(), "nothing new was said");
+    assert!(said(&lab).is_empty(), "there is no new DROP AFTER");
     offline(&lab, Some(3600));
     lab.online_all();
     let late = lab.take_repair_time();
@@ -391,9 +398,10 @@ fn what_was_said_of_a_new_absence_outlives_the_last_one() {
     assert_eq!(said(&lab), [7200]);
 }
 
-/// OFFLINE says itself for how long a disk is waited for; this time, and not when it is away again.
+/// OFFLINE with DROP AFTER sets how long this absence of a disk may last. The next absence may last
+/// for the group's repair time again.
 #[test]
-fn a_disk_is_waited_for_as_long_as_was_said() {
+fn drop_after_holds_for_one_absence_of_a_disk() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C", "D"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 10 << 20));
@@ -411,7 +419,7 @@ fn a_disk_is_waited_for_as_long_as_was_said() {
             ref other => panic!("{other:?}"),
         }
     };
-    // The last statement counts, and a crash changes nothing in that.
+    // The last statement counts, also after a crash.
     offline(&lab, "DATA_0001", Some(7200));
     offline(&lab, "DATA_0001", Some(3600));
     lab.kill();
@@ -422,7 +430,7 @@ fn a_disk_is_waited_for_as_long_as_was_said() {
     lab.silence(1);
     lab.write(lab.find("table"), 0, &pattern(2, 10 << 20));
     lab.wait_for("the loss", || lab.state(1) == DiskState::Offline);
-    assert!(timer(&lab) > 7200, "as long as any: {}", timer(&lab));
+    assert!(timer(&lab) > 7200, "the group's repair time holds: {}", timer(&lab));
     lab.disks[1].heal();
     lab.online_all();
     offline(&lab, "DATA_0002", Some(3600));
@@ -435,10 +443,10 @@ fn a_disk_is_waited_for_as_long_as_was_said() {
     lab.check();
 }
 
-/// A promise that is easily kept slows nothing down for long, one that cannot be kept does not stop the rebalance; and it can be
-/// taken back meanwhile.
+/// A latency target that is easily met slows nothing down for long, one that cannot be met does not
+/// stop the rebalance, and the target can be removed during the rebalance.
 #[test]
-fn a_rebalance_with_a_latency_target() {
+fn a_latency_target_never_stops_a_rebalance() {
     for (target, then) in [("10s", None), ("50us", None), ("50us", Some("none"))] {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");
@@ -472,9 +480,9 @@ fn a_rebalance_with_a_latency_target() {
     }
 }
 
-/// Requests that cannot be carried out change nothing.
+/// Exchanges that cannot be carried out change nothing.
 #[test]
-fn refusals() {
+fn refused_exchanges_change_nothing() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let code =
         |result: Result<(), crate::admin::AdminError>| result.expect_err("it is refused").code;
@@ -502,10 +510,10 @@ fn refusals() {
     lab.check();
 }
 
-/// What files have fits on the disks that stay, and the catalog's mirror besides does not: the disk is not let go. It goes when there
-/// is room.
+/// The files fit on the disks that stay, and the catalog's mirror does not: the disk is not dropped
+/// until there is room.
 #[test]
-fn a_disk_with_the_catalog_needs_room_elsewhere() {
+fn a_disk_with_a_catalog_mirror_leaves_only_when_the_mirror_fits_elsewhere() {
     let mut lab = Lab::new(Redundancy::Normal, 80 * MIB, &["A", "B"]);
     let small = lab.spare(40 * MIB);
     lab.exchange(&[(&small, "A")], &[], false).expect("it is added");
@@ -533,9 +541,10 @@ fn replacement(disk: &str, path: &str) -> Replacement {
     Replacement { disk: disk.to_owned(), path: path.to_owned(), force: false }
 }
 
-/// A disk is gone for good, and another takes its place: its number, its name, and all that it had. The old one is a stranger.
+/// A disk is gone for good, and another device takes over its number, its name and its data. The
+/// old disk no longer belongs to the group.
 #[test]
-fn a_disk_is_replaced() {
+fn a_replacement_takes_over_number_name_and_data() {
     for end in 0..3 {
         let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");
@@ -587,9 +596,10 @@ fn a_disk_is_replaced() {
     }
 }
 
-/// A disk is being made larger when another device takes its place. A device that is too small for the new size is refused.
+/// A disk that is being made larger is replaced. A device that is too small for the new size is
+/// refused.
 #[test]
-fn a_replacement_is_as_large_as_the_disk_is_to_be() {
+fn a_replacement_must_have_the_size_that_the_resize_asked_for() {
     let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
     lab.resize(None, Some(96 * MIB)).expect("it is possible");
     lab.rebalanced();
@@ -603,7 +613,7 @@ fn a_replacement_is_as_large_as_the_disk_is_to_be() {
     assert_eq!(replaced.expect_err("it is too small").code, Code::DiskTooSmall);
 }
 
-/// How what a REPLACE began is cut short.
+/// How the resync of a REPLACE is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Kill,
@@ -613,9 +623,10 @@ enum Cut {
     Failure,
 }
 
-/// A REPLACE is cut short when a part is copied. It goes on by itself with the rest, as an operator's ONLINE after the new device failed does.
+/// The resync of a REPLACE is interrupted when a part is copied. It continues by itself with the
+/// rest; after a failure of the new device, an operator's ONLINE continues it likewise.
 #[test]
-fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
+fn an_interrupted_replacement_continues_where_it_stopped() {
     for cut in [Cut::Kill, Cut::Power, Cut::DismountForce, Cut::Failure] {
         let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");
@@ -632,7 +643,7 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
         there.sort_by_key(|extent| extent.id);
         let (all, late) = (there.len() as u64, std::sync::Arc::clone(&there[there.len() / 2]));
         assert!(all > 12, "{all} extents are enough for two batches and more");
-        // The resync waits for somebody who works with an extent in the middle.
+        // The resync waits for this holder of an extent in the middle.
         let hold = block_on(late.ranges.hold(0..256, true));
         let path = lab.spare(96 * MIB);
         block_on(lab.group().replace(&[replacement("DATA_0001", &path)]))
@@ -646,13 +657,14 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
         };
         lab.wait_for("a part of the resync", copied);
         drop(there);
-        // What is copied is an active region for a while, and would be compared again after a crash.
+        // Copied extents are in active regions for a while, and would be compared again after a
+        // crash.
         while block_on(lab.group().close_idle(true)).expect("regions close") {}
         let before = lab.world.events().len();
         match cut {
             Cut::Kill => lab.kill(),
             Cut::Power => {
-                // What is committed is durable then.
+                // All commits are durable then.
                 block_on(lab.group().catalog.release(true, |_| Ok(()))).expect("it is durable");
                 lab.cut_power(7);
             }
@@ -677,7 +689,8 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
             .into_iter()
             .find(|one| one.pass == OperationPass::Resync)
             .expect("it is shown");
-        // What was copied last may share a region with what is copied next, which is active when it is cut short: that is copied again.
+        // The extent copied last may share a region with the next one, which is active at the
+        // interruption: it is copied again.
         assert!(
             resync.work > 0 && resync.work < all,
             "{cut:?}: {} of {all} extents once more",
@@ -692,10 +705,11 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
     }
 }
 
-/// The disk that mirrors move to is lost: what has moved has its other mirror, and the rest stays where it is. It is dropped by force, or comes
-/// back; either way every file has all its mirrors again.
+/// The disk that mirrors move to is lost. Moved extents have their other mirror, and the rest stays
+/// where it is. The disk is dropped by force or comes back; either way every file has all its
+/// mirrors again.
 #[test]
-fn the_target_of_a_rebalance_is_lost() {
+fn the_loss_of_a_rebalance_target_loses_no_data() {
     for returns in [false, true] {
         let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
         let node = lab.create_file("table");
@@ -729,10 +743,10 @@ fn the_target_of_a_rebalance_is_lost() {
     }
 }
 
-/// A mirror is on its way to a disk that fails what is written there meanwhile, and that cannot be spared for what else it has: the write is good
-/// without it, and the mirror stays where it was.
+/// A mirror moves to a disk that fails a write to it, and that cannot be spared because of its
+/// other extents. The write succeeds without that disk, and the mirror stays where it was.
 #[test]
-fn a_guest_is_turned_away_where_its_disk_stays() {
+fn a_move_is_given_up_when_a_write_fails_on_a_target_that_must_stay() {
     let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60 << 20));
@@ -741,7 +755,7 @@ fn a_guest_is_turned_away_where_its_disk_stays() {
     let extents =
         block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
     let on = |extent: &Extent| extent.disks().map(|disk| usize::from(disk.0)).collect::<Vec<_>>();
-    // Without the second disk the third cannot be spared.
+    // Without the second disk the third one cannot be spared.
     let moves = extents
         .iter()
         .find(|extent| on(extent) == [0, 1] || on(extent) == [1, 0])
@@ -763,9 +777,10 @@ fn a_guest_is_turned_away_where_its_disk_stays() {
     assert_eq!(lab.read(node, at, 100_000), pattern(2, 100_000));
 }
 
-/// A write to the only mirror fails, and lands where that mirror is on its way to. What is read after that is what will be read there.
+/// A write to the only mirror fails, and succeeds at the target that this mirror moves to. The
+/// bytes that are read after that must be the bytes at the target.
 #[test]
-fn a_guest_is_what_was_read_of_a_write_that_failed() {
+fn a_move_target_equals_the_bytes_read_after_a_failed_write() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 20 << 20));
@@ -780,7 +795,7 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
     let au = group.space().allocate_on(DiskNumber(1)).expect("there is room");
     assert!(moves.add_target(Mirror { disk: DiskNumber(1), au }));
     let at = moves.number * MIB;
-    // As a move copies it.
+    // Copies the extent as a move does.
     lab.write(node, at, &pattern(2, 1 << 20));
     lab.disks[0].faults(|faults| faults.fail_writes = true);
     assert!(block_on(lab.session().write(node, at, &pattern(3, 8192), false)).is_err());
@@ -791,16 +806,17 @@ fn a_guest_is_what_was_read_of_a_write_that_failed() {
     let there = lab.disks[1].peek(member.layout().au_offset(au), 8192);
     assert!(
         moves.places().1.is_none() || there == read,
-        "another thing than was read would move in"
+        "the target has other bytes than were read"
     );
     moves.remove_target(Mirror { disk: DiskNumber(1), au });
     group.space().cancel(DiskNumber(1), au);
     lab.check();
 }
 
-/// Another disk dies, and comes back, while one is dropped: what it had is read from the other mirrors, and the drop comes to its end.
+/// Another disk fails and comes back while a disk is dropped: its data is read from the other
+/// mirrors, and the drop completes.
 #[test]
-fn a_disk_dies_and_returns_during_a_rebalance() {
+fn a_drop_completes_although_another_disk_fails_and_returns() {
     let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60 << 20));
@@ -831,9 +847,10 @@ fn a_disk_dies_and_returns_during_a_rebalance() {
     assert!(lab.read(node, 0, 60 << 20) == pattern(2, 60 << 20));
 }
 
-/// The group is filled while a disk is dropped: the drop stops, says why, loses nothing, and goes on when there is room.
+/// The group becomes full while a disk is dropped: the drop stops with a reason, loses nothing, and
+/// continues when there is room.
 #[test]
-fn a_group_is_filled_during_a_rebalance() {
+fn a_drop_stops_in_a_full_group_and_continues_when_there_is_room() {
     let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
     let (node, filler) = (lab.create_file("table"), lab.create_file("filler"));
     lab.write(node, 0, &pattern(1, 50 << 20));
@@ -865,9 +882,10 @@ fn a_group_is_filled_during_a_rebalance() {
     assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
 }
 
-/// Two disks are lost: what has one mirror left gets another before what has two, and all of that before disks are made even.
+/// Two disks are lost: extents with one mirror left get another before extents with two, and all of
+/// them before the disks are balanced.
 #[test]
-fn the_most_exposed_come_first() {
+fn extents_with_the_fewest_mirrors_are_rebuilt_first() {
     let mut lab = Lab::new(Redundancy::High, 96 * MIB, &["A", "B", "C", "D", "E", "F"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60 << 20));
@@ -879,7 +897,8 @@ fn the_most_exposed_come_first() {
         lab.wait_for("its end", || lab.state(disk) == DiskState::Offline);
     }
     let path = lab.spare(96 * MIB);
-    // Extents with so many mirrors on disks that are lost, and mirrors on the new disk of extents that have none there.
+    // The number of extents by their count of mirrors on lost disks, and of extents with a mirror
+    // on the new disk and none on a lost one.
     let counts = || {
         let mut lost = [0; 3];
         let mut even = 0;
@@ -900,7 +919,7 @@ fn the_most_exposed_come_first() {
     let seen = std::cell::Cell::new(0);
     lab.wait_for("the end of what is exposed", || {
         let ([_, one_now, two_now], even) = counts();
-        // One extent is on its way, and is counted twice while its row changes.
+        // One extent is moving, and is counted twice while its row changes.
         if two_now > 1 {
             seen.set(seen.get() + 1);
             assert!(
@@ -917,10 +936,10 @@ fn the_most_exposed_come_first() {
     assert!(lab.told("(restore)") && lab.read(node, 0, 60 << 20) == pattern(1, 60 << 20));
 }
 
-/// What is paused goes on with the next statement, whether it says a power or not; a drop that is taken back, or a disk that is back, does not end
-/// the pause.
+/// A paused rebalance continues with the next REBALANCE statement, with or without a power. A drop
+/// that is taken back, or a disk that comes back, does not end the pause.
 #[test]
-fn a_pause_ends_with_the_next_statement() {
+fn a_paused_rebalance_continues_with_the_next_rebalance_statement() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 30 << 20));
@@ -942,9 +961,10 @@ fn a_pause_ends_with_the_next_statement() {
     lab.check();
 }
 
-/// Who comes upon a piece that is being copied waits for it, and is counted; who waits for somebody else is not.
+/// A read of a piece that a move copies waits, and is counted. A read that waits for another holder
+/// is not counted.
 #[test]
-fn waits_for_extents_on_the_move_are_counted() {
+fn only_waits_for_moving_extents_are_counted() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 1 << 20));
@@ -982,9 +1002,10 @@ fn waits_for_extents_on_the_move_are_counted() {
     assert_eq!(counts(), 1);
 }
 
-/// Groups, files and exchanges of all kinds: what moves is what was estimated, it ends with every disk at its share, and nothing is lost.
+/// Random groups, files and exchanges: no more moves than was estimated, every disk ends with its
+/// share, and nothing is lost.
 #[test]
-fn random_exchanges() {
+fn random_exchanges_balance_the_disks_and_lose_nothing() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..24 {
         let mut numbers = Numbers::new(seed);
@@ -1026,11 +1047,12 @@ fn random_exchanges() {
             made += 1;
             lab.wait_for_the_end();
             let end = lab.rebalance();
-            // The catalog may have no room elsewhere: then the disk stays, and it is said.
+            // The catalog may have no room elsewhere: then the disk stays, and the error says so.
             let catalog =
                 end.error.as_ref().is_some_and(|error| error.contains("the catalog has a mirror"));
             assert!(end.state == OperationState::Done || catalog, "seed {seed}: {end:?}");
-            // What is even is another question when the catalog has gone where nobody knew that it would.
+            // The estimate does not know where the catalog goes, and that changes which balance is
+            // even.
             let catalog_units =
                 crate::catalog::on_disks::units(&lab.group().voters.current()).len() as u64;
             let most = estimate.work + catalog_units;
@@ -1052,9 +1074,10 @@ fn random_exchanges() {
     assert!(made > 20 && refused > 2, "{made} were made, {refused} refused");
 }
 
-/// A file is removed on a disk that leaves, and somebody still reads it: the disk is let go when he has ended.
+/// A file on a leaving disk is removed while a read of it is in flight: the disk is dropped when
+/// the read has ended.
 #[test]
-fn a_disk_stays_while_what_was_freed_there_is_read() {
+fn a_leaving_disk_stays_while_a_freed_extent_on_it_is_read() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -1063,12 +1086,12 @@ fn a_disk_stays_while_what_was_freed_there_is_read() {
     let is_there = |extent: &&Arc<Extent>| extent.disks().any(|disk| disk == DiskNumber(2));
     let extents = group.extents.all();
     let extent = extents.iter().find(is_there).expect("every disk has some");
-    let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
-    // Nothing moves.
+    let reader = extent.ranges.try_hold(0..1, false).expect("no writer holds it");
+    // The rebalance is paused: nothing moves.
     block_on(group.exchange(lab.wanted(&[], &["DATA_0002"], false), Some(0))).expect("it leaves");
     block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
     lab.wait_for("its end", || extents.iter().all(|extent| extent.is_tombstone()));
-    assert!(!block_on(group.dismiss_leaving()).expect("it is recorded"), "somebody reads there");
+    assert!(!block_on(group.dismiss_leaving()).expect("it is recorded"), "a reader holds an extent there");
     assert_eq!(lab.status(2), Status::Member);
     drop(reader);
     lab.wait_for("its end", || block_on(group.dismiss_leaving()).expect("it is recorded"));
@@ -1078,10 +1101,10 @@ fn a_disk_stays_while_what_was_freed_there_is_read() {
     lab.check();
 }
 
-/// A device takes the place of a disk, and the catalog cannot record that all of it is stale: it is no member, so that nobody ever takes what it holds
-/// for what the disk had.
+/// A device replaces a disk, and the catalog cannot record that all of it is stale. The device does
+/// not become a member, so its old bytes are never read as the disk's data.
 #[test]
-fn no_device_takes_a_place_before_all_of_it_is_stale() {
+fn a_replacement_is_no_member_before_all_of_it_is_recorded_as_stale() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 6 << 20));
@@ -1106,10 +1129,10 @@ fn no_device_takes_a_place_before_all_of_it_is_stale() {
     lab.check();
 }
 
-/// A rebalance has looked for the last time whether something is to be moved, and has the catalog say that it has ended. A statement that comes then is
-/// seen to by nobody else.
+/// A rebalance has looked for work for the last time, and records its end in the catalog. It must
+/// carry out a statement that arrives then, as no other task will.
 #[test]
-fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
+fn a_statement_that_arrives_while_a_rebalance_ends_is_carried_out() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let (group, catalog) = (lab.group(), Arc::clone(&lab.group().catalog));
@@ -1117,7 +1140,7 @@ fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
     let ask = || block_on(group.rebalance(Some(4))).expect("it is recorded");
     ask();
     let mut task = lab.world.take_task("rebalance").expect("it begins");
-    // Jobs of the catalog wait for this one.
+    // The catalog's other jobs wait for this one.
     let (begun, begins) = mpsc::channel();
     let (ends, end) = mpsc::channel::<()>();
     let job = move |_: &rusqlite::Connection| {
@@ -1137,8 +1160,8 @@ fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
     assert!(under_way.is_none() && lab.nothing_moves(), "{under_way:?}");
 }
 
-/// A rebalance ends in the catalog after a statement that asks for more was recorded there. The record stays: without it the next mount would not go on
-/// with what was asked for.
+/// A rebalance records its end in the catalog after a statement that asks for more work was
+/// recorded there. That record stays, or the next mount would not continue the work.
 #[test]
 fn a_rebalance_that_ends_leaves_the_record_of_a_later_statement() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -1160,10 +1183,11 @@ fn a_rebalance_that_ends_leaves_the_record_of_a_later_statement() {
     assert!(!is_recorded());
 }
 
-/// A disk without a partner is dropped while it fails to read a block. It stays, with that block, and the rebalance says which file it is; when the
-/// disk can read again all moves, and nothing is lost.
+/// A disk with EXTERNAL redundancy is dropped while it fails to read a block. It stays with that
+/// block, and the rebalance reports the file. When the disk can read again, all moves, and nothing
+/// is lost.
 #[test]
-fn a_disk_stays_while_it_fails_to_read_a_block() {
+fn a_leaving_disk_stays_while_it_fails_to_read_a_block() {
     let mut lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 8 << 20));
@@ -1195,9 +1219,10 @@ fn a_disk_stays_while_it_fails_to_read_a_block() {
     lab.check();
 }
 
-/// What was lost on a disk for good is no reason to stay: its mark moves, and reads of it still fail.
+/// A block that is lost for good does not keep its disk from leaving: the block's mark moves, and
+/// reads of it still fail.
 #[test]
-fn a_mark_of_what_was_lost_moves() {
+fn the_mark_of_a_lost_block_moves_with_its_extent() {
     let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A", "A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 8 << 20));
@@ -1219,7 +1244,8 @@ fn a_mark_of_what_was_lost_moves() {
     );
 }
 
-/// A rebalance pauses for a dismount, and that fails, as a disk that cannot be spared does not take its checksums: the group stays mounted, and the rebalance goes on.
+/// A rebalance pauses for a dismount. The dismount fails, as a disk that cannot be spared fails to
+/// write its checksums. The group stays mounted, and the rebalance continues.
 #[test]
 fn a_rebalance_goes_on_after_a_dismount_that_fails() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
@@ -1247,9 +1273,10 @@ fn a_rebalance_goes_on_after_a_dismount_that_fails() {
     lab.check();
 }
 
-/// A copy could not read a block, and the disk can a moment later: the block may be right there, and is not given up. One that has rotted is.
+/// A copy could not read a block, and the disk can a moment later: the block may be good, and is
+/// not given up. A rotten block is.
 #[test]
-fn what_can_be_read_a_moment_later_is_not_lost() {
+fn a_block_that_a_retry_may_read_is_not_given_up() {
     let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 8 << 20));

@@ -1,19 +1,19 @@
-//! What a group is told: attributes, and how a rebalance goes.
+//! Attributes of a group, and the power of a rebalance, as statements set them.
 
 use super::*;
 use futures::FutureExt;
 use std::pin::pin;
 
-/// Two attributes are set at once, each before the catalog has the other: the group goes by both, and so does the
-/// membership, which the next start reads before it has a catalog.
+/// Two attributes are set at the same time, each before the catalog has the other. Both hold in the
+/// group, and in the membership, which the next mount reads before it has a catalog.
 #[test]
-fn attributes_that_are_set_at_once_all_count() {
+fn attributes_set_at_the_same_time_all_hold() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     let (go_on, busy) = lab.keep_catalog_busy();
     let mut wait = pin!(group.set_attribute("mount_wait", "60"));
     let mut timeout = pin!(group.set_attribute("disk_timeout", "30"));
-    // Each comes as far as it can.
+    // Each goes as far as it can without the catalog.
     assert!(wait.as_mut().now_or_never().is_none() && timeout.as_mut().now_or_never().is_none());
     drop(go_on);
     block_on(busy).expect("it goes on");
@@ -28,10 +28,10 @@ fn attributes_that_are_set_at_once_all_count() {
     assert_eq!(group.voters.deadline(), known.disk_timeout_ticks);
 }
 
-/// A rebalance gets another power while a statement that names none gives it more to do: it goes on with that power,
-/// and so does the next mount.
+/// The power of a rebalance is changed while a statement without a power gives it more work. It
+/// continues with the new power, and so does the next mount.
 #[test]
-fn another_power_of_a_rebalance_outlives_a_statement_without_one() {
+fn a_statement_without_a_power_keeps_the_power_of_the_rebalance() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     lab.world.hold_back("rebalance");

@@ -1,4 +1,4 @@
-//! The catalog grows, and gets the mirrors that it lacks: in a full group, and while a disk is lost.
+//! The catalog grows and gets missing mirrors: in a full group, and while a disk is lost.
 
 use super::*;
 use crate::{
@@ -14,7 +14,8 @@ impl Lab {
         self.group().store.capacity(CatalogFile::Database)
     }
 
-    /// The catalog is full: statements that write to it are refused for that reason, not as if a disk had failed.
+    /// The catalog is full: statements that write to it are refused with NoSpace, not with a disk
+    /// error.
     fn statements_say_that_there_is_no_space(&self) {
         let group = self.group();
         let attribute = block_on(group.set_attribute("disk_timeout", "30"));
@@ -27,7 +28,7 @@ impl Lab {
         }
     }
 
-    /// Another file that takes some KiB of the catalog.
+    /// Makes another file, which takes some KiB of the catalog.
     fn add_weight(&self, index: usize) -> Result<(), FileError> {
         let name = format!("weight{index}");
         let made = block_on(self.session().create(
@@ -46,10 +47,12 @@ impl Lab {
     }
 }
 
-/// The disks are full of data when the catalog wants to grow: who makes files hears of it, and nobody else: what was
-/// acknowledged is synced, disks go and return, the group mounts, and no AU of a file is taken for the catalog on the way. When data is removed it grows.
+/// The disks are full of data when the catalog needs to grow. Calls that make files, and statements
+/// that write to the catalog, are refused. All else works: acknowledged writes are synced, disks
+/// leave and return, and the group mounts. No AU of a file is taken for the catalog. When data is
+/// removed, the catalog grows.
 #[test]
-fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
+fn a_full_catalog_refuses_new_files_and_serves_existing_ones() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("big");
     let mut at = 0;
@@ -68,9 +71,9 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     assert_eq!(lab.catalog_size(), size);
     assert!(lab.group().failure().is_none());
     assert!(count > 200, "{count} files only");
-    lab.wait_for("that the operator hears", || lab.told("KiB left and cannot grow"));
+    lab.wait_for("the alert to the operator", || lab.told("KiB left and cannot grow"));
     lab.statements_say_that_there_is_no_space();
-    // What was acknowledged can be made durable, a disk may go and come back, and the group be mounted.
+    // Acknowledged writes can be made durable, a disk may leave and return, and the group mounts.
     lab.sync(node);
     block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None))
         .expect("it can be spared");
@@ -87,7 +90,7 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     lab.sync(node);
     block_on(lab.session().unlink(ROOT, b"big")).expect("removing works");
     let next = Cell::new(count + 1);
-    // What was freed is the catalog's to have, at once.
+    // The catalog can use the freed space at once.
     for _ in 0..600 {
         lab.add_weight(next.replace(next.get() + 1)).expect("what was freed is waited for");
     }
@@ -98,16 +101,17 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     lab.check();
 }
 
-/// A disk with a mirror of the catalog fails while the catalog grows, at each of its writes in turn: it goes offline on the
-/// catalog's own thread, the catalog has grown on the others, and no AU is lost or owned twice.
+/// A disk with a mirror of the catalog fails while the catalog grows, at each of its writes in
+/// turn. The catalog's own thread takes it offline, the catalog grows on the other disks, and no AU
+/// is lost or owned twice.
 #[test]
-fn a_disk_lost_while_the_catalog_grows() {
+fn the_catalog_grows_although_one_of_its_disks_fails() {
     for left in 0..12 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         let size = lab.catalog_size();
         let count = Cell::new(0);
         let add = || lab.add_weight(count.replace(count.get() + 1));
-        // It grows well before it is full.
+        // The catalog grows well before it is full.
         let nearly = || {
             let pages: i64 = block_on(lab.group().catalog.read(|connection| {
                 Ok(connection.pragma_query_value(None, "page_count", |row| row.get(0))?)
@@ -138,8 +142,8 @@ fn a_disk_lost_while_the_catalog_grows() {
     }
 }
 
-/// Only one disk has space when the catalog wants to grow: one mirror may go there, and not another, or the loss of that disk would
-/// be the loss of the catalog.
+/// Only one disk has space when the catalog needs to grow. One mirror may grow there, but not a
+/// second one, or the loss of that disk would be the loss of the catalog.
 #[test]
 fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
     for groups in [&["A", "B", "C"][..], &["A", "B"]] {
@@ -176,7 +180,7 @@ fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
                 assert!(elsewhere.into_iter().all(|other| group(other) != group(run)), "{runs:?}");
             }
         }
-        // It can be lost.
+        // That disk can be spared.
         block_on(lab.group().offline(Selection::FailureGroups(vec!["D".to_owned()]), None))
             .expect("it can be spared");
         lab.find(&format!("weight{}", count - 1));
@@ -184,8 +188,9 @@ fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
     }
 }
 
-/// The disk that takes the place of one that is away has no room for the catalog's mirror. When there is some, the mirror is built, although no
-/// disk comes or goes then: the disk with the other one can be spared again.
+/// A disk goes away, and the disk that takes its place has no room for the catalog's mirror. The
+/// mirror is built when there is room, although no disk joins or leaves then. After that the disk
+/// with the other mirror can be spared again.
 #[test]
 fn a_mirror_of_the_catalog_waits_for_room() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);

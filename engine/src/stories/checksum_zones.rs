@@ -5,8 +5,9 @@ use crate::{catalog::tables, extent::Extent};
 use std::sync::atomic::Ordering;
 
 impl Lab {
-    /// Writes a file, closes its region and mounts again, so that no checksum is in memory. Its bytes, and where the
-    /// checksum block of its first extent lies on each disk, and which of them is asked first.
+    /// Writes a file, closes its region and mounts again, so that no checksum is in memory. Returns
+    /// the file's bytes, the offset of its first extent's checksum block on each disk, and the disk
+    /// whose block is read first.
     fn file_with_cold_sums(&mut self, name: &str) -> (Vec<u8>, Vec<u64>, usize) {
         let node = self.create_file(name);
         let bytes = pattern(1, 500_000);
@@ -35,7 +36,8 @@ impl Lab {
     }
 }
 
-/// One mirror's checksum block cannot be read until it is written: the other mirror's is used, and it is written again.
+/// One mirror's checksum block cannot be read until it is rewritten. The other mirror's is used,
+/// and the bad one is rewritten.
 #[test]
 fn one_checksum_block_is_enough() {
     for disk in 0..2 {
@@ -51,13 +53,13 @@ fn one_checksum_block_is_enough() {
                     && readable(&lab.disks[disk], zones[disk])
             });
         }
-        // It proves what it proved: a rotten block is found.
+        // The checksums still find a rotten block.
         let at = (0..64 * MIB)
             .step_by(4096)
             .find(|at| lab.disks[1].peek(*at, 4096) == bytes[4096..8192]);
         lab.disks[1].corrupt(at.expect("the block is there"), &[9; 4096]);
         lab.disks[0].faults(|faults| faults.fail_reads = true);
-        assert!(lab.try_read(node, 0, bytes.len()).is_err(), "no other bytes are read");
+        assert!(lab.try_read(node, 0, bytes.len()).is_err(), "rotten bytes are not returned");
     }
 }
 
@@ -66,10 +68,10 @@ fn readable(disk: &MemoryDisk, offset: u64) -> bool {
     block_on(disk.open().submit(crate::world::Io::Read { offset, buffer })).result.is_ok()
 }
 
-/// No mirror's checksum block can be read: bytes on which the mirrors agree are read, it is said and counted once, and
-/// all checksums are made and written again.
+/// No mirror's checksum block can be read. Bytes on which the mirrors agree are read, the loss is
+/// reported and counted once, and all checksums are computed and written again.
 #[test]
-fn without_checksum_blocks_mirrors_prove_each_other() {
+fn without_checksum_blocks_bytes_equal_on_all_mirrors_are_read() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let (bytes, zones, _) = lab.file_with_cold_sums("table");
     for (disk, zone) in lab.disks.iter().zip(&zones) {
@@ -94,9 +96,10 @@ fn without_checksum_blocks_mirrors_prove_each_other() {
     });
 }
 
-/// The only disk is silent when the checksums are wanted: they are waited for, and rotten bytes do not pass unchecked.
+/// The only disk hangs when the checksums are needed. The read waits for them, and does not return
+/// rotten bytes unchecked.
 #[test]
-fn a_silent_disk_is_no_disk_without_checksums() {
+fn a_read_waits_for_the_checksums_of_a_hanging_disk() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
     let (bytes, ..) = lab.file_with_cold_sums("table");
     let at =
@@ -109,7 +112,8 @@ fn a_silent_disk_is_no_disk_without_checksums() {
         let mut bytes = vec![0; 8192];
         block_on(session.read(node, 0, &mut bytes)).map(|_| bytes)
     });
-    // All that are there are silent: nobody is too late, so it is waited longer than the deadline.
+    // All disks that are there hang, so none is late compared with the others: the read waits
+    // longer than the deadline.
     lab.wait_for("the deadline", || {
         lab.world.events().iter().any(|event| event.text.starts_with("no disk answers"))
     });
@@ -118,9 +122,10 @@ fn a_silent_disk_is_no_disk_without_checksums() {
     assert_eq!(lab.zones_lost(), 0);
 }
 
-/// A disk that cannot be spared is silent about a checksum block, and fails to write it at last. The region is not closed before that is written.
+/// A disk that cannot be spared hangs on the write of a checksum block, and the write fails in the
+/// end. The region is not closed before the block is written.
 #[test]
-fn a_checksum_block_that_was_overdue_is_written_again() {
+fn a_checksum_block_whose_write_hung_and_failed_is_written_again() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();
     lab.close_regions();
     let extent = lab.extent_alone_on(plain, node);

@@ -1,4 +1,4 @@
-//! Groups that get another redundancy while they are used.
+//! Conversion of a group to another redundancy while it is used.
 
 use super::*;
 use crate::{
@@ -20,7 +20,7 @@ impl Lab {
             .work
     }
 
-    /// How many extents there are with each number of mirrors: none, one, two, three.
+    /// The number of extents with no, one, two and three mirrors.
     fn mirrors(&self) -> [u64; 4] {
         let mut counts = [0; 4];
         self.group()
@@ -37,7 +37,7 @@ impl Lab {
             .best
     }
 
-    /// All of it is of one redundancy, and says so.
+    /// Fails the test unless all extents and all headers have this redundancy.
     fn is_of(&self, redundancy: Redundancy) {
         let counts = self.mirrors();
         let right = counts[redundancy.mirrors()];
@@ -68,10 +68,11 @@ impl Lab {
     }
 }
 
-/// From each redundancy to each other one, while files are written and made: what is copied is what was estimated, the disks are even
-/// at the end, and files that come later have as many mirrors as those that were there.
+/// Each redundancy is converted to each other one while files are written and made. The work is as
+/// estimated, the disks are balanced at the end, and files made during the conversion have as many
+/// mirrors as the others.
 #[test]
-fn every_redundancy_becomes_every_other() {
+fn every_redundancy_converts_to_every_other() {
     for from in KINDS {
         for to in KINDS.into_iter().filter(|to| *to != from) {
             let mut lab = Lab::new(from, 128 * MIB, &["A", "B", "C", "D"]);
@@ -122,9 +123,10 @@ fn every_redundancy_becomes_every_other() {
     }
 }
 
-/// The engine is killed, or the power goes, again and again while the redundancy is changed there and back; each mount goes on.
+/// The engine is killed, or the power is cut, again and again while the redundancy is changed there
+/// and back. Each mount continues the conversion.
 #[test]
-fn killed_while_the_redundancy_changes() {
+fn conversions_survive_kills_and_power_cuts() {
     let mut lab = Lab::new(Redundancy::Normal, 160 * MIB, &["A", "B", "C"]);
     let node = lab.fill();
     lab.write(lab.create_file("much"), 0, &pattern(2, 80 << 20));
@@ -136,12 +138,12 @@ fn killed_while_the_redundancy_changes() {
         Redundancy::Normal,
     ];
     let mut kills = 0;
-    // On a busy host much of it is done before the next kill comes: then all of it again.
+    // On a busy host much of it is done before the next kill: then all goals are repeated.
     for (turn, to) in goals.into_iter().cycle().take(8 * goals.len()).enumerate() {
         if turn % goals.len() == 0 && kills > 20 {
             break;
         }
-        // Whatever was under way is given up for this.
+        // A conversion in flight is given up for this one.
         block_on(lab.group().convert(Conversion(to), Some(1))).expect("it can be");
         for round in 0..40 {
             let fuse = lab.light_fuse(6 + kills * 7 % 25);
@@ -173,9 +175,10 @@ fn killed_while_the_redundancy_changes() {
     lab.has_small_files();
 }
 
-/// A mirror has rotted where nobody has looked for long, and the good one is to be taken: it is mended first, and that is on its disk before.
+/// One mirror has rotted since it was last read, and the good one is to be removed. The rotten one
+/// is repaired first, and the repair is durable before the removal.
 #[test]
-fn what_stays_is_mended_before_a_mirror_is_taken() {
+fn a_rotten_mirror_is_repaired_before_the_good_one_is_removed() {
     for damaged in 0..2 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let node = lab.create_file("table");
@@ -199,9 +202,10 @@ fn what_stays_is_mended_before_a_mirror_is_taken() {
     }
 }
 
-/// A disk that has become the only one of some extents fails, so that it has to stay: no other mirror is taken for it.
+/// A disk that has become the only one of some extents fails, and has to stay. No mirror on the
+/// good disk is removed in favour of one on that disk.
 #[test]
-fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
+fn no_mirror_on_a_good_disk_is_removed_for_one_on_a_failing_disk() {
     let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 40 << 20);
@@ -211,7 +215,7 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
     lab.mount();
     lab.read(lab.find("table"), 0, bytes.len());
     {
-        // It waits in the middle.
+        // The conversion waits at an extent in the middle.
         let middle = lab
             .group()
             .extents
@@ -229,7 +233,7 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
     std::thread::sleep(Duration::from_millis(300));
     let [_, alone, both, _] = lab.mirrors();
     assert!(both > 5, "{alone} {both}");
-    // Whichever goes on being asked, it cannot be read any more where data lies.
+    // The disk's data can no longer be read, whichever mirror reads prefer.
     lab.disks[0].faults(|faults| faults.bad.push(20 * MIB..96 * MIB));
     block_on(lab.group().rebalance(Some(1))).expect("it goes on");
     lab.wait_for_the_end();
@@ -238,16 +242,17 @@ fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
     lab.mount();
     assert!(
         lab.read(lab.find("table"), 0, bytes.len()) == bytes,
-        "what was on the other disk alone is there"
+        "extents on the other disk alone read back"
     );
     lab.wait_for("the rest", || !lab.group().is_converting());
     lab.wait_for_the_end();
     lab.is_of(Redundancy::External);
 }
 
-/// A disk is away: what is on it is what goes when there are to be fewer mirrors, and a new one waits until it is back.
+/// A disk is offline. A conversion to fewer mirrors removes the mirrors on that disk, and a
+/// conversion to more mirrors waits until the disk is back.
 #[test]
-fn a_disk_is_away_while_the_redundancy_changes() {
+fn conversions_complete_although_disks_go_offline_and_return() {
     let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
     let node = lab.fill();
     lab.silence(1);
@@ -256,7 +261,7 @@ fn a_disk_is_away_while_the_redundancy_changes() {
     let missed = lab.read(node, 0, 20 << 20);
     lab.convert(Redundancy::Normal).expect("it can be");
     lab.rebalanced();
-    assert_eq!(lab.held()[1], 0, "what could not be read went");
+    assert_eq!(lab.held()[1], 0, "the mirrors on the offline disk are removed");
     let refused = lab.convert(Redundancy::High).expect_err("too few failure groups are there");
     assert_eq!(refused.code, Code::NotEnoughFailureGroups);
     lab.disks[1].heal();
@@ -278,9 +283,10 @@ fn a_disk_is_away_while_the_redundancy_changes() {
     assert!(now[..5000] == missed[..5000] && now[5100..] == missed[5100..]);
 }
 
-/// What cannot be is refused, says why, and changes nothing; so do drops that the redundancy that is wanted does not allow.
+/// A conversion that does not fit is refused with the reason, and changes nothing. So is a drop
+/// that the wanted redundancy does not allow.
 #[test]
-fn what_does_not_fit_is_refused() {
+fn a_conversion_that_does_not_fit_is_refused() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 70 << 20));
@@ -314,9 +320,10 @@ fn what_does_not_fit_is_refused() {
     lab.is_of(Redundancy::External);
 }
 
-/// A conversion is taken back half way: what had been made goes again, what had been taken is made again.
+/// A conversion is reversed half way: mirrors that were made are removed again, mirrors that were
+/// removed are made again.
 #[test]
-fn a_conversion_is_taken_back() {
+fn a_conversion_can_be_reversed_half_way() {
     for (from, to) in
         [(Redundancy::Normal, Redundancy::High), (Redundancy::High, Redundancy::Normal)]
     {
@@ -336,9 +343,10 @@ fn a_conversion_is_taken_back() {
     }
 }
 
-/// A conversion is paused. The same statement once more, with a power, lets it go on: to say done and leave it would be the end of it.
+/// A conversion is paused. The same statement again, with a power, continues it; to report success
+/// and leave it would pause it for ever.
 #[test]
-fn the_same_statement_lets_a_conversion_go_on() {
+fn the_same_statement_continues_a_paused_conversion() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.fill();
     let high = || Conversion(Redundancy::High);
@@ -350,7 +358,8 @@ fn the_same_statement_lets_a_conversion_go_on() {
     assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
 }
 
-/// A conversion stops, as the only disk for the mirrors that it makes has gone. When that is back it goes on without a statement.
+/// A conversion stops because the only disk for its new mirrors is offline. When the disk is back,
+/// the conversion continues without a statement.
 #[test]
 fn a_conversion_that_stopped_goes_on_when_its_disk_is_back() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);

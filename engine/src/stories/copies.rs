@@ -1,4 +1,5 @@
-//! Copies of all disks of a group: which devices are used, and how copies become a group of their own.
+//! Copies of all disks of a group: which devices a mount uses, and how copies become a group of
+//! their own.
 
 use super::*;
 use crate::{
@@ -13,9 +14,9 @@ impl Lab {
     }
 }
 
-/// What is on disks.
+/// The first MiB of each disk.
 fn images(disks: &[MemoryDisk]) -> Vec<Vec<u8>> {
-    // Records and header copies; what a mount or a renaming writes is there.
+    // Records and header copies lie there: all that a mount or a renaming writes.
     disks.iter().map(|disk| disk.peek(0, MIB as usize)).collect()
 }
 
@@ -36,10 +37,11 @@ fn carry_out(
     block_on(Group::carry_out_renaming(&world, plan, |_| {}))
 }
 
-/// Whoever is about to have another engine mount the group asks before whether it could: it could, with the copies in sight, as it is noted which
-/// devices are used; and where that is not noted it is refused, and the group is not dismounted for that.
+/// Before another engine takes over the mount, a rehearsal says whether that engine could mount. It
+/// could although copies are discovered, as the host has noted which devices are used. Without the
+/// note the rehearsal is refused, and the group stays mounted.
 #[test]
-fn a_rehearsal_says_what_the_next_mount_would() {
+fn a_rehearsal_answers_as_the_next_mount_would() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -47,11 +49,11 @@ fn a_rehearsal_says_what_the_next_mount_would() {
     block_on(Group::rehearse(&lab.world(), "DATA")).expect("it could");
     lab.world.forget_notes();
     let refusal = block_on(Group::rehearse(&lab.world(), "DATA"))
-        .expect_err("nobody knows which are the disks");
+        .expect_err("no note says which are the disks");
     let text = refusal.to_string();
     assert!(text.contains("/copy0 and /disk0; ") || text.contains("/copy1 and /disk1; "), "{text}");
     assert_eq!(lab.read(node, 0, 300_000), pattern(1, 300_000));
-    // It is noted again when the group changes.
+    // The note is written again when the group changes.
     block_on(lab.group().set_attribute("mount_wait", "7")).expect("it is set");
     lab.wait_for("the note", || block_on(Group::rehearse(&lab.world(), "DATA")).is_ok());
     lab.kill();
@@ -61,19 +63,20 @@ fn a_rehearsal_says_what_the_next_mount_would() {
     lab.check();
 }
 
-/// Copies of the disks of a group that is used get a name of their own, and are mounted beside it. What is written to the one is not in the other.
+/// Copies of the disks of a mounted group get their own group name, and are mounted beside it.
+/// Writes to the one group do not appear in the other.
 #[test]
-fn copies_are_mounted_beside_their_disks() {
+fn renamed_copies_are_mounted_beside_the_original_group() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
     lab.sync(node);
-    // As they are when an engine dies.
+    // The copies are made as an engine's death would leave the disks.
     let copies = lab.copies();
     let elsewhere = TestWorld::new();
     copies.iter().for_each(|copy| elsewhere.attach(copy));
 
-    // The disks themselves are used, and disks and copies together are not told apart.
+    // Refused: disks that are in use, the same name again, and an incomplete set of disks.
     let before = images(&lab.disks);
     assert_eq!(
         plan(&lab.world, "DATA", "COPY").expect_err("they are used").code,
@@ -88,7 +91,7 @@ fn copies_are_mounted_beside_their_disks() {
     let marks = lab.group().lost_block(&lab.group().members[&DiskNumber(1)], 40 * MIB);
     let planned = plan(&elsewhere, "DATA", "COPY").expect("a plan");
     assert_eq!(carry_out(&elsewhere, &planned).expect("renamed"), 3);
-    // Once more changes nothing.
+    // The same plan again changes nothing.
     let done = images(&copies);
     assert_eq!(carry_out(&elsewhere, &planned).expect("renamed"), 3);
     assert!(images(&copies).iter().zip(&done).all(|(now, then)| now[..4096] == then[..4096]));
@@ -120,9 +123,10 @@ fn copies_are_mounted_beside_their_disks() {
     lab.check();
 }
 
-/// It is cut short anywhere: the same plan goes on, and the group has all that it had.
+/// A renaming is interrupted after each of its changes in turn. The same plan completes it, and the
+/// group has all its data.
 #[test]
-fn a_renaming_that_is_cut_short_is_gone_on_with() {
+fn an_interrupted_renaming_is_completed_by_the_same_plan() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -147,7 +151,7 @@ fn a_renaming_that_is_cut_short_is_gone_on_with() {
             break;
         }
         places += 1;
-        // What it asked for last stays unanswered; what was not flushed may be gone, or torn.
+        // The last I/O stays unanswered, and unflushed bytes may be lost or torn.
         world.stop_time();
         let after: Vec<MemoryDisk> = copies.iter().map(MemoryDisk::twin).collect();
         for (disk, index) in after.iter().zip(0..) {
@@ -175,13 +179,13 @@ fn a_renaming_that_is_cut_short_is_gone_on_with() {
     assert!(places > 20, "only {places} places were tried");
 }
 
-/// A set of copies that was used since its plan was made is not renamed by it.
+/// A plan does not rename copies that were used after it was made.
 #[test]
-fn a_plan_is_of_disks_that_nobody_has_used_since() {
+fn a_renaming_plan_is_refused_when_its_disks_were_used_since() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.create_file("table");
     lab.dismount();
-    let planned = plan(&lab.world, "DATA", "COPY").expect("nobody uses them");
+    let planned = plan(&lab.world, "DATA", "COPY").expect("they are not in use");
     lab.mount();
     lab.dismount();
     let before = images(&lab.disks);
