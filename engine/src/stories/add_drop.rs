@@ -1091,7 +1091,10 @@ fn a_leaving_disk_stays_while_a_freed_extent_on_it_is_read() {
     block_on(group.exchange(lab.wanted(&[], &["DATA_0002"], false), Some(0))).expect("it leaves");
     block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
     lab.wait_for("its end", || extents.iter().all(|extent| extent.is_tombstone()));
-    assert!(!block_on(group.dismiss_leaving()).expect("it is recorded"), "a reader holds an extent there");
+    assert!(
+        !block_on(group.dismiss_leaving()).expect("it is recorded"),
+        "a reader holds an extent there"
+    );
     assert_eq!(lab.status(2), Status::Member);
     drop(reader);
     lab.wait_for("its end", || block_on(group.dismiss_leaving()).expect("it is recorded"));
