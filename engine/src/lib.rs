@@ -2,8 +2,8 @@
 //!
 //! The engine has no clock, thread, socket or file of its own: see [`world`].
 //!
-//! Its rooms stand one above the other, and none uses one above it (`rooms.rs`). From `extent` on each has an
-//! owner that holds the one below and derefs to it:
+//! Its rooms stand one above the other, and none uses one above it (`rooms.rs`). From `extent` on
+//! each has an owner that holds the one below and derefs to it:
 //!
 //! ```text
 //!   group        Group       mounting, dismounting, tasks, statements of operators

@@ -1,7 +1,7 @@
 //! The rooms of the engine stand one above the other, and none uses a room above it.
 //!
-//! A reader can take them from below, and whoever changes a room knows whom that concerns. The compiler allows
-//! any order, so this reads the sources (`tidy/`).
+//! They can be read from below, and a change of a room concerns only the rooms above it. The
+//! compiler allows any order, so this reads the sources (`tidy/`).
 
 use plinth_tidy::Rooms;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! The rooms of a crate, and which of them uses which.
 //!
-//! A room is a module of the crate's root. Rooms stand one above the other, and none uses a room above it. The compiler allows any
-//! order, so a test of the crate has its sources read here: each path that begins at the crate's root, in a `use` or in code, names
-//! the room that it leads to. Tests may use everything, and so may what is only made for tests.
+//! A room is a module of the crate's root. Rooms stand one above the other, and none uses a room
+//! above it. The compiler allows any order, so a test of the crate has its sources read here: each
+//! path that begins at the crate's root, in a `use` or in code, names the room that it leads to.
+//! Tests may use everything, and so may modules that are only compiled for tests.
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ pub struct Rooms {
     pub above_all: &'static [&'static str],
 }
 
-/// What the sources of a crate use.
+/// The uses in the sources of a crate.
 pub struct Uses {
     /// How many uses there are.
     pub count: usize,
@@ -72,7 +73,7 @@ impl Rooms {
     }
 }
 
-/// What is left of a source without comments and without its tests, line by line as it was.
+/// A source without comments and without its tests, line by line as it was.
 fn without_comments(source: &str) -> String {
     let end = source.find("#[cfg(test)]\nmod tests {").unwrap_or(source.len());
     let code = |line: &str| line.find("//").map_or(line, |at| &line[..at]).to_owned();
@@ -108,7 +109,8 @@ fn first_names(code: &str, at: usize, found: &mut Vec<(usize, String)>) {
     }
 }
 
-/// The modules of the crate's root that a source names, with their lines. `depth`: how many modules it is in.
+/// The modules of the crate's root that a source names, with their lines. `depth`: how many modules
+/// it is in.
 fn uses(source: &str, depth: usize) -> Vec<(usize, String)> {
     let code = without_comments(source);
     let mut found = Vec::new();

@@ -3,9 +3,9 @@
 //! A write behind the end of a file makes it longer, and once the write is acknowledged the size
 //! must survive even a kill of the engine in the next moment. A commit of the catalog makes it
 //! permanent, but takes several times as long as the write. So a size that grows is first kept in
-//! words that outlive the process ([`World::surviving_words`]), and stored in the catalog with the times:
-//! once a second, by a sync, before the file is cut, and when the group is dismounted. As with
-//! pending pieces, a loss of power loses it, and only a sync promises more.
+//! words that outlive the process ([`World::surviving_words`]), and stored in the catalog with the
+//! times: once a second, by a sync, before the file is cut, and when the group is dismounted. As
+//! with pending pieces, a loss of power loses it, and only a sync promises more.
 //!
 //! ```text
 //!   word 0   the kind of these words

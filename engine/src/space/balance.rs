@@ -496,8 +496,8 @@ impl Plan {
     }
 
     /// Improves the plan while it can be made cheaper: cycles of hops that leave each disk its
-    /// count and save a move. Skipped for so many disks and sets that it would take longer than it
-    /// saves.
+    /// count and save a move. Skipped if there are so
+    /// large numbers of disks and sets that it would take longer than it saves.
     fn improve(&mut self) {
         if self.sets.len() * self.disks.all.len() > IMPROVED_MAX {
             return;
