@@ -1,4 +1,4 @@
-//! Bytes that nobody wrote, anywhere on one disk.
+//! Corrupt bytes anywhere on one disk.
 
 use super::*;
 use crate::{
@@ -13,9 +13,10 @@ use plinth_format::{
 };
 use std::cell::Cell;
 
-/// The checksum zone of one disk, or of all, is noise: a part-written extent reads right all the same.
+/// The checksum blocks of one disk, or of both, are random bytes: a partly written extent still
+/// reads back.
 #[test]
-fn noise_in_checksum_blocks() {
+fn an_extent_reads_back_although_its_checksum_blocks_are_corrupt() {
     for spoilt in [vec![0], vec![1], vec![0, 1]] {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let node = lab.create_file("table");
@@ -55,10 +56,10 @@ fn noise_in_checksum_blocks() {
     }
 }
 
-/// A read, a check and a repair each wait, because somebody else has locked the blocks. While they wait the blocks are punched and discarded,
-/// and the device returns noise for them. None of the three reports the noise as rot.
+/// A read, a check and a repair wait for locked blocks. Meanwhile the blocks are punched and
+/// discarded, and the device returns noise for them. None of the three reports the noise as rot.
 #[test]
-fn what_became_a_hole_is_not_taken_for_rot() {
+fn a_hole_punched_during_a_read_is_not_reported_as_rot() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     let mut bytes = pattern(1, 1 << 20);
@@ -101,10 +102,10 @@ fn what_became_a_hole_is_not_taken_for_rot() {
     lab.check();
 }
 
-/// Disks of which only a part is used lose their first header copies: the others are found by the size that the
-/// membership names, and the group mounts.
+/// Disks of which the group uses only a part lose their first header copies. The other copies are
+/// found by the size that the membership names, and the group mounts.
 #[test]
-fn a_header_copy_is_enough_on_a_part_of_a_disk() {
+fn other_header_copies_are_found_on_a_partly_used_disk() {
     let mut lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B"], Some(48 * MIB));
     let node = lab.create_file("table");
     lab.write(node, 0, b"contents");
@@ -118,9 +119,10 @@ fn a_header_copy_is_enough_on_a_part_of_a_disk() {
     lab.check();
 }
 
-/// Every block of one disk becomes noise, a sixth of them at a time, mounted or not.
+/// Every block of one disk is overwritten with random bytes, a sixth of them at a time, while the
+/// group is mounted or not.
 #[test]
-fn noise_in_every_block_of_a_disk() {
+fn files_read_back_although_any_block_of_one_disk_is_corrupt() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 5_000_000);
@@ -156,9 +158,10 @@ fn noise_in_every_block_of_a_disk() {
     }
 }
 
-/// Whoever reads often enough meets every mirror that is as fast as the others: what rotted is found and mended without a check, wherever it is.
+/// Repeated reads reach every mirror that is as fast as the others: rot anywhere is found and
+/// repaired without a check.
 #[test]
-fn reading_again_meets_every_mirror() {
+fn repeated_reads_repair_rot_on_every_mirror() {
     for (redundancy, groups) in
         [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::High, &["A", "B", "C"])]
     {
@@ -204,8 +207,8 @@ fn reading_again_meets_every_mirror() {
     }
 }
 
-/// A page of the catalog that is damaged on every mirror is named, with its places, by whatever meets it:
-/// the mount's refusal, or the alert log and a check.
+/// A catalog page that is damaged on every mirror is reported with its places: by the mount's
+/// refusal, or by the alert log and a check.
 #[test]
 fn a_catalog_page_lost_on_every_mirror_is_named() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -248,7 +251,7 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
                 served += 1;
                 let report = block_on(lab.group().check(false));
                 assert!(!report.is_ok_and(|report| report.is_good()), "page {page}");
-                assert!(lab.told(&name), "nobody was told of page {page}");
+                assert!(lab.told(&name), "no event names page {page}");
                 let group = lab.group.take().expect("mounted");
                 let _ = block_on(group.dismount(true));
             }
@@ -263,9 +266,10 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
     lab.check();
 }
 
-/// A voter loses its memberships: nothing is lost as long as it is noticed, so a check names it, and writes another.
+/// A voter loses its memberships. That does no harm as long as it is noticed: a check reports it,
+/// and a check with repair writes another.
 #[test]
-fn a_voter_without_its_membership_is_named() {
+fn a_check_reports_a_voter_without_its_membership() {
     for disk in 0..3 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         lab.check();
@@ -287,9 +291,9 @@ fn a_voter_without_its_membership_is_named() {
     }
 }
 
-/// Two of the catalog's mirrors in one place would be one.
+/// Two mirrors of the catalog in one place would be one mirror: a check reports that.
 #[test]
-fn what_is_given_to_the_catalog_twice_is_named() {
+fn a_check_reports_an_au_given_to_the_catalog_twice() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let twice = lab.group().voters.change(|next| {
         let run = next.catalog[0];
@@ -306,10 +310,11 @@ fn what_is_given_to_the_catalog_twice_is_named() {
     lab.kill();
 }
 
-/// A page of the catalog is damaged on one disk, which goes offline before it can be rewritten: who reads the page has it.
+/// A catalog page is damaged on one disk, which goes offline before the page is rewritten there:
+/// the read returns the page.
 #[test]
-fn a_page_is_read_although_its_damaged_mirror_goes() {
-    // Before it is looked at again, and after that.
+fn a_page_is_read_although_the_disk_with_its_damaged_mirror_goes_offline() {
+    // Before the damaged mirror is read again, and after that.
     [1, 2].into_iter().for_each(a_damaged_mirror_goes);
 }
 
@@ -341,10 +346,11 @@ fn a_damaged_mirror_goes(after: u32) {
     assert_eq!(lab.state(run.disk.0.into()), DiskState::Offline);
 }
 
-/// A page of the catalog is damaged on one disk, and cannot be read anywhere any more when it is to be rewritten: who reads the page has it, and what
-/// may be out of date by then is written nowhere.
+/// A catalog page is damaged on one disk, and no mirror of it can be read any more when it is to be
+/// rewritten. The read returns the page, and bytes that may be out of date by then are written
+/// nowhere.
 #[test]
-fn a_page_that_nothing_has_any_more_is_not_rewritten() {
+fn a_page_that_no_mirror_has_any_more_is_not_rewritten() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.create_file("table");
     lab.sync(lab.find("table"));
@@ -352,7 +358,7 @@ fn a_page_that_nothing_has_any_more_is_not_rewritten() {
     let looks = Cell::new(0);
     let age = |bytes: &[u8]| {
         looks.set(looks.get() + 1);
-        // The first mirror is damaged, and then all are.
+        // First one mirror is damaged, then all are.
         (looks.get() == 2 || looks.get() == 3).then(|| page::written(bytes, 1)).flatten()
     };
     let before = lab.disks.iter().map(|disk| disk.counts().bytes_written).sum::<u64>();
@@ -361,7 +367,8 @@ fn a_page_that_nothing_has_any_more_is_not_rewritten() {
     assert_eq!(lab.disks.iter().map(|disk| disk.counts().bytes_written).sum::<u64>(), before);
 }
 
-/// A mirror of the catalog's log has rotted, and others go one after the other: the new ones have what was written, for memory has it.
+/// One mirror of the catalog's log has rotted, and another mirror is lost. The new mirror gets the
+/// bytes that were written, from memory.
 #[test]
 fn rot_in_the_catalogs_log_does_not_spread() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
@@ -394,10 +401,10 @@ fn rot_in_the_catalogs_log_does_not_spread() {
     assert!(lab.told("of the catalog's log is not what was written at 4096; written again"));
 }
 
-/// A thread reads a page of the catalog that is damaged on one disk. Before it can be rewritten, the catalog writes it anew everywhere: what was right
-/// before is not put over that.
+/// A read finds a catalog page damaged on one disk. Before it is rewritten there, the catalog
+/// writes a newer page to all mirrors: the repair does not put the older page over that.
 #[test]
-fn a_page_that_is_written_while_it_is_mended_stays_written() {
+fn a_repair_does_not_overwrite_a_newer_catalog_page() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.create_file("table");
     lab.dismount();

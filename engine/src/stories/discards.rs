@@ -1,4 +1,4 @@
-//! Freed space goes back to thin devices, and nobody waits for that.
+//! Freed space is discarded on thin devices, and no other I/O waits for that.
 
 use super::*;
 use crate::api::Allocate;
@@ -12,19 +12,20 @@ impl Lab {
         self.wait_for("the discards", || self.group().is_all_discarded());
     }
 
-    /// Bytes that each disk was told to be free.
+    /// The number of bytes that each disk has discarded.
     fn discarded(&self) -> Vec<u64> {
         self.disks.iter().map(|disk| disk.counts().bytes_discarded).collect()
     }
 
-    /// Rounds of the caretaker go by.
+    /// Waits until the caretaker has made `rounds` more rounds.
     fn wait_for_care(&self, rounds: u64) {
         let ticks = || self.group().ticks.load(std::sync::atomic::Ordering::Relaxed);
         let now = ticks();
         self.wait_for("the caretaker", || ticks() >= now + rounds);
     }
 
-    /// Two files, synced: `gone` of 8 MiB, and `table` of 2 MiB, whose node this is.
+    /// Makes two synced files, `gone` of 8 MiB and `table` of 2 MiB, and returns the node of
+    /// `table`.
     fn make_gone_and_table(&self) -> Node {
         let (gone, table) = (self.create_file("gone"), self.create_file("table"));
         self.write(gone, 0, &pattern(1, 8 << 20));
@@ -43,7 +44,7 @@ impl Lab {
     }
 }
 
-/// Every disk is asked to discard so much more.
+/// Fails the test unless every disk has discarded at least `bytes` more than before.
 fn more(before: &[u64], after: &[u64], bytes: u64) {
     assert!(
         before.iter().zip(after).all(|(before, after)| after - before >= bytes),
@@ -51,10 +52,11 @@ fn more(before: &[u64], after: &[u64], bytes: u64) {
     );
 }
 
-/// Discards do not end. What is free otherwise is given, files are made, written and synced; no disk is taken to be silent; a
-/// request for more than there is hears so at last. When the disks answer, all of it is there again.
+/// Discards hang. Other free space is given out, files are made, written and synced, and no disk is
+/// taken for a hanging one. A request for more space than that is refused in the end. When the
+/// disks answer, all space is free again.
 #[test]
-fn discards_that_hang_hold_nobody_up() {
+fn hanging_discards_stop_no_other_io() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let gone = lab.create_file("gone");
@@ -104,9 +106,10 @@ fn discards_that_hang_hold_nobody_up() {
     lab.check();
 }
 
-/// What was freed is taken by others before it is discarded: where they write nothing the device gets it back all the same.
+/// Freed space is allocated again before it is discarded. Where the new owner writes nothing, it is
+/// discarded all the same.
 #[test]
-fn what_is_taken_undiscarded_goes_back_where_nothing_is_written() {
+fn space_reused_before_its_discard_is_discarded_where_it_stays_unwritten() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     for (name, size) in [("first", 1 << 20), ("gone", 16 << 20)] {
@@ -114,7 +117,7 @@ fn what_is_taken_undiscarded_goes_back_where_nothing_is_written() {
         lab.write(file, 0, &pattern(1, size));
         lab.sync(file);
     }
-    // While one discard does not end its disk is given no other.
+    // A disk gets no other discard while one of its discards hangs.
     lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
     lab.remove("first");
     let is_discarding = || {
@@ -145,9 +148,10 @@ fn what_is_taken_undiscarded_goes_back_where_nothing_is_written() {
     lab.check();
 }
 
-/// Holes within extents, and slots that small files leave: the device gets them back, and what lies between them is as it was.
+/// Holes within extents, and slots that small files leave, are discarded, and the data between them
+/// stays as it was.
 #[test]
-fn holes_and_slots_go_back() {
+fn holes_and_freed_slots_are_discarded() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let session = lab.session();
@@ -194,7 +198,7 @@ fn holes_and_slots_go_back() {
         lab.check();
     };
     check(&lab);
-    // What is written there again is there.
+    // Data that is written there again reads back.
     lab.write(node, 4 * PIECE + 1000, &pattern(7, 1000));
     assert_eq!(lab.read(node, 4 * PIECE + 1000, 1000), pattern(7, 1000));
     block_on(session.allocate(node, 4 * PIECE, 4 * PIECE, Allocate::PunchHole, false))
@@ -205,9 +209,10 @@ fn holes_and_slots_go_back() {
     check(&lab);
 }
 
-/// An engine ends before it has discarded what it freed: the next one does. After one that had nothing left to do, nothing is discarded again.
+/// An engine ends before it has discarded what it freed: the next engine does. After an engine that
+/// had nothing left to discard, nothing is discarded again.
 #[test]
-fn what_one_engine_leaves_the_next_discards() {
+fn the_next_engine_discards_the_space_that_one_left() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let table = lab.make_gone_and_table();
@@ -231,7 +236,7 @@ fn what_one_engine_leaves_the_next_discards() {
     lab.mount();
     lab.wait_for_care(3);
     assert_eq!(lab.discarded(), before, "there was nothing left");
-    // Nor does the word of that engine outlast what is freed now.
+    // The record of that engine, that all is discarded, does not cover space that is freed now.
     lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
     lab.remove("table");
     block_on(lab.session().sync_directory(ROOT)).expect("it is durable");
@@ -244,9 +249,10 @@ fn what_one_engine_leaves_the_next_discards() {
     lab.check();
 }
 
-/// Nothing is discarded while `thin_provisioned` is off. When it is switched on, what was freed before goes back.
+/// Nothing is discarded while `thin_provisioned` is off. When it is switched on, space that was
+/// freed before is discarded.
 #[test]
-fn what_was_freed_before_the_attribute_is_discarded_then() {
+fn space_freed_before_thin_provisioned_is_on_is_discarded_then() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
     lab.dismount();
@@ -265,7 +271,7 @@ fn what_was_freed_before_the_attribute_is_discarded_then() {
     lab.check();
 }
 
-/// What is freed while a disk is away it is told when it is back.
+/// Space that is freed while a disk is offline is discarded when the disk is back.
 #[test]
 fn a_disk_that_was_away_discards_what_it_missed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -287,9 +293,10 @@ fn a_disk_that_was_away_discards_what_it_missed() {
     lab.check();
 }
 
-/// A disk that is being dropped is told nothing; when it stays, it is told all that was freed meanwhile.
+/// A disk that is being dropped gets no discards. When its drop is taken back, it gets those for
+/// all space that was freed meanwhile.
 #[test]
-fn a_disk_that_stays_after_all_discards_what_it_missed() {
+fn a_disk_whose_drop_is_taken_back_discards_what_it_missed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.wait_until_all_is_discarded();
     let table = lab.create_file("table");
@@ -318,7 +325,8 @@ fn a_disk_that_stays_after_all_discards_what_it_missed() {
     lab.check();
 }
 
-/// Space that a disk gets by RESIZE may hold something, as the space of a disk that comes may.
+/// Space that a disk gets by RESIZE may hold old data, like the space of a new disk, and is
+/// discarded.
 #[test]
 fn a_disk_that_grows_discards_what_it_gets() {
     let lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B"], Some(20 * MIB));
@@ -331,9 +339,10 @@ fn a_disk_that_grows_discards_what_it_gets() {
     lab.check();
 }
 
-/// A disk that fails discards for some time is told later, all of it; the others are told at once.
+/// A disk that fails discards for some time gets all of them later; the other disks get them at
+/// once.
 #[test]
-fn a_disk_that_fails_discards_is_told_again() {
+fn failed_discards_of_a_disk_are_repeated() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let table = lab.make_gone_and_table();
@@ -358,7 +367,8 @@ fn a_disk_that_fails_discards_is_told_again() {
     lab.check();
 }
 
-/// After a mount by FORCE nothing is discarded that this mount did not free itself: it may be all that is left of something.
+/// After a mount by FORCE only space that this mount freed is discarded: other free space may hold
+/// the last copy of some data.
 #[test]
 fn a_mount_by_force_discards_nothing_that_it_found() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -381,9 +391,10 @@ fn a_mount_by_force_discards_nothing_that_it_found() {
     more(&before, &lab.discarded(), 8 << 20);
 }
 
-/// All is discarded; a file is removed, and the group is dismounted at once. The next mount discards what the file had.
+/// When all is discarded, a file is removed, and the group is dismounted at once. The next mount
+/// discards the file's space.
 #[test]
-fn what_is_freed_just_before_a_dismount_is_discarded_by_the_next_mount() {
+fn space_freed_just_before_a_dismount_is_discarded_by_the_next_mount() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let gone = lab.create_file("gone");
     lab.write(gone, 0, &pattern(1, 8 << 20));
@@ -398,9 +409,9 @@ fn what_is_freed_just_before_a_dismount_is_discarded_by_the_next_mount() {
     more(&before, &lab.discarded(), 8 << 20);
 }
 
-/// The word that nothing is left is in the catalog only while the group is dismounted.
+/// The record that nothing is left to discard is in the catalog only while the group is dismounted.
 #[test]
-fn nothing_is_left_to_discard_only_until_the_next_mount() {
+fn a_mount_erases_the_record_that_all_is_discarded() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     lab.dismount();
@@ -410,12 +421,13 @@ fn nothing_is_left_to_discard_only_until_the_next_mount() {
     assert!(!said);
 }
 
-/// A hole is found to be durable, gets data before it is discarded, which is synced, and is punched again: a loss of power could take that
-/// back, so it is not discarded as the hole that was found.
+/// A hole is found to be durable. Before it is discarded it gets data, which is synced, and is
+/// punched again. A power cut could take the second punch back, so it is not discarded as the hole
+/// that was found.
 #[test]
 fn a_hole_that_had_data_meanwhile_is_not_discarded() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
-    // Nobody else discards anything.
+    // No other task discards anything.
     block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
     let node = lab.create_file("table");
     let punch = || {
@@ -440,7 +452,7 @@ fn a_hole_that_had_data_meanwhile_is_not_discarded() {
     punch();
     let before = lab.discarded();
     block_on(lab.group().discard_found(&extent, losses, 0..4));
-    assert_eq!(lab.discarded(), before, "what was synced may come back");
+    assert_eq!(lab.discarded(), before, "synced bytes may come back");
     lab.sync(node);
     block_on(lab.group().discard_found(&extent, extent.losses(), 0..4));
     more(&before, &lab.discarded(), 4 * PIECE);
@@ -449,9 +461,10 @@ fn a_hole_that_had_data_meanwhile_is_not_discarded() {
     lab.dismount();
 }
 
-/// Somebody has been at work in an extent for longer than a disk may be silent, and its file is removed: its AUs are free when he has ended.
+/// A reader has held an extent for longer than a disk may take to answer, and its file is removed:
+/// its AUs are free when the reader has ended.
 #[test]
-fn what_somebody_is_stuck_in_is_not_free() {
+fn aus_of_a_removed_file_are_not_free_while_a_reader_holds_them() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 1 << 20));
@@ -467,7 +480,7 @@ fn what_somebody_is_stuck_in_is_not_free() {
             .map(|mirror| space.state(mirror.disk, mirror.au))
             .collect::<Vec<_>>()
     };
-    let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
+    let reader = extent.ranges.try_hold(0..1, false).expect("no writer holds it");
     lab.remove("table");
     lab.wait_for("its end", || extent.is_tombstone());
     for _ in 0..2 {
@@ -480,7 +493,8 @@ fn what_somebody_is_stuck_in_is_not_free() {
     lab.check();
 }
 
-/// A hole is punched, and nothing has made that durable. It is discarded when it is: a loss of power brings no data back that is discarded.
+/// A hole is punched, and not yet durable. It is discarded only when it is durable: a power cut
+/// must not bring discarded data back.
 #[test]
 fn a_hole_is_discarded_when_it_is_durable() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
@@ -508,7 +522,7 @@ fn a_hole_is_discarded_when_it_is_durable() {
     drop(all);
     lab.wait_until_all_is_discarded();
     lab.dismount();
-    // Nobody else makes anything durable.
+    // No other task makes anything durable.
     ["discards", "caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
     lab.mount();
     let hole = 4 * PIECE as usize;
@@ -521,7 +535,8 @@ fn a_hole_is_discarded_when_it_is_durable() {
         |(disk, place): &(usize, u64)| lab.disks[*disk].peek(*place, hole) != bytes[..hole];
     assert!(!places.iter().any(is_discarded));
     assert!(run_until(discards.as_mut(), || places.iter().all(is_discarded)).is_none());
-    // The disks with the catalog's log keep nothing that was not flushed, those with the file's data all of it.
+    // The disks with the catalog's log keep nothing that was not flushed; the disks with the file's
+    // data keep all of it.
     let end = |seed: u64, disk: usize| Numbers::new(seed * 1000 + disk as u64).below(4);
     let is_worst = |seed: &u64| {
         logs.iter().all(|disk| end(*seed, *disk) == 1)
@@ -536,10 +551,10 @@ fn a_hole_is_discarded_when_it_is_durable() {
     lab.check();
 }
 
-/// A file is removed, and its AUs are wanted at once: they are free when the removal is durable. After a loss of power the file is not there again,
-/// with AUs that may be somebody else's.
+/// A file is removed, and its AUs are wanted at once: they are free when the removal is durable. A
+/// power cut does not bring the file back with AUs that may belong to another file.
 #[test]
-fn what_is_free_stays_free_after_a_loss_of_power() {
+fn a_removed_file_whose_aus_are_free_is_gone_after_a_power_cut() {
     for seed in 0..3 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
         let gone = lab.create_file("gone");
@@ -558,9 +573,10 @@ fn what_is_free_stays_free_after_a_loss_of_power() {
     }
 }
 
-/// A disk does not end the discards that it has. Holes for which it takes no more of them are discarded when it does, on all disks.
+/// A disk's discards hang, and no more are sent to it. Holes that are punched then are discarded
+/// later, on all disks.
 #[test]
-fn a_hole_that_a_crowded_disk_does_not_take_is_discarded_later() {
+fn holes_beyond_the_discards_that_a_disk_takes_are_discarded_later() {
     const HOLES: u64 = 8;
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
@@ -569,7 +585,7 @@ fn a_hole_that_a_crowded_disk_does_not_take_is_discarded_later() {
     lab.sync(table);
     let before = lab.discarded();
     lab.disks[1].faults(|faults| faults.hang_discards = true);
-    // One in each extent.
+    // One hole in each extent.
     for hole in 0..HOLES {
         block_on(lab.session().allocate(table, hole * MIB, PIECE, Allocate::PunchHole, false))
             .expect("it is punched");
@@ -583,18 +599,19 @@ fn a_hole_that_a_crowded_disk_does_not_take_is_discarded_later() {
     lab.check();
 }
 
-/// A sweep is told to begin anew, as a disk takes discards again, while a step of it reads the catalog: it begins anew, and does not go on behind that step.
+/// A sweep is restarted, as a disk takes discards again, while one of its steps reads the catalog.
+/// It begins anew, and does not continue behind that step.
 #[test]
-fn a_sweep_that_is_told_to_begin_anew_in_the_middle_of_a_step_does_so() {
+fn a_sweep_that_is_restarted_during_a_step_begins_anew() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.make_gone_and_table();
     lab.wait_until_all_is_discarded();
-    // Nobody else sweeps.
+    // No other task sweeps.
     lab.world.hold_back("discards");
     lab.dismount();
     lab.mount();
     let group = lab.group();
-    lab.wait_for("a step that still reads when the sweep is told", || {
+    lab.wait_for("a step that still reads when the sweep is restarted", || {
         group.sweep();
         block_on(group.sweep_step()).expect("the catalog is read");
         assert!(group.sweeps_from().expect("there were extents") > 0);

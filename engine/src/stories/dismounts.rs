@@ -1,4 +1,4 @@
-//! How a group's life ends: in good order, by force, with work under way, and without leaving anything behind.
+//! Dismounts: regular ones, by force, with I/O in flight, and without threads left behind.
 
 use super::*;
 
@@ -8,7 +8,7 @@ impl Lab {
     }
 }
 
-/// Nothing of a dismounted group goes on running.
+/// All threads of a group end with its dismount.
 #[test]
 fn no_thread_outlives_its_group() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -23,9 +23,9 @@ fn no_thread_outlives_its_group() {
     lab.wait_for_silence();
 }
 
-/// The only disk takes no writes any more: a dismount by force ends, and so does the writer that waited.
+/// The only disk takes no writes any more: a forced dismount ends, and so does the waiting writer.
 #[test]
-fn a_forced_dismount_ends_although_the_disk_takes_nothing() {
+fn a_forced_dismount_ends_although_the_disk_takes_no_writes() {
     for hang in [false, true] {
         let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
         let node = lab.create_file("table");
@@ -52,7 +52,7 @@ fn a_forced_dismount_ends_although_the_disk_takes_nothing() {
     }
 }
 
-/// The only disk is silent for longer than the timeout: a sync waits for it, and is no error (R2).
+/// The only disk hangs for longer than the timeout: a sync waits for it and returns no error (R2).
 #[test]
 fn a_sync_waits_for_the_only_disk() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
@@ -66,9 +66,10 @@ fn a_sync_waits_for_the_only_disk() {
     syncer.join().expect("no panic").expect("it waited");
 }
 
-/// Writers at work when the group is dismounted: what was acknowledged is there, and they all end.
+/// Writers are active when the group is dismounted: acknowledged bytes read back, and all writers
+/// end.
 #[test]
-fn a_dismount_amid_writes() {
+fn a_dismount_during_writes_keeps_acknowledged_bytes() {
     for redundancy in [Redundancy::External, Redundancy::Normal] {
         let groups: &[&str] = if redundancy == Redundancy::External { &["A"] } else { &["A", "B"] };
         let mut lab = Lab::new(redundancy, 64 * MIB, groups);

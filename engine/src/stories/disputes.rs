@@ -1,4 +1,5 @@
-//! A disk loses a write and the checksums that go with it: what it has instead fits, and is old.
+//! A disk loses a write and the checksums that go with it: the old bytes that it has match their
+//! checksums.
 
 use super::{
     kills::{End, cut_short_by},
@@ -12,25 +13,26 @@ use crate::{
 use plinth_format::BLOCK_SIZE;
 
 const LENGTH: usize = 6 << 20;
-/// Of the file's block that is disputed, and of another one in the same extent.
+/// File offsets of the disputed block, and of another block in the same extent.
 const PLACE: u64 = (2 << 20) + 5 * BLOCK_SIZE as u64;
 const NEIGHBOUR: u64 = PLACE + 100 * BLOCK_SIZE as u64;
 
-/// A table with one block of which two mirrors are right.
+/// A table with one block of which two mirrors differ, each right by its own checksum.
 struct Court {
     lab: Lab,
-    /// What readers may get there: what the disk kept, and what was written last.
+    /// The versions that readers may get: the one that the disk kept, and the one written last.
     old: Vec<u8>,
     new: Vec<u8>,
     bytes: Vec<u8>,
-    /// Where each disk has that block and the checksums of its AU: its number, and offsets.
+    /// For each mirror: the disk's index, and the offsets there of that block and of its AU's
+    /// checksums.
     places: Vec<(usize, u64, u64)>,
-    /// What each disk has there.
+    /// The bytes of the block on each disk.
     versions: Vec<Vec<u8>>,
 }
 
 impl Court {
-    /// The disk `liar`, of the extent's mirrors, has lost the last write.
+    /// The disk of mirror number `liar` of the extent has lost the last write.
     fn new(redundancy: Redundancy, groups: &[&str], liar: usize) -> Self {
         let mut lab = Lab::new(redundancy, 64 * MIB, groups);
         let (bytes, new) = (pattern(3, LENGTH), pattern(4, BLOCK_SIZE));
@@ -84,7 +86,8 @@ impl Court {
             .collect()
     }
 
-    /// Readers get one version, always the same, and all else as it was written.
+    /// Reads return one version of the block, always the same, and all other bytes as they were
+    /// written.
     fn look(&self) -> Vec<u8> {
         let node = self.lab.find("table");
         let place = usize::try_from(PLACE).expect("small");
@@ -100,7 +103,7 @@ impl Court {
         first
     }
 
-    /// It is one problem that nobody can repair, and each disk has what it had.
+    /// The report has one problem, which is not repaired, and each disk has its version unchanged.
     fn assert_disputed(&self, report: &Report, when: &str) {
         let [problem] = &report.problems[..] else { panic!("{when}: {report:?}") };
         assert!(!problem.repaired && problem.text.contains("disputed"), "{when}: {}", problem.text);
@@ -137,10 +140,12 @@ impl Court {
     }
 }
 
-/// Whichever disk it is: readers get one of the two, always the same; an ALARM names the place and both candidates; nothing that mends
-/// overwrites either, nor does what is written beside it, with its checksums, nor the recovery after a kill. A write ends it.
+/// Whichever disk lost the write: reads return one of the two versions, always the same, and an
+/// ALARM names the place and both candidates. No repair overwrites either of them; neither do
+/// writes of a neighbouring block, with its checksums, nor the recovery after a kill. A write of
+/// the block ends the dispute.
 #[test]
-fn two_right_pairs_are_told_and_neither_is_overwritten() {
+fn a_disputed_block_is_reported_and_neither_version_is_overwritten() {
     for liar in 0..2 {
         let mut court = Court::new(Redundancy::Normal, &["A", "B"], liar);
         let first = court.look();
@@ -166,8 +171,8 @@ fn two_right_pairs_are_told_and_neither_is_overwritten() {
             .events()
             .into_iter()
             .filter(|event| event.text.contains("are disputed"));
-        assert!(alarms.count() >= 4, "each mount tells");
-        // Somebody writes it.
+        assert!(alarms.count() >= 4, "each mount raises the alarm");
+        // A write of the block ends the dispute.
         let node = court.lab.find("table");
         court.lab.write(node, PLACE, &court.new);
         court.lab.sync(node);
@@ -179,9 +184,10 @@ fn two_right_pairs_are_told_and_neither_is_overwritten() {
     }
 }
 
-/// What nobody has noticed yet stays on the disks when a neighbour is written: the zone that is written does not take the other's word.
+/// A dispute that is not yet noticed stays on the disks when a neighbour is written: the checksum
+/// block that is written does not take over the other mirror's checksum.
 #[test]
-fn a_dispute_that_nobody_knows_of_outlasts_writes_beside_it() {
+fn an_unnoticed_dispute_survives_writes_of_its_neighbour() {
     for liar in 0..2 {
         let mut court = Court::new(Redundancy::Normal, &["A", "B"], liar);
         for seed in 10..12 {
@@ -194,21 +200,22 @@ fn a_dispute_that_nobody_knows_of_outlasts_writes_beside_it() {
     }
 }
 
-/// Of three mirrors two agree: readers get what those have. Nothing is overwritten: a resync may have made two of one.
+/// Of three mirrors two agree, and readers get their version. Nothing is overwritten: a resync may
+/// have copied the wrong one.
 #[test]
-fn of_three_mirrors_most_are_read() {
+fn reads_return_the_version_that_two_of_three_mirrors_have() {
     for liar in 0..3 {
         let court = Court::new(Redundancy::High, &["A", "B", "C"], liar);
-        // Before that readers get what the mirror has whose checksums were loaded.
+        // Before the check, reads return the version of the mirror whose checksums were loaded.
         court.check("of three");
         assert!(court.look() == court.new);
     }
 }
 
-/// A mirror that moved would decide it: it does not, and who asks for it is told. The disk that lies can be taken away by force; then it is
-/// decided.
+/// The move of a mirror with a disputed block would decide the dispute: it is refused, and the
+/// refusal is reported. The disk with the wrong version can be dropped by force, which decides it.
 #[test]
-fn a_mirror_in_dispute_does_not_move() {
+fn a_mirror_with_a_disputed_block_does_not_move() {
     let court = Court::new(Redundancy::Normal, &["A", "B", "C"], 1);
     let (liar, ..) = court.places[1];
     let name = format!("DATA_{liar:04}");
@@ -229,9 +236,10 @@ fn a_mirror_in_dispute_does_not_move() {
     court.look();
 }
 
-/// A region is released when the power fails: a disk has of data and checksums what its cache had given up. That is no dispute.
+/// The power is cut while a region is released: a disk has the data and the checksums that its
+/// cache had written. That is no dispute.
 #[test]
-fn a_loss_of_power_leaves_no_two_right_pairs() {
+fn a_power_cut_leaves_no_disputed_block() {
     const ROUNDS: u64 = 12;
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
@@ -254,10 +262,10 @@ fn a_loss_of_power_leaves_no_two_right_pairs() {
     });
 }
 
-/// The checksum block of one disk rots, at rest. The data is right on both, and no disk is blamed for it: the checksum block is named, with
-/// its disk, and written again.
+/// The checksum block of one disk rots at rest, and the data is right on both disks. No mismatch is
+/// counted for a disk: the checksum block is reported, with its disk, and written again.
 #[test]
-fn a_rotten_checksum_block_is_named_and_written_again() {
+fn a_rotten_checksum_block_is_reported_and_written_again() {
     for liar in 0..2 {
         for by_read in [true, false] {
             let mut court = Court::new(Redundancy::Normal, &["A", "B"], 0);
@@ -294,7 +302,7 @@ fn a_rotten_checksum_block_is_named_and_written_again() {
                 );
             }
             court.lab.dismount();
-            // As far as there is data.
+            // Compares the part for which there is data.
             let has = court.lab.disks[disk].peek(sums, BLOCK_SIZE);
             assert!(has[..1024] == right[..1024], "it is written again");
             court.lab.mount();

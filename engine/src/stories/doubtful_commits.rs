@@ -1,12 +1,14 @@
-//! The catalog stops in the middle of a commit: what is on the disks is what was, or what was to be, and only the next mount finds out. Until
-//! then nothing may be done that is right for one of the two only.
+//! The catalog stops in the middle of a commit. The disks have the state before it or the one after
+//! it, and only the next mount finds out which. Until then nothing may be done that is right for
+//! only one of the two.
 
 use super::*;
 use crate::{api::Allocate, testing::Faults};
 use std::sync::mpsc::channel;
 
-/// Runs `work` in a thread, and has the commit of the job that it comes to fail, with the catalog, on the disks `failing`. They are well again
-/// when this returns what `work` returned. All other disks take the commit.
+/// Runs `work` in a thread, and has the commit of its job fail on the disks `failing`, which stops
+/// the catalog. All other disks take the commit. The disks work again when this returns the result
+/// of `work`.
 fn in_a_commit_that_fails<T: Send + 'static>(
     lab: &Lab,
     failing: &[usize],
@@ -18,7 +20,7 @@ fn in_a_commit_that_fails<T: Send + 'static>(
         let group = Arc::clone(lab.group());
         let held = std::thread::spawn(move || {
             block_on(group.catalog.release(false, move |_| {
-                begun.send(()).expect("somebody waits");
+                begun.send(()).expect("the test waits for it");
                 may_go_on.recv().map_err(|_| FileError::Dismounted)
             }))
         });
@@ -30,7 +32,7 @@ fn in_a_commit_that_fails<T: Send + 'static>(
     first_begun.recv().expect("the job runs");
     let working = std::thread::spawn(work);
     waiting(1);
-    // Runs behind it, in the same commit.
+    // This job runs behind it, in the same commit.
     let (second_begun, end_second, second) = standstill();
     waiting(2);
     end_first.send(()).expect("it waits");
@@ -49,7 +51,8 @@ fn in_a_commit_that_fails<T: Send + 'static>(
     done
 }
 
-/// A group on two disks neither of which can be spared, as files with one mirror are on both; the catalog is on both, too.
+/// A group of two disks neither of which can be spared: each has files with one mirror, and a part
+/// of the catalog.
 fn lab() -> Lab {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B"]);
     for name in ["base0", "base1", "base2", "base3"] {
@@ -64,7 +67,8 @@ fn lab() -> Lab {
     lab
 }
 
-/// Grows a file out of its slot, while the catalog stops in the middle of the commit that says so, but on one of its mirrors.
+/// Grows a file out of its slot, while the catalog stops in the middle of that commit, which
+/// reaches only one of its mirrors.
 fn grow_out_of_its_slot_in_doubt(lab: &Lab, node: Node) {
     let session = lab.session();
     let grow = move || {
@@ -80,10 +84,11 @@ fn has_grown_out_of_its_slot(lab: &Lab, node: Node) -> bool {
     layout.slot.is_none() && !layout.extents.is_empty()
 }
 
-/// A small file grows out of its slot, and the catalog stops in the middle of the commit. Others that grow are not given its new AU, and
-/// nobody discards it: the next mount finds it to be the file's.
+/// A small file grows out of its slot, and the catalog stops in the middle of the commit. Other
+/// files that grow do not get its new AU, and it is not discarded: the next mount finds that it
+/// belongs to the file.
 #[test]
-fn a_place_is_nobodys_while_it_may_be_a_files() {
+fn an_au_that_may_belong_to_a_file_is_not_given_out_or_discarded() {
     let mut lab = lab();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60_000));
@@ -109,14 +114,14 @@ fn a_place_is_nobodys_while_it_may_be_a_files() {
     lab.mount();
     let node = lab.find("table");
     assert!(has_grown_out_of_its_slot(&lab, node), "the commit is on one of the disks");
-    assert!(lab.read(node, 0, 60_000) == pattern(1, 60_000), "another's bytes");
+    assert!(lab.read(node, 0, 60_000) == pattern(1, 60_000), "the bytes of another file");
     lab.check();
 }
 
-/// The same file is written and read after that, while the engine is still there. What is acknowledged is there after the next mount, and nobody
-/// reads zeros where there is something.
+/// The same file is written and read after that, while the engine still runs. Acknowledged bytes
+/// are there after the next mount, and no read returns zeros where there is data.
 #[test]
-fn what_is_written_where_a_file_perhaps_was_is_not_acknowledged() {
+fn writes_to_a_file_with_an_uncertain_layout_are_refused_or_kept() {
     let mut lab = lab();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 60_000));
@@ -126,10 +131,10 @@ fn what_is_written_where_a_file_perhaps_was_is_not_acknowledged() {
     grow_out_of_its_slot_in_doubt(&lab, node);
     let write =
         |node: Node, at: u64| block_on(lab.session().write(node, at, &pattern(2, 8192), false));
-    // In whole blocks, and not.
+    // A write of whole blocks, and one that is not.
     let acknowledged: Vec<u64> =
         [0, 20_001].into_iter().filter(|at| write(node, *at).is_ok()).collect();
-    write(steady, 65_536).expect("a file that nothing is in doubt of is written as before");
+    write(steady, 65_536).expect("a file without uncertain changes is written as before");
     let read = lab.try_read(node, 40_000, 1000);
     assert!(
         matches!(read, Err(FileError::CatalogStopped(_)))
@@ -153,10 +158,10 @@ fn what_is_written_where_a_file_perhaps_was_is_not_acknowledged() {
     lab.check();
 }
 
-/// The catalog stops in the middle of the commit that marks a piece's first data, and no disk has it. Who writes there once more is not told that
-/// it is there.
+/// The catalog stops in the middle of the commit that marks a piece's first data, and no disk has
+/// that commit. A second write there is not acknowledged unless it is kept.
 #[test]
-fn what_is_written_where_a_mark_perhaps_is_is_not_acknowledged() {
+fn a_write_to_a_piece_with_an_uncertain_mark_is_refused_or_kept() {
     let mut lab = lab();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 400_000));
@@ -175,9 +180,10 @@ fn what_is_written_where_a_mark_perhaps_is_is_not_acknowledged() {
     lab.check();
 }
 
-/// A file is cut, and the catalog stops in the middle of the commit. Whoever reads or writes what was cut off is told so: the file itself is there.
+/// A file is cut, and the catalog stops in the middle of the commit. Reads and writes behind the
+/// new end report that, and not that the file is gone.
 #[test]
-fn what_was_cut_off_in_doubt_is_no_file_that_is_gone() {
+fn io_behind_an_uncertain_truncation_reports_the_stopped_catalog() {
     let mut lab = lab();
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 3 << 20));

@@ -1,4 +1,5 @@
-//! What a sync has acknowledged is durable. A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
+//! Bytes that a sync has acknowledged are durable. When a flush fails on a disk that cannot be
+//! spared, the writes that it left uncertain are never reported as durable (R9).
 
 use super::*;
 use crate::{
@@ -18,13 +19,14 @@ impl Lab {
         block_on(self.session().sync(node, true))
     }
 
-    /// Writes twice: when regions open for the first writing, the activity log's flushes cover some of it.
+    /// Writes twice: regions open for the first write, and the activity log's flushes cover some of
+    /// it.
     fn write_twice(&self, node: Node, bytes: &[u8]) {
         self.write(node, 0, &pattern(99, bytes.len()));
         self.write(node, 0, bytes);
     }
 
-    /// Writes to a disk what it has.
+    /// Writes to a disk the bytes that it has there.
     pub(super) fn give_something_to_flush(&self, disk: usize) {
         let member = self.member(disk);
         let place = member.layout().au_offset(1);
@@ -32,12 +34,13 @@ impl Lab {
         assert!(block_on(member.start_write(place, same).settle()).is_ok());
     }
 
-    /// Whether the membership names the boot of this host: what is pending counts if the engine dies now.
+    /// Whether the membership names this boot of the host: then unflushed writes count as written
+    /// if the engine dies now.
     fn trusts_pending(&self) -> bool {
         self.group().voters.current().boot == self.world.boot_id()
     }
 
-    /// All pieces of 64 KiB are as written or zeros.
+    /// Each piece of 64 KiB reads as written or as zeros.
     fn assert_no_stranger(&self, node: Node, written: &[u8]) {
         let found = self.read(node, 0, written.len());
         for (index, (found, written)) in
@@ -45,7 +48,7 @@ impl Lab {
         {
             assert!(
                 found == written || found.iter().all(|byte| *byte == 0),
-                "piece {index} is a stranger's"
+                "piece {index} has other bytes"
             );
         }
     }
@@ -53,16 +56,17 @@ impl Lab {
 
 const LENGTH: usize = 8 << 20;
 
-/// A disk has failed a write and is taken offline. The record of that reaches the other disk while a flush of somebody
-/// else is under way there, and is lost when that fails. It is read back, and the next flush works; but it does not
-/// count before it is written anew: after a loss of power the first disk would be taken for current, or the other one
-/// for one of another history.
+/// A disk has failed a write and is taken offline. The record of that reaches the other disk while
+/// another task's flush is in flight there, and is lost when that flush fails. The record can be
+/// read back, and the next flush works, but it does not count before it is written again: after a
+/// power cut the first disk would be taken for current, or the other one for a disk of another
+/// history.
 #[test]
-fn a_record_that_somebody_elses_flush_has_lost_is_written_again() {
+fn a_record_lost_by_another_tasks_flush_is_written_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.allow_silence();
     lab.dismount();
-    // Nobody else writes records, or flushes.
+    // No other task writes records, or flushes.
     ["caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
     lab.mount();
     let (group, kept) = (lab.group(), lab.member(1));
@@ -91,13 +95,14 @@ fn a_record_that_somebody_elses_flush_has_lost_is_written_again() {
     lab.disks[0].heal();
     lab.cut_power(7);
     lab.mount();
-    assert_eq!(lab.state(0), DiskState::Offline, "what was written without it is acknowledged");
+    assert_eq!(lab.state(0), DiskState::Offline, "writes without it were acknowledged");
 }
 
-/// Five disks without mirrors; the one that has nothing of the catalog loses a flush. Each file with writes that no
-/// good flush had covered hears of it once, whoever's sync it was; then what a sync acknowledges is there again.
+/// Five disks with EXTERNAL redundancy; the one that has nothing of the catalog loses a flush. Each
+/// file with writes since the last good flush gets one error, whichever file's sync the flush was
+/// for. After that the bytes that a sync acknowledges are durable again.
 #[test]
-fn every_file_in_doubt_hears_of_a_failed_flush() {
+fn every_file_with_uncertain_writes_gets_an_error_for_a_failed_flush() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let names = ["first", "other", "fresh", "quiet"];
@@ -119,10 +124,10 @@ fn every_file_in_doubt_hears_of_a_failed_flush() {
     lab.sync(quiet);
     assert_eq!(lab.state(plain), DiskState::Online);
     assert!(lab.told("cannot be spared"));
-    // Programs that go on write again what they were told is lost.
+    // These programs write again the data that was reported as lost.
     lab.write(first, 0, &pattern(2, LENGTH));
     lab.write(other, 0, &pattern(3, LENGTH));
-    // These do not; but what they read is what a sync acknowledges.
+    // This one does not, but the bytes that it reads are the bytes that a sync acknowledges.
     assert_eq!(lab.read(fresh, 0, LENGTH), pattern(4, LENGTH));
     lab.write(fresh, 100, b"hundred");
     for node in [first, other, fresh, quiet] {
@@ -143,10 +148,10 @@ fn every_file_in_doubt_hears_of_a_failed_flush() {
     lab.check();
 }
 
-/// A disk gives up what it was to flush and does not even show it any more. The file's syncs fail until it is
-/// written again; nobody ever reads what lay there before.
+/// A disk loses the bytes that it was to flush, and no longer shows them. The file's syncs fail
+/// until it is overwritten, and no read returns the bytes that were there before.
 #[test]
-fn what_a_failed_flush_lost_is_an_error_until_it_is_overwritten() {
+fn bytes_lost_by_a_failed_flush_are_an_error_until_they_are_overwritten() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let node = lab.create_file("table");
@@ -156,7 +161,7 @@ fn what_a_failed_flush_lost_is_an_error_until_it_is_overwritten() {
     lab.disks[plain].forget_given_up();
     for _ in 0..3 {
         lab.try_sync(node).expect_err("it is lost");
-        lab.try_read(node, 0, LENGTH).expect_err("no other bytes are read");
+        lab.try_read(node, 0, LENGTH).expect_err("the old bytes are not returned");
     }
     lab.write(node, 0, &pattern(2, LENGTH));
     lab.sync(node);
@@ -165,10 +170,11 @@ fn what_a_failed_flush_lost_is_an_error_until_it_is_overwritten() {
     assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(2, LENGTH));
 }
 
-/// What a failed flush left in doubt is written again, by the file's sync or by the caretaker, and a second flush loses that, too. The file's pieces stay
-/// doubted although others' syncs have ended well in between: when a sync of the file says that all is durable, it is.
+/// Pieces that a failed flush left uncertain are written again, by the file's sync or by the
+/// caretaker, and a second flush loses that, too. They stay uncertain although other files' syncs
+/// have succeeded in between: when a sync of the file reports that all is durable, it is.
 #[test]
-fn what_is_written_again_is_doubted_until_a_flush_was_good() {
+fn pieces_written_again_stay_uncertain_until_a_flush_succeeds() {
     for is_caretaker in [false, true] {
         let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
         let plain = lab.plain_disk();
@@ -183,15 +189,15 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
         lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
         if is_caretaker {
             group.failed_flushes.leave_to_story(false);
-            // It, or the one that looks after the group.
+            // This call writes them again, or the caretaker.
             let _ = block_on(group.resolve_uncertain());
             lab.wait_for("the second failure", || group.failed_flushes.count() > 1);
             group.failed_flushes.leave_to_story(true);
         } else {
-            lab.try_sync(node).expect_err("what was written again may be lost");
+            lab.try_sync(node).expect_err("the second writing may be lost");
         }
         lab.disks[plain].faults(|faults| faults.flushes_lost = 0);
-        // A record of the voters may have failed meanwhile, of which a sync has to hear.
+        // A record of the voters may have failed meanwhile, which a sync has to report.
         assert!((0..5).any(|_| lab.try_sync(node).is_ok()), "it is written again");
         lab.disks[plain].forget_given_up();
         drop(group);
@@ -199,22 +205,23 @@ fn what_is_written_again_is_doubted_until_a_flush_was_good() {
         lab.mount();
         assert!(
             lab.read(lab.find("table"), 0, LENGTH) == pattern(1, LENGTH),
-            "a flush that failed is made good"
+            "a failed flush is reported as durable"
         );
         lab.check();
     }
 }
 
-/// A small file that was never synced grows out of its slot, and what it was to grow for fails. A flush loses the copy: the file's next sync fails.
+/// A small file that was never synced grows out of its slot, and the allocation that it grew for
+/// fails. A flush loses the copy: the file's next sync fails.
 #[test]
-fn a_copy_out_of_a_slot_that_a_flush_lost_is_in_doubt() {
+fn a_sync_fails_when_a_flush_lost_the_copy_out_of_a_slot() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let (plain, group) = (lab.plain_disk(), lab.group());
     group.failed_flushes.leave_to_story(true);
     let small: Vec<Node> =
         (0..20).map(|number| lab.create_file(&format!("small{number}"))).collect();
     small.iter().for_each(|node| lab.write(*node, 0, &pattern(1, 60_000)));
-    // What they have in their slots is durable.
+    // The files' data in the slots is durable.
     block_on(group.flush_disks()).expect("it works");
     let number = lab.member(plain).number.0;
     let grown = small.into_iter().find(|node| {
@@ -226,16 +233,17 @@ fn a_copy_out_of_a_slot_that_a_flush_lost_is_in_doubt() {
     let node = grown.expect("one of them comes to lie there");
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
     block_on(group.flush_disks()).expect_err("the copy may be lost");
-    lab.try_sync(node).expect_err("nobody knows that it is there");
+    lab.try_sync(node).expect_err("the copy may be lost");
     lab.sync(node);
     lab.disks[plain].forget_given_up();
-    assert!(lab.read(node, 0, 60_000) == pattern(1, 60_000), "what was synced is lost");
+    assert!(lab.read(node, 0, 60_000) == pattern(1, 60_000), "synced bytes are lost");
 }
 
-/// The engine is killed when a flush has failed, and the disk shows nothing any more of what it was to flush: a mount
-/// on the same boot does not take it for written. Later the caretaker has written it again, and nothing is missing.
+/// The engine is killed after a failed flush, and the disk no longer shows the bytes that it was to
+/// flush. A mount on the same boot does not take them for written. If the caretaker has written
+/// them again before, nothing is missing.
 #[test]
-fn a_kill_after_a_failed_flush_shows_no_strangers_bytes() {
+fn no_old_bytes_are_read_after_a_failed_flush_and_a_kill() {
     for mended in [false, true] {
         let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
         let plain = lab.plain_disk();
@@ -268,8 +276,9 @@ fn a_kill_after_a_failed_flush_shows_no_strangers_bytes() {
     }
 }
 
-/// The disk that lost a flush has the only copy of the catalog, with commits not yet flushed: the catalog says nothing is
-/// durable any more, and the next mount takes what the log can prove.
+/// The disk that lost a flush has the only copy of the catalog, with commits not yet flushed. The
+/// catalog reports nothing as durable any more, and the next mount takes the commits that the log
+/// can prove.
 #[test]
 fn the_catalog_stops_when_a_flush_under_it_fails() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
@@ -288,10 +297,11 @@ fn the_catalog_stops_when_a_flush_under_it_fails() {
     lab.check();
 }
 
-/// The catalog writes, a disk of its goes and comes back, and the catalog writes again: what a flush that failed for somebody else may have lost since
-/// is not made good by the catalog's own.
+/// The catalog writes, one of its disks goes offline and returns, and the catalog writes again.
+/// Another task's flush of that disk fails: the catalog's own flush does not make good the loss of
+/// its writes.
 #[test]
-fn a_disk_that_came_back_is_not_taken_for_what_it_was_before() {
+fn the_catalogs_flush_expels_a_returned_disk_that_failed_a_flush() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.create_file("table");
     lab.sync(lab.find("table"));
@@ -314,9 +324,10 @@ fn a_disk_that_came_back_is_not_taken_for_what_it_was_before() {
     assert_eq!(lab.state(1), DiskState::Offline);
 }
 
-/// Checksum blocks were written before a flush that failed: the region stays open until they are written and flushed again.
+/// Checksum blocks were written before a flush that failed: the region stays open until they are
+/// written and flushed again.
 #[test]
-fn a_region_is_not_closed_by_a_second_flush() {
+fn a_region_is_not_closed_by_a_second_flush_alone() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let node = lab.create_file("table");
@@ -341,9 +352,10 @@ fn a_region_is_not_closed_by_a_second_flush() {
     lab.check();
 }
 
-/// While the checksum blocks of a region are written before it closes, somebody else's flush fails: all of them are written and flushed again.
+/// Another task's flush fails while the checksum blocks of a region are written before it closes:
+/// all of them are written and flushed again.
 #[test]
-fn a_flush_that_fails_beside_a_release_repeats_it() {
+fn a_flush_that_fails_during_a_release_repeats_the_release() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 24 << 20));
@@ -365,15 +377,16 @@ fn a_flush_that_fails_beside_a_release_repeats_it() {
         let closer = scope.spawn(|| block_on(group.close_idle(true)));
         lab.wait_for("the first of many", || sums() > before);
         members[0].note_failed_flush();
-        group.note_failed_flush(members[0], "somebody else's");
+        group.note_failed_flush(members[0], "another task's flush failed");
         assert!(closer.join().expect("no panic").expect("they are closed"));
     });
     assert_eq!(sums() - before, 48);
 }
 
-/// The only disk is silent, a sync waits for it (R2), and then the flush fails after all: no other flush makes that good.
+/// The only disk hangs, a sync waits for it (R2), and then the flush fails after all: no other
+/// flush makes that good.
 #[test]
-fn a_late_flush_that_fails_is_heard() {
+fn a_late_flush_that_fails_fails_the_sync() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let node = lab.create_file("table");
@@ -388,8 +401,9 @@ fn a_late_flush_that_fails_is_heard() {
     syncer.join().expect("no panic").expect_err("its flush failed");
 }
 
-/// Recovery after a kill has made the mirrors of an extent equal, and the flush fails on a disk that cannot be spared: the extent is compared again. Else
-/// its region would be closed with checksums from before what was written last, and one mirror that rots later would be the end of it.
+/// Recovery after a kill has made the mirrors of an extent equal, and the flush fails on a disk
+/// that cannot be spared: the extent is compared again. Otherwise its region would be closed with
+/// checksums older than the last write, and later rot on one mirror would lose data.
 #[test]
 fn an_extent_whose_recovery_failed_is_compared_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
@@ -410,7 +424,7 @@ fn an_extent_whose_recovery_failed_is_compared_again() {
     let (second, disk) = (mirrors[1], usize::from(number));
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
-    // As of a write that was under way, and had come to one disk.
+    // As a write in flight leaves it that had reached one disk.
     lab.disks[disk].corrupt(place, &pattern(7, 4096));
     lab.disks[disk].faults(|faults| faults.hang_in.push(place..place + 4096));
     lab.mount();
@@ -427,10 +441,11 @@ fn an_extent_whose_recovery_failed_is_compared_again() {
     lab.check();
 }
 
-/// Recovery after a kill has copied a block to a mirror, and its disk, which cannot be spared, loses that with a flush. The extent is compared again, and
-/// the block copied again: the disk shows it, and does not have it.
+/// Recovery after a kill has copied a block to a mirror, and a flush of its disk, which cannot be
+/// spared, loses the block. The disk shows the block and does not have it: the extent is compared
+/// again, and the block copied again.
 #[test]
-fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
+fn a_block_that_recovery_copied_and_a_flush_lost_is_copied_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -449,7 +464,7 @@ fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     let (second, disk) = (mirrors[1], usize::from(number));
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
-    // As of a write that was under way, and had come to one disk.
+    // As a write in flight leaves it that had reached one disk.
     lab.disks[disk].corrupt(place, &pattern(7, 4096));
     lab.disks[disk].faults(|faults| faults.hang_in.push(place..place + 4096));
     lab.mount();
@@ -466,10 +481,11 @@ fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     lab.check();
 }
 
-/// Recovery after a kill copies two blocks to a mirror. Between them somebody else's flush fails on its disk, which cannot be spared, and loses the first.
-/// Recovery's own flush works, and the first is copied again for it: the disk shows it, and does not have it.
+/// Recovery after a kill copies two blocks to a mirror. Between them another task's flush fails on
+/// its disk, which cannot be spared, and loses the first block. Recovery's own flush works, but the
+/// disk shows the first block and does not have it: the block is copied again.
 #[test]
-fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
+fn a_block_that_recovery_copied_and_another_tasks_flush_lost_is_copied_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -488,7 +504,7 @@ fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
     let place = lab.member(disk).layout().au_offset(second.au);
     lab.kill();
     let right = lab.disks[disk].peek(place, 4096);
-    // As of writes that were under way, and had come to one disk.
+    // As writes in flight leave them that had reached one disk.
     let next = place + 8 * 4096;
     [place, next].into_iter().for_each(|at| lab.disks[disk].corrupt(at, &pattern(7, 4096)));
     lab.disks[disk].faults(|faults| faults.hang_writes.push(next..next + 4096));
@@ -496,16 +512,18 @@ fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
     lab.wait_for("the second copy", || lab.disks[disk].hung() > 0);
     assert!(lab.disks[disk].peek(place, 4096) == right, "the first comes before it");
     lab.disks[disk].faults(|faults| faults.flushes_lost = 1);
-    block_on(lab.group().flush_disks()).expect_err("what it is to flush may be lost");
+    block_on(lab.group().flush_disks()).expect_err("unflushed bytes may be lost");
     lab.disks[disk].heal();
     lab.wait_for("the end of recovery", || lab.told("recovery ended"));
     lab.disks[disk].forget_given_up();
-    assert!(lab.disks[disk].peek(place, 4096) == right, "a flush that failed is made good");
+    assert!(lab.disks[disk].peek(place, 4096) == right, "the block is lost with the failed flush");
     lab.check();
 }
 
-/// A write beyond a file's end fails half way: its bytes are there, and its size is not. When the file is to grow zeros are written over them, and a flush
-/// loses those. The next time the disk shows zeros, and does not have them: they are written again, before the file has its new size.
+/// A write beyond a file's end fails half way: its bytes are there, and its size is not. When the
+/// file is to grow, zeros are written over the bytes, and a flush loses the zeros. The next time
+/// the disk shows zeros and does not have them: they are written again before the file has its new
+/// size.
 #[test]
 fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
@@ -522,7 +540,7 @@ fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
         extents.retain(|extent| extent.file == node);
         extents
     };
-    // Its first extent is there, and its second is not.
+    // A file whose first extent is on the disk, and whose second is not.
     let found = (0..20).map(|number| format!("table{number}")).find(|name| {
         let node = lab.create_file(name);
         let reserve = Allocate::Reserve { keep_size: true };
@@ -551,14 +569,16 @@ fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
     lab.cut_power(3);
     lab.mount();
     let tail = lab.read(lab.find(&name), end, 60_000);
-    assert!(tail.iter().all(|byte| *byte == 0), "what was never acknowledged is in the file");
+    assert!(tail.iter().all(|byte| *byte == 0), "unacknowledged bytes are in the file");
     lab.check();
 }
 
-/// A mirror is to be taken. Of the one that stays a block has rotted; it is mended, and its disk, which cannot be spared, loses that with a flush. When the
-/// mirror is to be taken again, what the disk shows is not what it has: the mirror that is taken has the only right copy.
+/// A mirror is to be removed. A block of the mirror that stays has rotted; it is repaired, and a
+/// flush of its disk, which cannot be spared, loses the repair. When the removal is tried again,
+/// the disk shows the repaired block and does not have it: the mirror to be removed has the only
+/// good copy.
 #[test]
-fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
+fn a_mirror_is_not_removed_when_a_flush_lost_the_repair_of_the_other() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
     let node = lab.create_file("table");
     let bytes = pattern(1, 40 << 20);
@@ -581,21 +601,22 @@ fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
         .expect("it has one there");
     let disk = usize::from(number);
     let place = lab.member(disk).layout().au_offset(stays.au);
-    // Its region is open.
+    // Opens the extent's region.
     let at = usize::try_from(extent.number * MIB + MIB / 2).expect("small");
     lab.write(node, at as u64, &bytes[at..at + 4096]);
     lab.sync(node);
     lab.disks[disk].corrupt(place, &pattern(7, 4096));
     lab.disks[disk].faults(|faults| faults.flushes_lost = u32::MAX);
-    block_on(group.remove_mirror(&extent, goes.disk)).expect_err("what was mended may be lost");
+    block_on(group.remove_mirror(&extent, goes.disk)).expect_err("the repair may be lost");
     lab.disks[disk].faults(|faults| faults.flushes_lost = 0);
     let is_taken = block_on(group.remove_mirror(&extent, goes.disk));
-    // The host takes its memory for something else.
+    // The host uses the memory that showed the block for something else.
     lab.disks[disk].forget_given_up();
     assert!(lab.read(node, 0, bytes.len()) == bytes, "{is_taken:?}");
 }
 
-/// A hole is punched whose edges are inside of blocks: their bytes are overwritten with zeros. The hole is synced. After a loss of power it is there.
+/// A hole with edges inside blocks is punched, so bytes are overwritten with zeros, and synced. It
+/// is there after a power cut.
 #[test]
 fn a_synced_hole_survives_a_loss_of_power() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();
@@ -609,10 +630,10 @@ fn a_synced_hole_survives_a_loss_of_power() {
     assert!(found.iter().all(|byte| *byte == 0), "the old bytes are back");
 }
 
-/// A sync has flushed the disks and waits for the catalog. A write to the same file begins and ends meanwhile. The next sync flushes it: it survives
-/// a loss of power.
+/// A sync has flushed the disks and waits for the catalog. A write to the same file begins and ends
+/// meanwhile. The next sync flushes that write: it survives a power cut.
 #[test]
-fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
+fn a_write_that_ends_during_a_sync_is_flushed_by_the_next_sync() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();
     let at = lab.extent_alone_on(plain, node).number * MIB;
     let bytes = pattern(3, 60_000);
@@ -634,16 +655,14 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
     lab.sync(node);
     lab.cut_power(3);
     lab.mount();
-    assert!(
-        lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes,
-        "what was synced is lost"
-    );
+    assert!(lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes, "synced bytes are lost");
 }
 
-/// A write is on the disk, and its commit waits for the catalog, when a flush loses it. Then a sync of the file begins, which waits for the same commit: the
-/// write is acknowledged before the sync is, and is not the sync's. The next sync fails.
+/// A write is on the disk, and its commit waits for the catalog, when a flush loses it. Then a sync
+/// of the file begins, which waits for the same commit. The write is acknowledged before the sync
+/// ends, but began before it: that sync or the next one fails.
 #[test]
-fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_the_sync() {
+fn a_write_lost_by_a_flush_before_a_sync_began_fails_that_sync_or_the_next() {
     let (lab, node, plain) = Lab::with_a_plain_disk();
     let group = Arc::clone(lab.group());
     group.failed_flushes.leave_to_story(true);
@@ -676,19 +695,19 @@ fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_
     );
     lab.sync(node);
     lab.disks[plain].forget_given_up();
-    assert!(lab.read(node, at, bytes.len()) == bytes, "what was synced is lost");
+    assert!(lab.read(node, at, bytes.len()) == bytes, "synced bytes are lost");
 }
 
-/// A flush of all disks is under way when a file is written for the first time since the mount. The flush of the disk that has the write fails, and the
-/// write is lost. The file's next sync fails.
+/// A file is written for the first time since the mount while a flush of all disks is in flight.
+/// The flush of the disk with the write fails, and the write is lost. The file's next sync fails.
 #[test]
-fn the_first_write_to_a_file_is_in_doubt_if_a_flush_under_way_fails() {
+fn a_sync_fails_when_a_flush_in_flight_lost_the_first_write_to_a_file() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();
     let at = lab.extent_alone_on(plain, node).number * MIB;
     lab.dismount();
     lab.mount();
     let (group, member) = (lab.group(), lab.member(plain));
-    // What `flush_disks` does.
+    // `flush_disks` begins like this.
     group.failed_flushes.begin_flush();
     lab.write(lab.find("table"), at, &pattern(2, 65_536));
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
@@ -697,9 +716,10 @@ fn the_first_write_to_a_file_is_in_doubt_if_a_flush_under_way_fails() {
     lab.try_sync(lab.find("table")).expect_err("the write is lost");
 }
 
-/// A flush that was lost and the group is dismounted: it ends in good order, and says what is in doubt.
+/// A flush was lost, and the group is dismounted: the dismount succeeds, and an event says what is
+/// uncertain.
 #[test]
-fn a_dismount_says_what_is_in_doubt() {
+fn a_dismount_reports_files_with_uncertain_writes() {
     let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let [first, other] = ["first", "other"].map(|name| lab.create_file(name));
@@ -708,8 +728,8 @@ fn a_dismount_says_what_is_in_doubt() {
     }
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
     lab.try_sync(first).expect_err("it may be lost");
-    block_on(lab.session().sync_all()).expect_err("the other file has not heard of it");
-    lab.try_sync(other).expect_err("nor is it told to somebody else only");
+    block_on(lab.session().sync_all()).expect_err("the other file has not reported it");
+    lab.try_sync(other).expect_err("its own sync reports it, too");
     lab.write(first, 0, &pattern(2, LENGTH));
     lab.write(other, 0, &pattern(2, LENGTH));
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
@@ -722,8 +742,8 @@ fn a_dismount_says_what_is_in_doubt() {
     assert!(found.is_err() || found.is_ok_and(|bytes| bytes == pattern(2, LENGTH)));
 }
 
-/// A sector that cannot be read until it is written: a read finds the other mirror, the block is rewritten behind the reader's
-/// back, and that mirror will do alone again.
+/// A sector cannot be read until it is written. The read uses the other mirror, the block is
+/// rewritten in the background, and then that mirror alone is enough again.
 #[test]
 fn a_latent_sector_is_healed_by_rewriting_it() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -738,7 +758,7 @@ fn a_latent_sector_is_healed_by_rewriting_it() {
         disk.faults(|faults| faults.latent.push(at..at + 512));
         let member = lab.group().members.values().nth(index).expect("it is there");
         assert_eq!(lab.read(node, 0, bytes.len()), bytes);
-        // The read may have been the other mirror's turn; a check with repair reads both.
+        // The read may have used the other mirror; a check with repair reads both.
         lab.wait_for("the repair", || {
             block_on(lab.group().check(true)).expect("the check runs");
             member.counters.repaired.load(Ordering::Relaxed) > 0
@@ -753,10 +773,10 @@ fn a_latent_sector_is_healed_by_rewriting_it() {
     lab.check();
 }
 
-/// Files leave memory where there are too many. One that was overwritten stays until a sync has told what became of that: its next sync owes an
-/// error for a flush that failed.
+/// Files leave memory when there are too many. A file that was overwritten stays until a sync has
+/// reported the result: its next sync owes an error for a flush that failed.
 #[test]
-fn a_file_in_doubt_stays_in_memory() {
+fn a_file_with_an_unreported_failed_flush_stays_in_memory() {
     let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
     let plain = lab.plain_disk();
     let [table, other, quiet] = ["table", "other", "quiet"].map(|name| lab.create_file(name));
@@ -770,16 +790,17 @@ fn a_file_in_doubt_stays_in_memory() {
     lab.try_sync(other).expect_err("it may be lost");
     let files = &lab.group().files;
     block_on(files.store_times(&lab.group().catalog)).expect("they are stored");
-    lab.wait_for("the end of a file that nobody needs", || {
+    lab.wait_for("an unused file to leave memory", || {
         files.let_some_go();
         files.all().iter().all(|file| file.node != quiet)
     });
-    lab.try_sync(table).expect_err("what was written to it may be lost, too");
+    lab.try_sync(table).expect_err("its writes may be lost, too");
     lab.sync(table);
 }
 
-/// A group without mirrors whose engine was killed: a file that was written and not synced, and a disk with a part of it that neither votes nor has
-/// anything of the catalog.
+/// A group with EXTERNAL redundancy whose engine was killed. It has a file that was written and not
+/// synced. Returns the index of a disk with a part of the file that neither votes nor has anything
+/// of the catalog.
 fn killed_without_a_sync() -> (Lab, usize) {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
     let node = lab.create_file("table");
@@ -800,19 +821,21 @@ fn killed_without_a_sync() -> (Lab, usize) {
 
 const UNSYNCED: usize = 14 << 20;
 
-/// The engine is killed, and its heir cannot have a disk flush what that was given: it does not take it for written.
+/// The engine is killed, and the next engine cannot have a disk flush its unflushed writes: it does
+/// not take them for written.
 #[test]
-fn a_mount_flushes_what_it_takes_for_written() {
+fn a_mount_is_refused_when_a_flush_of_unflushed_writes_fails() {
     let (mut lab, plain) = killed_without_a_sync();
     lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
-    let refused = lab.try_mount(false).expect_err("what is on the disk may be lost");
+    let refused = lab.try_mount(false).expect_err("unflushed writes may be lost");
     assert_eq!(refused.code, Code::Io, "{refused}");
 }
 
-/// The same, where some flushes fail and those after them do not: what the first was to make durable is lost all the same. Neither is a stranger's
-/// bytes read where it was, nor does a sync tell a program that went on over the kill that it is durable.
+/// As above, but some flushes fail and later ones succeed: the bytes that the first was to make
+/// durable are lost all the same. No read returns other bytes there, and no sync of a program that
+/// continues after the kill reports them as durable.
 #[test]
-fn a_flush_that_fails_at_a_mount_is_not_made_good_by_another() {
+fn a_flush_that_failed_at_a_mount_is_not_made_good_by_a_later_one() {
     let mut wrong = Vec::new();
     for lost in 1..6 {
         let (mut lab, plain) = killed_without_a_sync();

@@ -1,13 +1,15 @@
-//! Devices that take I/O and never answer, when a group is mounted: a stranger's, a member that can be spared, one that cannot.
+//! Devices that accept I/O and never answer when a group is mounted: a device of no group, a member
+//! that can be spared, and one that cannot.
 
 use super::*;
 use crate::{admin::Code, disk::disk_io::Settled, space::AuState, sync::buffer::Buffer};
 use plinth_format::{BLOCK_SIZE, membership::Membership};
 use std::sync::atomic::Ordering;
 
-/// A device of nobody's hangs. Mounts and returns of disks do not wait for it, and nothing goes OFFLINE.
+/// A device that belongs to no group hangs. Mounts, and disks that return, do not wait for it, and
+/// no disk goes OFFLINE.
 #[test]
-fn a_stranger_that_hangs_is_in_nobodys_way() {
+fn a_hanging_device_of_no_group_blocks_no_mount() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -28,7 +30,8 @@ fn a_stranger_that_hangs_is_in_nobodys_way() {
     lab.check();
 }
 
-/// A copy of a disk is faster than the disk: it is not taken for it. Nothing is missed as long as a device that has not answered may be it.
+/// A copy of a disk answers before the disk, and is not taken for it: no disk counts as missing as
+/// long as a device that has not answered may be it.
 #[test]
 fn a_copy_that_answers_first_is_not_taken_for_the_disk() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
@@ -41,7 +44,7 @@ fn a_copy_that_answers_first_is_not_taken_for_the_disk() {
     let late = lab.disks[1].clone();
     late.faults(|faults| faults.hang = true);
     let answers = std::thread::spawn(move || {
-        // Longer than what is needed by nobody is waited for.
+        // Longer than a mount waits for devices that it does not need.
         std::thread::sleep(Duration::from_secs(3));
         late.heal();
     });
@@ -53,9 +56,10 @@ fn a_copy_that_answers_first_is_not_taken_for_the_disk() {
     lab.check();
 }
 
-/// A disk of the group hangs and can be spared: the mount does without it, names it, and it comes back by itself when it answers.
+/// A disk of the group hangs and can be spared: the mount does without it and names it. The disk
+/// returns by itself when it answers.
 #[test]
-fn a_member_that_hangs_at_a_mount_is_missing() {
+fn a_member_that_hangs_at_a_mount_is_offline_until_it_answers() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
@@ -71,9 +75,9 @@ fn a_member_that_hangs_at_a_mount_is_missing() {
     lab.check();
 }
 
-/// One that is needed refuses the mount, which says what hangs.
+/// A disk that is needed hangs: the mount is refused, and the error names the disk.
 #[test]
-fn a_group_that_needs_a_disk_that_hangs_is_refused() {
+fn a_mount_that_needs_a_hanging_disk_is_refused() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.dismount();
     lab.disks[1].faults(|faults| faults.hang = true);
@@ -85,9 +89,10 @@ fn a_group_that_needs_a_disk_that_hangs_is_refused() {
     lab.check();
 }
 
-/// A mirror of the catalog could not be built, as its disk hangs: what was written there may land yet, so nobody gets the place before.
+/// A mirror of the catalog could not be built, as its disk hangs. The write may still land there,
+/// so the place is not given out before it has ended.
 #[test]
-fn what_was_written_on_a_disk_that_hangs_lands_in_nobodys_place() {
+fn the_place_of_a_hanging_write_is_not_given_out() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
     let member = Arc::clone(group.members.values().nth(1).expect("two"));
@@ -103,13 +108,13 @@ fn what_was_written_on_a_disk_that_hangs_lands_in_nobodys_place() {
     lab.wait_for("its place", || group.space().state(member.number, au) != Some(AuState::Used));
 }
 
-/// A disk takes its time over a write to the catalog's log, and meanwhile that mirror of the log is struck: its place is nobody else's before the
-/// write has ended.
+/// A disk is slow to write to the catalog's log, and that mirror of the log is struck meanwhile.
+/// Its place is not given out before the write has ended.
 #[test]
-fn what_the_catalog_still_writes_lands_in_nobodys_place() {
+fn the_place_of_a_struck_log_mirror_is_not_given_out_during_a_write() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     let group = lab.group();
-    // For as long as this takes the disk is not silent.
+    // The disk does not count as hanging during this test.
     group.deadline.store(10_000, Ordering::Relaxed);
     let number = group.members.values().nth(2).expect("three").number;
     let mut runs = group.voters.current().catalog.clone();
@@ -136,14 +141,15 @@ fn what_the_catalog_still_writes_lands_in_nobodys_place() {
     let before = are_used();
     lab.disks[2].heal();
     maker.join().expect("no panic").expect("it is made");
-    assert!(before, "somebody else could have been given what was written to");
+    assert!(before, "the place was free during the write");
     lab.wait_for("its place", || !are_used());
     lab.check();
 }
 
 impl Lab {
-    /// The engine is killed, and mounted again while the voters cannot say what was being written: all but the last have lost their activity logs, and that one
-    /// answers later than it may. Nobody goes on without it.
+    /// Kills the engine and mounts again while the voters cannot say what was being written: all
+    /// but disk `last` have lost their activity logs, and that one answers after its deadline. The
+    /// mount waits for it.
     fn kill_and_mount_when_a_log_is_late(&mut self, last: usize) {
         let logs: Vec<_> = (0..=last).map(|disk| self.places_of_logs(disk)).collect();
         assert!(
@@ -158,7 +164,7 @@ impl Lab {
                 if disk.path() == self.disks[last].path() {
                     faults.hang_in = logs;
                 } else {
-                    // Until they are written again.
+                    // Unreadable until they are written again.
                     faults.latent = logs
                         .into_iter()
                         .map(|log| log.start..log.start + BLOCK_SIZE as u64)
@@ -171,7 +177,7 @@ impl Lab {
             while late.hung() == 0 {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // Longer than a disk may be silent at a mount.
+            // Longer than a disk may take to answer at a mount.
             std::thread::sleep(Duration::from_secs(9));
             late.answer();
         });
@@ -180,10 +186,10 @@ impl Lab {
     }
 }
 
-/// Something was written on one mirror and not yet on the other when the engine was killed, and what says so is on a disk that takes its time: the mount waits
-/// for it, and the two are made equal.
+/// A write had reached one mirror and not the other when the engine was killed, and the activity
+/// log that says so is on a slow disk. The mount waits for it, and the mirrors are made equal.
 #[test]
-fn what_was_being_written_is_compared_although_the_log_comes_late() {
+fn mirrors_are_compared_although_the_activity_log_answers_late() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -219,9 +225,10 @@ fn what_was_being_written_is_compared_although_the_log_comes_late() {
     assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));
 }
 
-/// The same in a group without mirrors: what was written since its checksums were is read, and not taken for rot.
+/// The same with EXTERNAL redundancy: bytes that are newer than their checksums are read, and not
+/// taken for rot.
 #[test]
-fn what_was_being_written_is_read_although_the_log_comes_late() {
+fn bytes_newer_than_their_checksums_are_read_although_the_log_answers_late() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C"]);
     lab.allow_silence();
     let node = lab.create_file("table");
@@ -236,7 +243,8 @@ fn what_was_being_written_is_read_although_the_log_comes_late() {
     lab.check();
 }
 
-/// Only one disk says what was being written when the engine was killed, and it never does: the mount is refused, and says whose answer it lacks.
+/// Only one disk knows what was being written when the engine was killed, and it never answers: the
+/// mount is refused, and the error names that disk.
 #[test]
 fn a_mount_without_the_log_of_a_silent_disk_is_refused() {
     let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
@@ -248,7 +256,7 @@ fn a_mount_without_the_log_of_a_silent_disk_is_refused() {
     let logs = lab.places_of_logs(0);
     lab.kill();
     lab.disks[0].faults(|faults| faults.hang_in = logs);
-    let refused = lab.try_mount(false).expect_err("nobody knows what was being written");
+    let refused = lab.try_mount(false).expect_err("no log says what was being written");
     let reason = "what was being written is on DATA_0000, which does not answer";
     assert!(refused.code == Code::Io && refused.to_string().contains(reason), "{refused}");
     lab.disks[0].heal();

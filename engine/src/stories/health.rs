@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 const LENGTH: usize = 6 << 20;
 
 impl Lab {
-    /// Where a disk has the blocks of files: offsets of AUs.
+    /// The offsets on a disk of the AUs with blocks of files.
     fn data_on(&self, disk: usize) -> Vec<u64> {
         let extents = block_on(self.group().some_alive(0))
             .expect("the catalog is read")
@@ -22,7 +22,8 @@ impl Lab {
         here.map(|mirror| Data::offset(&self.group().members[&mirror.disk], mirror, 0)).collect()
     }
 
-    /// From now on no block of a file can be read on a disk, whatever is written there; all else can.
+    /// From now on no block of a file can be read on a disk, also after it is rewritten; all other
+    /// blocks can.
     fn spoil(&self, disk: usize) {
         let data = self.data_on(disk);
         assert!(data.len() >= 3, "{data:?}");
@@ -68,8 +69,8 @@ fn with_a_table(groups: &[&str]) -> (Lab, Node, Vec<u8>) {
     (lab, node, bytes)
 }
 
-/// No block of a file can be read on a disk, and each is rewritten from the other mirror in vain. The readers notice nothing; the disk goes
-/// offline, and nothing counts as repaired.
+/// No block of a file can be read on a disk, and rewriting each from the other mirror does not
+/// help. Readers get no error, the disk goes offline, and nothing counts as repaired.
 #[test]
 fn a_disk_whose_reads_fail_goes_offline() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
@@ -82,13 +83,14 @@ fn a_disk_whose_reads_fail_goes_offline() {
     assert_eq!((lab.repairs(0), lab.count_told("repaired 4 KiB")), (0, 0));
     assert_eq!(lab.state(1), DiskState::Online);
     assert_eq!(lab.read(node, 0, LENGTH), bytes);
-    // With another device in its place all is well.
+    // As with another device in its place.
     lab.disks[0].heal();
     lab.online_all();
     lab.check();
 }
 
-/// A repair counts when the disk has the bytes. One that has not stays counted as what it is, and a scrub does not say that nothing is left.
+/// A repair counts only when the disk has the bytes. A block that it does not have is counted as
+/// NOT REPAIRED, and a scrub reports it as left.
 #[test]
 fn a_repair_is_read_back_before_it_counts() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
@@ -115,9 +117,10 @@ fn a_repair_is_read_back_before_it_counts() {
     lab.check();
 }
 
-/// The disk that cannot be read is not taken for a mirror: an operator cannot take the good one offline. When it can be read again he can.
+/// A disk that cannot be read does not count as a mirror: an operator cannot take the good disk
+/// offline until the other one can be read again.
 #[test]
-fn what_cannot_be_read_lets_no_other_disk_go() {
+fn a_disk_stays_online_while_the_other_mirror_cannot_be_read() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
     lab.set("disk_error_limit", "0");
     lab.prefer_first();
@@ -133,7 +136,7 @@ fn what_cannot_be_read_lets_no_other_disk_go() {
     lab.online_all();
     lab.spoil(0);
     assert_eq!(lab.read(node, 0, LENGTH), bytes);
-    // The disk is well again: it is asked, and that is all there is to do.
+    // The disk works again: the statement reads it, and nothing else is needed.
     lab.disks[0].heal();
     lab.take_offline("B").expect("the other one can be read");
     assert_eq!(lab.read(node, 0, LENGTH), bytes);
@@ -141,20 +144,21 @@ fn what_cannot_be_read_lets_no_other_disk_go() {
     lab.check();
 }
 
-/// A disk that does not even say who it is, and was not read for long, is asked before it is to carry the group alone.
+/// A disk that cannot even read its header, and was not read for long, is read before it is left to
+/// carry the group alone.
 #[test]
-fn a_disk_that_nobody_has_read_is_asked_before_it_is_alone() {
+fn a_disk_is_read_before_it_carries_the_group_alone() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
     lab.disks[0].faults(|faults| faults.bad.push(0..4096));
     lab.take_offline("B").expect_err("its mirror is not there");
     lab.disks[0].heal();
-    // A disk that does not keep its header may have gone for that.
+    // A disk that does not keep its header may have gone offline for that.
     lab.online_all();
     lab.take_offline("B").expect("now it is");
     assert_eq!(lab.read(node, 0, LENGTH), bytes);
 }
 
-/// It fails, and the others are away: it stays, and the operator is told, once.
+/// A disk fails while the others are offline: it stays online, and one alarm is raised.
 #[test]
 fn a_failing_disk_that_cannot_be_spared_is_an_alarm() {
     let (lab, node, _) = with_a_table(&["A", "B"]);
@@ -172,14 +176,14 @@ fn a_failing_disk_that_cannot_be_spared_is_an_alarm() {
         read() > 0 && lab.group().ticks.load(Ordering::Relaxed) > rounds + 3
     });
     assert_eq!((lab.state(0), alarm()), (DiskState::Online, 1));
-    // With B back it would go.
+    // With B online the disk would go offline.
     lab.set("disk_error_limit", "0");
     lab.disks[0].heal();
     lab.online_all();
     lab.check();
 }
 
-/// What rots is repaired. Where it goes on and on, the disk goes.
+/// Rotten blocks are repaired. A disk with too many of them goes offline.
 #[test]
 fn a_disk_that_keeps_failing_its_checksums_goes_offline() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
@@ -209,12 +213,12 @@ fn a_disk_that_keeps_failing_its_checksums_goes_offline() {
     lab.check();
 }
 
-/// The writes of one disk take 60 ms, those of its mirror some microseconds. That is told, with figures, and seen in a view; where somebody asked for
-/// it, the disk goes.
+/// Writes take 60 ms on one disk, and some microseconds on its mirror. An event with figures and a
+/// view report it. When the attribute `disk_slow_time` is set, the disk goes offline.
 #[test]
-fn a_disk_far_slower_than_its_mirror_is_told_and_goes_if_it_should() {
+fn a_disk_far_slower_than_its_mirror_is_reported_and_goes_offline_if_so_configured() {
     let (lab, node, bytes) = with_a_table(&["A", "B"]);
-    // Disks in memory are asked one after the other: the slow one last.
+    // Disks in memory are written one after the other: the slow one last.
     let extents = block_on(lab.group().some_alive(0))
         .expect("the catalog is read")
         .expect("there are some")
@@ -238,7 +242,7 @@ fn a_disk_far_slower_than_its_mirror_is_told_and_goes_if_it_should() {
             && rows[0][1].contains("ms on the other disks"),
         "{rows:?}"
     );
-    assert_eq!(lab.state(slow), DiskState::Online, "nobody asked for more");
+    assert_eq!(lab.state(slow), DiskState::Online, "disk_slow_time is not set");
     lab.set("disk_slow_time", "30s");
     lab.wait_for("the end of the disk", || {
         window();

@@ -1,4 +1,5 @@
-//! Kills and power cuts between any two I/Os of a mount, a dismount, a workload, a loss and a resync.
+//! Kills and power cuts between any two I/Os of a mount, a dismount, a workload, a disk loss and
+//! a resync.
 
 use super::*;
 use crate::testing::Fuse;
@@ -19,7 +20,8 @@ pub(super) enum End {
     Torn,
 }
 
-/// Runs `work` on twins of the lab's disks once per place at which it can be cut short, and has `verify` look at what is left.
+/// Runs `work` on twins of the lab's disks once for each place at which it can be interrupted, and
+/// calls `verify` with the disks that are left.
 pub(super) fn cut_short(
     lab: &Lab,
     stride: u64,
@@ -29,30 +31,33 @@ pub(super) fn cut_short(
     cut_short_by(&[End::Kill, End::PowerCut, End::Torn], lab, stride, work, verify);
 }
 
-/// Places that are tried in one process. Whoever was killed stays in it: threads that wait for an answer that never comes.
+/// The number of places that are tried in one process. Killed engines stay in it: their threads
+/// wait for answers that never come.
 const PLACES: usize = 40;
-/// What the process of a part is told: which call of its test it is, and which part of that.
+/// The environment variable that selects the part of a process: the number of the call in its test,
+/// and the number of the part.
 const PART: &str = "PLINTH_CUT_SHORT";
-/// What it says when there are no more parts.
+/// A process prints this when there are no more parts.
 const ALL_TRIED: &str = "every place was tried";
 
-/// What it says of each outcome that it has met.
+/// A process prints this before the number of each outcome.
 const MET: &str = "met outcome ";
 
 thread_local! {
-    /// Calls of [`cut_short_by`] in this test so far, and whether one is under way.
+    /// The number of calls of [`cut_short_by`] in this test so far, and whether one is running.
     static CALLS: Cell<(usize, bool)> = const { Cell::new((0, false)) };
-    /// The outcomes that this test has met, in whatever process.
+    /// The outcomes of this test, in all its processes.
     static OUTCOMES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A place was verified, and that was found.
+/// Notes the outcome of a place that was verified.
 pub(super) fn met(outcome: usize) {
     OUTCOMES.with_borrow_mut(|all| all.push(outcome));
     println!("{MET}{outcome}");
 }
 
-/// After all places: each outcome, from 0 on, was met more often than that.
+/// After all places: fails the test unless each outcome, from 0 on, occurred more than
+/// `more_often_than` times.
 pub(super) fn each_was_met(outcomes: usize, more_often_than: usize) {
     if std::env::var_os(PART).is_none() {
         let all = OUTCOMES.take();
@@ -62,7 +67,7 @@ pub(super) fn each_was_met(outcomes: usize, more_often_than: usize) {
     }
 }
 
-/// As [`cut_short`], where what happens is one of `ends` after the other.
+/// As [`cut_short`], with the `ends` taken in turn.
 pub(super) fn cut_short_by(
     ends: &[End],
     lab: &Lab,
@@ -96,7 +101,7 @@ pub(super) fn cut_short_by(
     CALLS.set((call + 1, false));
 }
 
-/// Tries some places in a process of its own. Whether those were the last.
+/// Tries some places in a process of its own. Returns whether those were the last.
 fn try_part(test: &str, call: usize, part: usize) -> bool {
     let mut process = std::process::Command::new(std::env::current_exe().expect("this test"));
     let ended =
@@ -113,7 +118,7 @@ fn try_part(test: &str, call: usize, part: usize) -> bool {
     said.contains(ALL_TRIED)
 }
 
-/// Tries these places. Whether the work came to its end before the last of them.
+/// Tries these places. Returns whether the work ended before the last of them.
 fn try_places(
     numbers: impl Iterator<Item = usize>,
     ends: &[End],
@@ -210,16 +215,19 @@ fn prepared_with(failure_groups: &[&str], kill: bool) -> Lab {
     lab
 }
 
+/// A mount is interrupted, after a dismount and after a kill: the next mount finds the file, and a
+/// check finds no problem.
 #[test]
-fn a_mount_is_cut_short() {
+fn an_interrupted_mount_loses_nothing() {
     for kill in [false, true] {
         cut_short(&prepared(kill), 3, |doomed| drop(doomed.try_mount(false)), verify_table);
     }
 }
 
-/// A mount is cut short, and so is the one after it: whatever stamps that leaves, no disk is taken for an old image of itself.
+/// A mount is interrupted, and so is the next one: whatever stamps that leaves, no disk is taken
+/// for an old image of itself.
 #[test]
-fn a_mount_is_cut_short_twice() {
+fn all_disks_are_online_after_two_interrupted_mounts() {
     cut_short(
         &prepared(true),
         5,
@@ -244,9 +252,10 @@ fn a_mount_is_cut_short_twice() {
     );
 }
 
-/// All names of a statement are the old ones or all the new ones, and the headers say the same after the next mount.
+/// A renaming of disks is interrupted: they have all the old names or all the new ones, and the
+/// headers agree after the next mount.
 #[test]
-fn a_renaming_is_cut_short() {
+fn an_interrupted_renaming_of_disks_is_all_or_nothing() {
     cut_short(
         &prepared(false),
         2,
@@ -276,9 +285,10 @@ fn a_renaming_is_cut_short() {
     each_was_met(2, 2);
 }
 
-/// Disks are made smaller: whatever of it is on record, the next mount does the rest, and finds every header.
+/// A resize to a smaller size is interrupted: whatever of it is on record, the next mount does the
+/// rest, and finds every header.
 #[test]
-fn a_resize_is_cut_short() {
+fn an_interrupted_resize_is_all_or_nothing() {
     let mut lab = Lab::new(Redundancy::Normal, 32 * MIB, &["A", "B", "C"]);
     lab.fill_the_end(6 << 20);
     lab.dismount();
@@ -306,10 +316,11 @@ fn a_resize_is_cut_short() {
     each_was_met(2, 2);
 }
 
-/// A disk with a vote, a mirror of the catalog and mirrors of files gives way to another one: whatever of it is on record, the next mount does the rest,
-/// and the old disk is not needed once its header says FORMER.
+/// The exchange of a disk with a vote, a mirror of the catalog and mirrors of files is interrupted:
+/// whatever of it is on record, the next mount does the rest. The old disk is not needed once its
+/// header says FORMER.
 #[test]
-fn an_exchange_of_a_voter_is_cut_short() {
+fn an_interrupted_exchange_of_a_voter_is_all_or_nothing() {
     let mut lab = prepared(false);
     let path = lab.spare(64 * MIB);
     assert_eq!(path, "/disk3");
@@ -347,8 +358,9 @@ fn an_exchange_of_a_voter_is_cut_short() {
     each_was_met(2, 2);
 }
 
+/// Writes, a punch, a truncation, a removal and the dismount after them are interrupted.
 #[test]
-fn work_and_a_dismount_are_cut_short() {
+fn an_interrupted_workload_or_dismount_loses_nothing() {
     let work = |doomed: &mut Lab| {
         doomed.mount();
         let node = doomed.create_file("other");
@@ -365,8 +377,9 @@ fn work_and_a_dismount_are_cut_short() {
     cut_short(&prepared(false), 5, work, verify_table);
 }
 
+/// The loss of a disk during writes, and its resync, are interrupted.
 #[test]
-fn a_loss_and_a_resync_are_cut_short() {
+fn an_interrupted_disk_loss_or_resync_loses_nothing() {
     let work = |doomed: &mut Lab| {
         doomed.mount();
         doomed.disks[1].faults(|faults| faults.fail_writes = true);
@@ -379,9 +392,10 @@ fn a_loss_and_a_resync_are_cut_short() {
     cut_short(&prepared(false), 5, work, verify_table);
 }
 
-/// A failure group's voting disk fails, and another one of it takes its vote.
+/// The voting disk of a failure group fails, another disk of the failure group takes over its vote,
+/// and that is interrupted.
 #[test]
-fn a_vote_that_moves_is_cut_short() {
+fn an_interrupted_move_of_a_vote_loses_nothing() {
     let work = |doomed: &mut Lab| {
         doomed.mount();
         doomed.disks[2].faults(|faults| faults.fail_writes = true);
@@ -394,10 +408,10 @@ fn a_vote_that_moves_is_cut_short() {
     cut_short(&prepared_with(&["A", "A", "B", "B"], false), 1, work, verify_table);
 }
 
-/// One of two voters lost the newest membership and still holds the one before it, in the slot that the next one goes to: cut
-/// short there, it would hold none.
+/// One of two voters lost the newest membership and still holds the one before it, in the slot that
+/// the next one goes to. A mount that is interrupted there must not leave it with none.
 #[test]
-fn a_mount_that_finds_a_torn_membership_is_cut_short() {
+fn an_interrupted_mount_that_found_a_torn_membership_loses_nothing() {
     let lab = prepared_with(&["A", "B"], true);
     let newest = FIRST_AREA.memberships.into_iter().max_by_key(|place| {
         Membership::decode(&lab.disks[1].peek(*place, MEMBERSHIP_SLOT), *place)
@@ -407,11 +421,12 @@ fn a_mount_that_finds_a_torn_membership_is_cut_short() {
     cut_short_by(&[End::Torn], &lab, 1, |doomed| drop(doomed.try_mount(false)), verify_table);
 }
 
-/// A membership that was begun left its first sector on a disk. The next mount begins another of that generation, which is the same from there
-/// on: a loss of power that took its first sector and left the others must not bring the one before to life, which
-/// nobody knew of.
+/// An interrupted write of a membership left its first sector on a disk. The next mount writes
+/// another membership of that generation, with the same bytes from there on. A power cut that loses
+/// the new first sector and keeps the other sectors must not make the earlier membership valid,
+/// which no engine knew of.
 #[test]
-fn a_torn_membership_is_not_made_whole_by_the_next() {
+fn a_torn_membership_is_not_completed_by_the_next_one() {
     const SECTOR: usize = 512;
     let lab = prepared(true);
     let found = |disk: &MemoryDisk, place: u64| {
@@ -445,7 +460,7 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     disk.corrupt(place, &begun.peek(place, SECTOR));
     disk.corrupt(place + SECTOR as u64, &pattern(5, SECTOR));
     assert!(found(disk, place).is_none());
-    // A loss of power that leaves nothing which was not flushed.
+    // A power cut that keeps nothing that was not flushed.
     let all =
         (0..).find(|seed| crate::testing::Numbers::new(*seed).below(4) == 1).expect("one in four");
     cut_short_by(
@@ -467,8 +482,9 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     each_was_met(1, 3);
 }
 
-/// A log that lists a region was on its way to the voters when the engine was killed, and one of them has it. Who writes there next gives it to
-/// all of them: without that one the next mount would know of nothing to compare.
+/// An activity log that lists a region had reached one voter when the engine was killed. The next
+/// write there writes the log to all voters: without that voter the next mount would know of
+/// nothing to compare.
 #[test]
 fn a_log_that_one_voter_has_is_written_to_all() {
     let mut lab = prepared(true);
@@ -492,8 +508,9 @@ fn a_log_that_one_voter_has_is_written_to_all() {
     lab.check();
 }
 
+/// The creation of a group is interrupted: the group mounts, or can be created again.
 #[test]
-fn a_creation_is_cut_short() {
+fn an_interrupted_creation_can_be_repeated() {
     let mut lab = prepared(false);
     lab.disks = (0..2)
         .map(|index| MemoryDisk::noisy(&format!("/disk{index}"), 64 * MIB, 512, 4096, index))
