@@ -216,7 +216,7 @@ impl Story {
                 ];
                 assert_eq!(*rows, expected);
             }
-            "a_group_works_on_disks_of_each_sector_size" => {
+            "sector_sizes" => {
                 assert_eq!(rows[0][..2], ["1", "DATA"]);
                 assert_eq!(rows[0][3..], ["4096", "MOUNTED"]);
                 assert_eq!(rows.len(), 5);
