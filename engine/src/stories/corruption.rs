@@ -190,7 +190,7 @@ fn repeated_reads_repair_rot_on_every_mirror() {
             }
             assert!(struck.len() > 40, "the files are on every disk");
             // On a busy host a disk may seem slow for a while, and is not read then.
-            lab.wait_for("all of it to be mended", || {
+            lab.wait_for("the repair of all of it", || {
                 for _ in groups {
                     for from in (0..bytes.len()).step_by(8192) {
                         assert_eq!(

@@ -328,7 +328,7 @@ fn a_disk_whose_drop_is_taken_back_discards_what_it_missed() {
 /// Space that a disk gets by RESIZE may hold old data, like the space of a new disk, and is
 /// discarded.
 #[test]
-fn a_disk_that_grows_discards_what_it_gets() {
+fn a_disk_that_grows_discards_its_new_space() {
     let lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B"], Some(20 * MIB));
     lab.wait_until_all_is_discarded();
     let before = lab.discarded();
@@ -370,7 +370,7 @@ fn failed_discards_of_a_disk_are_repeated() {
 /// After a mount by FORCE only space that this mount freed is discarded: other free space may hold
 /// the last copy of some data.
 #[test]
-fn a_mount_by_force_discards_nothing_that_it_found() {
+fn a_mount_by_force_discards_no_space_that_was_freed_before() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
     let gone = lab.create_file("gone");
