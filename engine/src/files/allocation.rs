@@ -401,7 +401,7 @@ impl FileSystem {
     }
 
     /// A slot is free when the commit that cleared it is durable and its I/O has ended.
-    fn free_slot(&self, commit: CommitNumber, extent: u64, piece: usize) {
+    fn free_slot(&self, commit: CommitNumber, extent: ExtentId, piece: usize) {
         if planted::has(Bug::SlotReusedEarly) {
             self.slots().give_back(extent, piece);
             return;
