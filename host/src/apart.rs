@@ -92,7 +92,8 @@ pub(super) fn start(
     told.recv().map_err(|_| gone())??;
     let sent = send(nursery.socket.as_fd(), Some(file.as_fd()));
     if sent.is_err() {
-        // It waits there. If it stayed, it would get the file that is meant for the next thread: another disk's.
+        // It waits there. If it stayed, it would get the file that is meant for the next thread:
+        // another disk's.
         if let Err(error) = send(nursery.socket.as_fd(), None) {
             panic!(
                 "a thread waits for the file of its disk, and cannot be told that there is none: {error}"
@@ -192,7 +193,8 @@ fn close_each(socket: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread a copy of its table, for itself. `close_range` may do it where containers forbid `unshare`.
+/// Gives this thread a copy of its table, for itself. `close_range` may do it where containers
+/// forbid `unshare`.
 fn have_own_table() -> io::Result<()> {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
     let last = libc::c_uint::MAX;
@@ -255,7 +257,8 @@ mod tests {
             .collect()
     }
 
-    /// Whatever else the process has open, such a thread holds its file and nothing else; and what it prints lands nowhere.
+    /// Whatever else the process has open, such a thread holds its file and nothing else; and what
+    /// it prints lands nowhere.
     #[test]
     fn a_thread_apart_holds_its_file_alone() {
         prepare();

@@ -47,7 +47,8 @@ use std::{
 const SLICE: Duration = Duration::from_micros(250);
 /// It was kept waiting if it waited for this part of what it worked, or longer.
 const KEPT: u32 = 10;
-/// Which part of the processors all of this process's work in the background takes where others want them.
+/// Which part of the processors all of this process's work in the background takes where others
+/// want them.
 const PART: u32 = 32;
 /// The most that a thread takes while it is in the middle of its work.
 const PART_WITHIN: u32 = 8;
@@ -181,8 +182,8 @@ fn pause(worked: Duration, stage: BackgroundStage) -> Duration {
     owed.min(PAUSE_MAX)
 }
 
-/// Looks now and then whether others work: whether what they have worked by now has grown by a part of the time of one
-/// processor, or more.
+/// Looks now and then whether others work: whether what they have worked by now has grown by a part
+/// of the time of one processor, or more.
 struct Watch {
     part: u32,
     looked: Option<Instant>,
@@ -309,8 +310,9 @@ thread_local! {
     static USAGE: RefCell<ThreadUsage> = RefCell::new(ThreadUsage::new());
 }
 
-/// Sleeps a little if this thread, which works in the background, takes what others want. For code that can wait, every some hundred
-/// microseconds of its work, and when it begins with something and has ended it.
+/// Sleeps a little if this thread, which works in the background, takes what others want. For code
+/// that can wait, every some hundred microseconds of its work, and when it begins with something
+/// and has ended it.
 pub fn throttle(others: Others, stage: BackgroundStage) {
     match stage {
         BackgroundStage::Starting => TURNS.take(|| do_others_work(&FRONT, worked_in_front)),

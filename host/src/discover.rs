@@ -348,7 +348,8 @@ impl Looks<'_> {
     }
 
     fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
-        // What does not let us look is known by its path alone, unless it was seen where the path leads.
+        // What does not let us look is known by its path alone, unless it was seen where the path
+        // leads.
         let identity = match medium {
             Some(Medium::Block { major, minor }) => Identity(format!("block:{major}:{minor}")),
             Some(Medium::File { device, inode }) => Identity(format!("file:{device}:{inode}")),
@@ -439,8 +440,9 @@ mod tests {
         found
     }
 
-    /// A disk hangs when it is opened. The others are found, by whatever path, the one that hangs is named, and is left alone, by
-    /// whatever path, until it has answered; then it is a disk like any other.
+    /// A disk hangs when it is opened. The others are found, by whatever path, the one that hangs
+    /// is named, and is left alone, by whatever path, until it has answered; then it is a disk like
+    /// any other.
     #[test]
     fn a_disk_that_hangs_does_not_hang_discovery() {
         let directory = tempfile::tempdir().expect("temporary directory");

@@ -282,7 +282,8 @@ impl Access {
         Self { file: Some(Arc::new(file)), pool: OnceLock::new() }
     }
 
-    /// As the disk's I/O needs it: with a ring the file is here, without one it is where its threads are.
+    /// As the disk's I/O needs it: with a ring the file is here, without one it is where its
+    /// threads are.
     fn for_engine(file: Handle, engine: IoEngine) -> io::Result<Self> {
         match engine {
             IoEngine::Uring => Ok(Self::of(file)),
@@ -601,7 +602,8 @@ impl std::fmt::Debug for RealDisk {
     }
 }
 
-/// Opens what is open already once more, for writing, whatever its path leads to by now, and locks it.
+/// Opens what is open already once more, for writing, whatever its path leads to by now, and locks
+/// it.
 pub(super) fn open_and_lock(
     looking: &File,
     path: &str,

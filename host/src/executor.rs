@@ -183,7 +183,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if self.registered {
-            // Dropped on another thread than the one that polled it, it leaves a wake-up too many there.
+            // Dropped on another thread than the one that polled it, it leaves a wake-up too many
+            // there.
             let key = (self.deadline, self.id);
             let waker = DRIVER.try_with(|driver| driver.timers.borrow_mut().remove(&key));
             drop(waker);

@@ -29,7 +29,8 @@ use std::{
 /// The version of the messages. A change that the other side would misread makes it one more.
 pub const VERSION: u32 = 2;
 
-/// The longest head, in bytes: a statement and its answer, a `CREATE DISKGROUP` of ten thousand disks.
+/// The longest head, in bytes: a statement and its answer, a `CREATE DISKGROUP` of ten thousand
+/// disks.
 const HEAD_MAX: usize = 8 << 20;
 /// The longest body, in bytes: some MiB of a file, or some thousand rows.
 pub const BODY_MAX: usize = 8 << 20;

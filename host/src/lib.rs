@@ -1,7 +1,8 @@
-//! The host that an engine runs on: real disks, rings, threads, clocks. Implements `plinth_engine::world`.
+//! The host that an engine runs on: real disks, rings, threads, clocks. Implements
+//! `plinth_engine::world`.
 //!
-//! A program that has the engine as a library needs the engine and this crate, and none of the daemon: no SQL, no TLS,
-//! no command line.
+//! A program that has the engine as a library needs the engine and this crate, and none of the
+//! daemon: no SQL, no TLS, no command line.
 //!
 //! ```text
 //!   lib              RealWorld: what the engine is given
@@ -30,8 +31,8 @@
 //!   ipc              messages between our processes
 //! ```
 //!
-//! Which I/O engine: io_uring where the kernel allows it, else threads. Containers often forbid io_uring, so the kernel
-//! is tried once, at the start, and the result is shown to the operator.
+//! Which I/O engine: io_uring where the kernel allows it, else threads. Containers often forbid
+//! io_uring, so the kernel is tried once, at the start, and the result is shown to the operator.
 
 mod apart;
 pub mod background;
@@ -194,8 +195,8 @@ impl RealWorld {
         Ok(())
     }
 
-    /// The directory, this engine's and its successors', in which they keep words for each other. Without one nothing is kept. Only
-    /// the first call counts.
+    /// The directory, this engine's and its successors', in which they keep words for each other.
+    /// Without one nothing is kept. Only the first call counts.
     pub fn keep_in(&self, directory: &Path) {
         let _ = self.surviving_words.set(directory.to_owned());
     }
@@ -236,7 +237,8 @@ impl RealWorld {
         }
     }
 
-    /// Opens one disk by its path, whatever the discovery string says. May hang as long as the device does.
+    /// Opens one disk by its path, whatever the discovery string says. May hang as long as the
+    /// device does.
     ///
     /// # Errors
     /// What the operating system says, or that this cannot be a disk.
@@ -245,7 +247,8 @@ impl RealWorld {
     }
 
     fn start(name: &str, code: impl FnOnce() + Send + 'static) {
-        // An engine without one of its threads would wait for it for ever: better to end and be restarted.
+        // An engine without one of its threads would wait for it for ever: better to end and be
+        // restarted.
         if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(code) {
             panic!("cannot start the thread {name:?}: {error}; raise the limit on processes");
         }

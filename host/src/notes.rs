@@ -1,4 +1,5 @@
-//! Notes that outlive the host's memory: small files, replaced whole (written beside, synced, renamed).
+//! Notes that outlive the host's memory: small files, replaced whole (written beside, synced,
+//! renamed).
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,14 +1,15 @@
 //! The priority of a thread.
 #![allow(unsafe_code)]
 
-/// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is. Not for threads that hold locks which
-/// others need, and must not be kept from letting them go.
+/// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is. Not
+/// for threads that hold locks which others need, and must not be kept from letting them go.
 pub fn become_idle() {
     schedule(libc::SCHED_IDLE, 19);
 }
 
-/// Lets others go first whenever they have something to do, and takes hardly less than they otherwise: for threads that hold locks
-/// which others need, and look themselves how much they take ([`crate::background`]). The kernel counts their time as that of low priority.
+/// Lets others go first whenever they have something to do, and takes hardly less than they
+/// otherwise: for threads that hold locks which others need, and look themselves how much they take
+/// ([`crate::background`]). The kernel counts their time as that of low priority.
 pub fn lower_priority() {
     schedule(libc::SCHED_OTHER, 1);
 }
@@ -17,7 +18,8 @@ pub fn lower_priority() {
 /// wakes preempts it at once, and not when its slice has ended, or at the next tick. Kernels before
 /// 6.12 have no slices per thread.
 fn schedule(policy: libc::c_int, nice: i32) {
-    // SAFETY: no pointers; 0 is the calling thread. It may be nicer already, and only root may take that back.
+    // SAFETY: no pointers; 0 is the calling thread. It may be nicer already, and only root may take
+    // that back.
     let nice = nice.max(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
     let attributes = libc::sched_attr {
         size: u32::try_from(size_of::<libc::sched_attr>()).expect("small"),

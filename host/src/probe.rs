@@ -720,8 +720,8 @@ mod tests {
         assert!(hanging.list(Duration::ZERO).is_empty());
     }
 
-    /// The same silence: of a process that waits, and of one that could go on and has not got a processor. Ticks are counted in both cases,
-    /// a tenth in the second.
+    /// The same silence: of a process that waits, and of one that could go on and has not got a
+    /// processor. Ticks are counted in both cases, a tenth in the second.
     #[test]
     fn a_looker_that_gets_no_processor_is_no_disk_that_hangs() {
         let silent = |running: &Running| {

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! An io_uring and the operations that are in it.
 //!
-//! Belongs to one thread (`executor`), which alone submits; when that thread leaves
-//! with I/O in flight, to the `reaper`, which only reaps.
+//! Belongs to one thread (`executor`), which alone submits; when that thread leaves with I/O in
+//! flight, to the `reaper`, which only reaps.
 //!
 //! ```text
 //!   start --> backlog --room--> slot + submission queue --enter--> kernel --> completion queue
@@ -10,18 +10,19 @@
 //!                +------------- short transfer, submitted again --------- reap ----+--> ended
 //! ```
 //!
-//! Beside operations it has watches: polls of a socket, for a thread that waits for its disks and for a client at the same time.
+//! Beside operations it has watches: polls of a socket, for a thread that waits for its disks and
+//! for a client at the same time.
 //!
 //! Invariants:
 //!
-//!   1. An operation stays in its slot from the moment its entry is in the
-//!      submission queue until its completion is reaped. So its memory and its
-//!      descriptor are valid whenever the kernel looks.
+//!   1. An operation stays in its slot from the moment its entry is in the submission queue until
+//!      its completion is reaped. So its memory and its descriptor are valid whenever the kernel
+//!      looks.
 //!   2. Each entry has exactly one completion (no multishot, no links).
-//!   3. Never more entries in flight than the completion queue has places: it cannot
-//!      overflow, and a full queue delays an operation instead of blocking anyone.
-//!   4. A ring that is dropped with operations in it leaks them rather than free
-//!      what the kernel may still write.
+//!   3. Never more entries in flight than the completion queue has places: it cannot overflow, and
+//!      a full queue delays an operation instead of blocking anyone.
+//!   4. A ring that is dropped with operations in it leaks them rather than free what the kernel
+//!      may still write.
 
 use super::{
     op::{Op, TRANSFER_MAX, Work},
@@ -42,7 +43,8 @@ use std::{
 
 /// Entries submitted by one system call at most.
 const SUBMISSIONS: u32 = 128;
-/// So many entries are submitted at once, while their thread goes on: disks that wait until it has nothing else to do stand still meanwhile.
+/// So many entries are submitted at once, while their thread goes on: disks that wait until it has
+/// nothing else to do stand still meanwhile.
 const SUBMIT_AT: usize = 8;
 /// Operations in flight at most: more than any disk's queue is deep.
 const COMPLETIONS: u32 = 1024;
@@ -113,7 +115,8 @@ pub(super) struct Ring {
     armed: bool,
     /// Whether the kernel has not been given an operation that is in a slot.
     begins_operation: bool,
-    /// Addresses of the memory that the ring has been shown: I/O with buffers in it need not look for their pages.
+    /// Addresses of the memory that the ring has been shown: I/O with buffers in it need not look
+    /// for their pages.
     registered: Range<usize>,
 }
 
@@ -295,7 +298,8 @@ impl Ring {
             self.arm();
         }
         if wait != Wait::No && self.begins_operation && self.has_one_operation() {
-            // A thread of the disk's that shares this processor carries it out before we go on, and need not wake us then (decision 025).
+            // A thread of the disk's that shares this processor carries it out before we go on, and
+            // need not wake us then (decision 025).
             self.call(Wait::No);
         }
         let nothing_to_wait_for = wait == Wait::No || !self.ring.completion().is_empty();
@@ -369,7 +373,8 @@ impl Ring {
         };
         let entry = entry.user_data(slot as u64);
         self.in_flight += 1;
-        // SAFETY: memory and descriptor belong to the slot until the completion is reaped (invariant 1).
+        // SAFETY: memory and descriptor belong to the slot until the completion is reaped
+        // (invariant 1).
         unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
         if self.ring.submission().len() >= SUBMIT_AT {
             self.call(Wait::No);
@@ -414,7 +419,8 @@ impl Ring {
     }
 }
 
-/// Shows the ring the memory of small buffers. Where that is not allowed (without privileges it counts as locked memory) all I/O is as usual.
+/// Shows the ring the memory of small buffers. Where that is not allowed (without privileges it
+/// counts as locked memory) all I/O is as usual.
 fn register_buffers(ring: &IoUring) -> Range<usize> {
     let Some((start, length)) = registrable() else { return 0..0 };
     let all = libc::iovec { iov_base: start.cast(), iov_len: length };

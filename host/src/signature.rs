@@ -212,7 +212,8 @@ mod tests {
         }
     }
 
-    /// A partition table starts with boot code or not; a disk of noise that happens to end in 55 AA is not one.
+    /// A partition table starts with boot code or not; a disk of noise that happens to end in 55 AA
+    /// is not one.
     #[test]
     fn a_partition_table_has_partitions() {
         let mut sector = [0; 512];

@@ -47,8 +47,9 @@ impl Watch {
 /// Ends when there is something to read, or was. See [`readable`].
 pub struct Readable(Arc<State>);
 
-/// Waits, inside [`block_on`](super::block_on), until there is something to read from a socket or it has ended; it may end for no reason.
-/// `None`: this thread cannot wait for sockets and disks at the same time.
+/// Waits, inside [`block_on`](super::block_on), until there is something to read from a socket or
+/// it has ended; it may end for no reason. `None`: this thread cannot wait for sockets and disks at
+/// the same time.
 #[must_use]
 pub fn readable(descriptor: &Arc<OwnedFd>) -> Option<Readable> {
     let state = Arc::<State>::default();

@@ -44,7 +44,8 @@ pub(super) fn trim(file: &File, offset: u64, length: u64) -> io::Result<()> {
     /// `_IO(0x12, 119)` of linux/fs.h.
     const BLKDISCARD: libc::c_ulong = 0x1277;
     let range = [offset, length];
-    // SAFETY: the descriptor is open, and BLKDISCARD reads two u64 from `range`, which outlives the call.
+    // SAFETY: the descriptor is open, and BLKDISCARD reads two u64 from `range`, which outlives the
+    // call.
     match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, range.as_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

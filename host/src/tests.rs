@@ -20,7 +20,8 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a test under every I/O engine of this kernel, on a thread that sleeps at once and on one that looks first.
+/// Runs a test under every I/O engine of this kernel, on a thread that sleeps at once and on one
+/// that looks first.
 fn under_each_engine(test: impl Fn(&RealWorld) + Sync) {
     for choice in [IoChoice::Threads, IoChoice::Uring] {
         match RealWorld::new(choice, |_| ()) {
@@ -171,7 +172,8 @@ fn what_is_written_to_a_file_is_read_back() {
     });
 }
 
-/// Small buffers lie in memory that rings were shown, as long as there is some; larger ones and the rest do not. Both are read and written alike.
+/// Small buffers lie in memory that rings were shown, as long as there is some; larger ones and the
+/// rest do not. Both are read and written alike.
 #[test]
 fn memory_that_rings_were_shown_is_as_good_as_any() {
     let files = Files::new();
@@ -428,7 +430,8 @@ fn a_vanished_device_ends_io_with_an_error() {
         let disk = world.open(&device.path).expect("open");
         claim_soon(&*disk);
         write(&*disk, 0, &noise(5, 4096));
-        // A loop device in use is detached only when its last user closes it; so cut the file under it instead.
+        // A loop device in use is detached only when its last user closes it; so cut the file under
+        // it instead.
         fs::OpenOptions::new()
             .write(true)
             .open(&path)
@@ -662,7 +665,8 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
         readable(&ours).expect("a ring").await;
         rustix::io::read(&*ours, &mut [0; 8]).expect("read");
     });
-    // Left behind, many times: each takes its place in the ring, which is given back when the thread has nothing else to do.
+    // Left behind, many times: each takes its place in the ring, which is given back when the
+    // thread has nothing else to do.
     for _ in 0..20 {
         block_on(async {
             let left: Vec<_> = (0..200).map(|_| readable(&ours).expect("there is room")).collect();
@@ -679,7 +683,8 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
     });
 }
 
-/// Those that are due at once, as where the machine held this thread, are still woken in their order.
+/// Those that are due at once, as where the machine held this thread, are still woken in their
+/// order.
 #[test]
 fn timers_end_in_their_order() {
     under_each_engine(|world| {
@@ -703,7 +708,8 @@ fn timers_end_in_their_order() {
                 (begun_together, [&[first], &later[..]].concat())
             });
             assert!(world.monotonic() - before >= Duration::from_millis(30));
-            // One that was due before it was polled the first time needs no waking, and has no order.
+            // One that was due before it was polled the first time needs no waking, and has no
+            // order.
             if begun_together {
                 assert_eq!(ended, [0, 10, 20, 30]);
                 break;
@@ -847,7 +853,8 @@ fn the_host_tells_who_it_is() {
 }
 
 /// Not a test: how long a read at depth one takes, beside the plain system call. Run it with
-/// `PLINTH_BENCH_DISK=/dev/... cargo test --release -p plinth-server --lib read_latency -- --ignored --nocapture`.
+/// `PLINTH_BENCH_DISK=/dev/... cargo test --release -p plinth-server --lib read_latency --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn read_latency_at_depth_one() {

@@ -108,7 +108,8 @@ fn mounted(dir: &Path) -> (Arc<Group>, Session, u64) {
     (group, session, node)
 }
 
-/// Calls of the allocator, and locks taken, by this thread during `measured` I/Os, after as many that warm up.
+/// Calls of the allocator, and locks taken, by this thread during `measured` I/Os, after as many
+/// that warm up.
 fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, u64) {
     let measured: u64 = if writes { 3_000 } else { 6_000 };
     let (begun, before, after) = (Cell::new(0_u64), Cell::new((0, 0)), Cell::new((0, 0)));
@@ -144,7 +145,8 @@ fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, 
     (calls - calls_before, locks - locks_before)
 }
 
-/// What an I/O needs of memory it has from the one before it. What is measured is this thread: others wake up now and then, whatever it does.
+/// What an I/O needs of memory it has from the one before it. What is measured is this thread:
+/// others wake up now and then, whatever it does.
 #[test]
 fn reads_and_writes_need_neither_allocator_nor_lock() {
     let target = std::env::var_os("CARGO_TARGET_DIR")

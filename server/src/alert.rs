@@ -1,11 +1,13 @@
-//! The alert log: plain text, a line per event that somebody would want to know at three in the morning.
+//! The alert log: plain text, a line per event that an operator would want to know at three in the
+//! morning.
 //!
 //! ```text
 //!   2026-11-21T03:00:07.125Z WARNING DATA: disk 3 (/dev/sdd) is offline: ...
 //! ```
 //!
-//! Instance and engines append to it themselves, each line by one write, so that it goes on without an instance. The
-//! file is opened for each line: it may be moved away at any time. Lines of one kind are gathered (`alert/gathered.rs`).
+//! Instance and engines append to it themselves, each line by one write, so that it goes on without
+//! an instance. The file is opened for each line: it may be moved away at any time. Lines of one
+//! kind are gathered (`alert/gathered.rs`).
 
 mod gathered;
 
@@ -45,14 +47,16 @@ impl Alert {
     #[must_use]
     pub fn new(path: PathBuf, echo: bool) -> Self {
         let (lines, receiver) = sync_channel(WAITING_MAX);
-        // Without a thread the lines are lost, and their senders are told nothing: there is no better place to say it.
+        // Without a thread the lines are lost, and their senders get no error: there is no better
+        // place to report it.
         let _ = thread::Builder::new()
             .name("alert".into())
             .spawn(move || write(&path, echo, &receiver));
         Self { lines }
     }
 
-    /// Writes one event. Never blocks: beyond some thousand waiting lines they go to the standard error only.
+    /// Writes one event. Never blocks: beyond some thousand waiting lines they go to the standard
+    /// error only.
     pub fn event(&self, event: &Event) {
         self.line(event.severity, &event.group, &event.text);
     }
@@ -171,7 +175,7 @@ mod tests {
         );
     }
 
-    /// Who ends says what was gathered until then.
+    /// A process that ends writes what was gathered until then.
     #[test]
     fn lines_of_one_kind_are_gathered() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! Whatever may come on a socket between our own processes: for the fuzzer in `fuzz/`, and for a test that changes messages that are right.
+//! Whatever may come on a socket between our own processes: for the fuzzer in `fuzz/`, and for a
+//! test that changes messages that are right.
 
 use crate::{engine::protocol, instance::control};
 use plinth_engine::catalog::rows::decode_rows;
@@ -9,7 +10,8 @@ use std::{fmt::Debug, io::Write, os::unix::net::UnixStream};
 /// Bytes that a socket takes although nobody reads yet.
 const INPUT_MAX: usize = 64 << 10;
 
-/// Reads bytes as messages, or as rows; the first byte says of which kind. Returns how many there were until one made no sense.
+/// Reads bytes as messages, or as rows; the first byte says of which kind. Returns how many there
+/// were until one made no sense.
 ///
 /// # Panics
 /// If we make a mistake.

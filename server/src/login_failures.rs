@@ -1,4 +1,5 @@
-//! Failed logins of the current minute: the alert log has a line for each up to a limit, and counts the rest.
+//! Failed logins of the current minute: the alert log has a line for each up to a limit, and counts
+//! the rest.
 
 use plinth_host::lock;
 use std::{

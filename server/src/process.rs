@@ -38,8 +38,8 @@ impl Peer {
     }
 }
 
-/// Takes `path` as the sign that this process is the only one of its kind, and writes its pid into it. It stays taken
-/// until the file is dropped; `None` if another process holds it.
+/// Takes `path` as the sign that this process is the only one of its kind, and writes its pid into
+/// it. It stays taken until the file is dropped; `None` if another process holds it.
 ///
 /// # Errors
 /// If the file cannot be opened or written.
@@ -66,7 +66,8 @@ pub fn share_memory() {
     }
 }
 
-/// Lets this process have as many descriptors as it may: an engine has five for each NBD client, the instance two.
+/// Lets this process have as many descriptors as it may: an engine has five for each NBD client,
+/// the instance two.
 pub fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;
@@ -87,8 +88,8 @@ fn ending() -> libc::sigset_t {
     }
 }
 
-/// Keeps the signals that end a process for [`wait_for_end`]. To be called before any thread starts; programs that are
-/// started later get the usual signals.
+/// Keeps the signals that end a process for [`wait_for_end`]. To be called before any thread
+/// starts; programs that are started later get the usual signals.
 pub fn keep_signals() {
     let set = ending();
     // SAFETY: a valid set; the old one is not wanted.

@@ -23,8 +23,8 @@ use std::{borrow::Cow, fmt, num::NonZeroU32};
 pub(super) const PLAIN: &str = "SCRAM-SHA-256";
 pub(super) const BOUND: &str = "SCRAM-SHA-256-PLUS";
 
-/// Rounds of hashing for new passwords: a client spends some milliseconds, a guesser as much for each guess. RFC 7677
-/// asks for 4096 at least.
+/// Rounds of hashing for new passwords: a client spends some milliseconds, a guesser as much for
+/// each guess. RFC 7677 asks for 4096 at least.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(15_000).expect("not zero");
 /// Most rounds of a verifier that is given as such: each login costs its client that many.
 const ROUNDS_MAX: u32 = 1_000_000;
@@ -148,7 +148,8 @@ pub(super) enum Failure {
 /// Between the client's two messages.
 pub(super) struct Exchange {
     verifier: Verifier,
-    /// What the client must say again: the header of its first message, and the certificate's hash if bound.
+    /// What the client must say again: the header of its first message, and the certificate's hash
+    /// if bound.
     binding: Vec<u8>,
     client_first: String,
     server_first: String,
@@ -156,8 +157,9 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Reads the client's first message and makes the server's. `binding` is the hash of the certificate, if the exchange
-    /// can be bound to one; `bound`: the client has chosen SCRAM-SHA-256-PLUS.
+    /// Reads the client's first message and makes the server's. `binding` is the hash of the
+    /// certificate, if the exchange can be bound to one; `bound`: the client has chosen
+    /// SCRAM-SHA-256-PLUS.
     pub fn first(
         verifier: Verifier,
         message: &[u8],

@@ -1,8 +1,8 @@
 //! A refusal as people get it: over the PostgreSQL protocol, in the shell, as JSON.
 //!
-//! The engine refuses with an [`AdminError`]: a stable code, a sentence, a hint. Statements add where in the
-//! text it is. Here both get the five characters of SQLSTATE that PostgreSQL's clients act on, and the number under
-//! which an Oracle DBA knows the same trouble.
+//! The engine refuses with an [`AdminError`]: a stable code, a sentence, a hint. Statements add
+//! where in the text it is. Here both get the five characters of SQLSTATE that PostgreSQL's clients
+//! act on, and the number under which an Oracle DBA knows the same trouble.
 
 use plinth_engine::admin::{AdminError, Code};
 use serde::{Deserialize, Serialize};

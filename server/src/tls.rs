@@ -50,7 +50,8 @@ pub struct TlsFiles {
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
-    /// What SCRAM-SHA-256-PLUS binds to; `None`: the certificate is signed in a way that RFC 5929 has no hash for.
+    /// What SCRAM-SHA-256-PLUS binds to; `None`: the certificate is signed in a way that RFC 5929
+    /// has no hash for.
     pub binding: Option<Vec<u8>>,
 }
 
@@ -170,10 +171,11 @@ impl Certificates {
     }
 }
 
-/// The hash of a certificate that RFC 5929 calls `tls-server-end-point`: by the algorithm of its signature, SHA-256 in
-/// place of older ones.
+/// The hash of a certificate that RFC 5929 calls `tls-server-end-point`: by the algorithm of its
+/// signature, SHA-256 in place of older ones.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER ... } ... }
+    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT
+    // IDENTIFIER ... } ... }
     let (_, inside, _) = element(certificate)?;
     let (_, _, behind) = element(inside)?;
     let (_, algorithm, _) = element(behind)?;

@@ -36,7 +36,8 @@ pub fn user(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| field("/etc/passwd", (0, name), 2)?.parse().ok())
 }
 
-/// Whether a user is in a group, as the kernel will have it: by the group's list, or because it is the user's own.
+/// Whether a user is in a group, as the kernel will have it: by the group's list, or because it is
+/// the user's own.
 #[must_use]
 pub fn is_member(user: &str, group: &str) -> bool {
     let listed = field("/etc/group", (0, group), 3)

@@ -1,7 +1,8 @@
-//! What drivers, ORMs and tools ask PostgreSQL's catalog when they connect, and to list what there is, in their own words.
+//! What drivers, ORMs and tools ask PostgreSQL's catalog when they connect, and to list what there
+//! is, in their own words.
 //!
-//! Each statement was taken from the program that is named beside it. An answer is not enough: where the program goes on only with the
-//! right one, that is looked at too.
+//! Each statement was taken from the program that is named beside it. An answer is not enough:
+//! where the program goes on only with the right one, that is looked at too.
 
 use plinth_engine::admin::{AdminError, Survey, Value};
 use plinth_server::{

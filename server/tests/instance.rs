@@ -359,7 +359,8 @@ fn the_command_line_prints_tables_and_json() {
     assert_eq!(plinth(&["check", "nothing"]).status.code(), Some(2));
 }
 
-/// A group is made, its engine dies and is started again, the instance dies and the next one adopts the engine.
+/// A group is made, its engine dies and is started again, the instance dies and the next one adopts
+/// the engine.
 #[test]
 fn a_group_outlives_its_engine_and_its_instance() {
     let mut instance = Instance::start(&[]);

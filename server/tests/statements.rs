@@ -1,9 +1,10 @@
-//! Statements that nobody meant: valid ones with something taken away, doubled, exchanged or put in, and what a grammar
-//! gives that knows words and no sense. Each is parsed, and run over rows in memory if it is a query: an answer or a
-//! refusal, never a crash, never without end. Places of refusals are within the text.
+//! Statements that nobody meant: valid ones with something taken away, doubled, exchanged or put
+//! in, and what a grammar gives that knows words and no sense. Each is parsed, and run over rows in
+//! memory if it is a query: an answer or a refusal, never a crash, never without end. Places of
+//! refusals are within the text.
 //!
-//! Some seconds of it belong to every run of the tests; `PLINTH_FUZZ_SECONDS` says how long otherwise, and
-//! `PLINTH_FUZZ_SEED` where to begin: a failure names its seed.
+//! Some seconds of it belong to every run of the tests; `PLINTH_FUZZ_SECONDS` says how long
+//! otherwise, and `PLINTH_FUZZ_SEED` where to begin: a failure names its seed.
 
 use plinth_engine::{
     admin::{AdminError, Survey, Value},

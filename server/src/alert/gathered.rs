@@ -1,8 +1,11 @@
-//! Alert lines of one kind, gathered: a disk that fails 1000 times a second must not hide what else there is to know.
+//! Alert lines of one kind, gathered: a disk that fails 1000 times a second must not hide all other
+//! lines.
 //!
-//! Lines are of one kind if they are about the same group, are as urgent, and differ in numbers only: a disk's name or a path in them makes
-//! another kind. The first [`FIRST`] of a kind are written at once. What comes then is counted, and a minute after the first one line says
-//! how many there were, and the last of them; while they go on, each minute. When a minute has passed without one, all begins anew.
+//! Lines are of one kind if they are about the same group, are as urgent, and differ in numbers
+//! only: a disk's name or a path in them makes another kind. The first [`FIRST`] of a kind are
+//! written at once. Later ones are counted, and a minute after the first one a line has their
+//! number, and the last of them; while they go on, each minute. When a minute has passed without
+//! one, all begins anew.
 //!
 //! Notes are for the record, and each is written. Pure: the clock is the caller's.
 
@@ -81,7 +84,7 @@ impl Gathered {
         self.0.values().map(|kind| kind.since + TIME).min()
     }
 
-    /// What is to be written of what was gathered until now: of each kind whose time is over, or of all.
+    /// The lines for what was gathered until now: of each kind whose time is over, or of all.
     pub fn take(&mut self, now: Duration, all: bool) -> Vec<Text> {
         let mut lines = Vec::new();
         self.0.retain(|_, kind| {
@@ -162,7 +165,8 @@ mod tests {
         assert_eq!(written.len() as u64, FIRST + 9, "one line each minute");
     }
 
-    /// Once a second without end, and then an end: the next trouble of the kind is told at once again.
+    /// Once a second without end, and then an end: the next line of the kind is written at once
+    /// again.
     #[test]
     fn a_kind_that_has_ended_begins_anew() {
         let mut gathered = Gathered::default();

@@ -1,7 +1,9 @@
 //! Places in disk groups, as `asmcmd` writes them: `+`, `+DATA`, `+DATA/db/users.dbf`.
 //!
-//! A name that is written otherwise than it is kept is found all the same (`engine/find.rs`). Names that are made keep
-//! the case in which they were written. `+DATA.259.1234` is a file by its number and incarnation. `*` and `%` stand for any run of characters, in every part. `.` and `..` are taken out before anybody is asked.
+//! A name that is written otherwise than it is kept is found all the same (`engine/find.rs`). Names
+//! that are made keep the case in which they were written. `+DATA.259.1234` is a file by its number
+//! and incarnation. `*` and `%` stand for any run of characters, in every part. `.` and `..` are
+//! taken out before anybody is asked.
 
 use super::{
     Result,
@@ -14,7 +16,8 @@ use crate::{
 use plinth_engine::{admin::Value, api::Kind};
 use std::fmt;
 
-/// A place: `+` above all groups, a group's root, or below it. Whether something is there is another question.
+/// A place: `+` above all groups, a group's root, or below it. Whether something is there is
+/// another question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AsmPath {
     /// Upper case.

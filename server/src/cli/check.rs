@@ -124,7 +124,8 @@ impl Run for Scrub {
     }
 }
 
-/// Exits with 0: clean, 1: all repaired, 2: something is left, or it could not be checked, 3: mirrors are missing.
+/// Exits with 0: clean, 1: all repaired, 2: something is left, or it could not be checked, 3:
+/// mirrors are missing.
 fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<()> {
     let report = match report {
         Ok(report) => report,

@@ -1,7 +1,8 @@
-//! The table of commands. The shell, `plinth CMD`, help, the manual page and completion are all made of it.
+//! The table of commands. The shell, `plinth CMD`, help, the manual page and completion are all
+//! made of it.
 //!
-//! A row is a name and a type with the command's flags; the type's own file has the description and what it does. A
-//! command that is not here is none; `asmcmd`'s names are kept, with their flags.
+//! A row is a name and a type with the command's flags; the type's own file has the description and
+//! what it does. A command that is not here is none; `asmcmd`'s names are kept, with their flags.
 
 use super::{
     Result, access, backup, check,

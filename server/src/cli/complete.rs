@@ -1,5 +1,6 @@
-//! Completion on the tab key: commands, their flags, names of groups and disks where a command wants one, and what is at
-//! a path everywhere else. What an argument wants, its name in the table of commands says.
+//! Completion on the tab key: commands, their flags, names of groups and disks where a command
+//! wants one, and what is at a path everywhere else. What an argument wants, its name in the table
+//! of commands says.
 
 use super::{
     asm_path::{self, AsmPath},

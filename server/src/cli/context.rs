@@ -91,7 +91,8 @@ pub(super) fn bare(written: &str) -> &str {
     written.trim_start_matches('+').trim_end_matches('/')
 }
 
-/// A group's name as people write it: `data`, `+DATA`, `DATA/`. A statement can hold what this returns.
+/// A group's name as people write it: `data`, `+DATA`, `DATA/`. A statement can hold what this
+/// returns.
 pub(super) fn group_name(written: &str) -> Result<String> {
     let name = bare(written);
     match name.strip_suffix(';') {
@@ -108,7 +109,8 @@ pub(super) fn no_group(name: &str) -> SqlError {
     asmcmd(8001, format!("diskgroup '{}' does not exist or is not mounted", name.to_uppercase()))
 }
 
-/// A connection to the engine of a mounted group. Between an engine's death and its successor it waits for that one.
+/// A connection to the engine of a mounted group. Between an engine's death and its successor it
+/// waits for that one.
 ///
 /// # Errors
 /// If there is no such group, it is not mounted, or no engine could mount it for a while.
@@ -243,8 +245,8 @@ impl Context {
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
 
-    /// From now on Ctrl-C ends a command that listens, and pressed again before it does, the program. While a line is
-    /// edited the editor has the key.
+    /// From now on Ctrl-C ends a command that listens, and pressed again before it does, the
+    /// program. While a line is edited the editor has the key.
     pub(super) fn heed_interrupts(&self) -> Result<()> {
         static HEEDED: AtomicBool = AtomicBool::new(false);
         if HEEDED.swap(true, Ordering::Relaxed) {

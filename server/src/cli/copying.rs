@@ -72,7 +72,8 @@ pub(super) struct Job {
     pub size: u64,
     /// Nanoseconds since 1970.
     pub modified: i64,
-    /// The file was made for the copy under a name of the system: it is written there, and removed if that fails.
+    /// The file was made for the copy under a name of the system: it is written there, and removed
+    /// if that fails.
     pub in_place: bool,
     pub mode: u32,
     pub uid: u32,
@@ -229,7 +230,8 @@ impl Open {
         }
     }
 
-    /// Makes durable what was written; of a local file, so that it is read from the device afterwards.
+    /// Makes durable what was written; of a local file, so that it is read from the device
+    /// afterwards.
     fn sync(&self) -> Result<()> {
         match self {
             Self::Local(file, path) => {
@@ -614,7 +616,8 @@ mod tests {
         })
     }
 
-    /// The target gives back another byte than it was given: the piece is refused, and the file does not get its name.
+    /// The target gives back another byte than it was given: the piece is refused, and the file
+    /// does not get its name.
     #[test]
     fn what_reads_back_otherwise_is_refused() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
@@ -644,7 +647,8 @@ mod tests {
         Ok(())
     }
 
-    /// Another source, or the same one changed, goes to another name: no copy goes on with what is not its own.
+    /// Another source, or the same one changed, goes to another name: no copy goes on with what is
+    /// not its own.
     #[test]
     fn an_interrupted_copy_is_found_by_its_source() -> io::Result<()> {
         let folder = tempfile::tempdir()?;

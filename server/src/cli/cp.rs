@@ -1,7 +1,9 @@
 //! `cp`: files into a disk group, out of it, and between groups.
 //!
-//! `+GROUP/path` is in a group, `/path` on the host. Any other name is in the directory where the shell stands, and on the
-//! host where it stands at `+`, as `plinth cp` does. To `+GROUP`, `+GROUP(template)` and `+GROUP(template)/alias` the system gives a name. How a file gets from one end to the other: `copying.rs`.
+//! `+GROUP/path` is in a group, `/path` on the host. Any other name is in the directory where the
+//! shell stands, and on the host where it stands at `+`, as `plinth cp` does. To `+GROUP`,
+//! `+GROUP(template)` and `+GROUP(template)/alias` the system gives a name. How a file gets from
+//! one end to the other: `copying.rs`.
 
 use super::{
     Result, asm_path, complain,
@@ -177,7 +179,8 @@ fn within(context: &Context, source: &Source) -> Result<Vec<Source>> {
     }
 }
 
-/// `+DATA`, `+DATA(template)`, `+DATA(template)/alias`: the group, and what the system is to name there.
+/// `+DATA`, `+DATA(template)`, `+DATA(template)/alias`: the group, and what the system is to name
+/// there.
 fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
     let rest = text.strip_prefix('+')?;
     let (group, rest) = rest.split_at(rest.find(['/', '.', '(']).unwrap_or(rest.len()));
@@ -193,7 +196,8 @@ fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
     Some((group, NewSystemFile { template, alias, ..NewSystemFile::default() }))
 }
 
-/// Makes the file under a name of the system; what the source is called, and its first bytes, say what it is.
+/// Makes the file under a name of the system; what the source is called, and its first bytes, say
+/// what it is.
 fn make_system(
     context: &Context,
     source: &Source,

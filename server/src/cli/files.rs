@@ -16,7 +16,8 @@ use clap::Args;
 use plinth_engine::admin::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Goes through all that is below a directory, in the order of names, parents before what is in them.
+/// Goes through all that is below a directory, in the order of names, parents before what is in
+/// them.
 pub(super) fn walk(
     engine: &Client,
     top: &AsmPath,
@@ -237,7 +238,8 @@ impl Run for Rm {
                         Ok(())
                     })?;
                 }
-                // What is in a directory goes before it; a file with several names goes with the first of them.
+                // What is in a directory goes before it; a file with several names goes with the
+                // first of them.
                 let mut gone = BTreeSet::new();
                 for found in doomed.iter().rev() {
                     if found.is_directory() || gone.insert(found.info.node) {

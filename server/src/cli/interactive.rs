@@ -1,8 +1,9 @@
 //! The shell: `plinth` without a command.
 //!
-//! A line is split into words as by a POSIX shell, and the words are one command of the table. On a terminal there are
-//! a prompt, history (`~/.plinth_shell_history`) and completion. Otherwise lines are read from the standard input
-//! until it ends; a refused one does not keep the next from being carried out, and the program then exits with 1.
+//! A line is split into words as by a POSIX shell, and the words are one command of the table. On a
+//! terminal there are a prompt, history (`~/.plinth_shell_history`) and completion. Otherwise lines
+//! are read from the standard input until it ends; a refused one does not keep the next from being
+//! carried out, and the program then exits with 1.
 
 use super::{
     Arguments, Result,

@@ -1,4 +1,5 @@
-//! `lsdg`, `lsdsk`, `lsop`, `lsattr`, `lsct`: queries with `asmcmd`'s columns. What `asmcmd` has not stands last.
+//! `lsdg`, `lsdsk`, `lsop`, `lsattr`, `lsct`: queries with `asmcmd`'s columns. What `asmcmd` has
+//! not stands last.
 
 use super::{
     Result,
@@ -24,7 +25,8 @@ pub(super) struct Lsdg {
     /// With the number of the instance.
     #[arg(short)]
     g: bool,
-    /// As asmcmd has it: here disks are always looked for, so that groups that are not mounted are listed too.
+    /// As asmcmd has it: here disks are always looked for, so that groups that are not mounted are
+    /// listed too.
     #[arg(long)]
     discovery: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `ls`: what is in a disk group, as `asmcmd` shows it.
 //!
-//! Names come from the engine's directories; what `-l`, `-s` and `--permission` tell of files comes from `v$asm_file`, and
-//! who made a name from `v$asm_alias`.
+//! Names come from the engine's directories; what `-l`, `-s` and `--permission` tell of files comes
+//! from `v$asm_file`, and who made a name from `v$asm_alias`.
 
 use super::{
     Result,

@@ -1,8 +1,9 @@
 //! `lsof`: which files of mounted groups are open, and by whom.
 //!
-//! An engine knows requests, not who keeps what open; the kernel does. So each process's descriptors are looked at, and those that are below a directory
-//! on which a group's files are mounted are told. Who may not look at a process does not see its files. Nothing here touches
-//! a mounted file, not even to ask what it is.
+//! An engine knows requests, not who keeps what open; the kernel does. So each process's
+//! descriptors are looked at, and those that are below a directory on which a group's files are
+//! mounted are told. Who may not look at a process does not see its files. Nothing here touches a
+//! mounted file, not even to ask what it is.
 
 use super::{
     Result, asm_path,

@@ -1,8 +1,10 @@
-//! The command line: one program, `plinth`, for the instance, the engines and everybody who speaks to them.
+//! The command line: one program, `plinth`, for the instance, the engines and everybody who speaks
+//! to them.
 //!
-//! `plinth COMMAND` carries out one command, `plinth` alone is a shell that takes the same commands (`commands.rs` has
-//! the table). Results go to the standard output, everything else to the standard error. A command that fails exits with 1 (`check`
-//! with 2), and says what can be done about it.
+//! `plinth COMMAND` carries out one command, `plinth` alone is a shell that takes the same commands
+//! (`commands.rs` has the table). Results go to the standard output, everything else to the
+//! standard error. A command that fails exits with 1 (`check` with 2), and says what can be done
+//! about it.
 
 mod access;
 mod asm_path;
@@ -73,7 +75,8 @@ fn directory() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(or_default)
 }
 
-/// Automatic storage management for databases: disk groups that stripe and mirror, operated in SQL. Without a command: a shell.
+/// Automatic storage management for databases: disk groups that stripe and mirror, operated in SQL.
+/// Without a command: a shell.
 #[derive(Debug, Parser)]
 #[command(name = "plinth", version, disable_help_subcommand = true)]
 struct Arguments {
@@ -110,7 +113,8 @@ enum Privilege {
 enum Command {
     /// Run the instance, in the foreground.
     Serve {
-        /// Where instance.json and alert.log are [default: DIR; /var/lib/plinth if DIR is /run/plinth].
+        /// Where instance.json and alert.log are [default: DIR; /var/lib/plinth if DIR is
+        /// /run/plinth].
         #[arg(long, value_name = "DIR")]
         state: Option<PathBuf>,
         /// Where to look for disks: patterns separated by commas. Remembered.

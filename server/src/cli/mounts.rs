@@ -1,7 +1,7 @@
 //! `mount` and `umount`: of a disk group, as `asmcmd` means it, and of its files on a directory.
 //!
-//! The arguments decide. What has a `/` in it, or is `.` or `..`, is a directory; everything else is a disk group, also
-//! `DATA/` as listings have it, where no directory has that name:
+//! The arguments decide. What has a `/` in it, or is `.` or `..`, is a directory; everything else
+//! is a disk group, also `DATA/` as listings have it, where no directory has that name:
 //!
 //! ```text
 //! mount GROUP ... | -a          an engine takes the groups        umount GROUP | -a
@@ -151,8 +151,8 @@ impl Run for Umount {
     }
 }
 
-/// The directory that is meant, by the name under which the instance mounted it. Itself it is not looked at: where its engine is dead, that
-/// may not end.
+/// The directory that is meant, by the name under which the instance mounted it. Itself it is not
+/// looked at: where its engine is dead, that may not end.
 fn mount_point(directory: &Path) -> PathBuf {
     let mut path = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     for _ in 0..LINKS_MAX {

@@ -1,7 +1,7 @@
 //! `nbd`: files and volumes as block devices for NBD clients.
 //!
-//! What has no `+` and no `/` in it is a volume, unless the shell stands in a disk group. An export goes on until it is stopped, or its
-//! disk group dismounted.
+//! What has no `+` and no `/` in it is a volume, unless the shell stands in a disk group. An export
+//! goes on until it is stopped, or its disk group dismounted.
 
 use super::{
     Result,
@@ -232,7 +232,8 @@ impl Nbd {
     }
 }
 
-/// All exports of a group, and how many clients each has; `None`: its address is not there yet, as far as the instance can be asked.
+/// All exports of a group, and how many clients each has; `None`: its address is not there yet, as
+/// far as the instance can be asked.
 fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)>> {
     let there = context.engine(group)?.exports()?;
     let mut missing =

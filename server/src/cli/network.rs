@@ -1,5 +1,5 @@
-//! `plinth serve`: where to listen beside the unix socket, and with which certificates. Remembered, all of it together:
-//! who says `--listen` says everything anew.
+//! `plinth serve`: where to listen beside the unix socket, and with which certificates. Remembered,
+//! all of it together: who says `--listen` says everything anew.
 
 use crate::{
     sql_error::SqlError,
@@ -13,7 +13,8 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Also listen on TCP, for users with a password: ADDR:PORT, or off. Remembered, with the options for TLS.
+    /// Also listen on TCP, for users with a password: ADDR:PORT, or off. Remembered, with the
+    /// options for TLS.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
     /// The certificate for TLS, and those that lead to an authority, in PEM.

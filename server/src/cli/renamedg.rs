@@ -1,7 +1,8 @@
 //! `renamedg`: copies of all disks of a disk group get a name and ids of their own.
 //!
-//! As ASM's, with its words: phase one looks at the disks and writes a plan, phase two carries it out, and both do both. It works on disks that
-//! nobody uses, without an instance. The plan stays until it is carried out whole, so that what cut it short can be gone on from.
+//! As ASM's, with its words: phase one looks at the disks and writes a plan, phase two carries it
+//! out, and both do both. It works on disks that nobody uses, without an instance. The plan stays
+//! until it is carried out whole, so that what cut it short can be gone on from.
 
 use super::{
     Result,

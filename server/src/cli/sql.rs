@@ -1,7 +1,8 @@
 //! `sql`: statements from an argument, from a pipe, or from a person.
 //!
-//! A statement ends with `;` at the end of a line, or with a line that is `/`, as in SQL*Plus. `\q` leaves, Ctrl-C
-//! cancels a statement that runs, and pressed twice ends the program. An error shows the line and a caret under the place.
+//! A statement ends with `;` at the end of a line, or with a line that is `/`, as in SQL*Plus. `\q`
+//! leaves, Ctrl-C cancels a statement that runs, and pressed twice ends the program. An error shows
+//! the line and a caret under the place.
 
 use super::{
     Result, complain,
@@ -37,7 +38,8 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Run SQL statements, or a shell for them.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
-    /// The statements; given several times one after the other, until one is refused. Without them, they are read from the standard input.
+    /// The statements; given several times one after the other, until one is refused. Without them,
+    /// they are read from the standard input.
     #[arg(short, long, value_name = "STATEMENTS")]
     command: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! `top`: groups, disks with their rates and latencies, and what is under way, on one screen that renews itself.
+//! `top`: groups, disks with their rates and latencies, and what is under way, on one screen that
+//! renews itself.
 //!
 //! Where the output is no terminal it is one look: what has been since the groups were mounted.
 

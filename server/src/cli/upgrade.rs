@@ -7,7 +7,8 @@ use super::{
 };
 use clap::Args;
 
-/// Have a new engine, of the program that is installed now, take disk groups over while they are used.
+/// Have a new engine, of the program that is installed now, take disk groups over while they are
+/// used.
 #[derive(Debug, Args)]
 pub(super) struct Upgrade {
     /// Disk groups.

@@ -1,4 +1,5 @@
-//! A bar for each long operation while somebody waits for it, on a terminal: how far it is, its rate, and the minutes that are left.
+//! A bar for each long operation while somebody waits for it, on a terminal: how far it is, its
+//! rate, and the minutes that are left.
 
 use super::context::query;
 use crate::paths::Paths;

@@ -11,7 +11,8 @@
 //!                                                </chdg>
 //! ```
 //!
-//! `dsk` also stands without an `fg`. An element or attribute that is not known is refused, not passed over.
+//! `dsk` also stands without an `fg`. An element or attribute that is not known is refused, not
+//! passed over.
 
 use super::{
     Result,

@@ -52,7 +52,8 @@ impl Client {
     }
 
     /// # Errors
-    /// `NotMounted` if no engine listens there, or it ends before it speaks; `Invalid` if one of another version does.
+    /// `NotMounted` if no engine listens there, or it ends before it speaks; `Invalid` if one of
+    /// another version does.
     pub fn connect_to(socket: &Path, group: &str) -> Result<Self> {
         match Frames::connect(socket, NAME) {
             Ok(frames) => Ok(Self { group: group.to_owned(), frames }),
@@ -185,7 +186,8 @@ impl Client {
         }
     }
 
-    /// Runs a SELECT in the engine and hands out the rows in parts: how many, and their bytes (engine's `rows.rs`).
+    /// Runs a SELECT in the engine and hands out the rows in parts: how many, and their bytes
+    /// (engine's `rows.rs`).
     ///
     /// # Errors
     /// What the engine or the receiver of rows refuses.
@@ -261,7 +263,8 @@ impl Client {
         }
     }
 
-    /// Hears of connections of NBD clients until the engine ends: of each that there is and comes, with its memory and its socket, and of its end.
+    /// Hears of connections of NBD clients until the engine ends: of each that there is and comes,
+    /// with its memory and its socket, and of its end.
     ///
     /// # Errors
     /// That is how it ends, but for an engine that ends in good order.
@@ -332,8 +335,8 @@ impl Client {
         }
     }
 
-    /// What a path means, names in any case: the real path of what is there, what it is, and the names behind it that
-    /// are not there.
+    /// What a path means, names in any case: the real path of what is there, what it is, and the
+    /// names behind it that are not there.
     ///
     /// # Errors
     /// If a name may be one of two, or the engine does not answer.
@@ -382,7 +385,8 @@ impl Client {
         }
     }
 
-    /// Makes a file under a system name, and says which. `head`: its first bytes, which are not written.
+    /// Makes a file under a system name, and says which. `head`: its first bytes, which are not
+    /// written.
     ///
     /// # Errors
     /// What the engine refuses, or that it ended.

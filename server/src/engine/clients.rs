@@ -137,7 +137,8 @@ fn kind_of(process: &Process) -> Option<&'static str> {
     KNOWN.iter().find(|(name, _)| *name == program).map(|(_, kind)| *kind)
 }
 
-/// A directory on the program's path that is a version, as in `/usr/lib/postgresql/15/bin/postgres`.
+/// A directory on the program's path that is a version, as in
+/// `/usr/lib/postgresql/15/bin/postgres`.
 fn version_of(program: &Path) -> Option<String> {
     let is_version = |part: &&str| {
         part.starts_with(|first: char| first.is_ascii_digit())

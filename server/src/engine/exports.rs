@@ -179,7 +179,8 @@ impl Exporting {
         self.survivors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays. `NoSuchFile`: it has left.
+    /// Takes a client of an engine before this one: its memory and its socket. One that is here
+    /// already stays. `NoSuchFile`: it has left.
     pub fn adopt(&self, descriptors: Vec<OwnedFd>) -> Result<()> {
         let refused = |why: &dyn fmt::Display| {
             AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"))

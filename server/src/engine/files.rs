@@ -1,7 +1,9 @@
-//! Files of a mounted group for `plinth ls` and `plinth cp`, through a session like any front end's.
+//! Files of a mounted group for `plinth ls` and `plinth cp`, through a session like any front
+//! end's.
 //!
-//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed. A name that is not there as it is written is
-//! found in any case; `.259.1234` is a file by its number and incarnation.
+//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed. A name
+//! that is not there as it is written is found in any case; `.259.1234` is a file by its number and
+//! incarnation.
 
 use super::protocol::{Answer, FileInfo, ListEntry, Request};
 use plinth_engine::{

@@ -1,7 +1,8 @@
 //! A path as people write it, and the path that is really there: names in any case.
 //!
-//! Each name is looked up as it is written; what is not there is looked for among all names of its directory without regard to case, and found if one alone is
-//! alike. So only who writes a name otherwise than it is kept pays for the size of the directory.
+//! Each name is looked up as it is written; what is not there is looked for among all names of its
+//! directory without regard to case, and found if one alone is alike. So only who writes a name
+//! otherwise than it is kept pays for the size of the directory.
 
 use super::protocol::{Answer, FileInfo};
 use plinth_engine::{
@@ -14,7 +15,8 @@ use plinth_engine::{
 /// Entries that are read at a time.
 const ENTRIES: usize = 1000;
 
-/// Follows a path as far as there is something: the real path of that, what it is, and the names that are not there.
+/// Follows a path as far as there is something: the real path of that, what it is, and the names
+/// that are not there.
 pub(super) async fn find(
     session: &Session,
     parts: &[&[u8]],

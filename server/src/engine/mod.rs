@@ -1,4 +1,5 @@
-//! The engine process: one mounted group, its front ends, and the socket by which the instance speaks to it.
+//! The engine process: one mounted group, its front ends, and the socket by which the instance
+//! speaks to it.
 //!
 //! ```text
 //!   instance --starts--> plinth engine: waits --Create--> waits --Mount--> mounted --Dismount, Drop--> exits
@@ -6,8 +7,9 @@
 //!                                         +--- nobody asks for a minute, or mounting fails ----------> exits
 //! ```
 //!
-//! It is in a session of its own, so that the instance's end is not its end. Every connection has a thread, so that a
-//! long request does not keep others waiting. The alert log is written here, with or without an instance.
+//! It is in a session of its own, so that the instance's end is not its end. Every connection has a
+//! thread, so that a long request does not keep others waiting. The alert log is written here, with
+//! or without an instance.
 
 pub mod client;
 mod clients;

@@ -1,12 +1,13 @@
 //! The process itself: start, mount, serve, end.
 //!
-//! Mounts outlive the process, and so do connections of NBD clients: whoever holds their descriptors gives them to the next one. An engine that is asked to hand over, or told
-//! to end by a signal, first answers what it has begun, and dismounts the group in good order, so that the next one
-//! has nothing to recover. The next one may be waiting already: it gets the sign of the only engine, a lock on a file, when this
-//! process is gone with all its threads.
+//! Mounts outlive the process, and so do connections of NBD clients: whoever holds their
+//! descriptors gives them to the next one. An engine that is asked to hand over, or told to end by
+//! a signal, first answers what it has begun, and dismounts the group in good order, so that the
+//! next one has nothing to recover. The next one may be waiting already: it gets the sign of the
+//! only engine, a lock on a file, when this process is gone with all its threads.
 //!
-//! When the catalog stops, nothing is made durable any more, and only a mount finds out what is on the disks. So the process
-//! says why, and ends; the instance starts another.
+//! When the catalog stops, nothing is made durable any more, and only a mount finds out what is on
+//! the disks. So the process says why, and ends; the instance starts another.
 
 use super::{
     clients::clients,
@@ -63,7 +64,8 @@ const STOPPED: i32 = 3;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long it waits until the instance has heard of it.
 const HEARD: Duration = Duration::from_secs(1);
-/// How long requests under way may take when the mounts are handed over; what is not answered then is sent again.
+/// How long requests under way may take when the mounts are handed over; what is not answered then
+/// is sent again.
 const ANSWERED: Duration = Duration::from_secs(2);
 /// FUSE workers that are kept ready.
 const WORKERS: usize = 4;
@@ -87,7 +89,8 @@ struct Served {
     front_end: Arc<FrontEnd>,
 }
 
-/// What reads prefer, and the group that was told so: a mount may take long, and must not hold up who changes it.
+/// What reads prefer, and the group that was told so: a mount may take long, and must not hold up
+/// who changes it.
 #[derive(Default)]
 struct Preferred {
     failure_groups: BTreeSet<String>,
@@ -137,7 +140,8 @@ fn die_of_panics(alert: Alert, group: &str) {
     }));
 }
 
-/// Takes the sign of the only engine. One that has dismounted its group says so, and then ends: it may be met on its way out.
+/// Takes the sign of the only engine. One that has dismounted its group says so, and then ends: it
+/// may be met on its way out.
 fn the_only_engine(sign: &Path) -> io::Result<Option<fs::File>> {
     let began = Instant::now();
     loop {
@@ -154,7 +158,8 @@ pub fn run(options: Options) -> ExitCode {
     process::keep_signals();
     // However it was started: this is what it is called in a list of processes.
     let _ = rustix::thread::set_name(c"plinth");
-    // In a session of its own: what ends the instance's terminal is none of its business. It fails if it is so already.
+    // In a session of its own: what ends the instance's terminal is none of its business. It fails
+    // if it is so already.
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let group = options.group.clone();
@@ -212,7 +217,8 @@ async fn check(group: &Group, scope: &Scope, repair: bool) -> Result<Report, Adm
     Ok(report)
 }
 
-/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
+/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want
+/// of privileges.
 fn protect() {
     // The kernel must not wait for this process's own mounts when it frees memory for this process.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -230,8 +236,8 @@ impl Preferred {
     }
 }
 
-/// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
-/// names it is told to look at all again.)
+/// Has the kernel forget the bytes of every file: what the engine before had still to say of
+/// changes by other front ends is lost. (Of names it is told to look at all again.)
 fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
     let Ok(mut pieces) = block_on(group.query_parts("SELECT file_number FROM v$asm_file")) else {
         return;
@@ -287,7 +293,8 @@ impl Engine {
         if self.sign().is_some() { paths.engine(group) } else { paths.successor(group) }
     }
 
-    /// A successor becomes the group's engine when its predecessor is gone: with all threads, and so with all answers it may give.
+    /// A successor becomes the group's engine when its predecessor is gone: with all threads, and
+    /// so with all answers it may give.
     fn succeed(&self) -> Result<(), AdminError> {
         let mut sign = self.sign();
         if sign.is_some() {
@@ -431,7 +438,8 @@ impl Engine {
         }
     }
 
-    /// An engine without a group that nobody speaks to is of no use, and may be in the way of one that is.
+    /// An engine without a group that nobody speaks to is of no use, and may be in the way of one
+    /// that is.
     fn leave_when_idle(&self) {
         loop {
             thread::sleep(Duration::from_secs(5));
@@ -639,7 +647,8 @@ impl Engine {
 
     /// Answers, and ends the process, which has no group.
     fn part(&self, frames: &Frames, answer: &Answer, code: i32) -> ! {
-        // Gone from the directory before the answer: whoever hears it may ask for another engine at once.
+        // Gone from the directory before the answer: whoever hears it may ask for another engine at
+        // once.
         let _ = fs::remove_file(self.socket());
         let _ = frames.send(answer, &[], None);
         self.leave(code)
@@ -847,8 +856,8 @@ impl Engine {
             .all(|front_end| front_end.hand_over(ANSWERED.saturating_sub(began.elapsed())))
     }
 
-    /// Leaves the mounts to another engine. From the first request that is not begun the databases wait, so what takes time is
-    /// done before: then little is left to be made durable.
+    /// Leaves the mounts to another engine. From the first request that is not begun the databases
+    /// wait, so what takes time is done before: then little is left to be made durable.
     fn hand_over(&self, frames: &Frames) -> io::Result<()> {
         let group = match self.mounted() {
             Ok(group) => group,
@@ -887,8 +896,8 @@ impl Engine {
         self.part(frames, &Answer::Done, 0)
     }
 
-    /// Tells notices until either side is gone, which is looked at while there is none. The connection's end tells the watcher that this
-    /// process ended.
+    /// Tells notices until either side is gone, which is looked at while there is none. The
+    /// connection's end tells the watcher that this process ended.
     fn watch(&self, frames: &Frames) -> io::Result<()> {
         let (sender, notices) = channel();
         self.watching.fetch_add(1, Ordering::SeqCst);

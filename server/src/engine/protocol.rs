@@ -31,7 +31,8 @@ pub enum Request {
         /// Mounts that it is going to take over.
         resume: Vec<ConnectionId>,
     },
-    /// Whether the group could be mounted by what the disks in sight say. Nothing is claimed, and nothing written.
+    /// Whether the group could be mounted by what the disks in sight say. Nothing is claimed, and
+    /// nothing written.
     Rehearse,
     /// The engine exits after its answer.
     Dismount {
@@ -107,14 +108,16 @@ pub enum Request {
     GiveUp(ConnectionId),
     /// Answered with a `Device` for each mount, then `Done`.
     Devices,
-    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine; then it tells of those that come and
-    /// end, until either side ends.
+    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine;
+    /// then it tells of those that come and end, until either side ends.
     Keep,
-    /// A connection of an engine before this one: its memory and its socket come with it. It is gone on with when its export is made.
+    /// A connection of an engine before this one: its memory and its socket come with it. It is
+    /// gone on with when its export is made.
     Resume,
     /// There are no more of them, nor exports to be made: what is left of them is cut.
     Resumed,
-    /// Leaves its mounts and NBD clients to another engine, which waits for this one's end. The engine exits after its answer.
+    /// Leaves its mounts and NBD clients to another engine, which waits for this one's end. The
+    /// engine exits after its answer.
     HandOver,
     /// Serves a file to NBD clients.
     Export(Export),
@@ -150,12 +153,14 @@ pub enum Request {
         uid: u32,
         gid: u32,
     },
-    /// A statement on templates, directories, aliases or files; who asks owns what it makes, with root's group.
+    /// A statement on templates, directories, aliases or files; who asks owns what it makes, with
+    /// root's group.
     Names {
         order: NameOrder,
         uid: u32,
     },
-    /// Makes a file under a system name. Its first bytes may come with the request, and are not written: they say what it is.
+    /// Makes a file under a system name. Its first bytes may come with the request, and are not
+    /// written: they say what it is.
     MakeSystem {
         new: NewSystemFile,
         mode: u32,
@@ -194,7 +199,8 @@ pub enum Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
     New,
-    /// An engine before this one served it. `is_shared`: beside others, of whose changes its kernel may not have been told.
+    /// An engine before this one served it. `is_shared`: beside others, of whose changes its kernel
+    /// may not have been told.
     TakeOver {
         is_shared: bool,
     },
@@ -233,7 +239,8 @@ pub enum Answer {
     /// What is exported, and to how many clients.
     Exports(Vec<(Export, usize)>),
     File(FileInfo),
-    /// As far as there is something: its real path, what it is, and the names behind it that are not there.
+    /// As far as there is something: its real path, what it is, and the names behind it that are
+    /// not there.
     Found {
         path: Vec<String>,
         file: FileInfo,

@@ -1,5 +1,5 @@
-//! The front ends' runner: the calling thread runs the engine's futures, and waits for clients beside
-//! its disks.
+//! The front ends' runner: the calling thread runs the engine's futures, and waits for clients
+//! beside its disks.
 
 use plinth_frontend::{Runner, Waiting};
 use plinth_host::{PollTime, block_on_polling};

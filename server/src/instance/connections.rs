@@ -176,7 +176,8 @@ impl Instance {
         }
     }
 
-    /// Gives the engine the clients of the one before it, which has mounted the group and exports nothing yet. Those that it has stay.
+    /// Gives the engine the clients of the one before it, which has mounted the group and exports
+    /// nothing yet. Those that it has stay.
     pub(super) fn resume_clients(&self, engine: &Client, group: &str) {
         for id in self.nbd.ids(group) {
             let resumed = match self.nbd.get(group, id) {

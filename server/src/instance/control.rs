@@ -528,7 +528,8 @@ impl Client {
     /// What the instance refuses.
     pub fn shut_down(&self, force: bool) -> Result<(), SqlError> {
         self.ask(&Request::Shutdown { force })?;
-        // It lets go of its directory at its very end, and the connection with it: another may start then.
+        // It lets go of its directory at its very end, and the connection with it: another may
+        // start then.
         let _ = self.next();
         Ok(())
     }

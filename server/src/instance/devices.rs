@@ -1,6 +1,7 @@
 //! The descriptors of our mounts, by which they outlive engines.
 //!
-//! A mount lives while a descriptor of its `/dev/fuse` is open. Its engine has one, the instance a duplicate. So
+//! A mount lives while a descriptor of its `/dev/fuse` is open. Its engine has one, the instance a
+//! duplicate. So
 //!
 //! ```text
 //!   engine dies               the next one gets a duplicate of the instance's
@@ -8,8 +9,9 @@
 //!   both die                  the service manager's store has one (systemd.rs); without it the mount is dead, and made again
 //! ```
 //!
-//! With the descriptor goes the connection's id, by which the group knows what was done for it. It is made here,
-//! at random, when the mount is made, and noted in `instance.json`, by which a descriptor that comes out of the store is known.
+//! With the descriptor goes the connection's id, by which the group knows what was done for it. It
+//! is made here, at random, when the mount is made, and noted in `instance.json`, by which a
+//! descriptor that comes out of the store is known.
 
 use super::{Instance, systemd};
 use plinth_engine::api::ConnectionId;
@@ -62,7 +64,8 @@ fn connection_of(name: &str) -> Option<ConnectionId> {
 }
 
 impl Devices {
-    /// What the store gives back, of the mounts that are known; the rest is dropped, and with it what nobody knows to be a mount.
+    /// Takes descriptors from the store, those of known mounts; the rest is closed, and with it
+    /// mounts that no group knows.
     pub fn from_store(
         stored: Vec<(String, OwnedFd)>,
         known: &BTreeMap<PathBuf, ConnectionId>,

@@ -1,7 +1,8 @@
 //! What disks there are: `Group::survey`, run in the instance.
 //!
-//! A survey may meet a device that hangs. It does not wait long for that, and shows it as one that does not answer; the alert log has a
-//! line when it begins to hang, and when it answers again. The survey runs on a thread of its own, and who wants it waits for a limited time.
+//! A survey may meet a device that hangs. It does not wait long for that, and shows it as one that
+//! does not answer; the alert log has a line when it begins to hang, and when it answers again. The
+//! survey runs on a thread of its own, and who wants it waits for a limited time.
 
 use crate::alert::Alert;
 use plinth_engine::{
@@ -20,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a survey may take. The look itself ends when devices have kept it waiting for too long; on a host that is very busy that takes ten
-/// times as long by the clock.
+/// How long a survey may take. The look itself ends when devices have kept it waiting for too long;
+/// on a host that is very busy that takes ten times as long by the clock.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// A device that has not answered for so long is told of.

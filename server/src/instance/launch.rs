@@ -111,8 +111,8 @@ impl Instance {
         self.launch(group, false)
     }
 
-    /// Starts an engine beside the one that runs. It waits, and becomes the group's engine with its first request to mount it,
-    /// when the other is gone.
+    /// Starts an engine beside the one that runs. It waits, and becomes the group's engine with its
+    /// first request to mount it, when the other is gone.
     pub(super) fn start_successor(&self, group: &str) -> Result<Client> {
         self.launch(group, true)
     }

@@ -86,14 +86,16 @@ const PARTING: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// How long statements wait for the successor of an engine that died: for as long as programs wait on its mounts.
+/// How long statements wait for the successor of an engine that died: for as long as programs wait
+/// on its mounts.
 const IN_SERVICE: Duration = Duration::from_secs(30);
 /// How long queries wait for it. Shorter, so that monitoring soon reports a group that has no
 /// engine.
 const IN_VIEW: Duration = Duration::from_secs(5);
 /// How often a statement looks whether the next engine is there.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-/// How long it may take an engine to notice that a mount is gone: all that the kernel let go of with it is done first.
+/// How long it may take an engine to notice that a mount is gone: all that the kernel let go of
+/// with it is done first.
 const LET_GO: Duration = Duration::from_secs(60);
 /// Estimates that `v$asm_estimate` shows.
 const ESTIMATES_MAX: usize = 1000;
@@ -117,11 +119,13 @@ pub struct Instance {
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     supervised: Mutex<BTreeSet<String>>,
-    /// Since when no engine serves a group that shall be mounted, if none does: when the last one ended.
+    /// Since when no engine serves a group that shall be mounted, if none does: when the last one
+    /// ended.
     unserved: Mutex<BTreeMap<String, Instant>>,
     /// Groups of which an export is missing and tried again.
     exporting: Mutex<BTreeSet<String>>,
-    /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
+    /// The devices of our mounts. While one is held, the end of an engine is not the end of the
+    /// mount.
     devices: Devices,
     /// Those of NBD clients: the same.
     nbd: Connections,
@@ -233,7 +237,8 @@ impl Instance {
         Ok(())
     }
 
-    /// As `remember`, where failing would leave more undone than done: then it goes to the alert log.
+    /// As `remember`, where failing would leave more undone than done: then it goes to the alert
+    /// log.
     fn remember_or_say(&self, group: &str, change: impl FnOnce(&mut State)) {
         if let Err(error) = self.remember(change) {
             self.alert.line(
@@ -247,7 +252,8 @@ impl Instance {
     /// Sets the discovery string, here and in every engine.
     ///
     /// # Errors
-    /// If it is none, or does not show a disk that a mounted group uses: the next mount would miss it.
+    /// If it is none, or does not show a disk that a mounted group uses: the next mount would miss
+    /// it.
     pub fn set_diskstring(&self, diskstring: &str) -> Result<()> {
         let before = self.diskstring();
         self.discovery.set_diskstring(diskstring)?;
@@ -273,7 +279,8 @@ impl Instance {
 
     /// Whether discovery shows every disk that is ONLINE, by whatever path.
     fn shows_mounted_disks(&self, diskstring: &str) -> Result<()> {
-        // One that hangs, and is to be taken out of the string, is not in the way: a look ends without it.
+        // One that hangs, and is to be taken out of the string, is not in the way: a look ends
+        // without it.
         let seen = self.discovery.survey()?;
         let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
@@ -335,10 +342,12 @@ impl Instance {
         self.engine_within(group, IN_SERVICE)
     }
 
-    /// Runs a SELECT in the group's engine, or in the next one if there is none just now, or it ends before it has handed out a part.
+    /// Runs a SELECT in the group's engine, or in the next one if there is none just now, or it
+    /// ends before it has handed out a part.
     ///
     /// # Errors
-    /// What the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5 s of the end of the last one.
+    /// What the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5
+    /// s of the end of the last one.
     pub fn query(
         &self,
         group: &str,
@@ -362,7 +371,8 @@ impl Instance {
         }
     }
 
-    /// What takes from clients what the next engine would serve them asks that one whether they may be cut.
+    /// What takes from clients what the next engine would serve them asks that one whether they may
+    /// be cut.
     fn await_unless(&self, may_cut: bool, group: &str) {
         if !may_cut {
             // If no engine comes, no mount and no client is being served that could be lost.
@@ -395,7 +405,8 @@ impl Instance {
         }
     }
 
-    /// Waits for the next engine of a group that shall be mounted and has none; nothing is done for one that shall not.
+    /// Waits for the next engine of a group that shall be mounted and has none; nothing is done for
+    /// one that shall not.
     ///
     /// # Errors
     /// `NotMounted` if none of its engines could mount it for a while.
@@ -739,7 +750,8 @@ impl Instance {
         }
     }
 
-    /// Ends with an error what waits on the group's dead mounts. They stay: nothing can be written below them.
+    /// Ends with an error what waits on the group's dead mounts. They stay: nothing can be written
+    /// below them.
     fn end_waiting(&self, group: &str) {
         for mount_point in self.mount_points(group).into_keys() {
             self.devices.remove(&mount_point);
@@ -773,7 +785,8 @@ impl Instance {
     /// Unmounts everything, ends every engine, and with the last the instance.
     ///
     /// # Errors
-    /// If something is in use and `force` is not given: then all is as it was, but for what could be dismounted.
+    /// If something is in use and `force` is not given: then all is as it was, but for what could
+    /// be dismounted.
     pub fn shut_down(self: &Arc<Self>, force: bool) -> Result<()> {
         self.groups().keys().for_each(|group| self.await_unless(force, group));
         self.ending.store(true, Ordering::Release);
@@ -796,7 +809,8 @@ impl Instance {
     }
 }
 
-/// Waits until the engine has noticed that mounts are gone, and has let go of what they held. After a large removal that takes a while.
+/// Waits until the engine has noticed that mounts are gone, and has let go of what they held. After
+/// a large removal that takes a while.
 fn wait_until_unserved(engine: &Client, is_done: impl Fn(&[PathBuf]) -> bool) {
     let began = Instant::now();
     while began.elapsed() < LET_GO {

@@ -90,7 +90,8 @@ impl Instance {
     /// Sets the list, here and in every engine.
     ///
     /// # Errors
-    /// If it is none, or names a failure group that a mounted disk group has not; then nothing is changed.
+    /// If it is none, or names a failure group that a mounted disk group has not; then nothing is
+    /// changed.
     pub fn set_preferred(&self, text: &str) -> Result<()> {
         let preferred: Preferred = text.parse()?;
         let _alone = lock(&self.preferring);

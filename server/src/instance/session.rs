@@ -728,7 +728,8 @@ impl Context {
     }
 }
 
-/// A refusal at the place of the disk that is meant: it stands in the message, and in the statement.
+/// A refusal at the place of the disk that is meant: it stands in the message, and in the
+/// statement.
 fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> SqlError {
     let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
     let place = longest.max_by_key(|(path, _)| path.len()).map_or(otherwise, |(_, at)| *at);

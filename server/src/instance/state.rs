@@ -1,7 +1,8 @@
-//! What an instance remembers: where to look for disks, what to mount at start and under which numbers, where to listen,
-//! and who may come with a password.
+//! What an instance remembers: where to look for disks, what to mount at start and under which
+//! numbers, where to listen, and who may come with a password.
 //!
-//! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the old one or the new.
+//! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the
+//! old one or the new.
 
 use super::{passwords::Passwords, preferred::Preferred};
 use crate::{engine::exports::Export, tls::Network};
@@ -15,8 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where disks are looked for, unless somebody says otherwise: whole disks and what device mapper makes of them.
-/// Partitions are not among them; nor are files, which are named where they are used.
+/// The default discovery string: whole disks and the devices of device mapper. Partitions are not
+/// among them; nor are files, which are named where they are used.
 pub const DEFAULT_DISKSTRING: &str = "/dev/sd*,/dev/vd*,/dev/xvd*,/dev/nvme*n*,/dev/mapper/*";
 
 /// The contents of `instance.json`.
@@ -35,7 +36,7 @@ pub struct State {
     pub preferred: Preferred,
 }
 
-/// What is remembered of a group.
+/// The remembered state of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
     /// `GROUP_NUMBER` in the views, from 1. Kept while the group exists.
@@ -67,7 +68,8 @@ impl GroupState {
 
 impl State {
     /// # Errors
-    /// If there is a file and it cannot be read or understood: it is not guessed at, nor overwritten.
+    /// If there is a file and it cannot be read or understood: it is not guessed at, nor
+    /// overwritten.
     pub fn load(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {

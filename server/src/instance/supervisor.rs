@@ -45,16 +45,18 @@ const RAN_WELL: Duration = Duration::from_secs(2);
 /// The same after an engine that was killed from outside: this only keeps the host from doing
 /// nothing but starting engines.
 const RAN_KILLED: Duration = Duration::from_millis(300);
-/// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last I/O may be as late (R1), and disks
-/// may come back.
+/// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last
+/// I/O may be as late (R1), and disks may come back.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(30);
-/// So many engines in a row that died of themselves soon: what waits may be what kills them, and is ended with an error.
+/// So many engines in a row that died of themselves soon: what waits may be what kills them, and is
+/// ended with an error.
 const FAULTS_PATIENT: u32 = 5;
 /// So many, and no more is started.
 const FAULTS_MAX: u32 = 10;
 /// An engine that ran so long is not one of those that end again and again.
 const RAN_LONG: Duration = Duration::from_secs(60);
-/// How long to wait at first before an export is tried again that could not be made; at most it is [`WAIT_MAX`].
+/// How long to wait at first before an export is tried again that could not be made; at most it is
+/// [`WAIT_MAX`].
 const EXPORT_WAIT_MIN: Duration = Duration::from_millis(500);
 /// This many ends in a row are reported as an alarm.
 const ALARM: u32 = 5;
@@ -185,7 +187,8 @@ impl Instance {
         }
     }
 
-    /// Watches the engine that serves a group, if there is one, until it ends. `None`: the group is not to be served any more.
+    /// Watches the engine that serves a group, if there is one, until it ends. `None`: the group is
+    /// not to be served any more.
     fn watch_engine(self: &Arc<Self>, group: &str, history: &mut History) -> Option<LastEngine> {
         let began = Instant::now();
         let serving = self.engine(group).ok().and_then(|engine| {
@@ -303,7 +306,8 @@ impl Instance {
         faults >= FAULTS_MAX && self.give_up(group, &text)
     }
 
-    /// Ends with an error what waits on the mounts, if there are any that an engine could take over.
+    /// Ends with an error what waits on the mounts, if there are any that an engine could take
+    /// over.
     fn fail_waiting_requests(&self, group: &str, why: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -349,8 +353,9 @@ impl Instance {
         Ok(())
     }
 
-    /// Has the engine take over the mounts that the group has, and makes those again, and the exports, that cannot be taken over. What it
-    /// serves already stays. The caller holds the group's lock.
+    /// Has the engine take over the mounts that the group has, and makes those again, and the
+    /// exports, that cannot be taken over. What it serves already stays. The caller holds the
+    /// group's lock.
     ///
     /// # Errors
     /// If the engine has ended: the next one takes the mounts over.
@@ -409,7 +414,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes its exports again; those that there are stay. What fails because of its address is tried again.
+    /// Makes its exports again; those that there are stay. What fails because of its address is
+    /// tried again.
     pub(super) fn export_again(self: &Arc<Self>, engine: &Client, group: &str) {
         let mut waits = false;
         for export in self.exports(group) {
@@ -497,7 +503,8 @@ impl Instance {
         is_done
     }
 
-    /// Takes over a group that an earlier instance left behind: its engine if it runs, with the mounts it still has.
+    /// Takes over a group that an earlier instance left behind: its engine if it runs, with the
+    /// mounts it still has.
     pub(super) fn adopt(self: &Arc<Self>, group: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -564,7 +571,8 @@ impl Instance {
 mod tests {
     use super::*;
 
-    /// However often engines are killed: as long as they ran before, databases do not wait for the next.
+    /// However often engines are killed: as long as they ran before, databases do not wait for the
+    /// next.
     #[test]
     fn only_engines_that_end_at_once_are_waited_for() {
         let mut wait = Duration::ZERO;
@@ -585,7 +593,8 @@ mod tests {
         assert_eq!((for_ever, not_mounted), (WAIT_MAX, WAIT_MAX));
     }
 
-    /// Engines that are killed are started again for ever; those that stop are not, unless they ran long.
+    /// Engines that are killed are started again for ever; those that stop are not, unless they ran
+    /// long.
     #[test]
     fn only_engines_that_stop_again_and_again_are_given_up() {
         let (soon, late) = (Duration::from_secs(5), Duration::from_secs(100));

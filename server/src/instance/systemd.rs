@@ -93,7 +93,8 @@ fn passed(pid: Option<&str>, count: Option<&str>, names: Option<&str>) -> Vec<St
     (0..count).map(|_| names.next().unwrap_or_default()).collect()
 }
 
-/// What the manager kept for us, with names. To be called once, before this process has opened anything.
+/// What the manager kept for us, with names. To be called once, before this process has opened
+/// anything.
 pub(crate) fn stored() -> Vec<(String, OwnedFd)> {
     let variable = |name| env::var(name).ok();
     let (pid, count, names) =

@@ -1,14 +1,16 @@
-//! Another engine takes a group over, on purpose, while it is used: the program was replaced by a newer one.
+//! Another engine takes a group over, on purpose, while it is used: the program was replaced by a
+//! newer one.
 //!
-//!   1. A new engine starts beside the old one, and gets as far as it can without the disks: it looks at them, and says whether it could
-//!      mount the group.
-//!   2. The old one makes everything durable while it serves. Then it begins no request any more, answers those under way, dismounts the
-//!      group, and ends. From here databases wait.
-//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again, and NBD
-//!      clients are gone on with on the connections that they have.
+//!   1. A new engine starts beside the old one, and gets as far as it can without the disks: it
+//!      probes them, and reports whether it could mount the group.
+//!   2. The old one makes everything durable while it serves. Then it begins no request any more,
+//!      answers those in flight, dismounts the group, and ends. From here databases wait.
+//!   3. The new one mounts the group, and takes the mounts over. The kernel sends the waiting
+//!      requests. Exports are made again, and NBD clients are served on over the connections that
+//!      they have.
 //!
-//! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
-//! the engine had been killed: the supervisor starts another.
+//! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or a process
+//! dies, it is as if the engine had been killed: the supervisor starts another.
 
 use super::{Instance, Result};
 use crate::engine::protocol::Request;
@@ -20,7 +22,7 @@ use plinth_host::lock;
 use std::{sync::Arc, time::Instant};
 
 impl Instance {
-    /// Replaces the group's engine by one of the program that is installed now. Returns what to tell.
+    /// Replaces the group's engine by one of the program that is installed now. Returns the report.
     ///
     /// # Errors
     /// If the group is not mounted, or one of the two engines refuses.

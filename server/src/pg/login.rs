@@ -1,7 +1,9 @@
-//! Who comes over the network says who he is, and proves it: SCRAM-SHA-256, whatever the name.
+//! Login over the network: a client names its user and proves the password by SCRAM-SHA-256,
+//! whatever the name.
 //!
-//! Whatever is wrong, a name that nobody has or a password, the client is told the same, and a moment later, so that
-//! guessing is slow. The alert log has a line for each failure, up to some a minute: more are counted.
+//! The client gets the same error for an unknown name and for a wrong password, and a moment later,
+//! so that guessing is slow. The alert log has a line for each failure, up to some a minute: more
+//! are counted.
 
 use super::{Connection, Door, End, LOGIN_MAX};
 use crate::{
@@ -21,7 +23,7 @@ use std::{
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// From the name a client says to its role.
+    /// From the client's user name to its role.
     pub(super) fn log_in(
         &mut self,
         user: &str,

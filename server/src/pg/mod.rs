@@ -393,7 +393,8 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// From connecting to the client's wishes. `None`: it was a cancel request. Without a door it is the unix socket.
+    /// From connecting to the client's wishes. `None`: it was a cancel request. Without a door it
+    /// is the unix socket.
     fn start(&mut self, door: Option<&Door>, deadline: Instant) -> Result<Option<Started>, End> {
         const SSL: i32 = 80_877_103;
         const GSS: i32 = 80_877_104;

@@ -1,15 +1,17 @@
 //! PostgreSQL's protocol over TCP: off unless the operator says where to listen.
 //!
-//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once (`sslnegotiation=direct`).
-//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback address is taken.
+//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once
+//!     (`sslnegotiation=direct`).
+//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback
+//!     address is taken.
 //!   - `--insecure` lifts both, for networks that are trusted otherwise.
 //!
 //! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
 //!
 //! The files are read again when they have changed (`tls.rs`).
 //!
-//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most, and there are never more
-//! than [`super::UNAUTHENTICATED_MAX`] of them.
+//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most,
+//! and there are never more than [`super::UNAUTHENTICATED_MAX`] of them.
 
 use super::{
     CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,

@@ -1,7 +1,8 @@
 //! The three kinds of connection: a unix socket, TCP, TCP with TLS.
 //!
-//! Reading has a deadline for the whole of what is wanted. TLS is driven here, one read of the socket at a time, because
-//! a client that drips single bytes of a record or of a handshake must meet the deadline as well.
+//! Reading has a deadline for the whole of what is wanted. TLS is driven here, one read of the
+//! socket at a time, because a client that drips single bytes of a record or of a handshake must
+//! meet the deadline as well.
 
 use rustix::{
     fd::{AsFd, BorrowedFd},

@@ -44,7 +44,8 @@ pub(super) fn type_number(kind: Type) -> (u32, i16) {
     }
 }
 
-/// The type of a parameter that a client is told: what it said, or what was found; text if that is nothing.
+/// The type of a parameter that a client is told: what it said, or what was found; text if that is
+/// nothing.
 pub(super) fn told(number: Option<u32>) -> u32 {
     number.filter(|number| *number != 0).unwrap_or(oid::TEXT)
 }

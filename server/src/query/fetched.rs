@@ -183,8 +183,8 @@ impl Fetched {
         Index { order: Order::Any(order), distinct }
     }
 
-    /// The places in `index`, which is that of `column`, of rows with this value. `None`: SQLite has to compare them
-    /// itself, because it may take values of different types for equal.
+    /// The places in `index`, which is that of `column`, of rows with this value. `None`: SQLite
+    /// has to compare them itself, because it may take values of different types for equal.
     pub fn find(&self, index: &Index, column: usize, wanted: Seen<'_>) -> Option<Range<usize>> {
         if wanted == Seen::Null {
             return Some(0..0);

@@ -17,7 +17,8 @@ use times::Time;
 
 type Result<T> = rusqlite::Result<T>;
 
-/// The longest text that a function makes longer, in characters: LPAD of a gigabyte is refused, not tried.
+/// The longest text that a function makes longer, in characters: LPAD of a gigabyte is refused, not
+/// tried.
 const LONG: usize = 1 << 20;
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 
@@ -585,7 +586,8 @@ fn pad(context: &Context<'_>, in_front: bool) -> Result<Value> {
     Ok(Value::Text(if in_front { format!("{filling}{of}") } else { format!("{of}{filling}") }))
 }
 
-/// `INSTR(of, what [, from [, which]])`: the place, counted from 1; from the end if `from` is negative.
+/// `INSTR(of, what [, from [, which]])`: the place, counted from 1; from the end if `from` is
+/// negative.
 fn instr(context: &Context<'_>) -> Result<Value> {
     let (Some(of), Some(what)) = (text(context, 0), text(context, 1)) else {
         return Ok(Value::Null);

@@ -1,8 +1,9 @@
 //! Types that follow from the text: of a result's columns and of parameters, before anything runs.
 //!
-//! SQLite knows the type of a column that a view declares. Of expressions it knows nothing; clients that prepare
-//! statements want to know beforehand. So: the table of functions below, what they make of their arguments, and what a
-//! parameter is compared with. Whatever does not follow is `None`.
+//! SQLite knows the type of a column that a view declares. Of expressions it knows nothing; clients
+//! that prepare statements want to know beforehand. So: the table of functions below, what they
+//! make of their arguments, and what a parameter is compared with. Whatever does not follow is
+//! `None`.
 
 use super::{
     pg_compat::{WORDS_MAX, catalog, operands},
@@ -140,7 +141,8 @@ const TIMES: [&str; 7] = [
     "user",
 ];
 
-/// The types of the columns of a query's result, where they follow from its text, if it says `count` of them.
+/// The types of the columns of a query's result, where they follow from its text, if it says
+/// `count` of them.
 #[must_use]
 pub fn of_columns(tokens: &[Token], count: usize) -> Vec<Option<Type>> {
     let items = items(tokens).unwrap_or_default();

@@ -66,7 +66,8 @@ const VALUE_MAX: i32 = 16 << 20;
 const RESULT_MAX: usize = 512 << 20;
 /// Memory of all statements together, in bytes; the one that asks for more is refused.
 const HEAP_MAX: u64 = 1 << 30;
-/// Tables that are fetched at a time: half of what an engine does for people at once, so that it goes on answering others.
+/// Tables that are fetched at a time: half of what an engine does for people at once, so that it
+/// goes on answering others.
 const AT_ONCE: usize = 2;
 /// SQLite's steps between two looks at the clock.
 const STEPS: i32 = 10_000;
@@ -167,7 +168,8 @@ pub fn run(
     prepared.answer(source, parameters, cancel, notices)
 }
 
-/// Tells the parameters and columns of a query. Types of expressions are those of the first values they have now.
+/// Tells the parameters and columns of a query. Types of expressions are those of the first values
+/// they have now.
 ///
 /// # Errors
 /// As [`run`].
@@ -557,7 +559,8 @@ impl Prepared {
         }
     }
 
-    /// The result as clients see it: types that fit the values, names of functions, letters for truths.
+    /// The result as clients see it: types that fit the values, names of functions, letters for
+    /// truths.
     fn shown(&self, mut rows: Vec<Vec<Value>>) -> Table {
         for at in &self.procedures {
             for value in rows.iter_mut().filter_map(|row| row.get_mut(*at)) {
@@ -620,7 +623,8 @@ fn misunderstood(message: &str) -> SqlError {
     refusal
 }
 
-/// The type of a column: the declared one if all values are of it, else the first that all values fit.
+/// The type of a column: the declared one if all values are of it, else the first that all values
+/// fit.
 fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) -> Type {
     if declared == Some(Type::Letter) {
         return Type::Letter;

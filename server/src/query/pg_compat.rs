@@ -1,7 +1,8 @@
 //! What PostgreSQL's clients take for granted, turned into what SQLite takes.
 //!
-//! Three things: habits of the language (`x::text`, `ILIKE`, `E'..'`, `~`, and in `oracle.rs` Oracle's), functions about
-//! the server (`version()`; those about values are in `functions.rs`), and PostgreSQL's catalog (`catalog.rs`). Statements are rewritten token by token; [`Rewritten`]
+//! Three things: habits of the language (`x::text`, `ILIKE`, `E'..'`, `~`, and in `oracle.rs`
+//! Oracle's), functions about the server (`version()`; those about values are in `functions.rs`),
+//! and PostgreSQL's catalog (`catalog.rs`). Statements are rewritten token by token; [`Rewritten`]
 //! knows where each byte came from, so that errors still point at the client's text.
 
 pub mod catalog;
@@ -253,7 +254,8 @@ fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
     close + 1 - at
 }
 
-/// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same of a list, which is a text in braces here.
+/// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same of a list, which is a text in
+/// braces here.
 fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
     let Here { tokens, at, first } = here;
     let is_all = word.eq_ignore_ascii_case("all");
@@ -388,7 +390,8 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1 + count
 }
 
-/// `CAST(x AS TIMESTAMP)`, of which SQLite would make a number; `CAST(x AS regclass)`; `CAST(x AS text[])`.
+/// `CAST(x AS TIMESTAMP)`, of which SQLite would make a number; `CAST(x AS regclass)`; `CAST(x AS
+/// text[])`.
 fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let (Some(cast), Some(open)) = (tokens.get(at), tokens.get(at + 1)) else { return 1 };
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };

@@ -1,20 +1,24 @@
-//! What of a statement engines can do themselves.
+//! The parts of a statement that engines carry out themselves.
 //!
-//! Fetching a million rows only to count them takes seconds, and an engine that counts them in an index takes a few
-//! hundredths of one. So, of a SELECT that names a view of the engines once among its tables:
+//! Fetching a million rows only to count them takes seconds, and an engine that counts them in an
+//! index takes a few hundredths of one. So, of a SELECT that names a view of the engines once among
+//! its tables:
 //!
 //! - conditions on that view alone go to the engines (*filter*);
-//! - if it groups, counts or sums, engines group by the view's columns that the SELECT mentions outside its aggregates,
-//!   and send for each such group how many rows it has and the aggregates of it (*partial*); the SELECT puts together
-//!   what they sent: `count(*)` becomes the sum of the counts, and so on;
-//! - if it only lists, with conditions that all went to the engines, its order and limit go there, too.
+//! - if it groups, counts or sums, engines group by the view's columns that the SELECT mentions
+//!   outside its aggregates, and send for each such group how many rows it has and the aggregates
+//!   of it (*partial*); the SELECT puts together what they sent: `count(*)` becomes the sum of the
+//!   counts, and so on;
+//! - if it only lists, with conditions that all went to the engines, its order and limit go there,
+//!   too.
 //!
-//! The statement is read with `sqlparser` after [`pg_compat::rewrite`](super::super::pg_compat::rewrite); what that cannot read, and what this
-//! file is not sure of, runs unplanned: everything that it reads is fetched. A plan never changes a result, except for
-//! the order of rows where none is asked for.
+//! The statement is read with `sqlparser` after
+//! [`pg_compat::rewrite`](super::super::pg_compat::rewrite); a statement that `sqlparser` cannot
+//! read, or that this file is not sure of, runs unplanned: everything that it reads is fetched. A
+//! plan never changes a result, except for the order of rows of a statement without ORDER BY.
 //!
-//! A filter is made of what SQLite decides alike in both places: columns, literals and parameters of the same type,
-//! compared with the usual operators.
+//! A filter consists of expressions that SQLite decides alike in both places: columns, literals and
+//! parameters of the same type, compared with the usual operators.
 
 mod columns;
 mod partial;
@@ -204,7 +208,7 @@ impl Planner<'_> {
         limit: Option<&LimitClause>,
     ) {
         let Some((scope, mut candidates)) = self.scope(select) else { return };
-        // Partial results are asked of one view, the one that can be largest; filters go to all.
+        // Partial results come from one view, the one that can be largest; filters go to all.
         candidates.sort_by_key(|(_, view)| std::cmp::Reverse(view.columns.len()));
         let mut tables = Vec::new();
         for (at, (qualifier, view)) in candidates.iter().enumerate() {
@@ -240,8 +244,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A table for a view with the conditions that engines can decide; the part of WHERE that they do not; and whether
-    /// there is no other condition.
+    /// A table for a view with the conditions that engines can decide; the part of WHERE that they
+    /// do not; and whether there is no other condition.
     fn filtered(
         &self,
         select: &Select,

@@ -25,7 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Processor time at usual priority that a session has saved up at most: longer than almost every query over the views takes.
+/// Processor time at usual priority that a session has saved up at most: longer than almost every
+/// query over the views takes.
 const PROMPT: Duration = Duration::from_millis(100);
 /// Which part of the time that passes is saved: this many sessions that never pause take one
 /// processor from others.

@@ -1,7 +1,7 @@
 //! What `SHOW` tells and `SET` changes, for one session.
 //!
-//! Almost nothing that clients set has a meaning here; but who sets something and asks for it gets it back, and pools that
-//! say RESET or DISCARD ALL between two users find everything as it was.
+//! Almost nothing that clients set has a meaning here; but who sets something and asks for it gets
+//! it back, and pools that say RESET or DISCARD ALL between two users find everything as it was.
 
 use std::collections::BTreeMap;
 

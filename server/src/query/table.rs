@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
 //! What was fetched, as a table in a statement's SQLite.
 //!
-//! Each view is a module of that connection with exactly one table, of the module's own name: nothing has to be created
-//! for views that a statement does not read. Unsafe: `rusqlite` asks for the promise that the two structures begin with
-//! SQLite's own, as they do.
+//! Each view is a module of that connection with exactly one table, of the module's own name:
+//! nothing has to be created for views that a statement does not read. Unsafe: `rusqlite` asks for
+//! the promise that the two structures begin with SQLite's own, as they do.
 
 use super::{
     fetched::{Fetched, Index, Origin},
@@ -93,7 +93,8 @@ unsafe impl VTab<'_> for Table {
         Ok((Cow::Owned(sql), Self { base: ffi::sqlite3_vtab::default(), shared }))
     }
 
-    /// One column that must equal something is looked up; where there are several, the one with the most values.
+    /// One column that must equal something is looked up; where there are several, the one with the
+    /// most values.
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let rows = self.shared.rows();
         let count = rows.len().max(1);
@@ -154,7 +155,8 @@ unsafe impl VTabCursor for Cursor {
             Some(ValueRef::Integer(number)) => Seen::Integer(number),
             Some(ValueRef::Text(text)) => Seen::Text(text),
             Some(ValueRef::Null) => Seen::Null,
-            // SQLite compares what the cursor shows once more, so more rows than needed are right, only slower.
+            // SQLite compares what the cursor shows once more, so more rows than needed are right,
+            // only slower.
             _ => return Ok(()),
         };
         let index = self.rows.index(column);

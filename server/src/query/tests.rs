@@ -1,4 +1,5 @@
-//! Statements over engines made of memory, compared with the same statements over one database that holds all they have.
+//! Statements over engines made of memory, compared with the same statements over one database that
+//! holds all they have.
 
 use super::*;
 use plinth_engine::catalog::rows::{Seen, encode_row, in_parts};
@@ -212,7 +213,8 @@ fn few_columns_come_from_less() {
     }
 }
 
-/// What each statement gives does not depend on who does the work, and of what engines can sum up they send little.
+/// What each statement gives does not depend on who does the work, and of what engines can sum up
+/// they send little.
 #[test]
 fn plans_change_no_result() {
     let (memory, everything) = worlds();

@@ -1,6 +1,7 @@
 //! The views: their names, columns and types, as ASM has them; what only Plinth has stands last.
 //!
-//! Rows come from the engines (engine's `views.sql`) and, for disks and groups that are not mounted, from discovery.
+//! Rows come from the engines (engine's `views.sql`) and, for disks and groups that are not
+//! mounted, from discovery.
 
 mod stats;
 

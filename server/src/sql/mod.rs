@@ -4,8 +4,8 @@
 //!   text --sqlplus--tokens--> tokens with places --split at ;--> parser --> Statement
 //! ```
 //!
-//! Every error points at its place: characters from the start of the whole text that the client sent, counted from 0.
-//! Nothing here acts, or knows an instance.
+//! Every error points at its place: characters from the start of the whole text that the client
+//! sent, counted from 0. Nothing here acts, or knows an instance.
 
 pub mod parser;
 mod query;

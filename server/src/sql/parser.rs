@@ -305,7 +305,8 @@ impl Parser<'_> {
             .map(|(_, redundancy)| redundancy))
     }
 
-    /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, behind its first word.
+    /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, behind its
+    /// first word.
     fn convert(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         self.need("REDUNDANCY")?;
         self.need("TO")?;
@@ -566,7 +567,8 @@ impl Parser<'_> {
         ))
     }
 
-    /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with commas between them or without.
+    /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with commas between them
+    /// or without.
     fn exchange(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         let (mut add, mut drop) = (Vec::new(), Vec::new());
@@ -676,7 +678,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `RESIZE {ALL [SIZE n] | {DISK d [SIZE n] | DISKS IN FAILGROUP f [SIZE n]} [, ...]} [REBALANCE ...]`, behind its first word.
+    /// `RESIZE {ALL [SIZE n] | {DISK d [SIZE n] | DISKS IN FAILGROUP f [SIZE n]} [, ...]}
+    /// [REBALANCE ...]`, behind its first word.
     fn resize(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         let mut resizes = Vec::new();
         if self.take("ALL") {
@@ -975,7 +978,8 @@ impl Parser<'_> {
         if self.take("WAIT") { Some(true) } else { self.take("NOWAIT").then_some(false) }
     }
 
-    /// `[QUORUM|REGULAR] DISK`, or `DISKS IN [QUORUM|REGULAR] FAILGROUP`: whether failure groups are named.
+    /// `[QUORUM|REGULAR] DISK`, or `DISKS IN [QUORUM|REGULAR] FAILGROUP`: whether failure groups
+    /// are named.
     fn names_groups(&mut self, what: &str) -> Result<bool> {
         self.kind_of_disks();
         if self.take("DISK") {

@@ -3,8 +3,8 @@
 use super::tokens::{Text, Token};
 use crate::sql_error::SqlError;
 
-/// The text of one query and its tokens. What rewrites a query, infers its types or looks for names in it reads the tokens;
-/// nothing cuts the text again.
+/// The text of one query and its tokens. What rewrites a query, infers its types or looks for names
+/// in it reads the tokens; nothing cuts the text again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     pub text: String,

@@ -77,8 +77,8 @@ impl Statement {
         }
     }
 
-    /// Whether it acts on groups, the instance or its users: such a statement cannot be rolled back, and goes on when
-    /// its client has gone.
+    /// Whether it acts on groups, the instance or its users: such a statement cannot be rolled
+    /// back, and goes on when its client has gone.
     #[must_use]
     pub const fn acts(&self) -> bool {
         !matches!(self.needs(), Role::Look)

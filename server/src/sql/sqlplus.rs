@@ -1,9 +1,9 @@
-//! Scripts for SQL*Plus, as DBAs publish them, with its own commands between the statements: `SET LINESIZE 200`,
-//! `COLUMN name FORMAT a30`, `PROMPT ...`, a `/` alone on its line.
+//! Scripts for SQL*Plus, as DBAs publish them, with its own commands between the statements: `SET
+//! LINESIZE 200`, `COLUMN name FORMAT a30`, `PROMPT ...`, a `/` alone on its line.
 //!
-//! They are no SQL and end with their line. What only concerns how a result looks is blanked out, so that every place in
-//! the text stays where it was; the `/` ends a statement as a semicolon does. Nothing within a statement, a string or a
-//! comment is touched, but for that `/`.
+//! They are no SQL and end with their line. What only concerns how a result looks is blanked out,
+//! so that every place in the text stays where it was; the `/` ends a statement as a semicolon
+//! does. Nothing within a statement, a string or a comment is touched, but for that `/`.
 
 use std::borrow::Cow;
 

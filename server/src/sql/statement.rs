@@ -171,7 +171,8 @@ pub enum Statement {
     Deallocate(Option<String>),
     /// `DISCARD ALL`: forget what the session has.
     Discard,
-    /// What PostgreSQL's clients say and means nothing here: `SAVEPOINT`, `UNLISTEN` ...; the tag to answer with.
+    /// What PostgreSQL's clients say and means nothing here: `SAVEPOINT`, `UNLISTEN` ...; the tag
+    /// to answer with.
     Ignored(&'static str),
     Begin,
     Commit,

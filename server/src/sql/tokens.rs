@@ -1,5 +1,5 @@
-//! The words of a text and where they are. The reading is `sqlparser`'s, in PostgreSQL's dialect, in which `v$asm_disk`
-//! is one word.
+//! The words of a text and where they are. The reading is `sqlparser`'s, in PostgreSQL's dialect,
+//! in which `v$asm_disk` is one word.
 
 use super::TEXT_MAX;
 use crate::sql_error::{SqlError, state};

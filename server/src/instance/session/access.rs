@@ -1,8 +1,9 @@
 //! Users and user groups of a disk group: the host's, by name here and by number in the engine.
 //!
-//! The kernel judges what a program may do with a file, by the numbers of its user and groups. So a user of a disk group
-//! is a user of this host, and a user group is a group of it, with members that are members there: another list would be one that
-//! nobody keeps to. What a statement says that the host contradicts is refused here, with the command that would make it so.
+//! The kernel judges what a program may do with a file, by the numbers of its user and groups. So a
+//! user of a disk group is a user of this host, and a user group is a group of it, with members
+//! that are members there: another list would not be enforced. A statement that contradicts the
+//! host is refused here, with the command that would make it true.
 
 use super::{AdminError, Code, Context, Outcome, Result, SqlError};
 use crate::{
@@ -36,7 +37,7 @@ fn user_group(name: &At<String>) -> Result<Principal> {
     Ok(Principal { number, name: name.value.clone() })
 }
 
-/// The names of members; refused where the host says the contrary of what is to be.
+/// The names of members; refused where the host contradicts the wanted membership.
 fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<Vec<String>> {
     let refuse = |one: &At<String>, what: &str, command: String| {
         let text = format!("user {} {what} of group {} on this host", one.value, group.value);
@@ -67,7 +68,7 @@ fn values(names: &[At<String>]) -> Vec<String> {
     names.iter().map(|name| name.value.clone()).collect()
 }
 
-/// What the engine is asked for.
+/// The change that the engine gets.
 fn change(access: &Access) -> Result<AccessChange> {
     Ok(match access {
         Access::AddUsers(users) => {
@@ -105,7 +106,8 @@ fn change(access: &Access) -> Result<AccessChange> {
 }
 
 impl Context {
-    /// Refuses a user who takes the place of one in user groups that he is no member of on this host.
+    /// Refuses a user as the successor of another one in user groups of which the successor is no
+    /// member on this host.
     fn check_successor(&self, group: &At<String>, old: &str, new: &At<String>) -> Result<()> {
         let sql = "SELECT g.name, u.os_name FROM v$asm_usergroup AS g \
                    JOIN v$asm_usergroup_member AS m ON m.usergroup_number = g.usergroup_number \

@@ -9,7 +9,8 @@ use crate::{
 use plinth_engine::admin::{OperationPass, Report, ScrubOrder};
 
 impl Context {
-    /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells what they found as CHECK does.
+    /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells
+    /// what they found as CHECK does.
     pub(super) fn scrub(
         &self,
         groups: &Groups,

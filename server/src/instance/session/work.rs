@@ -1,7 +1,8 @@
 //! `EXPLAIN WORK`: the plan as a result set, and in one sentence.
 //!
-//! A row for each way that mirrors take, in the order in which they are carried out, and a last one, `TOTAL`, that sums them up.
-//! Minutes are told where a rebalance has been measured since the mount.
+//! A row for each way that mirrors take, in the order in which they are carried out, and a last
+//! one, `TOTAL`, that sums them up. Minutes are told where a rebalance has been measured since the
+//! mount.
 
 use super::{At, Context, Notice, Places, Result, SqlError, at_disk, note};
 use crate::{

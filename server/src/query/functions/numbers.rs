@@ -1,4 +1,5 @@
-//! Numbers written and read by Oracle's format models: `999,999,990.99`, `FM`, `S`, `MI`, `PR`, `$`, `X`, `EEEE`.
+//! Numbers written and read by Oracle's format models: `999,999,990.99`, `FM`, `S`, `MI`, `PR`,
+//! `$`, `X`, `EEEE`.
 
 /// A model, taken apart.
 #[derive(Debug, Default)]
@@ -159,7 +160,8 @@ fn hexadecimal(number: Number, model: &Model, digits: usize, lower: bool) -> Str
     }
 }
 
-/// The digits before the point, with the model's commas and zeros, and how many blanks go before them.
+/// The digits before the point, with the model's commas and zeros, and how many blanks go before
+/// them.
 fn whole_part(model: &Model, whole: &str, slots: usize) -> (String, usize) {
     let first_zero = model.whole.iter().position(|slot| *slot == '0').unwrap_or(usize::MAX);
     let mut out = String::new();

@@ -672,7 +672,8 @@ pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
         };
         Ok(number_of(context.get(0)?, find))
     })?;
-    // The name of a number, and the number of a name: which of them is meant follows from what is there.
+    // The name of a number, and the number of a name: which of them is meant follows from what is
+    // there.
     connection.create_scalar_function("pg_regtype", 1, flags, |context| {
         Ok(match context.get(0)? {
             Sql::Integer(oid) => Sql::Text(type_name(oid)),

@@ -148,7 +148,8 @@ impl Edits {
             .enumerate()
             .filter(|(_, edit)| edit.start >= from && edit.end <= to)
             .collect();
-        // What is put in comes before what is replaced at its place; the last put in is the outermost.
+        // What is put in comes before what is replaced at its place; the last put in is the
+        // outermost.
         order.sort_by_key(|(number, edit)| {
             let inserts = edit.start == edit.end;
             (edit.start, !inserts, if inserts { usize::MAX - number } else { *number })

@@ -1,4 +1,5 @@
-//! Lists of PostgreSQL's, `{a,"b c"}`: here they are texts, and these functions make them and take them apart.
+//! Lists of PostgreSQL's, `{a,"b c"}`: here they are texts, and these functions make them and take
+//! them apart.
 
 use rusqlite::{
     Connection,

@@ -1,4 +1,5 @@
-//! Where an operand begins and ends among tokens: enough of a grammar of expressions to put something round one.
+//! Where an operand begins and ends among tokens: enough of a grammar of expressions to put
+//! something round one.
 
 use crate::sql::tokens::{Kind, Token};
 
@@ -74,7 +75,8 @@ pub fn is_operand_word(token: &Token) -> bool {
     }
 }
 
-/// Behind the operand that begins here: a literal, a name, a call, something in parentheses, a CASE; with its `::type`.
+/// Behind the operand that begins here: a literal, a name, a call, something in parentheses, a
+/// CASE; with its `::type`.
 pub fn end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
     while is_symbol(tokens.get(at), "-")
@@ -162,7 +164,8 @@ pub fn start(tokens: &[Token], end: usize) -> Option<usize> {
     Some(at)
 }
 
-/// How many tokens the name of a type has: `text`, `pg_catalog.regclass`, `numeric(5, 2)`, `double precision`, `int[]`.
+/// How many tokens the name of a type has: `text`, `pg_catalog.regclass`, `numeric(5, 2)`, `double
+/// precision`, `int[]`.
 pub fn type_name(tokens: &[Token]) -> usize {
     if !is_name(tokens.first()) {
         return 0;

@@ -363,7 +363,8 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     }
 }
 
-/// The one of the conditions, which must all hold, that has the token at `offset`. `None`: it is one of several of which one must.
+/// The one of the conditions, which must all hold, that has the token at `offset`. `None`: it is
+/// one of several of which one must.
 fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
     let mut from = 0;
     let mut condition = None;
@@ -378,7 +379,8 @@ fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
     condition.filter(|_| !has_or)
 }
 
-/// What to write behind LIMIT for `ROWNUM <= n`, `ROWNUM < n` and `ROWNUM = 1`; `None`: for anything else.
+/// What to write behind LIMIT for `ROWNUM <= n`, `ROWNUM < n` and `ROWNUM = 1`; `None`: for
+/// anything else.
 fn limit_of(condition: &[Token]) -> Option<String> {
     let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
     let bound = condition.get(2..).unwrap_or_default();
@@ -509,7 +511,8 @@ impl<'a> Hierarchy<'a> {
     fn edits(&self, text: &str) -> Result<Edits, SqlError> {
         let mut columns = Columns::default();
         let mut edits = Edits::default();
-        // What refers to the walk: the list, the filter, and what comes behind; and the condition itself.
+        // What refers to the walk: the list, the filter, and what comes behind; and the condition
+        // itself.
         let (condition_from, condition_to) = self.condition;
         let condition = self.translated(condition_from, condition_to, text, &mut columns, true)?;
         let own_order = !self.siblings.is_empty();
@@ -612,7 +615,8 @@ impl<'a> Hierarchy<'a> {
         Ok(edits.made(text, self.place(from), self.end_place(to)).texts())
     }
 
-    /// One token that refers to the walk. `within`: in its condition, where the row before is another one.
+    /// One token that refers to the walk. `within`: in its condition, where the row before is
+    /// another one.
     fn refer(
         &self,
         at: usize,

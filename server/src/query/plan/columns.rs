@@ -1,5 +1,5 @@
-//! The columns of the view that a SELECT is planned for, and expressions over them that engines decide as SQLite does
-//! here.
+//! The columns of the view that a SELECT is planned for, and expressions over them that engines
+//! decide as SQLite does here.
 
 use crate::query::{
     fetch::OURS,
@@ -93,8 +93,8 @@ impl Columns<'_> {
         None
     }
 
-    /// An expression over the view's columns in the engines' words, and what it gives. `None`: engines might decide
-    /// otherwise.
+    /// An expression over the view's columns in the engines' words, and what it gives. `None`:
+    /// engines might decide otherwise.
     pub(super) fn typed(&self, expr: &Expr, parameters: &[Value]) -> Option<(String, Class)> {
         if let Some(literal) = literal(expr, parameters) {
             return Some(literal);
@@ -137,7 +137,8 @@ impl Columns<'_> {
             Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
                 let ((sql, class), (pattern, pattern_class)) = (of(expr)?, of(pattern)?);
                 let texts = class == Class::Text && pattern_class == Class::Text;
-                // LIKE tells upper case from lower here, and for engines, as SQLite has it, only GLOB does.
+                // LIKE tells upper case from lower here, and for engines, as SQLite has it, only
+                // GLOB does.
                 let pattern = texts.then(|| as_glob(&pattern)).flatten()?;
                 Some((format!("({sql} {}GLOB {pattern})", not(*negated)), Class::Condition))
             }

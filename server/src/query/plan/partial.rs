@@ -1,8 +1,9 @@
 //! Partial results: what engines group by and sum up, and what a SELECT makes of it.
 //!
-//! An aggregate whose argument is of the view alone is computed by the engines, for each group of the columns that stand
-//! outside of aggregates, and then once more over what they send. One over other columns counts each row of partial
-//! results as often as it stands for rows. DISTINCT ones stay: values that differ are all there.
+//! An aggregate whose argument is of the view alone is computed by the engines, for each group of
+//! the columns that stand outside of aggregates, and then once more over what they send. One over
+//! other columns counts each row of partial results as often as it stands for rows. DISTINCT ones
+//! stay: values that differ are all there.
 
 use super::{
     COUNT, MARK,
@@ -47,8 +48,8 @@ pub(super) fn aggregate(at: usize) -> String {
     format!("{MARK}{at}")
 }
 
-/// Rewrites a SELECT that groups, counts or sums for partial results, if it would gain by that. If not it may be
-/// rewritten by half.
+/// Rewrites a SELECT that groups, counts or sums for partial results, if it would gain by that. If
+/// not it may be rewritten by half.
 pub(super) fn partial(
     select: &mut Select,
     order_by: Option<&mut OrderBy>,

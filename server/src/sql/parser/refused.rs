@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl Parser<'_> {
-    /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None`: it is another one.
+    /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None`: it is another
+    /// one.
     pub(super) fn other_clause(&mut self, group: &At<String>) -> Result<Option<Statement>> {
         let words = |parser: &Self| -> (String, String) {
             let word = |index: usize| match parser.tokens.get(index).map(|token| &token.kind) {

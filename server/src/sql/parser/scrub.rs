@@ -8,7 +8,8 @@ use crate::{
 use plinth_engine::admin::{Scope, ScrubOrder, ScrubPower};
 
 impl Parser<'_> {
-    /// `CHECK [ALL | DISK d, ... | DISKS IN FAILGROUP f, ... | FILE 'f', ...] [REPAIR | NOREPAIR]`, behind its first word.
+    /// `CHECK [ALL | DISK d, ... | DISKS IN FAILGROUP f, ... | FILE 'f', ...] [REPAIR | NOREPAIR]`,
+    /// behind its first word.
     pub(super) fn check(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         let scope = if self.take("ALL") {
@@ -24,8 +25,8 @@ impl Parser<'_> {
         Ok(Statement::Check { group, scope, repair, at })
     }
 
-    /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE] [STOP]`, behind its first word;
-    /// what follows the part in any order.
+    /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE]
+    /// [STOP]`, behind its first word; what follows the part in any order.
     pub(super) fn scrub(&mut self, groups: Groups) -> Result<Statement> {
         let at = self.here();
         if self.is("FILE") || self.is("DISK") || self.is("DISKS") {

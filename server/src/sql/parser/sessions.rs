@@ -29,7 +29,8 @@ pub(super) fn statement(parser: &mut Parser<'_>) -> Result<Statement> {
     Ok(Statement::Deallocate(name.filter(|_| !is_all).map(word)))
 }
 
-/// `SET [SESSION | LOCAL] name {TO | =} value`, and all that has another shape and means nothing here.
+/// `SET [SESSION | LOCAL] name {TO | =} value`, and all that has another shape and means nothing
+/// here.
 fn set(parser: &mut Parser<'_>) -> Statement {
     let _ = parser.take("SESSION") || parser.take("LOCAL");
     let rest = parser.tokens.get(parser.next..).unwrap_or_default();

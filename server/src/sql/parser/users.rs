@@ -1,4 +1,5 @@
-//! Users with passwords: `CREATE USER`, `ALTER USER`; PostgreSQL's words for it, and Oracle's `IDENTIFIED BY`.
+//! Users with passwords: `CREATE USER`, `ALTER USER`; PostgreSQL's words for it, and Oracle's
+//! `IDENTIFIED BY`.
 
 use super::{Parser, Result};
 use crate::sql::{

@@ -16,7 +16,8 @@ const STRIPE_WIDTH: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 20;
 const STRIPE_COLUMNS: std::ops::RangeInclusive<u64> = 1..=8;
 
 impl Parser<'_> {
-    /// `VOLUME v SIZE n [MIRROR | HIGH | UNPROTECTED] [STRIPE_WIDTH n {K | M}] [STRIPE_COLUMNS n]`, behind `ADD`.
+    /// `VOLUME v SIZE n [MIRROR | HIGH | UNPROTECTED] [STRIPE_WIDTH n {K | M}] [STRIPE_COLUMNS n]`,
+    /// behind `ADD`.
     pub(super) fn add_volume(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("VOLUME")?;
