@@ -55,11 +55,11 @@ fn read<T: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use plinth_engine::{
-        admin::{AdminError, Code, Value},
+        admin::{AdminError, Code, Command, Value},
         api::Kind,
         catalog::rows::in_parts,
     };
-    use protocol::{Answer, FileInfo, Request, Status};
+    use protocol::{Answer, FileInfo, FileRequest, ProcessRequest, Request, Status};
 
     fn message(kind: u8, head: &impl Serialize, body: &[u8]) -> Vec<u8> {
         let head = serde_json::to_vec(head).expect("it can be written");
@@ -109,18 +109,25 @@ mod tests {
             serving: vec!["/data".into()],
         };
         let refused = AdminError::new(Code::Invalid, "no such disk").hint("name another one");
-        let requests = [
-            Request::Status,
-            Request::Mount { force: true, restricted: false, patient: false, resume: Vec::new() },
-            Request::Query("SELECT * FROM v$asm_disk".into()),
-            Request::CheckFailureGroups(["SITE1".to_owned(), "SITE2".to_owned()].into()),
-            Request::SetAttribute { name: "disk_timeout".into(), value: "30".into() },
-            Request::Look { path: path() },
-            Request::List { path: path(), after: 1000 },
-            Request::Make { path: path(), mode: 0o644, uid: 0, gid: 0 },
-            Request::Move { from: path(), to: "/db/other".into() },
-            Request::Read { node: 300, offset: 1 << 40, length: 65536 },
-            Request::Sync { node: 300 },
+        let requests: [Request; 11] = [
+            ProcessRequest::Status.into(),
+            ProcessRequest::Mount {
+                force: true,
+                restricted: false,
+                patient: false,
+                resume: Vec::new(),
+            }
+            .into(),
+            ProcessRequest::Query("SELECT * FROM v$asm_disk".into()).into(),
+            ProcessRequest::CheckFailureGroups(["SITE1".to_owned(), "SITE2".to_owned()].into())
+                .into(),
+            Command::SetAttribute { name: "disk_timeout".into(), value: "30".into() }.into(),
+            FileRequest::Look { path: path() }.into(),
+            FileRequest::List { path: path(), after: 1000 }.into(),
+            FileRequest::Make { path: path(), mode: 0o644, uid: 0, gid: 0 }.into(),
+            FileRequest::Move { from: path(), to: "/db/other".into() }.into(),
+            FileRequest::Read { node: 300, offset: 1 << 40, length: 65536 }.into(),
+            FileRequest::Sync { node: 300 }.into(),
         ];
         let answers = [
             Answer::Done,
@@ -155,7 +162,7 @@ mod tests {
         ];
         let rows = rows();
         let mut all = vec![
-            message(0, &Request::Write { node: 300, offset: 4096 }, &[7; 600]),
+            message(0, &FileRequest::Write { node: 300, offset: 4096 }, &[7; 600]),
             message(1, &Answer::Part { rows: 3 }, &rows),
             message(3, &control::Answer::Part { rows: 3 }, &rows),
             message(

@@ -1,8 +1,12 @@
 //! The words in which operators and the engine talk about disk groups.
 
+mod command;
 pub mod findings;
+mod names;
 mod operation;
 
+pub use command::{Command, Outcome};
+pub use names::{NameOrder, Template};
 pub use operation::{
     Estimate, Operation, OperationPass, OperationState, PlannedPass, PlannedStep, Rate,
 };
@@ -125,9 +129,28 @@ pub enum Permission {
 /// A user or a user group of a disk group: one of the host's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Principal {
-    /// The host's number.
-    pub number: u32,
+    /// The host's number; `None`: nobody has looked it up, or the host does not know the name.
+    pub number: Option<u32>,
     pub name: String,
+}
+
+impl Principal {
+    /// Of whom only the name is known yet.
+    #[must_use]
+    pub fn named(name: String) -> Self {
+        Self { number: None, name }
+    }
+
+    /// The host's number.
+    ///
+    /// # Errors
+    /// If the host has none for this name.
+    pub fn known(&self) -> Result<u32, AdminError> {
+        self.number.ok_or_else(|| {
+            let text = format!("this host has no user or group {}", self.name);
+            AdminError::new(Code::NoSuchUser, text)
+        })
+    }
 }
 
 /// What becomes of users and user groups, owners and permissions.

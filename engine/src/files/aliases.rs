@@ -17,11 +17,11 @@ use super::{
     Files, Origin, Result,
     names::{Edits, GivenProperties, Made, Rename, check_name, type_after},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
-    statements::{NameOrder, NewSystemFile},
+    statements::NewSystemFile,
     templates,
 };
 use crate::{
-    admin::{AdminError, Code},
+    admin::{AdminError, Code, NameOrder},
     api::{Attributes, Caller, Invalidation, Kind, LINK_MAX, NewFile, Node, ROOT, types::FileType},
     catalog::tables::{entry, template::TemplateRow},
     error::FileError,

@@ -4,6 +4,7 @@
 //! name a node need no `open`: handles carry nothing.
 
 use crate::{
+    admin::NameOrder,
     api::{
         Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation,
         Kind, NewFile, Node, RenameMode, Seek, SetXattr, Watcher,
@@ -16,7 +17,7 @@ use crate::{
         file_system::{FileSystem, Mounted},
         paths,
         reply_cache::{Asked, OpenRequest, Row},
-        statements::{NameOrder, NewSystemFile},
+        statements::NewSystemFile,
     },
     space::mirror_sets::failure_groups,
     sync::transfer::{Found, Source},

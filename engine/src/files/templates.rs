@@ -4,9 +4,9 @@
 //! that are made later. The properties that a template may have depend on the group: where there is
 //! one redundancy for everything, no template has another.
 
-use super::{Result, statements::Template};
+use super::Result;
 use crate::{
-    admin::{AdminError, Code},
+    admin::{AdminError, Code, Template},
     api::types::FileType,
     catalog::tables::template::{self, TemplateRow},
     error::FileError,

@@ -50,23 +50,28 @@ fn taken(
     connection: &Connection,
     names: Names,
     new: &Principal,
+    new_number: u32,
 ) -> rusqlite::Result<Option<AdminError>> {
     let exists = |text| Some(AdminError::new(Code::UserExists, text));
     if access::number(connection, names, &new.name)?.is_some() {
         return Ok(exists(format!("the disk group has {} already", new.name)));
     }
-    let same = access::name(connection, names, new.number)?;
+    let same = access::name(connection, names, new_number)?;
     Ok(same.and_then(|same| {
         exists(format!(
-            "{} is number {} on this host, which the disk group knows as {same}",
-            new.name, new.number
+            "{} is number {new_number} on this host, which the disk group knows as {same}",
+            new.name
         ))
     }))
 }
 
 fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
     for (index, user) in users.iter().enumerate() {
-        if let Some(error) = taken(connection, Names::Users, user)? {
+        let number = match user.known() {
+            Ok(number) => number,
+            Err(error) => return refused(error),
+        };
+        if let Some(error) = taken(connection, Names::Users, user, number)? {
             return refused(error);
         }
         if users[..index].iter().any(|other| other.number == user.number) {
@@ -112,16 +117,20 @@ fn replace_users(connection: &Connection, pairs: &[(String, Principal)]) -> Outc
         let Some(number) = access::number(connection, Names::Users, old)? else {
             return refused(no_user(old));
         };
-        if let Some(error) = taken(connection, Names::Users, new)? {
+        let new_number = match new.known() {
+            Ok(number) => number,
+            Err(error) => return refused(error),
+        };
+        if let Some(error) = taken(connection, Names::Users, new, new_number)? {
             return refused(error);
         }
-        if numbers.iter().any(|(before, other)| *before == number || *other == new.number) {
+        if numbers.iter().any(|(before, other)| *before == number || *other == new_number) {
             return refused(AdminError::new(
                 Code::Invalid,
                 format!("user {old} or {} is named twice", new.name),
             ));
         }
-        numbers.push((number, new.number));
+        numbers.push((number, new_number));
     }
     let mut changes = Vec::new();
     for ((number, replaced), (_, new)) in numbers.into_iter().zip(pairs) {
@@ -147,7 +156,11 @@ fn add_members(connection: &Connection, group: u32, members: &[String]) -> Outco
 }
 
 fn add_user_group(connection: &Connection, group: &Principal, members: &[String]) -> Outcome {
-    if let Some(error) = taken(connection, Names::Groups, group)? {
+    let group_number = match group.known() {
+        Ok(number) => number,
+        Err(error) => return refused(error),
+    };
+    if let Some(error) = taken(connection, Names::Groups, group, group_number)? {
         return refused(error);
     }
     for member in members {
@@ -156,7 +169,7 @@ fn add_user_group(connection: &Connection, group: &Principal, members: &[String]
         }
     }
     access::insert(connection, Names::Groups, group)?;
-    add_members(connection, group.number, members)
+    add_members(connection, group_number, members)
 }
 
 fn modify_user_group(

@@ -15,6 +15,7 @@
 
 pub(crate) mod access;
 pub mod check_files;
+mod commands;
 pub(crate) mod create;
 pub(crate) mod drop_force;
 pub(crate) mod mount;

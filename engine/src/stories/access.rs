@@ -26,7 +26,7 @@ impl Lab {
 }
 
 fn principal(number: u32, name: &str) -> Principal {
-    Principal { number, name: name.to_owned() }
+    Principal { number: Some(number), name: name.to_owned() }
 }
 
 fn names(all: &[&str]) -> Vec<String> {

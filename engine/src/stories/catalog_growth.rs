@@ -19,7 +19,7 @@ impl Lab {
     fn statements_say_that_there_is_no_space(&self) {
         let group = self.group();
         let attribute = block_on(group.set_attribute("disk_timeout", "30"));
-        let user = Principal { number: 1001, name: "ann".to_owned() };
+        let user = Principal { number: Some(1001), name: "ann".to_owned() };
         let access = block_on(group.change_access(&AccessChange::AddUsers(vec![user])));
         for (what, answer) in [("SET ATTRIBUTE", attribute), ("ADD USER", access)] {
             let refused = answer.expect_err(what);

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::{
-    admin::Conversion,
-    files::statements::{NameOrder, NewSystemFile, Template},
+    admin::{Conversion, NameOrder, Template},
+    files::statements::NewSystemFile,
 };
 
 impl Lab {

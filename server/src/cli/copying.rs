@@ -21,7 +21,7 @@
 
 use super::{Result, context::engine_in_service};
 use crate::{
-    engine::{client::Client, protocol::Request},
+    engine::{client::Client, protocol::FileRequest},
     paths::Paths,
     sql_error::{SqlError, state},
 };
@@ -239,7 +239,7 @@ impl Open {
                 let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
                 Ok(())
             }
-            Self::Group(engine, node) => Ok(engine.ask(&Request::Sync { node: *node })?),
+            Self::Group(engine, node) => Ok(engine.ask(FileRequest::Sync { node: *node })?),
         }
     }
 }
@@ -260,10 +260,10 @@ fn name(paths: &Paths, job: &Job) -> Result<()> {
         (End::Group(group, beside), End::Group(_, path)) => {
             let engine = engine_in_service(paths, &group)?;
             if !job.in_place {
-                engine.ask(&Request::Move { from: beside, to: path.clone() })?;
+                engine.ask(FileRequest::Move { from: beside, to: path.clone() })?;
             }
             let node = engine.look(path)?.node;
-            Ok(engine.ask(&Request::Sync { node })?)
+            Ok(engine.ask(FileRequest::Sync { node })?)
         }
         _ => Err(SqlError::new(state::INTERNAL, "a copy changed its side")),
     }
@@ -275,7 +275,7 @@ fn give_up(paths: &Paths, job: &Job) {
         End::Local(path) => drop(fs::remove_file(path)),
         End::Group(group, path) => {
             if let Ok(engine) = Client::connect(paths, &group) {
-                let _ = engine.ask(&Request::Remove { path });
+                let _ = engine.ask(FileRequest::Remove { path });
             }
         }
     }

@@ -8,7 +8,7 @@ use super::{
     print,
 };
 use crate::{
-    engine::{client::Client, protocol::Request},
+    engine::{client::Client, protocol::FileRequest},
     query::{Column, Table, views::Type},
     sql_error::SqlError,
 };
@@ -201,7 +201,7 @@ fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) 
         return context
             .statement(&format!("ALTER DISKGROUP {} DROP FILE {file}", found.place.group()?));
     }
-    match engine.ask(&Request::Remove { path }) {
+    match engine.ask(FileRequest::Remove { path }) {
         // Directories that the system made go with the last file in them.
         Err(_)
             if may_be_gone

@@ -2,11 +2,14 @@
 
 use super::{
     exports::Export,
-    protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status},
+    protocol::{
+        Answer, FileInfo, FileRequest, How, ListEntry, NAME, Notice, ProcessRequest, Request,
+        Status,
+    },
 };
 use crate::paths::Paths;
 use plinth_engine::{
-    admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
+    admin::{AdminError, Code, Command, Estimate, Operation, Outcome, Report, Scope, Value},
     api::ConnectionId,
     catalog::rows::decode_rows,
     files::statements::NewSystemFile,
@@ -97,11 +100,11 @@ impl Client {
 
     fn send(
         &self,
-        request: &Request,
+        request: impl Into<Request>,
         body: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<()> {
-        self.frames.send(request, body, descriptor).map_err(|error| self.lost(&error))
+        self.frames.send(&request.into(), body, descriptor).map_err(|error| self.lost(&error))
     }
 
     fn next(&self) -> Result<(Answer, Vec<u8>)> {
@@ -115,7 +118,7 @@ impl Client {
         }
     }
 
-    fn call(&self, request: &Request, timeout: Option<Duration>) -> Result<Answer> {
+    fn call(&self, request: impl Into<Request>, timeout: Option<Duration>) -> Result<Answer> {
         self.frames.set_timeout(timeout).map_err(|error| self.lost(&error))?;
         self.send(request, &[], None)?;
         Ok(self.next()?.0)
@@ -132,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     /// What the engine refuses, or that it ended.
-    pub fn ask(&self, request: &Request) -> Result<()> {
+    pub fn ask(&self, request: impl Into<Request>) -> Result<()> {
         match self.call(request, None)? {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),
@@ -142,8 +145,21 @@ impl Client {
     /// # Errors
     /// If the engine does not answer.
     pub fn status(&self) -> Result<Status> {
-        match self.call(&Request::Status, Some(SOON))? {
+        match self.call(ProcessRequest::Status, Some(SOON))? {
             Answer::Status(status) => Ok(status),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Has a statement carried out. Takes as long as it takes.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn carry_out(&self, command: Command) -> Result<Outcome> {
+        match self.call(command, None)? {
+            Answer::Done => Ok(Outcome::Done),
+            Answer::Report(report) => Ok(Outcome::Report(report)),
+            Answer::Estimate(estimate) => Ok(Outcome::Estimate(estimate)),
             _ => Err(self.strange()),
         }
     }
@@ -151,28 +167,28 @@ impl Client {
     /// # Errors
     /// What the engine refuses, or that it ended.
     pub fn check(&self, scope: &Scope, repair: bool) -> Result<Report> {
-        match self.call(&Request::Check { repair, scope: scope.clone() }, None)? {
-            Answer::Report(report) => Ok(report),
-            _ => Err(self.strange()),
+        match self.carry_out(Command::Check { repair, scope: scope.clone() })? {
+            Outcome::Report(report) => Ok(report),
+            Outcome::Done | Outcome::Estimate(_) => Err(self.strange()),
+        }
+    }
+
+    /// What `EXPLAIN WORK` shows.
+    ///
+    /// # Errors
+    /// What the engine would refuse, or that it ended.
+    pub fn estimate(&self, command: Command) -> Result<Estimate> {
+        match self.carry_out(command)? {
+            Outcome::Estimate(estimate) => Ok(estimate),
+            Outcome::Done | Outcome::Report(_) => Err(self.strange()),
         }
     }
 
     /// # Errors
     /// If the engine does not answer, or has no group.
     pub fn scrubbed(&self) -> Result<Report> {
-        match self.call(&Request::Scrubbed, Some(SOON))? {
+        match self.call(ProcessRequest::Scrubbed, Some(SOON))? {
             Answer::Report(report) => Ok(report),
-            _ => Err(self.strange()),
-        }
-    }
-
-    /// Of one of the requests that ask what another one would move.
-    ///
-    /// # Errors
-    /// What the engine would refuse, or that it ended.
-    pub fn estimate(&self, request: &Request) -> Result<Estimate> {
-        match self.call(request, None)? {
-            Answer::Estimate(estimate) => Ok(estimate),
             _ => Err(self.strange()),
         }
     }
@@ -180,7 +196,7 @@ impl Client {
     /// # Errors
     /// If the engine does not answer, or has no group.
     pub fn operations(&self) -> Result<Vec<Operation>> {
-        match self.call(&Request::Operations, Some(SOON))? {
+        match self.call(ProcessRequest::Operations, Some(SOON))? {
             Answer::Operations(operations) => Ok(operations),
             _ => Err(self.strange()),
         }
@@ -196,7 +212,8 @@ impl Client {
         sql: &str,
         mut part: impl FnMut(usize, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let Answer::Rows { .. } = self.call(&Request::Query(sql.to_owned()), Some(SOON))? else {
+        let Answer::Rows { .. } = self.call(ProcessRequest::Query(sql.to_owned()), Some(SOON))?
+        else {
             return Err(self.strange());
         };
         loop {
@@ -233,7 +250,7 @@ impl Client {
         how: How,
     ) -> Result<()> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
-        self.send(&Request::Serve { mount_point, connection, how }, &[], Some(device))?;
+        self.send(ProcessRequest::Serve { mount_point, connection, how }, &[], Some(device))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),
@@ -246,7 +263,7 @@ impl Client {
     /// If the engine does not answer.
     pub fn devices(&self) -> Result<Vec<(PathBuf, ConnectionId, OwnedFd)>> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
-        self.send(&Request::Devices, &[], None)?;
+        self.send(ProcessRequest::Devices, &[], None)?;
         let mut devices = Vec::new();
         loop {
             let received = self.frames.receive().map_err(|error| self.lost(&error))?;
@@ -270,7 +287,7 @@ impl Client {
     /// That is how it ends, but for an engine that ends in good order.
     pub fn keep(self, mut heard: impl FnMut(u64, Option<(OwnedFd, OwnedFd)>)) -> Result<()> {
         self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
-        self.send(&Request::Keep, &[], None)?;
+        self.send(ProcessRequest::Keep, &[], None)?;
         while let Some(received) = self.frames.receive().map_err(|error| self.lost(&error))? {
             let mut descriptors = received.descriptors.into_iter();
             match (received.head, descriptors.next(), descriptors.next()) {
@@ -291,7 +308,8 @@ impl Client {
     /// What the engine refuses, or that it ended.
     pub fn resume(&self, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<()> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
-        let sent = self.frames.send_with(&Request::Resume, &[], &[memory, socket]);
+        let sent =
+            self.frames.send_with(&Request::from(ProcessRequest::Resume), &[], &[memory, socket]);
         sent.map_err(|error| self.lost(&error))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
@@ -304,7 +322,7 @@ impl Client {
     /// # Errors
     /// If the engine does not answer.
     pub fn exports(&self) -> Result<Vec<(Export, usize)>> {
-        match self.call(&Request::Exports, Some(SOON))? {
+        match self.call(ProcessRequest::Exports, Some(SOON))? {
             Answer::Exports(exports) => Ok(exports),
             _ => Err(self.strange()),
         }
@@ -315,7 +333,7 @@ impl Client {
     /// # Errors
     /// If the engine does not let itself be watched.
     pub fn watch(self, mut notice: impl FnMut(Notice)) -> Result<()> {
-        match self.call(&Request::Watch, Some(SOON))? {
+        match self.call(ProcessRequest::Watch, Some(SOON))? {
             Answer::Done => {}
             _ => return Err(self.strange()),
         }
@@ -329,7 +347,7 @@ impl Client {
     /// # Errors
     /// If there is no such file, or the engine does not answer.
     pub fn look(&self, path: &str) -> Result<FileInfo> {
-        match self.call(&Request::Look { path: path.to_owned() }, None)? {
+        match self.call(FileRequest::Look { path: path.to_owned() }, None)? {
             Answer::File(info) => Ok(info),
             _ => Err(self.strange()),
         }
@@ -341,7 +359,7 @@ impl Client {
     /// # Errors
     /// If a name may be one of two, or the engine does not answer.
     pub fn find(&self, path: &str) -> Result<(Vec<String>, FileInfo, Vec<String>)> {
-        match self.call(&Request::Find { path: path.to_owned() }, None)? {
+        match self.call(FileRequest::Find { path: path.to_owned() }, None)? {
             Answer::Found { path, file, missing } => Ok((path, file, missing)),
             _ => Err(self.strange()),
         }
@@ -355,7 +373,7 @@ impl Client {
         let mut all: Vec<ListEntry> = Vec::new();
         loop {
             let after = all.last().map_or(0, |entry| entry.cookie);
-            match self.call(&Request::List { path: path.to_owned(), after }, None)? {
+            match self.call(FileRequest::List { path: path.to_owned(), after }, None)? {
                 Answer::Entries(entries) if entries.is_empty() => return Ok(all),
                 Answer::Entries(entries) => all.extend(entries),
                 _ => return Err(self.strange()),
@@ -368,7 +386,7 @@ impl Client {
     /// # Errors
     /// What the engine refuses, or that it ended.
     pub fn make(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
-        match self.call(&Request::Make { path: path.to_owned(), mode, uid, gid }, None)? {
+        match self.call(FileRequest::Make { path: path.to_owned(), mode, uid, gid }, None)? {
             Answer::File(info) => Ok(info),
             _ => Err(self.strange()),
         }
@@ -379,7 +397,9 @@ impl Client {
     /// # Errors
     /// What the engine refuses, or that it ended.
     pub fn make_directory(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
-        match self.call(&Request::MakeDirectory { path: path.to_owned(), mode, uid, gid }, None)? {
+        match self
+            .call(FileRequest::MakeDirectory { path: path.to_owned(), mode, uid, gid }, None)?
+        {
             Answer::File(info) => Ok(info),
             _ => Err(self.strange()),
         }
@@ -398,7 +418,7 @@ impl Client {
         (uid, gid): (u32, u32),
     ) -> Result<(FileInfo, String)> {
         self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
-        self.send(&Request::MakeSystem { new, mode, uid, gid }, head, None)?;
+        self.send(FileRequest::MakeSystem { new, mode, uid, gid }, head, None)?;
         match self.next()?.0 {
             Answer::Made { file, path } => Ok((file, path)),
             _ => Err(self.strange()),
@@ -408,7 +428,7 @@ impl Client {
     /// # Errors
     /// What the engine refuses, or that it ended.
     pub fn read(&self, node: u64, offset: u64, length: usize) -> Result<Vec<u8>> {
-        self.send(&Request::Read { node, offset, length }, &[], None)?;
+        self.send(FileRequest::Read { node, offset, length }, &[], None)?;
         match self.next()? {
             (Answer::Bytes, bytes) => Ok(bytes),
             _ => Err(self.strange()),
@@ -418,7 +438,7 @@ impl Client {
     /// # Errors
     /// What the engine refuses, or that it ended.
     pub fn write(&self, node: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.send(&Request::Write { node, offset }, bytes, None)?;
+        self.send(FileRequest::Write { node, offset }, bytes, None)?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),

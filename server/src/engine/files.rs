@@ -5,7 +5,7 @@
 //! that is not there as it is written is found in any case; `.259.1234` is a file by its number and
 //! incarnation.
 
-use super::protocol::{Answer, FileInfo, ListEntry, Request};
+use super::protocol::{Answer, FileInfo, FileRequest, ListEntry};
 use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT, RenameMode},
@@ -23,98 +23,91 @@ const ENTRIES: usize = 1000;
 
 pub(super) fn answer(
     group: Arc<Group>,
-    request: Request,
+    request: FileRequest,
     bytes: &[u8],
 ) -> Result<(Answer, Vec<u8>)> {
     let session = Session::new(group, None);
     block_on(async {
-        match request {
-            Request::Look { path } => {
-                Ok((Answer::File(info(&find(&session, &path).await?)), Vec::new()))
+        let answer = match request {
+            FileRequest::Look { path } => Answer::File(info(&find(&session, &path).await?)),
+            FileRequest::List { path, after } => {
+                Answer::Entries(list(&session, &path, after).await?)
             }
-            Request::List { path, after } => list(&session, &path, after).await,
-            Request::Make { path, mode, uid, gid } => {
-                make(&session, &path, mode, Caller { uid, gid }).await
+            FileRequest::Make { path, mode, uid, gid } => {
+                Answer::File(make(&session, &path, mode, Caller { uid, gid }).await?)
             }
-            Request::MakeDirectory { path, mode, uid, gid } => {
-                let (directory, name) = place(&session, &path).await?;
-                let made = session
-                    .create(
-                        directory,
-                        &name,
-                        NewFile::Directory,
-                        mode & 0o7777,
-                        Caller { uid, gid },
-                    )
-                    .await;
-                let made = made.map_err(|error| at_path(&session, &path, &error))?;
-                Ok((Answer::File(info(&made)), Vec::new()))
+            FileRequest::MakeDirectory { path, mode, uid, gid } => {
+                Answer::File(make_directory(&session, &path, mode, Caller { uid, gid }).await?)
             }
-            Request::Find { path } => {
-                let failed = |error: &FileError| at_path(&session, &path, error);
-                Ok((
-                    super::find::find(&session, &components(&path)?, info, failed).await?,
-                    Vec::new(),
-                ))
-            }
-            Request::Remove { path } => {
-                let (directory, name) = place(&session, &path).await?;
-                let failed = |error: FileError| at_path(&session, &path, &error);
-                match session.lookup(directory, &name).await.map_err(failed)?.kind {
-                    Kind::Directory => {
-                        session.remove_directory(directory, &name).await.map_err(failed)?
-                    }
-                    _ => session.unlink(directory, &name).await.map_err(failed)?,
-                }
-                Ok((Answer::Done, Vec::new()))
-            }
-            Request::Move { from, to } => {
-                let (source, name) = place(&session, &from).await?;
-                let (target, new) = place(&session, &to).await?;
-                let moved =
-                    session.rename((source, &name), (target, &new), RenameMode::Replace).await;
-                moved.map_err(|error| at_path(&session, &to, &error))?;
-                Ok((Answer::Done, Vec::new()))
-            }
-            Request::Names { order, uid } => {
-                session
-                    .order(order, Caller { uid, gid: 0 })
-                    .await
-                    .map_err(|error| ordered(&session, &error))?;
-                Ok((Answer::Done, Vec::new()))
-            }
-            Request::MakeSystem { new, mode, uid, gid } => {
+            FileRequest::MakeSystem { new, mode, uid, gid } => {
                 let made =
                     session.create_system(new, bytes, mode & 0o7777, Caller { uid, gid }).await;
                 let (file, path) = made.map_err(|error| ordered(&session, &error))?;
-                Ok((Answer::Made { file: info(&file), path }, Vec::new()))
+                Answer::Made { file: info(&file), path }
             }
-            Request::Read { node, offset, length } => {
+            FileRequest::Find { path } => {
+                let failed = |error: &FileError| at_path(&session, &path, error);
+                super::find::find(&session, &components(&path)?, info, failed).await?
+            }
+            FileRequest::Remove { path } => {
+                remove(&session, &path).await?;
+                Answer::Done
+            }
+            FileRequest::Move { from, to } => {
+                rename(&session, &from, &to).await?;
+                Answer::Done
+            }
+            FileRequest::Read { node, offset, length } => {
                 let mut body = vec![0; length.min(BODY_MAX)];
                 let read = session
                     .read(node, offset, &mut body)
                     .await
                     .map_err(|error| at_node(node, error))?;
                 body.truncate(read);
-                Ok((Answer::Bytes, body))
+                return Ok((Answer::Bytes, body));
             }
-            Request::Write { node, offset } => {
+            FileRequest::Write { node, offset } => {
                 session
                     .write(node, offset, bytes, false)
                     .await
                     .map_err(|error| at_node(node, error))?;
-                Ok((Answer::Done, Vec::new()))
+                Answer::Done
             }
-            Request::Sync { node } => {
+            FileRequest::Sync { node } => {
                 session.sync(node, false).await.map_err(|error| at_node(node, error))?;
                 session.sync_directory(ROOT).await.map_err(|error| at_node(node, error))?;
-                Ok((Answer::Done, Vec::new()))
+                Answer::Done
             }
-            _ => {
-                Err(AdminError::new(Code::NotSupported, "a request that this engine does not know"))
-            }
-        }
+        };
+        Ok((answer, Vec::new()))
     })
+}
+
+async fn make_directory(
+    session: &Session,
+    path: &str,
+    mode: u32,
+    caller: Caller,
+) -> Result<FileInfo> {
+    let (directory, name) = place(session, path).await?;
+    let made = session.create(directory, &name, NewFile::Directory, mode & 0o7777, caller).await;
+    Ok(info(&made.map_err(|error| at_path(session, path, &error))?))
+}
+
+async fn remove(session: &Session, path: &str) -> Result<()> {
+    let (directory, name) = place(session, path).await?;
+    let failed = |error: FileError| at_path(session, path, &error);
+    match session.lookup(directory, &name).await.map_err(failed)?.kind {
+        Kind::Directory => session.remove_directory(directory, &name).await.map_err(failed),
+        _ => session.unlink(directory, &name).await.map_err(failed),
+    }
+}
+
+async fn rename(session: &Session, from: &str, to: &str) -> Result<()> {
+    let (source, name) = place(session, from).await?;
+    let (target, new) = place(session, to).await?;
+    let moved = session.rename((source, &name), (target, &new), RenameMode::Replace).await;
+    moved.map_err(|error| at_path(session, to, &error))
 }
 
 fn refused(error: &FileError, thing: String) -> AdminError {
@@ -202,7 +195,7 @@ fn info(attributes: &Attributes) -> FileInfo {
     }
 }
 
-async fn list(session: &Session, path: &str, after: u64) -> Result<(Answer, Vec<u8>)> {
+async fn list(session: &Session, path: &str, after: u64) -> Result<Vec<ListEntry>> {
     let directory = find(session, path).await?;
     if directory.kind != Kind::Directory {
         return Err(AdminError::new(
@@ -225,15 +218,10 @@ async fn list(session: &Session, path: &str, after: u64) -> Result<(Answer, Vec<
             });
         }
     }
-    Ok((Answer::Entries(listed), Vec::new()))
+    Ok(listed)
 }
 
-async fn make(
-    session: &Session,
-    path: &str,
-    mode: u32,
-    caller: Caller,
-) -> Result<(Answer, Vec<u8>)> {
+async fn make(session: &Session, path: &str, mode: u32, caller: Caller) -> Result<FileInfo> {
     let at_path = |error: FileError| refused(&error, format!("+{}/{path}", session.group_name()));
     let parts = components(path)?;
     let Some((name, directory)) = parts.split_last() else {
@@ -259,5 +247,5 @@ async fn make(
         }
         Err(error) => return Err(at_path(error)),
     };
-    Ok((Answer::File(info(&attributes)), Vec::new()))
+    Ok(info(&attributes))
 }

@@ -14,7 +14,7 @@ use super::{
     exports::{Export, Exporting},
     files,
     keeping::Keeping,
-    protocol::{Answer, How, NAME, Notice, Request, Status},
+    protocol::{Answer, How, NAME, Notice, ProcessRequest, Request, Status},
     this_thread::ThisThread,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     process::{self, Peer},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Report, Scope, Value},
+    admin::{AdminError, Code, Command, NewGroup, Outcome, Value},
     api::{ConnectionId, Invalidation, Watcher},
     catalog::rows::{Piece, decode_rows},
     event::Severity,
@@ -208,17 +208,7 @@ pub fn run(options: Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A check, and which files would not survive what they should.
-async fn check(group: &Group, scope: &Scope, repair: bool) -> Result<Report, AdminError> {
-    let mut report = group.check_scope(scope, repair).await?;
-    if *scope == Scope::All {
-        report.name_missing(group.missing_mirrors().await);
-    }
-    Ok(report)
-}
-
-/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want
-/// of privileges.
+/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
 fn protect() {
     // The kernel must not wait for this process's own mounts when it frees memory for this process.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -453,172 +443,152 @@ impl Engine {
 
     fn answer(self: &Arc<Self>, frames: &Frames, request: Received<Request>) -> io::Result<()> {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        let done = |result: Result<(), AdminError>| match result {
-            Ok(()) => Answer::Done,
-            Err(error) => Answer::Refused(error),
-        };
-        let answer = match request.head {
-            Request::Status => Answer::Status(self.status()),
-            Request::Create(new) => {
-                let world: Arc<dyn World> = self.world.clone();
-                let result = block_on(Group::create(&world, new));
-                return if result.is_ok() {
-                    frames.send(&done(result), &[], None)
-                } else {
-                    self.part(frames, &done(result), 1)
-                };
+        match request.head {
+            Request::Admin(command) => {
+                frames.send(&Answer::from(self.carry_out(command)), &[], None)
             }
-            Request::Mount { force, restricted, patient, resume } => {
-                let result = self
-                    .succeed()
-                    .and_then(|()| self.mount(force, patient, &resume))
-                    .and_then(|()| {
-                        if restricted {
-                            self.mounted()?.restrict();
-                        }
-                        Ok(())
-                    });
-                let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
-                let answer = done(result);
-                return if failed {
-                    self.part(frames, &answer, 1)
-                } else {
-                    frames.send(&answer, &[], None)
-                };
-            }
-            Request::Rehearse => {
-                let world: Arc<dyn World> = self.world.clone();
-                done(block_on(Group::rehearse(&world, &self.options.group)))
-            }
-            Request::Dismount { force } => {
-                return self.finish(frames, |engine| engine.dismount(force));
-            }
-            Request::Drop { contents } => {
-                return self.finish(frames, |engine| {
-                    engine.refuse_if_serving()?;
-                    engine.exporting.refuse_if_any()?;
-                    block_on(engine.mounted()?.drop_group(contents))
-                });
-            }
-            Request::Offline { which, drop_after } => {
-                done(self.mounted().and_then(|group| block_on(group.offline(which, drop_after))))
-            }
-            Request::Online { which, power } => done(self.mounted().and_then(|group| {
-                power.into_iter().for_each(|power| group.set_resync_power(power));
-                block_on(group.online(which))
-            })),
-            Request::Exchange { exchange, order } => {
-                done(self.mounted().and_then(|group| block_on(group.exchange(exchange, order))))
-            }
-            Request::Estimate(work) => {
-                match self.mounted().and_then(|group| block_on(group.estimate(&work))) {
-                    Ok(estimate) => Answer::Estimate(estimate),
-                    Err(error) => Answer::Refused(error),
-                }
-            }
-            Request::Replace { replacements, power } => done(self.mounted().and_then(|group| {
-                power.into_iter().for_each(|power| group.set_resync_power(power));
-                block_on(group.replace(&replacements))
-            })),
-            Request::Rename(renaming) => {
-                done(self.mounted().and_then(|group| block_on(group.rename(&renaming))))
-            }
-            Request::Resize { resizes, order } => {
-                done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, order))))
-            }
-            Request::Convert { to, order } => {
-                done(self.mounted().and_then(|group| block_on(group.convert(to, order))))
-            }
-            Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
-            Request::Rebalance(order) => {
-                done(self.mounted().and_then(|group| block_on(group.rebalance(order))))
-            }
-            Request::Check { repair, scope } => {
-                match self.mounted().and_then(|group| block_on(check(&group, &scope, repair))) {
-                    Ok(report) => Answer::Report(report),
-                    Err(error) => Answer::Refused(error),
-                }
-            }
-            Request::Scrub(order) => {
-                done(self.mounted().and_then(|group| block_on(group.scrub(&order))))
-            }
-            Request::StopScrub => done(self.mounted().map(|group| group.stop_scrub())),
-            Request::Scrubbed => match self.mounted() {
-                Ok(group) => Answer::Report(group.scrubbed()),
-                Err(error) => Answer::Refused(error),
-            },
-            Request::Access(change) => {
-                done(self.mounted().and_then(|group| block_on(group.change_access(&change))))
-            }
-            Request::Volume(change) => done(self.mounted().and_then(|group| {
-                self.exporting.refuse_loss(&change)?;
-                block_on(group.change_volume(&change))
-            })),
-            Request::DropUnmounted => {
-                let result = self.drop_unmounted();
-                let code = i32::from(result.is_err());
-                let stays = self.group().is_some();
-                let answer = done(result);
-                return if stays {
-                    frames.send(&answer, &[], None)
-                } else {
-                    self.part(frames, &answer, code)
-                };
-            }
-            Request::SetAttribute { name, value } => {
-                done(self.mounted().and_then(|group| block_on(group.set_attribute(&name, &value))))
-            }
-            Request::SetDiskstring(diskstring) => done(
-                self.world
-                    .set_diskstring(&diskstring)
-                    .map_err(|error| AdminError::new(Code::Invalid, error)),
-            ),
-            Request::CheckFailureGroups(names) => {
-                let group = self.preferred().group.upgrade();
-                done(group.map_or(Ok(()), |group| group.check_failure_groups(&names)))
-            }
-            Request::PreferReads(failure_groups) => {
-                let mut preferred = self.preferred();
-                preferred.failure_groups = failure_groups;
-                preferred.tell();
-                Answer::Done
-            }
-            Request::Operations => match self.mounted() {
-                Ok(group) => Answer::Operations(group.operations()),
-                Err(error) => Answer::Refused(error),
-            },
-            Request::Query(sql) => return self.query(frames, &sql),
-            Request::Serve { mount_point, connection, how } => done(self.serve(
-                mount_point,
-                connection,
-                request.descriptors.into_iter().next(),
-                how,
-            )),
-            Request::GiveUp(connection) => {
-                done(self.mounted().and_then(|group| block_on(group.give_up_mount(connection))))
-            }
-            Request::Devices => return self.devices(frames),
-            Request::HandOver => return self.hand_over(frames),
-            Request::Export(export) => done(self.export(&export)),
-            Request::Withdraw { at, name, cut } => done(self.exporting.withdraw(&at, &name, cut)),
-            Request::Keep => return self.keeping.listen(frames),
-            Request::Resume => done(self.exporting.adopt(request.descriptors)),
-            Request::Resumed => {
-                self.exporting.cut_survivors(|_| true);
-                Answer::Done
-            }
-            Request::Exports => Answer::Exports(self.exporting.list()),
-            Request::Watch => return self.watch(frames),
-            other => {
-                let result =
-                    self.mounted().and_then(|group| files::answer(group, other, &request.body));
-                return match result {
+            Request::File(wanted) => {
+                let answered =
+                    self.mounted().and_then(|group| files::answer(group, wanted, &request.body));
+                match answered {
                     Ok((answer, body)) => frames.send(&answer, &body, None),
                     Err(error) => frames.send(&Answer::Refused(error), &[], None),
-                };
+                }
             }
+            Request::Process(wanted) => match self.process(frames, wanted, request.descriptors)? {
+                Some(answer) => frames.send(&answer, &[], None),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn carry_out(&self, command: Command) -> Result<Outcome, AdminError> {
+        let group = self.mounted()?;
+        if let Command::Volume(change) = &command {
+            self.exporting.refuse_loss(change)?;
+        }
+        block_on(group.carry_out(command))
+    }
+
+    /// The answer, or `None` where it has been sent already.
+    fn process(
+        self: &Arc<Self>,
+        frames: &Frames,
+        request: ProcessRequest,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<Option<Answer>> {
+        let sent = |()| None;
+        let result = match request {
+            ProcessRequest::Status => return Ok(Some(Answer::Status(self.status()))),
+            ProcessRequest::Create(new) => self.create(frames, new),
+            ProcessRequest::Mount { force, restricted, patient, resume } => {
+                self.mount_or_leave(frames, force, restricted, patient, &resume)
+            }
+            ProcessRequest::Rehearse => {
+                let world: Arc<dyn World> = self.world.clone();
+                block_on(Group::rehearse(&world, &self.options.group))
+            }
+            ProcessRequest::Dismount { force } => {
+                return self.finish(frames, |engine| engine.dismount(force)).map(sent);
+            }
+            ProcessRequest::Drop { contents } => {
+                return self.finish(frames, |engine| engine.drop_group(contents)).map(sent);
+            }
+            ProcessRequest::DropUnmounted => {
+                let dropped = self.drop_unmounted();
+                if self.group().is_none() {
+                    let code = i32::from(dropped.is_err());
+                    self.part(frames, &dropped.into(), code);
+                }
+                dropped
+            }
+            ProcessRequest::Scrubbed => {
+                let found = self.mounted().map(|group| Outcome::Report(group.scrubbed()));
+                return Ok(Some(found.into()));
+            }
+            ProcessRequest::Operations => {
+                let operations = self.mounted().map(|group| group.operations());
+                return Ok(Some(operations.map_or_else(Answer::Refused, Answer::Operations)));
+            }
+            ProcessRequest::Query(sql) => return self.query(frames, &sql).map(sent),
+            ProcessRequest::SetDiskstring(diskstring) => self
+                .world
+                .set_diskstring(&diskstring)
+                .map_err(|error| AdminError::new(Code::Invalid, error)),
+            ProcessRequest::CheckFailureGroups(names) => self.check_failure_groups(&names),
+            ProcessRequest::PreferReads(failure_groups) => {
+                self.prefer_reads(failure_groups);
+                Ok(())
+            }
+            ProcessRequest::Serve { mount_point, connection, how } => {
+                self.serve(mount_point, connection, descriptors.into_iter().next(), how)
+            }
+            ProcessRequest::GiveUp(connection) => {
+                self.mounted().and_then(|group| block_on(group.give_up_mount(connection)))
+            }
+            ProcessRequest::Devices => return self.devices(frames).map(sent),
+            ProcessRequest::Keep => return self.keeping.listen(frames).map(sent),
+            ProcessRequest::Resume => self.exporting.adopt(descriptors),
+            ProcessRequest::Resumed => {
+                self.exporting.cut_survivors(|_| true);
+                Ok(())
+            }
+            ProcessRequest::HandOver => return self.hand_over(frames).map(sent),
+            ProcessRequest::Export(export) => self.export(&export),
+            ProcessRequest::Withdraw { at, name, cut } => self.exporting.withdraw(&at, &name, cut),
+            ProcessRequest::Exports => return Ok(Some(Answer::Exports(self.exporting.list()))),
+            ProcessRequest::Watch => return self.watch(frames).map(sent),
         };
-        frames.send(&answer, &[], None)
+        Ok(Some(result.into()))
+    }
+
+    /// Makes the group; an engine that cannot ends after its answer.
+    fn create(&self, frames: &Frames, new: NewGroup) -> Result<(), AdminError> {
+        let world: Arc<dyn World> = self.world.clone();
+        let created = block_on(Group::create(&world, new));
+        if created.is_err() {
+            self.part(frames, &created.into(), 1);
+        }
+        created
+    }
+
+    /// Mounts the group; an engine that cannot ends after its answer.
+    fn mount_or_leave(
+        self: &Arc<Self>,
+        frames: &Frames,
+        force: bool,
+        restricted: bool,
+        patient: bool,
+        resume: &[ConnectionId],
+    ) -> Result<(), AdminError> {
+        let mounted =
+            self.succeed().and_then(|()| self.mount(force, patient, resume)).and_then(|()| {
+                if restricted {
+                    self.mounted()?.restrict();
+                }
+                Ok(())
+            });
+        if mounted.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted) {
+            self.part(frames, &mounted.into(), 1);
+        }
+        mounted
+    }
+
+    fn drop_group(&self, contents: bool) -> Result<(), AdminError> {
+        self.refuse_if_serving()?;
+        self.exporting.refuse_if_any()?;
+        block_on(self.mounted()?.drop_group(contents))
+    }
+
+    fn check_failure_groups(&self, names: &BTreeSet<String>) -> Result<(), AdminError> {
+        let group = self.preferred().group.upgrade();
+        group.map_or(Ok(()), |group| group.check_failure_groups(names))
+    }
+
+    fn prefer_reads(&self, failure_groups: BTreeSet<String>) {
+        let mut preferred = self.preferred();
+        preferred.failure_groups = failure_groups;
+        preferred.tell();
     }
 
     /// Does what leaves the engine without a group, answers, and leaves.

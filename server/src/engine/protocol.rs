@@ -1,13 +1,10 @@
-//! What is said on an engine's socket.
+//! The requests and answers on an engine's socket.
 
 use super::exports::{At, Export};
 use plinth_engine::{
-    admin::{
-        AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order,
-        Renaming, Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
-    },
+    admin::{AdminError, Command, Estimate, NewGroup, Operation, Outcome, Report},
     api::{ConnectionId, Kind},
-    files::statements::{NameOrder, NewSystemFile},
+    files::statements::NewSystemFile,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::PathBuf};
@@ -15,9 +12,39 @@ use std::{collections::BTreeSet, path::PathBuf};
 /// The name of the protocol in greetings.
 pub const NAME: &str = "engine";
 
-/// One request; the answer is one or more [`Answer`]s.
+/// One request; the answer is one or more [`Answer`]s. On the socket it looks like what is in it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Request {
+    /// A statement on the mounted group.
+    Admin(Command),
+    /// Files of the mounted group, for `plinth ls` and `plinth cp`.
+    File(FileRequest),
+    /// The engine's process: its group as a whole, its mounts and exports, what it tells.
+    Process(ProcessRequest),
+}
+
+impl From<Command> for Request {
+    fn from(command: Command) -> Self {
+        Self::Admin(command)
+    }
+}
+
+impl From<FileRequest> for Request {
+    fn from(request: FileRequest) -> Self {
+        Self::File(request)
+    }
+}
+
+impl From<ProcessRequest> for Request {
+    fn from(request: ProcessRequest) -> Self {
+        Self::Process(request)
+    }
+}
+
+/// A request to the process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum ProcessRequest {
     Status,
     /// Makes the group; it stays dismounted.
     Create(NewGroup),
@@ -31,8 +58,7 @@ pub enum Request {
         /// Mounts that it is going to take over.
         resume: Vec<ConnectionId>,
     },
-    /// Whether the group could be mounted by what the disks in sight say. Nothing is claimed, and
-    /// nothing written.
+    /// Whether the group could be mounted by what the disks that discovery shows say. Nothing is claimed, and nothing written.
     Rehearse,
     /// The engine exits after its answer.
     Dismount {
@@ -42,62 +68,18 @@ pub enum Request {
     Drop {
         contents: bool,
     },
-    Offline {
-        which: Selection,
-        /// Seconds.
-        drop_after: Option<u64>,
-    },
-    Online {
-        which: Selection,
-        power: Option<u32>,
-    },
-    Exchange {
-        exchange: Exchange,
-        order: Order,
-    },
-    /// What something would move.
-    Estimate(Work),
-    Undrop,
-    Replace {
-        replacements: Vec<Replacement>,
-        power: Option<u32>,
-    },
-    Rename(Renaming),
-    Resize {
-        resizes: Vec<Resize>,
-        order: Order,
-    },
-    Convert {
-        to: Conversion,
-        order: Order,
-    },
-    Rebalance(Order),
-    Check {
-        repair: bool,
-        #[serde(default)]
-        scope: Scope,
-    },
-    /// Begins a scrub.
-    Scrub(ScrubOrder),
-    StopScrub,
-    /// What the last scrub found; answered with a `Report`.
-    Scrubbed,
-    Access(AccessChange),
-    Volume(VolumeChange),
     /// Gives up the group, which this engine has not mounted. The engine exits after its answer.
     DropUnmounted,
-    SetAttribute {
-        name: String,
-        value: String,
-    },
+    /// What the last scrub found; answered with a `Report`.
+    Scrubbed,
+    Operations,
+    /// Answered with `Rows` and their parts, then `Done`.
+    Query(String),
     SetDiskstring(String),
     /// Refused if the group is mounted and has not all of these failure groups.
     CheckFailureGroups(BTreeSet<String>),
     /// Reads prefer these failure groups, from now on and after a mount.
     PreferReads(BTreeSet<String>),
-    Operations,
-    /// Answered with `Rows` and their parts, then `Done`.
-    Query(String),
     /// Serves the mount whose `/dev/fuse` comes with the request.
     Serve {
         mount_point: PathBuf,
@@ -108,11 +90,10 @@ pub enum Request {
     GiveUp(ConnectionId),
     /// Answered with a `Device` for each mount, then `Done`.
     Devices,
-    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine;
-    /// then it tells of those that come and end, until either side ends.
+    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine; then with those that come and
+    /// end, until either side ends.
     Keep,
-    /// A connection of an engine before this one: its memory and its socket come with it. It is
-    /// gone on with when its export is made.
+    /// A connection of an engine before this one: its memory and its socket come with it. It is resumed when its export is made.
     Resume,
     /// There are no more of them, nor exports to be made: what is left of them is cut.
     Resumed,
@@ -121,7 +102,7 @@ pub enum Request {
     HandOver,
     /// Serves a file to NBD clients.
     Export(Export),
-    /// Does so no more; with clients there only if they may be cut.
+    /// Ends that; while it has clients only if they may be cut.
     Withdraw {
         at: At,
         name: String,
@@ -131,6 +112,11 @@ pub enum Request {
     Exports,
     /// Answered with `Notice`s until the engine ends.
     Watch,
+}
+
+/// A request on files. Paths begin at the group's root.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum FileRequest {
     /// What a name is.
     Look {
         path: String,
@@ -153,14 +139,7 @@ pub enum Request {
         uid: u32,
         gid: u32,
     },
-    /// A statement on templates, directories, aliases or files; who asks owns what it makes, with
-    /// root's group.
-    Names {
-        order: NameOrder,
-        uid: u32,
-    },
-    /// Makes a file under a system name. Its first bytes may come with the request, and are not
-    /// written: they say what it is.
+    /// Makes a file under a system name. Its first bytes may come with the request, and are not written: they say what it is.
     MakeSystem {
         new: NewSystemFile,
         mode: u32,
@@ -254,6 +233,23 @@ pub enum Answer {
     Entries(Vec<ListEntry>),
     /// In the body; fewer than asked for at the end of the file.
     Bytes,
+}
+
+impl From<Result<(), AdminError>> for Answer {
+    fn from(result: Result<(), AdminError>) -> Self {
+        result.map(|()| Outcome::Done).into()
+    }
+}
+
+impl From<Result<Outcome, AdminError>> for Answer {
+    fn from(result: Result<Outcome, AdminError>) -> Self {
+        match result {
+            Ok(Outcome::Done) => Self::Done,
+            Ok(Outcome::Report(report)) => Self::Report(report),
+            Ok(Outcome::Estimate(estimate)) => Self::Estimate(estimate),
+            Err(error) => Self::Refused(error),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

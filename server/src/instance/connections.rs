@@ -15,7 +15,7 @@
 //! memory; the engine refuses it.
 
 use super::{Instance, launch::GONE, systemd};
-use crate::engine::{client::Client, protocol::Request};
+use crate::engine::{client::Client, protocol::ProcessRequest};
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
@@ -201,7 +201,7 @@ impl Instance {
 
     /// All exports are made: clients of others are cut.
     pub(super) fn clients_are_resumed(engine: &Client) {
-        let _ = engine.ask(&Request::Resumed);
+        let _ = engine.ask(ProcessRequest::Resumed);
     }
 }
 

@@ -49,7 +49,7 @@ use crate::{
     engine::{
         client::Client,
         exports::{At, Export},
-        protocol::{How, Request},
+        protocol::{How, ProcessRequest},
     },
     paths::Paths,
     process::{self, Peer},
@@ -265,7 +265,7 @@ impl Instance {
         self.remember(|state| diskstring.clone_into(&mut state.diskstring))?;
         for group in self.groups().into_keys() {
             if let Ok(engine) = self.engine_within(&group, IN_VIEW)
-                && let Err(error) = engine.ask(&Request::SetDiskstring(diskstring.to_owned()))
+                && let Err(error) = engine.ask(ProcessRequest::SetDiskstring(diskstring.to_owned()))
             {
                 self.alert.line(
                     Severity::Warning,
@@ -433,9 +433,9 @@ impl Instance {
             ));
         }
         let engine = self.start_engine(&name)?;
-        engine.ask(&Request::Create(new))?;
+        engine.ask(ProcessRequest::Create(new))?;
         engine
-            .ask(&Request::Mount {
+            .ask(ProcessRequest::Mount {
                 force: false,
                 restricted: false,
                 patient: false,
@@ -473,8 +473,8 @@ impl Instance {
         let _held = lock(&own);
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
         let resume = if restricted { Vec::new() } else { self.connections(group) };
-        engine.ask(&Request::Mount { force, restricted, patient: false, resume })?;
-        // Those that it had when its supervisor gave it up; after a dismount there are none.
+        engine.ask(ProcessRequest::Mount { force, restricted, patient: false, resume })?;
+        // Those that it had when its guard gave it up; after a dismount there are none.
         if !restricted {
             self.serve_again(&engine, group)?;
         }
@@ -499,7 +499,7 @@ impl Instance {
         };
         self.remember(note(false))?;
         let engine = self.engine(group).or_else(|_| self.start_engine(group));
-        let dropped = engine.and_then(|engine| engine.ask(&Request::DropUnmounted));
+        let dropped = engine.and_then(|engine| engine.ask(ProcessRequest::DropUnmounted));
         if dropped.is_err() {
             self.remember_or_say(group, note(was_mounted));
             if was_mounted {
@@ -542,7 +542,7 @@ impl Instance {
         wait_until_unserved(&engine, |serving| serving.is_empty());
         // First, so that the supervisor takes the engine's end for what it is.
         self.remember(|state| state.group(group).mounted = false)?;
-        let result = engine.ask(&Request::Dismount { force });
+        let result = engine.ask(ProcessRequest::Dismount { force });
         if result.is_err()
             && let Ok(engine) = self.engine(group)
         {
@@ -572,7 +572,7 @@ impl Instance {
         // Somebody may have unmounted it a moment ago.
         wait_until_unserved(&engine, |serving| serving.is_empty());
         self.remember(|state| state.group(group).mounted = false)?;
-        let result = engine.ask(&Request::Drop { contents });
+        let result = engine.ask(ProcessRequest::Drop { contents });
         match &result {
             Ok(()) => {
                 self.remember_or_say(group, |state| drop(state.groups.remove(group)));
@@ -627,7 +627,7 @@ impl Instance {
         drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
-        self.engine(group)?.ask(&Request::Export(export.clone()))?;
+        self.engine(group)?.ask(ProcessRequest::Export(export.clone()))?;
         self.remember(|state| state.group(group).add_export(export.clone()))
     }
 
@@ -642,7 +642,7 @@ impl Instance {
         let is_meant = |export: &Export| export.name == name && export.at.is_same_place(at);
         let is_known = self.exports(group).iter().any(is_meant);
         let ask = |engine: Client| {
-            engine.ask(&Request::Withdraw { at: at.clone(), name: name.to_owned(), cut })
+            engine.ask(ProcessRequest::Withdraw { at: at.clone(), name: name.to_owned(), cut })
         };
         match self.engine(group).and_then(ask) {
             // What could not be made again, or whose engine is dead, is forgotten.

@@ -10,7 +10,7 @@
 //! entries for disk groups that are not mounted cannot be checked, and are kept.
 
 use super::{Instance, Result};
-use crate::engine::{client::Client, protocol::Request};
+use crate::engine::{client::Client, protocol::ProcessRequest};
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
@@ -101,7 +101,7 @@ impl Instance {
                 .filter_map(|group| Some((Client::connect(&self.paths, &group).ok()?, group)))
         };
         for (engine, group) in engines() {
-            match engine.ask(&Request::CheckFailureGroups(preferred.of(&group))) {
+            match engine.ask(ProcessRequest::CheckFailureGroups(preferred.of(&group))) {
                 Err(error) if error.code == Code::NoSuchDisk => return Err(error),
                 // It has no group at the moment, or ends: this cannot be checked.
                 _ => {}
@@ -119,7 +119,7 @@ impl Instance {
     }
 
     fn tell(&self, engine: &Client, group: &str) {
-        if let Err(error) = engine.ask(&Request::PreferReads(self.preferred().of(group))) {
+        if let Err(error) = engine.ask(ProcessRequest::PreferReads(self.preferred().of(group))) {
             let text = format!("reads prefer the failure groups that they did before: {error}");
             self.alert.line(Severity::Warning, group, &text);
         }

@@ -1,12 +1,14 @@
 //! One statement carried out: what both ways in, psql's and our own, have in common.
 
 mod access;
+mod alter;
 mod scrub;
 mod work;
 
+use self::alter::InText;
 use super::Instance;
 use crate::{
-    engine::{client::Client, protocol::Request},
+    engine::client::Client,
     process::Peer,
     query::{
         self, Cancel, Column, Described, Estimated, Source, Table,
@@ -15,20 +17,18 @@ use crate::{
         views::Type,
     },
     sql::{
-        Query, Role, Statement,
+        Role, Statement,
         parser::parse_size,
-        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
+        statement::{At, Groups, Places},
     },
     sql_error::{SqlError, state},
     users,
 };
 use plinth_engine::{
     admin::{
-        AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup,
-        OperationPass, OperationState, Replacement, Report, Resize, Scope, Selection, Survey,
-        Value, VolumeChange,
+        AdminError, Code, HeaderStatus, NewGroup, OperationPass, OperationState, Report, Survey,
+        Value,
     },
-    files::statements::NameOrder,
     words::counted,
 };
 use plinth_host::lock;
@@ -41,17 +41,12 @@ use std::{
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// AU size unless the statement gives one, in bytes.
-const AU_SIZE: u64 = 4 << 20;
 /// So many engines in a row that die while a statement asks how far its work is, and it ends.
 const DEATHS: u32 = 3;
 /// Problems of a CHECK that a statement shows; the rest is counted.
 const PROBLEMS_SHOWN: usize = 50;
 
-/// Where the paths of disks stand in a statement.
-type Places = Vec<(String, usize)>;
-
-/// The client of a statement.
+/// Who asks.
 #[derive(Clone)]
 pub struct Context {
     pub instance: Arc<Instance>,
@@ -160,7 +155,7 @@ impl Context {
         }
     }
 
-    /// Of a user who is connected over the network.
+    /// Of somebody who has come over the network.
     #[must_use]
     pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
         let peer = Peer { pid: 0, uid: u32::MAX };
@@ -171,7 +166,7 @@ impl Context {
         }
     }
 
-    /// Checks that the client's role, as it is now, allows the statement.
+    /// What is allowed to who asks, now.
     fn allowed(&self, statement: &Statement) -> Result<()> {
         let access = if self.with_password {
             self.instance.role(&self.who).ok_or_else(|| {
@@ -205,236 +200,87 @@ impl Context {
         cancel: &Cancel,
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
-        use Statement as S;
-        let instance = &self.instance;
         self.allowed(statement)?;
-        let done = |()| Outcome::Done;
+        let instance = &self.instance;
         match statement {
-            S::Query(query) => self.query(query, parameters, cancel, notices),
-            S::Show(name) => self.show(name).map(Outcome::Rows),
-            S::ShowAll => Ok(Outcome::Rows(self.show_all())),
-            S::Discard => Ok(self.set("", None)),
-            S::Set { name, value } => Ok(self.set(name, value.as_deref())),
-            S::Ignored(_) | S::Deallocate(_) | S::Begin | S::Commit | S::Rollback => {
+            Statement::Query(query) => {
+                let mut warnings = Vec::new();
+                let table = query::run(self, query, parameters, cancel, &mut warnings);
+                notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
+                table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
+            }
+            Statement::Show(name) => self.show(name).map(Outcome::Rows),
+            Statement::ShowAll => {
+                let text = Value::Text;
+                let rows = self
+                    .settings()
+                    .into_iter()
+                    .map(|(name, value)| vec![text(name), text(value)])
+                    .collect();
+                Ok(Outcome::Rows(Table {
+                    columns: ["name", "setting"].map(text_column).to_vec(),
+                    rows,
+                }))
+            }
+            Statement::Discard => {
+                lock(&self.settings).set("", None);
                 Ok(Outcome::Done)
             }
-            S::CreateUser { name, password, role } => {
-                instance.create_user(name, password, *role).map(done)
+            Statement::Ignored(_)
+            | Statement::Deallocate(_)
+            | Statement::Begin
+            | Statement::Commit
+            | Statement::Rollback => Ok(Outcome::Done),
+            Statement::Set { name, value } => {
+                lock(&self.settings).set(name, value.as_deref());
+                Ok(Outcome::Done)
             }
-            S::AlterUser { name, password, role } => {
-                instance.alter_user(name, password.as_ref(), *role).map(done)
+            Statement::CreateUser { name, password, role } => {
+                instance.create_user(name, password, *role).map(|()| Outcome::Done)
             }
-            S::DropUser(name) => instance.drop_user(name).map(done),
-            S::SetDiskstring(list) => of_list(list, instance.set_diskstring(&list.value)),
-            S::SetPreferred(list) => of_list(list, instance.set_preferred(&list.value)),
-            S::CreateGroup(create) => self.create(create, notices),
-            S::DropGroup { name, force, contents } => {
-                self.drop_group(name, *force, *contents, notices)
+            Statement::AlterUser { name, password, role } => {
+                instance.alter_user(name, password.as_ref(), *role).map(|()| Outcome::Done)
             }
-            S::Mount { groups, force, restricted } => self.mount(groups, *force, *restricted),
-            S::Dismount { groups, force } => self.dismount(groups, *force),
-            S::Offline { group, which, drop_after, at } => {
-                self.take_offline(group, which, *drop_after, *at)
+            Statement::DropUser(name) => instance.drop_user(name).map(|()| Outcome::Done),
+            Statement::SetDiskstring(diskstring) => {
+                instance
+                    .set_diskstring(&diskstring.value)
+                    .map_err(|error| SqlError::from(error).at(diskstring.at))?;
+                Ok(Outcome::Done)
             }
-            S::Online { group, which, resync, at } => {
-                self.bring_online(group, which, *resync, *at, cancel)
+            Statement::SetPreferred(list) => {
+                instance
+                    .set_preferred(&list.value)
+                    .map_err(|error| SqlError::from(error).at(list.at))?;
+                Ok(Outcome::Done)
             }
-            S::Exchange { group, add, drop, rebalance, at } => {
-                self.exchange(group, (add, drop), *rebalance, *at, cancel).map(done)
+            Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
+            Statement::DropGroup { name, force, contents } => {
+                if *force {
+                    let dropped = self.drop_by_force(name)?;
+                    notices.push(note(format!("disk group {}: {dropped}", name.value)));
+                    return Ok(Outcome::Done);
+                }
+                instance
+                    .drop_group(&name.value, *contents)
+                    .map_err(|error| SqlError::from(error).or_at(name.at))?;
+                Ok(Outcome::Done)
             }
-            S::Undrop { groups } => self.undrop(groups),
-            S::Replace { group, replacements, resync } => {
-                self.replace(group, replacements, *resync, cancel).map(done)
+            Statement::Mount { groups, force, restricted } => {
+                let named = match groups {
+                    Groups::Named(names) => names.clone(),
+                    Groups::All => self.dismounted_groups()?,
+                };
+                each(&named, |group| instance.mount_group(group, *force, *restricted))
             }
-            S::Rename { group, renaming, at } => {
-                self.ask(group, &Request::Rename(renaming.clone()), *at)
+            Statement::Dismount { groups, force } => {
+                each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
             }
-            S::Convert { group, to, rebalance, at } => {
-                let request = Request::Convert { to: Conversion(*to), order: rebalance.order() };
-                self.move_by(group, &request, *at, *rebalance, cancel)
+            Statement::Alter(alter) => self.alter(alter, cancel, notices),
+            Statement::ExplainWork { id, alter, power } => {
+                self.explain(id, alter, *power, notices).map(Outcome::Rows)
             }
-            S::Resize { group, resizes, rebalance, at } => {
-                self.resize(group, resizes, *rebalance, *at, cancel)
-            }
-            S::Rebalance { group, rebalance } => {
-                let request = Request::Rebalance(rebalance.order());
-                self.move_by(group, &request, group.at, *rebalance, cancel)
-            }
-            S::ExplainWork { id, group, work, power, at } => {
-                self.explain((id, group), work, *power, *at, notices).map(Outcome::Rows)
-            }
-            S::Scrub { groups, order, wait, at } => {
-                self.scrub(groups, order, *wait, *at, cancel, notices)
-            }
-            S::StopScrub { groups } => self.stop_scrub(groups),
-            S::Access { group, change, at } => self.access(group, change, *at),
-            S::Volume { group, change, at } => {
-                self.ask(group, &Request::Volume(change.clone()), *at)
-            }
-            S::EnableVolumes { groups, change, at } => self.enable_volumes(groups, change, *at),
-            S::Check { group, scope, repair, at } => {
-                self.check(group, scope, *repair, *at, notices)
-            }
-            S::Names { group, order, places, at } => self.change_names(group, order, places, *at),
-            S::SetAttribute { group, name, value } => self.set_attribute(group, name, value),
         }
-    }
-
-    fn query(
-        &self,
-        query: &Query,
-        parameters: &[Value],
-        cancel: &Cancel,
-        notices: &mut Vec<Notice>,
-    ) -> Result<Outcome> {
-        let mut warnings = Vec::new();
-        let table = query::run(self, query, parameters, cancel, &mut warnings);
-        notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
-        table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
-    }
-
-    fn show_all(&self) -> Table {
-        let text = Value::Text;
-        let rows = self.settings().into_iter().map(|(name, value)| vec![text(name), text(value)]);
-        Table { columns: ["name", "setting"].map(text_column).to_vec(), rows: rows.collect() }
-    }
-
-    /// Sets one setting of the session, or forgets all (`""`).
-    fn set(&self, name: &str, value: Option<&str>) -> Outcome {
-        lock(&self.settings).set(name, value);
-        Outcome::Done
-    }
-
-    fn drop_group(
-        &self,
-        name: &At<String>,
-        force: bool,
-        contents: bool,
-        notices: &mut Vec<Notice>,
-    ) -> Result<Outcome> {
-        if force {
-            let dropped = self.drop_by_force(name)?;
-            notices.push(note(format!("disk group {}: {dropped}", name.value)));
-            return Ok(Outcome::Done);
-        }
-        self.instance
-            .drop_group(&name.value, contents)
-            .map_err(|error| SqlError::from(error).or_at(name.at))?;
-        Ok(Outcome::Done)
-    }
-
-    fn mount(&self, groups: &Groups, force: bool, restricted: bool) -> Result<Outcome> {
-        let named = match groups {
-            Groups::Named(names) => names.clone(),
-            Groups::All => self.dismounted_groups()?,
-        };
-        each(&named, |group| self.instance.mount_group(group, force, restricted))
-    }
-
-    fn dismount(&self, groups: &Groups, force: bool) -> Result<Outcome> {
-        each(&self.mounted_groups(groups), |group| self.instance.dismount_group(group, force))
-    }
-
-    fn undrop(&self, groups: &Groups) -> Result<Outcome> {
-        each(&self.mounted_groups(groups), |group| {
-            self.instance.engine_in_service(group)?.ask(&Request::Undrop)
-        })
-    }
-
-    fn stop_scrub(&self, groups: &Groups) -> Result<Outcome> {
-        each(&self.mounted_groups(groups), |group| {
-            self.instance.engine(group)?.ask(&Request::StopScrub)
-        })
-    }
-
-    fn enable_volumes(&self, groups: &Groups, change: &VolumeChange, at: usize) -> Result<Outcome> {
-        let request = Request::Volume(change.clone());
-        each(&self.mounted_groups(groups), |group| {
-            self.instance.engine_in_service(group)?.ask(&request)
-        })
-        .map_err(|refusal| refusal.or_at(at))
-    }
-
-    fn check(
-        &self,
-        group: &At<String>,
-        scope: &Scope,
-        repair: bool,
-        at: usize,
-        notices: &mut Vec<Notice>,
-    ) -> Result<Outcome> {
-        let report = self
-            .engine(group)?
-            .check(scope, repair)
-            .map_err(|error| SqlError::from(error).or_at(at))?;
-        checked(&group.value, &report, repair, notices)?;
-        Ok(Outcome::Done)
-    }
-
-    fn change_names(
-        &self,
-        group: &At<String>,
-        order: &NameOrder,
-        places: &Places,
-        at: usize,
-    ) -> Result<Outcome> {
-        let request = Request::Names { order: order.clone(), uid: self.peer.uid };
-        self.engine(group)?.ask(&request).map_err(|error| at_disk(error, places, at))?;
-        Ok(Outcome::Done)
-    }
-
-    fn set_attribute(&self, group: &At<String>, name: &At<String>, value: &str) -> Result<Outcome> {
-        let (name, at) = (name.value.clone(), name.at);
-        self.ask(group, &Request::SetAttribute { name, value: value.to_owned() }, at)
-    }
-
-    fn take_offline(
-        &self,
-        group: &At<String>,
-        which: &Selection,
-        drop_after: Option<u64>,
-        at: usize,
-    ) -> Result<Outcome> {
-        self.ask(group, &Request::Offline { which: which.clone(), drop_after }, at)
-    }
-
-    fn bring_online(
-        &self,
-        group: &At<String>,
-        which: &Selection,
-        resync: Rebalance,
-        at: usize,
-        cancel: &Cancel,
-    ) -> Result<Outcome> {
-        self.ask(group, &Request::Online { which: which.clone(), power: resync.power }, at)?;
-        self.wait_for_resync(group, resync, cancel)?;
-        Ok(Outcome::Done)
-    }
-
-    fn resize(
-        &self,
-        group: &At<String>,
-        resizes: &[Resize],
-        rebalance: Rebalance,
-        at: usize,
-        cancel: &Cancel,
-    ) -> Result<Outcome> {
-        let request = Request::Resize { resizes: resizes.to_vec(), order: rebalance.order() };
-        self.move_by(group, &request, at, rebalance, cancel)
-    }
-
-    /// Has a group's engine begin to move data, and waits for the rebalance if that is wanted.
-    fn move_by(
-        &self,
-        group: &At<String>,
-        request: &Request,
-        at: usize,
-        rebalance: Rebalance,
-        cancel: &Cancel,
-    ) -> Result<Outcome> {
-        self.ask(group, request, at)?;
-        self.wait_for_rebalance(group, rebalance, cancel)?;
-        Ok(Outcome::Done)
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
@@ -443,20 +289,8 @@ impl Context {
             .map_err(|error| SqlError::from(error).or_at(group.at))
     }
 
-    /// Asks a group's engine; `at`: the place in the statement that an error is about.
-    fn ask(&self, group: &At<String>, request: &Request, at: usize) -> Result<Outcome> {
-        let asked = self.engine(group)?.ask(request);
-        asked.map(|()| Outcome::Done).map_err(|error| SqlError::from(error).or_at(at))
-    }
-
-    /// Waits until no operation of a kind is in progress; its error is the statement's.
-    fn wait_for(
-        &self,
-        group: &At<String>,
-        pass: OperationPass,
-        what: &str,
-        cancel: &Cancel,
-    ) -> Result<()> {
+    /// Waits until no operation of a kind is under way; its error is the statement's.
+    fn wait_for(&self, group: &At<String>, pass: OperationPass, cancel: &Cancel) -> Result<()> {
         let mut deaths = 0;
         loop {
             let engine = self.instance.engine_in_service(&group.value);
@@ -487,6 +321,11 @@ impl Context {
                 };
             }
             if cancel.is_cancelled() {
+                let what = match pass {
+                    OperationPass::Resync => "the resync",
+                    OperationPass::Scrubbing => "the scrub",
+                    _ => "the rebalance",
+                };
                 return Err(
                     SqlError::canceled().hint(format!("{what} goes on; v$asm_operation shows it"))
                 );
@@ -535,163 +374,33 @@ impl Context {
         Ok(names.into_iter().map(|value| At { value, at: 0 }).collect())
     }
 
-    fn create(&self, create: &CreateGroup, notices: &mut Vec<Notice>) -> Result<Outcome> {
-        let (disks, places) = self.find_disks(&create.disks)?;
-        let mut au_size = AU_SIZE;
-        let mut attributes = Vec::new();
-        for (name, value) in &create.attributes {
-            if name.value == "au_size" {
-                au_size = parse_size(value)
-                    .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
-                    .ok_or_else(|| {
-                        SqlError::new(
-                            state::BAD_VALUE,
-                            format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"),
-                        )
-                        .at(name.at)
-                    })?;
-            } else {
-                attributes.push((name.value.clone(), value.clone()));
-            }
-        }
-        let count = disks.len();
-        let new = NewGroup {
-            name: create.name.value.clone(),
-            redundancy: create.redundancy,
-            au_size,
-            attributes,
-            disks,
-        };
-        self.instance.create_group(new).map_err(|error| at_disk(error, &places, create.name.at))?;
-        notices.push(note(format!(
-            "disk group {} has {} and is mounted",
-            create.name.value,
-            counted(count, "disk")
-        )));
-        Ok(Outcome::Done)
-    }
-
-    /// The disks that clauses name; and where each stands in the statement.
-    fn find_disks(&self, clauses: &[DiskClause]) -> Result<(Vec<NewDisk>, Places)> {
-        let survey = self.instance.discovery().survey().map_err(SqlError::from)?;
-        let mut places = Places::new();
-        let mut disks: Vec<NewDisk> = Vec::new();
-        for clause in clauses {
-            let paths = matches(&clause.path, &survey, &self.instance.diskstring())?;
-            if let (Some(name), true) = (&clause.name, paths.len() > 1) {
-                return Err(SqlError::syntax(
-                    name.at,
-                    format!(
-                        "'{}' matches {} disks, and one name is for one disk",
-                        clause.path.value,
-                        paths.len()
-                    ),
-                ));
-            }
-            for path in paths {
-                if disks.iter().any(|disk| disk.path == path) {
-                    return Err(SqlError::from(AdminError::new(
-                        Code::DuplicateDisk,
-                        format!("disk {path} is named twice in this statement"),
-                    ))
-                    .at(clause.path.at));
-                }
-                places.push((path.clone(), clause.path.at));
-                disks.push(NewDisk {
-                    path,
-                    name: clause.name.as_ref().map(|name| name.value.clone()),
-                    failure_group: clause.failure_group.clone(),
-                    quorum: clause.quorum,
-                    size: clause.size,
-                    force: clause.force,
-                });
-            }
-        }
-        Ok((disks, places))
-    }
-
-    /// `ADD` and `DROP`.
-    fn exchange(
+    fn create(
         &self,
-        group: &At<String>,
-        (add, drop): (&[DiskClause], &[Drop]),
-        rebalance: Rebalance,
+        new: &NewGroup,
+        places: &Places,
         at: usize,
-        cancel: &Cancel,
-    ) -> Result<()> {
-        let waits = (self.waits_for_drops && !drop.is_empty()).then_some(true);
-        let rebalance = Rebalance { wait: rebalance.wait.or(waits), ..rebalance };
-        let (exchange, places) = self.disks_of(add, drop)?;
-        let request = Request::Exchange { exchange, order: rebalance.order() };
-        let engine = self.engine(group)?;
-        engine.ask(&request).map_err(|error| at_disk(error, &places, at))?;
-        self.wait_for_rebalance(group, rebalance, cancel)
-    }
-
-    fn disks_of(&self, add: &[DiskClause], drop: &[Drop]) -> Result<(Exchange, Places)> {
-        let (add, places) = self.find_disks(add)?;
-        let drop = drop
-            .iter()
-            .map(|one| Departure { which: one.which.clone(), force: one.force })
-            .collect();
-        Ok((Exchange { add, drop }, places))
-    }
-
-    /// `REPLACE DISK`.
-    fn replace(
-        &self,
-        group: &At<String>,
-        replacements: &[(At<String>, DiskClause)],
-        resync: Rebalance,
-        cancel: &Cancel,
-    ) -> Result<()> {
-        let clauses: Vec<DiskClause> =
-            replacements.iter().map(|(_, device)| device.clone()).collect();
-        let (devices, places) = self.find_disks(&clauses)?;
-        if devices.len() != replacements.len() {
-            return Err(SqlError::syntax(group.at, "one of the paths matches several disks")
-                .hint("name one device for each disk that is replaced"));
+        notices: &mut Vec<Notice>,
+    ) -> Result<Outcome> {
+        let mut text = InText::new(places, at);
+        let (disks, found) = self.find_disks(&new.disks, &mut text)?;
+        let mut new = NewGroup { disks, ..new.clone() };
+        if let Some(index) = new.attributes.iter().position(|(name, _)| name == "au_size") {
+            let (name, value) = new.attributes.remove(index);
+            new.au_size = parse_size(&value)
+                .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
+                .ok_or_else(|| {
+                    SqlError::new(
+                        state::BAD_VALUE,
+                        format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"),
+                    )
+                    .at(text.next(&name))
+                })?;
         }
-        let pairs = replacements.iter().zip(devices);
-        let one = |((disk, _), device): (&(At<String>, DiskClause), NewDisk)| Replacement {
-            disk: disk.value.clone(),
-            path: device.path,
-            force: device.force,
-        };
-        let engine = self.engine(group)?;
-        let otherwise = replacements.first().map_or(group.at, |(disk, _)| disk.at);
-        let request =
-            Request::Replace { replacements: pairs.map(one).collect(), power: resync.power };
-        engine.ask(&request).map_err(|error| at_disk(error, &places, otherwise))?;
-        self.wait_for_resync(group, resync, cancel)
-    }
-
-    fn wait_for_resync(
-        &self,
-        group: &At<String>,
-        resync: Rebalance,
-        cancel: &Cancel,
-    ) -> Result<()> {
-        if resync.wait == Some(true) {
-            self.wait_for(group, OperationPass::Resync, "the resync", cancel)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn wait_for_rebalance(
-        &self,
-        group: &At<String>,
-        rebalance: Rebalance,
-        cancel: &Cancel,
-    ) -> Result<()> {
-        // A pause is nothing that ends.
-        let waits = rebalance.wait == Some(true) && rebalance.power != Some(0);
-        if waits {
-            self.wait_for(group, OperationPass::Rebalance, "the rebalance", cancel)
-        } else {
-            Ok(())
-        }
+        let (name, count) = (new.name.clone(), new.disks.len());
+        self.instance.create_group(new).map_err(|error| at_disk(error, &found, at))?;
+        notices
+            .push(note(format!("disk group {name} has {} and is mounted", counted(count, "disk"))));
+        Ok(Outcome::Done)
     }
 
     fn settings(&self) -> BTreeMap<String, String> {
@@ -728,18 +437,17 @@ impl Context {
     }
 }
 
-/// A refusal at the place of the disk that is meant: it stands in the message, and in the
-/// statement.
+/// A refusal at the place of the disk that is meant: it stands in the message, and in the statement.
 fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> SqlError {
     let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
     let place = longest.max_by_key(|(path, _)| path.len()).map_or(otherwise, |(_, at)| *at);
     SqlError::from(error).or_at(place)
 }
 
-/// The findings of a CHECK, as notices; the rest of it is an error.
+/// What a CHECK found, told as notices; the rest of it is an error.
 ///
 /// # Errors
-/// If a problem was found that was not repaired.
+/// If something was found that was not repaired.
 fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>) -> Result<()> {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
         let done = if problem.repaired { " (repaired)" } else { "" };
@@ -778,11 +486,6 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
     })
 }
 
-/// What became of a list in quotes that the whole instance has.
-fn of_list(list: &At<String>, set: std::result::Result<(), AdminError>) -> Result<Outcome> {
-    set.map(|()| Outcome::Done).map_err(|error| SqlError::from(error).at(list.at))
-}
-
 /// Does the same for each group; the first refusal is the statement's, the others are its detail.
 fn each(
     groups: &[At<String>],
@@ -794,7 +497,7 @@ fn each(
     together(results.collect())
 }
 
-/// The result of several: the first refusal, with the others as its detail.
+/// What was refused of several: the first refusal, with the others as its detail.
 fn together(results: Vec<Result<()>>) -> Result<Outcome> {
     let mut refused: Option<SqlError> = None;
     for refusal in results.into_iter().filter_map(Result::err) {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::engine::{
     client::Client,
-    protocol::{How, Notice, Request},
+    protocol::{How, Notice, ProcessRequest},
 };
 use plinth_engine::{admin::Code, event::Severity};
 use plinth_fuse::mount;
@@ -343,7 +343,7 @@ impl Instance {
         let engine = engine?;
         let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
         let resume = self.connections(group);
-        engine.ask(&Request::Mount { force: false, restricted, patient: true, resume })?;
+        engine.ask(ProcessRequest::Mount { force: false, restricted, patient: true, resume })?;
         self.serve_again(&engine, group)?;
         self.alert.line(
             Severity::Note,
@@ -368,7 +368,7 @@ impl Instance {
             }
             if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
                 if was_unmounted(&mount_point) {
-                    engine.ask(&Request::GiveUp(connection))?;
+                    engine.ask(ProcessRequest::GiveUp(connection))?;
                     self.devices.remove(&mount_point);
                     self.remember_or_say(group, |state| {
                         drop(state.group(group).mount_points.remove(&mount_point))
@@ -381,7 +381,7 @@ impl Instance {
                 else {
                     continue;
                 };
-                engine.ask(&Request::GiveUp(connection))?;
+                engine.ask(ProcessRequest::GiveUp(connection))?;
                 let text = format!(
                     "a mount is not taken over, but made again; programs have to open their files again: {error}"
                 );
@@ -419,7 +419,7 @@ impl Instance {
     pub(super) fn export_again(self: &Arc<Self>, engine: &Client, group: &str) {
         let mut waits = false;
         for export in self.exports(group) {
-            if let Err(error) = engine.ask(&Request::Export(export.clone())) {
+            if let Err(error) = engine.ask(ProcessRequest::Export(export.clone())) {
                 waits |= error.code == Code::Io;
                 self.alert.line(
                     Severity::Alarm,
@@ -474,7 +474,7 @@ impl Instance {
         {
             missing.retain(|export| !there.iter().any(|(other, _)| other == export));
             missing.retain(|export| {
-                match engine.ask(&Request::Export(export.clone())) {
+                match engine.ask(ProcessRequest::Export(export.clone())) {
                     Ok(()) => self.alert.line(
                         Severity::Note,
                         group,

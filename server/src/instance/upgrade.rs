@@ -13,7 +13,7 @@
 //! dies, it is as if the engine had been killed: the supervisor starts another.
 
 use super::{Instance, Result};
-use crate::engine::protocol::Request;
+use crate::engine::protocol::ProcessRequest;
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
@@ -43,7 +43,7 @@ impl Instance {
         self.take_devices(&old, group)?;
         let new = self.start_successor(group)?;
         let after = new.status()?;
-        new.ask(&Request::Rehearse).map_err(|error| {
+        new.ask(ProcessRequest::Rehearse).map_err(|error| {
             let text = format!(
                 "disk group {group} stays with engine {}, as another could not mount it: {error}",
                 before.pid
@@ -53,7 +53,7 @@ impl Instance {
         })?;
         lock(&self.handed_over).insert(before.pid);
         let began = Instant::now();
-        if let Err(error) = old.ask(&Request::HandOver)
+        if let Err(error) = old.ask(ProcessRequest::HandOver)
             && self
                 .engine(group)
                 .and_then(|engine| engine.status())
@@ -64,7 +64,7 @@ impl Instance {
         }
         self.heard_of_clients(group);
         let resume = self.connections(group);
-        new.ask(&Request::Mount { force: false, restricted, patient: false, resume })
+        new.ask(ProcessRequest::Mount { force: false, restricted, patient: false, resume })
             .and_then(|()| self.serve_again(&new, group))
             .map_err(|error| {
                 error.hint("the group is mounted again as if its engine had been killed; see the alert log")

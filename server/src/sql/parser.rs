@@ -11,18 +11,24 @@ mod volume;
 
 use super::{
     query::Query,
-    statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement, Work},
+    statement::{Alter, At, Groups, Places, Statement},
     tokens::{Kind, Text, Token},
 };
 use crate::sql_error::{SqlError, state};
 use plinth_engine::{
-    admin::{Phases, Renaming, Resize, Selection},
+    admin::{
+        Command, Conversion, Departure, Exchange, NewDisk, NewGroup, Order, Phases, Renaming,
+        Replacement, Resize, Selection, Work,
+    },
     catalog::attributes::REPAIR_TIME_MAX,
     group::{POWER_DEFAULT, POWER_MAX},
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 
 type Result<T> = std::result::Result<T, SqlError>;
+
+/// The AU size of a group whose attributes do not say one, in bytes.
+pub(crate) const AU_SIZE_DEFAULT: u64 = 4 << 20;
 
 /// The longest path of a disk, in bytes.
 const PATH_MAX: usize = 4095;
@@ -241,9 +247,9 @@ impl Parser<'_> {
                 .hint("it means all disk groups"));
         }
         let redundancy = self.redundancy()?;
-        let mut disks = Vec::new();
+        let (mut disks, mut places) = (Vec::new(), Places::new());
         while !(self.peek().is_none() || self.is("ATTRIBUTE")) {
-            self.disks(&mut disks, redundancy)?;
+            self.disks(&mut disks, redundancy, &mut places)?;
         }
         if disks.is_empty() {
             return Err(self.expected("DISK, FAILGROUP or QUORUM"));
@@ -254,16 +260,14 @@ impl Parser<'_> {
             let open = self.take_symbol("(");
             loop {
                 let (name, value) = self.attribute()?;
-                if attributes
-                    .iter()
-                    .any(|(earlier, _): &(At<String>, String)| earlier.value == name.value)
-                {
+                if attributes.iter().any(|(earlier, _): &(String, String)| *earlier == name.value) {
                     return Err(SqlError::syntax(
                         name.at,
                         format!("attribute '{}' is given twice", name.value),
                     ));
                 }
-                attributes.push((name, value));
+                places.push((name.value.clone(), name.at));
+                attributes.push((name.value, value));
                 if !self.take_symbol(",") {
                     break;
                 }
@@ -272,7 +276,10 @@ impl Parser<'_> {
                 return Err(self.expected("',' or ')'"));
             }
         }
-        Ok(Statement::CreateGroup(CreateGroup { name, redundancy, disks, attributes }))
+        let at = name.at;
+        let new =
+            NewGroup { name: name.value, redundancy, au_size: AU_SIZE_DEFAULT, attributes, disks };
+        Ok(Statement::CreateGroup { new, places, at })
     }
 
     fn redundancy(&mut self) -> Result<Redundancy> {
@@ -314,12 +321,18 @@ impl Parser<'_> {
             return Err(self.expected("EXTERNAL, NORMAL or HIGH"));
         };
         self.take("REDUNDANCY");
-        let rebalance = self.rebalance_if_said()?;
-        Ok(Statement::Convert { group, to, rebalance, at })
+        let (order, wait) = self.rebalance_if_said()?;
+        let command = Command::Convert { to: Conversion(to), order };
+        Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait)))
     }
 
     /// `[QUORUM|REGULAR] [FAILGROUP f] DISK ...`
-    fn disks(&mut self, disks: &mut Vec<DiskClause>, redundancy: Redundancy) -> Result<()> {
+    fn disks(
+        &mut self,
+        disks: &mut Vec<NewDisk>,
+        redundancy: Redundancy,
+        places: &mut Places,
+    ) -> Result<()> {
         let start = self.here();
         let quorum = self.kind_of_disks();
         let mut failure_group = None;
@@ -343,8 +356,9 @@ impl Parser<'_> {
         }
         loop {
             let path = self.path()?;
-            let mut disk = DiskClause {
-                path,
+            places.push((path.value.clone(), path.at));
+            let mut disk = NewDisk {
+                path: path.value,
                 name: None,
                 failure_group: failure_group.clone(),
                 quorum,
@@ -352,7 +366,9 @@ impl Parser<'_> {
                 force: false,
             };
             if self.take("NAME") {
-                disk.name = Some(self.name("the name of a disk")?);
+                let name = self.name("the name of a disk")?;
+                places.push((name.value.clone(), name.at));
+                disk.name = Some(name.value);
             }
             if self.take("SIZE") {
                 disk.size = Some(self.size()?);
@@ -504,7 +520,7 @@ impl Parser<'_> {
         }
         if self.take("UNDROP") {
             self.need("DISKS")?;
-            return Ok(Some(Statement::Undrop { groups: groups.clone() }));
+            return Ok(Some(Statement::Alter(Alter::of(groups.clone(), Command::Undrop))));
         }
         if self.take("SCRUB") {
             return self.scrub(groups.clone()).map(Some);
@@ -525,8 +541,8 @@ impl Parser<'_> {
             return self.exchange(group);
         }
         if self.is("REBALANCE") {
-            let rebalance = self.rebalance()?;
-            return Ok(Statement::Rebalance { group, rebalance });
+            let (order, wait) = self.rebalance()?;
+            return Ok(Statement::Alter(Alter::one(group, Command::Rebalance(order)).wait(wait)));
         }
         if self.is("REPLACE") {
             return self.replace(group);
@@ -544,19 +560,22 @@ impl Parser<'_> {
             let which = self.selection(false)?;
             let drop_after = self.drop_after()?;
             self.wait_or_not();
-            return Ok(Statement::Offline { group, which, drop_after, at });
+            let command = Command::Offline { which, drop_after };
+            return Ok(Statement::Alter(Alter::one(group, command).at(at)));
         }
         if self.take("ONLINE") {
             let which = self.selection(true)?;
-            let resync = self.resync()?;
-            return Ok(Statement::Online { group, which, resync, at });
+            let (power, wait) = self.resync()?;
+            let command = Command::Online { which, power };
+            return Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait)));
         }
         if self.take("SET") {
             if !self.take("ATTRIBUTE") {
                 return Err(self.expected("ATTRIBUTE, PERMISSION or OWNERSHIP"));
             }
             let (name, value) = self.attribute()?;
-            return Ok(Statement::SetAttribute { group, name, value });
+            let command = Command::SetAttribute { name: name.value, value };
+            return Ok(Statement::Alter(Alter::one(group, command).at(name.at)));
         }
         const LATER: [&str; 3] = ["MODIFY", "MOVE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
@@ -571,7 +590,7 @@ impl Parser<'_> {
     /// or without.
     fn exchange(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
-        let (mut add, mut drop) = (Vec::new(), Vec::new());
+        let (mut exchange, mut places) = (Exchange::default(), Places::new());
         const NOT_DISKS: [&str; 5] = ["VOLUME", "USERGROUP", "USER", "QUOTAGROUP", "FILEGROUP"];
         loop {
             let adds = self.take("ADD");
@@ -583,9 +602,9 @@ impl Parser<'_> {
             }
             loop {
                 if adds {
-                    self.disks(&mut add, Redundancy::Normal)?;
+                    self.disks(&mut exchange.add, Redundancy::Normal, &mut places)?;
                 } else {
-                    self.drop_disks(&mut drop)?;
+                    self.drop_disks(&mut exchange.drop)?;
                 }
                 // What goes on is another clause of the same kind.
                 if ["ADD", "DROP", "REBALANCE"]
@@ -601,12 +620,13 @@ impl Parser<'_> {
                 }
             }
         }
-        let rebalance = self.rebalance_if_said()?;
-        Ok(Statement::Exchange { group, add, drop, rebalance, at })
+        let (order, wait) = self.rebalance_if_said()?;
+        let command = Command::Exchange { exchange, order };
+        Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait).places(places)))
     }
 
     /// `[QUORUM|REGULAR] DISK a [FORCE], b` or `DISKS IN [QUORUM|REGULAR] FAILGROUP f [FORCE], g`
-    fn drop_disks(&mut self, drop: &mut Vec<Drop>) -> Result<()> {
+    fn drop_disks(&mut self, drop: &mut Vec<Departure>) -> Result<()> {
         let groups = self.names_groups("DISK or DISKS IN FAILGROUP")?;
         loop {
             let name = self.name(if groups {
@@ -617,7 +637,7 @@ impl Parser<'_> {
             let names = vec![name.value];
             let which =
                 if groups { Selection::FailureGroups(names) } else { Selection::Disks(names) };
-            drop.push(Drop { which, force: self.force() });
+            drop.push(Departure { which, force: self.force() });
             let is_clause =
                 |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
             let goes_on = |kind: &Kind| match kind {
@@ -636,34 +656,34 @@ impl Parser<'_> {
     fn replace(&mut self, group: At<String>) -> Result<Statement> {
         self.next += 1;
         self.need("DISK")?;
-        let mut replacements = Vec::new();
+        let (mut replacements, mut places) = (Vec::new(), Places::new());
         loop {
             let name = self.name("the name of a disk")?;
             self.need("WITH")?;
             let path = self.path()?;
-            let force = self.force();
-            let device = DiskClause {
-                path,
-                name: None,
-                failure_group: None,
-                quorum: false,
-                size: None,
-                force,
-            };
-            replacements.push((name, device));
+            places.push((name.value.clone(), name.at));
+            places.push((path.value.clone(), path.at));
+            replacements.push(Replacement {
+                disk: name.value,
+                path: path.value,
+                force: self.force(),
+            });
             if !self.take_symbol(",") {
                 break;
             }
         }
-        let resync = self.resync()?;
-        Ok(Statement::Replace { group, replacements, resync })
+        let (power, wait) = self.resync()?;
+        let at = places.first().map_or(group.at, |(_, at)| *at);
+        let command = Command::Replace { replacements, power };
+        Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait).places(places)))
     }
 
     /// `RENAME {DISK old TO new [, ...] | DISKS ALL}`, behind its first word.
     fn rename(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         if self.take("DISKS") {
             self.need("ALL")?;
-            return Ok(Statement::Rename { group, renaming: Renaming::All, at });
+            let command = Command::Rename(Renaming::All);
+            return Ok(Statement::Alter(Alter::one(group, command).at(at)));
         }
         self.need("DISK")?;
         let mut pairs = Vec::new();
@@ -673,7 +693,8 @@ impl Parser<'_> {
             let new = self.name("its new name")?;
             pairs.push((old.value, new.value));
             if !self.take_symbol(",") {
-                return Ok(Statement::Rename { group, renaming: Renaming::Disks(pairs), at });
+                let command = Command::Rename(Renaming::Disks(pairs));
+                return Ok(Statement::Alter(Alter::one(group, command).at(at)));
             }
         }
     }
@@ -715,8 +736,9 @@ impl Parser<'_> {
                 }
             }
         }
-        let rebalance = self.rebalance_if_said()?;
-        Ok(Statement::Resize { group, resizes, rebalance, at })
+        let (order, wait) = self.rebalance_if_said()?;
+        let command = Command::Resize { resizes, order };
+        Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait)))
     }
 
     /// `[SIZE n]`
@@ -760,8 +782,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `[REBALANCE ...]`, behind what makes something move.
-    fn rebalance_if_said(&mut self) -> Result<Rebalance> {
+    /// `[REBALANCE ...]`, behind what makes something move: how, and whether to wait.
+    fn rebalance_if_said(&mut self) -> Result<(Order, Option<bool>)> {
         if self.is("REBALANCE") {
             return self.rebalance();
         }
@@ -770,11 +792,11 @@ impl Parser<'_> {
                 .expected("REBALANCE or the end of the statement")
                 .hint("such as REBALANCE POWER 8 WAIT"));
         }
-        Ok(Rebalance::default())
+        Ok((Order::default(), None))
     }
 
     /// `REBALANCE [WITH|WITHOUT phases] [POWER n | MODIFY POWER [n]] [WAIT|NOWAIT]`
-    fn rebalance(&mut self) -> Result<Rebalance> {
+    fn rebalance(&mut self) -> Result<(Order, Option<bool>)> {
         self.need("REBALANCE")?;
         let phases = self.phases()?;
         let modify = self.take("MODIFY");
@@ -793,7 +815,7 @@ impl Parser<'_> {
             self.power()?
         };
         let phases = (!modify).then_some(phases);
-        Ok(Rebalance { power, phases, wait: self.wait_or_not() })
+        Ok((Order { power, phases }, self.wait_or_not()))
     }
 
     /// `[POWER n]`
@@ -840,35 +862,20 @@ impl Parser<'_> {
         if !self.is("ALTER") {
             return Err(self.expected("ALTER DISKGROUP"));
         }
-        match self.alter()? {
-            Statement::Exchange { group, add, drop, at, rebalance } => Ok(Statement::ExplainWork {
-                id,
-                group,
-                work: Work::Exchange(add, drop),
-                power: rebalance.power,
-                at,
-            }),
-            Statement::Resize { group, resizes, at, rebalance } => Ok(Statement::ExplainWork {
-                id,
-                group,
-                work: Work::Resize(resizes),
-                power: rebalance.power,
-                at,
-            }),
-            Statement::Convert { group, to, at, rebalance } => Ok(Statement::ExplainWork {
-                id,
-                group,
-                work: Work::Convert(to),
-                power: rebalance.power,
-                at,
-            }),
-            Statement::Rebalance { group, rebalance } => {
-                let work = Work::Exchange(Vec::new(), Vec::new());
-                Ok(Statement::ExplainWork { id, group, work, power: rebalance.power, at })
-            }
-            _ => Err(SqlError::syntax(at, "this statement moves nothing")
-                .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do")),
-        }
+        let moves_nothing = || {
+            SqlError::syntax(at, "this statement moves nothing")
+                .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do")
+        };
+        let Statement::Alter(alter) = self.alter()? else { return Err(moves_nothing()) };
+        let (work, order, at) = match alter.command {
+            Command::Exchange { exchange, order } => (Work::Exchange(exchange), order, alter.at),
+            Command::Resize { resizes, order } => (Work::Resize(resizes), order, alter.at),
+            Command::Convert { to, order } => (Work::Convert(to), order, alter.at),
+            Command::Rebalance(order) => (Work::Exchange(Exchange::default()), order, at),
+            _ => return Err(moves_nothing()),
+        };
+        let alter = Alter { command: Command::Estimate(work), at, wait: None, ..alter };
+        Ok(Statement::ExplainWork { id, alter, power: order.power })
     }
 
     fn alter_system(&mut self) -> Result<Statement> {
@@ -961,7 +968,7 @@ impl Parser<'_> {
     }
 
     /// `[POWER n] [WAIT|NOWAIT]`, where nothing can pause.
-    fn resync(&mut self) -> Result<Rebalance> {
+    fn resync(&mut self) -> Result<(Option<u32>, Option<bool>)> {
         let at = self.here();
         let power = self.power()?;
         if power == Some(0) {
@@ -970,7 +977,7 @@ impl Parser<'_> {
                 format!("the power of a resync is a number from 1 to {POWER_MAX}"),
             ));
         }
-        Ok(Rebalance { power, phases: None, wait: self.wait_or_not() })
+        Ok((power, self.wait_or_not()))
     }
 
     /// `[WAIT|NOWAIT]`

@@ -8,7 +8,8 @@
 //!
 //! Every statement is named: a new one does not compile until its role is decided.
 
-use super::Statement;
+use super::{Statement, statement::Alter};
+use plinth_engine::admin::Command;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -31,34 +32,39 @@ impl fmt::Display for Role {
     }
 }
 
+const fn of_command(command: &Command) -> Role {
+    match command {
+        Command::Online { .. }
+        | Command::Offline { .. }
+        | Command::Rebalance(_)
+        | Command::Check { repair: false, .. } => Role::Operate,
+        Command::Exchange { .. }
+        | Command::Estimate(_)
+        | Command::Undrop
+        | Command::Replace { .. }
+        | Command::Rename(_)
+        | Command::Resize { .. }
+        | Command::Convert { .. }
+        | Command::Check { repair: true, .. }
+        | Command::Scrub(_)
+        | Command::StopScrub
+        | Command::Access(_)
+        | Command::Volume(_)
+        | Command::Names { .. }
+        | Command::SetAttribute { .. } => Role::Administer,
+    }
+}
+
 impl Statement {
     /// The least role that may give it.
     #[must_use]
     pub const fn needs(&self) -> Role {
         match self {
-            Self::Mount { .. }
-            | Self::Dismount { .. }
-            | Self::Online { .. }
-            | Self::Offline { .. }
-            | Self::Rebalance { .. }
-            | Self::Check { repair: false, .. } => Role::Operate,
-            Self::CreateGroup(_)
+            Self::Mount { .. } | Self::Dismount { .. } => Role::Operate,
+            Self::Alter(Alter { command, .. })
+            | Self::ExplainWork { alter: Alter { command, .. }, .. } => of_command(command),
+            Self::CreateGroup { .. }
             | Self::DropGroup { .. }
-            | Self::Exchange { .. }
-            | Self::Undrop { .. }
-            | Self::Replace { .. }
-            | Self::Rename { .. }
-            | Self::Resize { .. }
-            | Self::Convert { .. }
-            | Self::ExplainWork { .. }
-            | Self::Check { repair: true, .. }
-            | Self::Scrub { .. }
-            | Self::StopScrub { .. }
-            | Self::Access { .. }
-            | Self::Volume { .. }
-            | Self::EnableVolumes { .. }
-            | Self::Names { .. }
-            | Self::SetAttribute { .. }
             | Self::SetDiskstring(_)
             | Self::SetPreferred(_)
             | Self::CreateUser { .. }
@@ -133,48 +139,54 @@ mod tests {
     ];
 
     /// How many kinds there are.
-    const KINDS: usize = 37;
+    const KINDS: usize = 36;
 
     /// The number of a kind. Whoever adds one adds it here, and above.
     fn kind(statement: &Statement) -> usize {
         match statement {
-            Statement::CreateGroup(_) => 0,
+            Statement::CreateGroup { .. } => 0,
             Statement::DropGroup { .. } => 1,
             Statement::Mount { .. } => 2,
             Statement::Dismount { .. } => 3,
-            Statement::Offline { .. } => 4,
-            Statement::Online { .. } => 5,
-            Statement::Exchange { .. } => 6,
-            Statement::Undrop { .. } => 7,
-            Statement::Replace { .. } => 8,
-            Statement::Rename { .. } => 9,
-            Statement::Resize { .. } => 10,
-            Statement::Convert { .. } => 11,
-            Statement::Rebalance { .. } => 12,
-            Statement::ExplainWork { .. } => 13,
-            Statement::Check { .. } => 14,
-            Statement::Scrub { .. } => 15,
-            Statement::StopScrub { .. } => 16,
-            Statement::Access { .. } => 17,
-            Statement::Volume { .. } => 18,
-            Statement::EnableVolumes { .. } => 19,
-            Statement::Names { .. } => 20,
-            Statement::SetAttribute { .. } => 21,
-            Statement::SetDiskstring(_) => 22,
-            Statement::SetPreferred(_) => 23,
-            Statement::CreateUser { .. } => 24,
-            Statement::AlterUser { .. } => 25,
-            Statement::DropUser(_) => 26,
-            Statement::Show(_) => 27,
-            Statement::ShowAll => 28,
-            Statement::Set { .. } => 29,
-            Statement::Deallocate(_) => 30,
-            Statement::Discard => 31,
-            Statement::Ignored(_) => 32,
-            Statement::Begin => 33,
-            Statement::Commit => 34,
-            Statement::Rollback => 35,
-            Statement::Query(_) => 36,
+            Statement::Alter(alter) => kind_of_command(&alter.command),
+            Statement::ExplainWork { alter, .. } => kind_of_command(&alter.command),
+            Statement::SetDiskstring(_) => 21,
+            Statement::SetPreferred(_) => 22,
+            Statement::CreateUser { .. } => 23,
+            Statement::AlterUser { .. } => 24,
+            Statement::DropUser(_) => 25,
+            Statement::Show(_) => 26,
+            Statement::ShowAll => 27,
+            Statement::Set { .. } => 28,
+            Statement::Deallocate(_) => 29,
+            Statement::Discard => 30,
+            Statement::Ignored(_) => 31,
+            Statement::Begin => 32,
+            Statement::Commit => 33,
+            Statement::Rollback => 34,
+            Statement::Query(_) => 35,
+        }
+    }
+
+    fn kind_of_command(command: &Command) -> usize {
+        match command {
+            Command::Offline { .. } => 4,
+            Command::Online { .. } => 5,
+            Command::Exchange { .. } => 6,
+            Command::Estimate(_) => 7,
+            Command::Undrop => 8,
+            Command::Replace { .. } => 9,
+            Command::Rename(_) => 10,
+            Command::Resize { .. } => 11,
+            Command::Convert { .. } => 12,
+            Command::Rebalance(_) => 13,
+            Command::Check { .. } => 14,
+            Command::Scrub(_) => 15,
+            Command::StopScrub => 16,
+            Command::Access(_) => 17,
+            Command::Volume(_) => 18,
+            Command::Names { .. } => 19,
+            Command::SetAttribute { .. } => 20,
         }
     }
 

@@ -1,11 +1,7 @@
 //! What statements ask for.
 
 use super::{Query, Role};
-use plinth_engine::admin::{
-    Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange,
-};
-use plinth_engine::files::statements::NameOrder;
-use plinth_format::Redundancy;
+use plinth_engine::admin::{Command, NewGroup};
 use std::fmt;
 
 /// Something from the text, and where it stands there: characters from the start, counted from 0.
@@ -15,10 +11,19 @@ pub struct At<T> {
     pub at: usize,
 }
 
+/// Where names and paths stand in a statement, in the order in which they stand there.
+pub type Places = Vec<(String, usize)>;
+
 /// One statement. Names are upper case.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
-    CreateGroup(CreateGroup),
+    CreateGroup {
+        /// Paths may have wildcards, and `au_size` is still among the attributes.
+        new: NewGroup,
+        /// Where paths, disks and attributes stand.
+        places: Places,
+        at: usize,
+    },
     DropGroup {
         name: At<String>,
         /// Of a group that is not mounted.
@@ -36,113 +41,14 @@ pub enum Statement {
         groups: Groups,
         force: bool,
     },
-    Offline {
-        group: At<String>,
-        which: Selection,
-        /// Seconds after which the disks are dropped; `None`: the repair time of the group.
-        drop_after: Option<u64>,
-        at: usize,
-    },
-    Online {
-        group: At<String>,
-        which: Selection,
-        /// How much at once, and whether to return only when the resync is done.
-        resync: Rebalance,
-        at: usize,
-    },
-    /// Disks that come and go.
-    Exchange {
-        group: At<String>,
-        add: Vec<DiskClause>,
-        drop: Vec<Drop>,
-        rebalance: Rebalance,
-        at: usize,
-    },
-    Undrop {
-        groups: Groups,
-    },
-    /// Other devices in the place of disks.
-    Replace {
-        group: At<String>,
-        replacements: Vec<(At<String>, DiskClause)>,
-        resync: Rebalance,
-    },
-    /// Other names for disks.
-    Rename {
-        group: At<String>,
-        renaming: Renaming,
-        at: usize,
-    },
-    /// Other sizes for disks.
-    Resize {
-        group: At<String>,
-        resizes: Vec<Resize>,
-        rebalance: Rebalance,
-        at: usize,
-    },
-    /// Another redundancy.
-    Convert {
-        group: At<String>,
-        to: Redundancy,
-        rebalance: Rebalance,
-        at: usize,
-    },
-    Rebalance {
-        group: At<String>,
-        rebalance: Rebalance,
-    },
-    /// `EXPLAIN WORK`: what a statement would move.
+    /// A statement on mounted groups that their engines carry out.
+    Alter(Alter),
+    /// `EXPLAIN WORK`: what a statement would move. Its command is an estimate.
     ExplainWork {
         /// Empty unless it was given.
         id: String,
-        group: At<String>,
-        work: Work,
+        alter: Alter,
         power: Option<u32>,
-        at: usize,
-    },
-    Check {
-        group: At<String>,
-        scope: Scope,
-        repair: bool,
-        at: usize,
-    },
-    Scrub {
-        groups: Groups,
-        order: ScrubOrder,
-        wait: bool,
-        at: usize,
-    },
-    StopScrub {
-        groups: Groups,
-    },
-    /// Users, user groups, owners and permissions.
-    Access {
-        group: At<String>,
-        change: Access,
-        at: usize,
-    },
-    Volume {
-        group: At<String>,
-        change: VolumeChange,
-        at: usize,
-    },
-    EnableVolumes {
-        groups: Groups,
-        change: VolumeChange,
-        at: usize,
-    },
-    /// Templates, directories, aliases, files.
-    Names {
-        group: At<String>,
-        order: NameOrder,
-        /// Where each name stands.
-        places: Vec<(String, usize)>,
-        at: usize,
-    },
-    SetAttribute {
-        group: At<String>,
-        name: At<String>,
-        value: String,
     },
     /// `ALTER SYSTEM SET asm_diskstring`.
     SetDiskstring(At<String>),
@@ -180,38 +86,52 @@ pub enum Statement {
     Query(Query),
 }
 
-/// What becomes of users and user groups, owners and permissions. Names as the host has them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
-    AddUsers(Vec<At<String>>),
-    DropUsers {
-        users: Vec<At<String>>,
-        /// Their files go with them.
-        cascade: bool,
-    },
-    /// The old name of each, and the new one.
-    ReplaceUsers(Vec<(At<String>, At<String>)>),
-    AddUserGroup {
-        name: At<String>,
-        members: Vec<At<String>>,
-    },
-    ModifyUserGroup {
-        name: At<String>,
-        add: bool,
-        members: Vec<At<String>>,
-    },
-    DropUserGroup(At<String>),
-    SetPermission {
-        owner: Option<Permission>,
-        usergroup: Option<Permission>,
-        other: Option<Permission>,
-        files: Vec<String>,
-    },
-    SetOwnership {
-        owner: Option<At<String>>,
-        usergroup: Option<At<String>>,
-        files: Vec<String>,
-    },
+/// A statement on mounted groups: the command for their engines, and what only the session needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alter {
+    /// Most commands are for one group.
+    pub groups: Groups,
+    /// Paths of disks may have wildcards, and users are known by name only.
+    pub command: Command,
+    /// Return only when what it begins has ended; `None`: nothing is said.
+    pub wait: Option<bool>,
+    /// Where the names are that a refusal may be about.
+    pub places: Places,
+    /// Where the clause stands: the place of any other refusal.
+    pub at: usize,
+}
+
+impl Alter {
+    /// Of one group, which is the place of refusals.
+    #[must_use]
+    pub fn one(group: At<String>, command: Command) -> Self {
+        Self::of(Groups::Named(vec![group]), command)
+    }
+
+    /// Of several groups; each is the place of its own refusals.
+    #[must_use]
+    pub fn of(groups: Groups, command: Command) -> Self {
+        let at = match &groups {
+            Groups::Named(names) => names.first().map_or(0, |name| name.at),
+            Groups::All => 0,
+        };
+        Self { groups, command, wait: None, places: Places::new(), at }
+    }
+
+    #[must_use]
+    pub fn at(self, at: usize) -> Self {
+        Self { at, ..self }
+    }
+
+    #[must_use]
+    pub fn wait(self, wait: Option<bool>) -> Self {
+        Self { wait, ..self }
+    }
+
+    #[must_use]
+    pub fn places(self, places: Places) -> Self {
+        Self { places, ..self }
+    }
 }
 
 /// A password, or what a client has made of one; never shown.
@@ -221,68 +141,6 @@ pub struct Password(pub At<String>);
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password")
-    }
-}
-
-/// `CREATE DISKGROUP`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CreateGroup {
-    pub name: At<String>,
-    pub redundancy: Redundancy,
-    pub disks: Vec<DiskClause>,
-    /// Names in lower case.
-    pub attributes: Vec<(At<String>, String)>,
-}
-
-/// One `DISK 'path' ...`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DiskClause {
-    /// May have wildcards.
-    pub path: At<String>,
-    pub name: Option<At<String>>,
-    pub failure_group: Option<String>,
-    pub quorum: bool,
-    pub size: Option<u64>,
-    pub force: bool,
-}
-
-/// Some disks of a `DROP`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Drop {
-    pub which: Selection,
-    /// They are gone already.
-    pub force: bool,
-}
-
-/// The end of a statement that moves data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rebalance {
-    pub power: Option<u32>,
-    /// `None`: those of the one that is modified.
-    pub phases: Option<Phases>,
-    /// Return only when it is done; `None`: nothing is said.
-    pub wait: Option<bool>,
-}
-
-/// What an `EXPLAIN WORK` is about.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Work {
-    Exchange(Vec<DiskClause>, Vec<Drop>),
-    Resize(Vec<Resize>),
-    Convert(Redundancy),
-}
-
-impl Default for Rebalance {
-    fn default() -> Self {
-        Self { power: None, phases: Some(Phases::default()), wait: None }
-    }
-}
-
-impl Rebalance {
-    /// What the engine is asked for.
-    #[must_use]
-    pub fn order(&self) -> Order {
-        Order { power: self.power, phases: self.phases }
     }
 }
 
@@ -298,27 +156,9 @@ impl Statement {
     #[must_use]
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::CreateGroup(_) => "CREATE DISKGROUP",
+            Self::CreateGroup { .. } => "CREATE DISKGROUP",
             Self::DropGroup { .. } => "DROP DISKGROUP",
-            Self::Mount { .. }
-            | Self::Dismount { .. }
-            | Self::Offline { .. }
-            | Self::Online { .. }
-            | Self::Exchange { .. }
-            | Self::Undrop { .. }
-            | Self::Replace { .. }
-            | Self::Rename { .. }
-            | Self::Resize { .. }
-            | Self::Convert { .. }
-            | Self::Rebalance { .. }
-            | Self::Check { .. }
-            | Self::Names { .. }
-            | Self::Scrub { .. }
-            | Self::StopScrub { .. }
-            | Self::Access { .. }
-            | Self::Volume { .. }
-            | Self::EnableVolumes { .. }
-            | Self::SetAttribute { .. } => "ALTER DISKGROUP",
+            Self::Mount { .. } | Self::Dismount { .. } | Self::Alter(_) => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
             Self::SetDiskstring(_) | Self::SetPreferred(_) => "ALTER SYSTEM",
             Self::CreateUser { .. } => "CREATE ROLE",

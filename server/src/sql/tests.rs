@@ -3,11 +3,12 @@
 use super::{
     Statement, parse,
     parser::parse_size,
-    statement::{self, Access, At, Groups},
+    statement::{Alter, Groups},
     tokens::Text,
 };
 use plinth_engine::admin::{
-    Permission, Phases, Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange,
+    AccessChange, Command, Conversion, Order, Permission, Phases, Principal, Renaming, Resize,
+    Scope, ScrubOrder, ScrubPower, Selection, VolumeChange, Work,
 };
 use plinth_format::Redundancy;
 
@@ -18,27 +19,46 @@ fn one(text: &str) -> Statement {
     statements.remove(0)
 }
 
+/// A statement that an engine carries out.
+fn alter(text: &str) -> Alter {
+    match one(text) {
+        Statement::Alter(alter) => alter,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn command(text: &str) -> Command {
+    alter(text).command
+}
+
 #[test]
 fn create_diskgroup_says_all_it_can_say() {
     let text = "create diskgroup data normal redundancy
         failgroup a disk '/d/a*', '/d/x' name x1 size 10G force
         QUORUM FAILGROUP q DISK '/d/q' NOFORCE
         attribute 'AU_SIZE' = '4M', 'disk_repair_time'='3.6h';";
-    let Statement::CreateGroup(group) = one(text) else { panic!("no CREATE DISKGROUP") };
-    assert_eq!((group.name.value.as_str(), group.name.at), ("DATA", 17));
+    let Statement::CreateGroup { new: group, places, at } = one(text) else {
+        panic!("no CREATE DISKGROUP")
+    };
+    assert_eq!((group.name.as_str(), at), ("DATA", 17));
+    for (name, at) in &places {
+        assert!(
+            text[*at..].trim_start_matches('\'').to_lowercase().starts_with(&name.to_lowercase()),
+            "{name}"
+        );
+    }
+    let names: Vec<&str> = places.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["/d/a*", "/d/x", "X1", "/d/q", "au_size", "disk_repair_time"]);
     assert_eq!(group.redundancy, Redundancy::Normal);
     let disk = |at: usize| &group.disks[at];
-    assert_eq!(disk(0).path.value, "/d/a*");
+    assert_eq!(disk(0).path, "/d/a*");
     assert_eq!(disk(0).failure_group.as_deref(), Some("A"));
-    assert_eq!(disk(1).name.as_ref().map(|name| name.value.as_str()), Some("X1"));
+    assert_eq!(disk(1).name.as_deref(), Some("X1"));
     assert_eq!(disk(1).size, Some(10 << 30));
     assert!(disk(1).force && !disk(1).quorum && disk(2).quorum && !disk(2).force);
     assert_eq!(disk(2).failure_group.as_deref(), Some("Q"));
-    let attributes: Vec<_> = group
-        .attributes
-        .iter()
-        .map(|(name, value)| (name.value.as_str(), value.as_str()))
-        .collect();
+    let attributes: Vec<_> =
+        group.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(attributes, [("au_size", "4M"), ("disk_repair_time", "3.6h")]);
 }
 
@@ -54,34 +74,34 @@ fn alter_diskgroup_says_all_it_can_say() {
     ));
     assert!(matches!(one("alter diskgroup a, b dismount force"),
         Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
-    assert!(matches!(one("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
-        Statement::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
+    assert!(matches!(command("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
+        Command::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
     for (text, seconds) in
         [("DROP AFTER 90 M", 5400), ("drop after 4h NOWAIT", 14400), ("DROP AFTER 0M", 0)]
     {
         assert!(
-            matches!(one(&format!("ALTER DISKGROUP d OFFLINE DISK a {text}")),
-            Statement::Offline { drop_after: Some(found), .. } if found == seconds),
+            matches!(command(&format!("ALTER DISKGROUP d OFFLINE DISK a {text}")),
+            Command::Offline { drop_after: Some(found), .. } if found == seconds),
             "{text}"
         );
     }
     assert!(matches!(
-        one("ALTER DISKGROUP d RENAME DISKS ALL"),
-        Statement::Rename { renaming: Renaming::All, .. }
+        command("ALTER DISKGROUP d RENAME DISKS ALL"),
+        Command::Rename(Renaming::All)
     ));
-    assert!(matches!(one("ALTER DISKGROUP d RENAME DISK a TO b, c TO a"),
-        Statement::Rename { renaming: Renaming::Disks(pairs), .. }
+    assert!(matches!(command("ALTER DISKGROUP d RENAME DISK a TO b, c TO a"),
+        Command::Rename(Renaming::Disks(pairs))
             if pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).eq([("A", "B"), ("C", "A")])));
     let whole = Resize { which: Selection::All, size: None };
-    assert!(matches!(one("ALTER DISKGROUP d RESIZE ALL"),
-        Statement::Resize { resizes, rebalance: statement::Rebalance { power: None, wait: None, .. }, .. } if resizes == [whole]));
+    assert!(matches!(alter("ALTER DISKGROUP d RESIZE ALL"),
+        Alter { command: Command::Resize { resizes, order: Order { power: None, .. } }, wait: None, .. } if resizes == [whole]));
     let disk = |name: &str, size| Resize { which: Selection::Disks(vec![name.to_owned()]), size };
     let group =
         Resize { which: Selection::FailureGroups(vec!["F".to_owned()]), size: Some(3 << 30) };
     let some = [disk("A", Some(1 << 30)), disk("B", None), group];
     assert!(
-        matches!(one("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
-        Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true), .. }, .. } if resizes == some)
+        matches!(alter("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
+        Alter { command: Command::Resize { resizes, order: Order { power: Some(9), .. } }, wait: Some(true), .. } if resizes == some)
     );
     for (to, redundancy) in [
         ("external", Redundancy::External),
@@ -89,12 +109,13 @@ fn alter_diskgroup_says_all_it_can_say() {
         ("HIGH REDUNDANCY", Redundancy::High),
     ] {
         assert!(
-            matches!(one(&format!("ALTER DISKGROUP d CONVERT REDUNDANCY TO {to} REBALANCE POWER 3")),
-            Statement::Convert { to, rebalance: statement::Rebalance { power: Some(3), .. }, .. } if to == redundancy)
+            matches!(command(&format!("ALTER DISKGROUP d CONVERT REDUNDANCY TO {to} REBALANCE POWER 3")),
+            Command::Convert { to: Conversion(to), order: Order { power: Some(3), .. } } if to == redundancy)
         );
         assert!(
             matches!(one(&format!("EXPLAIN WORK FOR ALTER DISKGROUP d CONVERT REDUNDANCY TO {to}")),
-            Statement::ExplainWork { work: statement::Work::Convert(to), .. } if to == redundancy)
+            Statement::ExplainWork { alter: Alter { command: Command::Estimate(Work::Convert(Conversion(to))), .. }, .. }
+                if to == redundancy)
         );
     }
     for wrong in [
@@ -105,47 +126,51 @@ fn alter_diskgroup_says_all_it_can_say() {
     ] {
         assert!(parse(&format!("ALTER DISKGROUP d {wrong}")).is_err(), "{wrong}");
     }
-    assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
-        Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
+    assert!(matches!(command("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
+        Command::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(
-        one("ALTER DISKGROUP d ONLINE ALL WAIT"),
-        Statement::Online {
-            which: Selection::All,
-            resync: statement::Rebalance { power: None, wait: Some(true), .. },
+        alter("ALTER DISKGROUP d ONLINE ALL WAIT"),
+        Alter {
+            command: Command::Online { which: Selection::All, power: None },
+            wait: Some(true),
             ..
         }
     ));
     assert!(matches!(
-        one("ALTER DISKGROUP d REPLACE DISK a WITH '/x' FORCE, b WITH '/y' POWER 4 WAIT"),
-        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: Some(true), .. }, .. }
-            if replacements.iter().map(|(disk, device)| (&*disk.value, &*device.path.value, device.force))
+        alter("ALTER DISKGROUP d REPLACE DISK a WITH '/x' FORCE, b WITH '/y' POWER 4 WAIT"),
+        Alter { command: Command::Replace { replacements, power: Some(4) }, wait: Some(true), at: 31, .. }
+            if replacements.iter().map(|one| (&*one.disk, &*one.path, one.force))
                 .eq([("A", "/x", true), ("B", "/y", false)])
     ));
     assert!(matches!(
         one("EXPLAIN WORK SET STATEMENT_ID = 'next' FOR ALTER DISKGROUP d ADD DISK '/x' DROP DISK a REBALANCE POWER 5"),
-        Statement::ExplainWork { id, work: statement::Work::Exchange(add, drop), .. }
-            if id == "next" && add.len() == 1 && drop.len() == 1
+        Statement::ExplainWork {
+            id,
+            alter: Alter { command: Command::Estimate(Work::Exchange(exchange)), .. },
+            power: Some(5),
+        } if id == "next" && exchange.add.len() == 1 && exchange.drop.len() == 1
     ));
     assert!(
         matches!(one("EXPLAIN WORK FOR ALTER DISKGROUP d REBALANCE"), Statement::ExplainWork { id, .. } if id.is_empty())
     );
     assert!(matches!(
-        one("ALTER DISKGROUP d CHECK ALL REPAIR"),
-        Statement::Check { repair: true, .. }
+        command("ALTER DISKGROUP d CHECK ALL REPAIR"),
+        Command::Check { repair: true, .. }
     ));
-    assert!(matches!(one("ALTER DISKGROUP d CHECK"), Statement::Check { repair: false, .. }));
-    assert!(matches!(one("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
-        Statement::SetAttribute { name, value, .. } if name.value == "disk_timeout" && value == "5"));
+    assert!(matches!(command("ALTER DISKGROUP d CHECK"), Command::Check { repair: false, .. }));
+    assert!(matches!(alter("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
+        Alter { command: Command::SetAttribute { name, value }, at: 32, .. } if name == "disk_timeout" && value == "5"));
 }
 
 /// Clauses of one statement, with commas between them or without.
 #[test]
 fn disks_that_come_and_go() {
-    let exchange = |text: &str| match one(text) {
-        Statement::Exchange { add, drop, rebalance, .. } => {
+    let exchange = |text: &str| match alter(text) {
+        Alter { command: Command::Exchange { exchange, order }, wait, .. } => {
             let add: Vec<(String, Option<String>)> =
-                add.into_iter().map(|disk| (disk.path.value, disk.failure_group)).collect();
-            let drop: Vec<(String, bool)> = drop
+                exchange.add.into_iter().map(|disk| (disk.path, disk.failure_group)).collect();
+            let drop: Vec<(String, bool)> = exchange
+                .drop
                 .into_iter()
                 .map(|one| match one.which {
                     Selection::Disks(names) => (names.join(" "), one.force),
@@ -155,7 +180,7 @@ fn disks_that_come_and_go() {
                     Selection::All | Selection::Several(_) => ("all".to_owned(), one.force),
                 })
                 .collect();
-            (add, drop, rebalance.power, rebalance.wait)
+            (add, drop, order.power, wait)
         }
         other => panic!("{text}: {other:?}"),
     };
@@ -175,19 +200,24 @@ fn disks_that_come_and_go() {
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a").1, [gone("A", false)]);
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a ADD DISK '/b'").0, [disk("/b", None)]);
     assert!(matches!(
-        one("ALTER DISKGROUP ALL UNDROP DISKS"),
-        Statement::Undrop { groups: Groups::All, .. }
+        alter("ALTER DISKGROUP ALL UNDROP DISKS"),
+        Alter { groups: Groups::All, command: Command::Undrop, .. }
     ));
     assert!(
-        matches!(one("ALTER DISKGROUP d REBALANCE"), Statement::Rebalance { rebalance, .. } if rebalance.power.is_none())
+        matches!(command("ALTER DISKGROUP d REBALANCE"), Command::Rebalance(order) if order.power.is_none())
     );
-    let modified = one("ALTER DISKGROUP d REBALANCE MODIFY POWER NOWAIT");
-    assert!(
-        format!("{modified:?}").contains("power: Some(8), phases: None, wait: Some(false)"),
-        "{modified:?}"
-    );
-    assert!(matches!(one("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
-        Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0) && rebalance.phases.is_none()));
+    assert!(matches!(
+        alter("ALTER DISKGROUP d REBALANCE MODIFY POWER NOWAIT"),
+        Alter {
+            command: Command::Rebalance(Order { power: Some(8), phases: None }),
+            wait: Some(false),
+            ..
+        }
+    ));
+    assert!(matches!(
+        command("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
+        Command::Rebalance(Order { power: Some(0), phases: None })
+    ));
 }
 
 #[test]
@@ -352,8 +382,8 @@ fn errors_point_at_their_place() {
 /// What stands in ASM's own examples, and what is left out of them.
 #[test]
 fn checks_and_scrubs() {
-    let check = |text: &str| match one(text) {
-        Statement::Check { scope, repair, .. } => (scope, repair),
+    let check = |text: &str| match command(text) {
+        Command::Check { scope, repair } => (scope, repair),
         other => panic!("{text}: {other:?}"),
     };
     let disks = |names: &[&str]| {
@@ -367,8 +397,8 @@ fn checks_and_scrubs() {
     assert_eq!(check("ALTER DISKGROUP d CHECK DISKS IN FAILGROUP f, g"), (groups, false));
     let files = Scope::Files(vec!["+D/a".to_owned(), "b".to_owned()]);
     assert_eq!(check("ALTER DISKGROUP d CHECK FILE '+D/a', 'b' REPAIR"), (files, true));
-    let scrub = |text: &str| match one(text) {
-        Statement::Scrub { order, wait, .. } => (order, wait),
+    let scrub = |text: &str| match alter(text) {
+        Alter { command: Command::Scrub(order), wait: Some(wait), .. } => (order, wait),
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(scrub("ALTER DISKGROUP d SCRUB"), (ScrubOrder::default(), false));
@@ -382,18 +412,17 @@ fn checks_and_scrubs() {
         scrub("ALTER DISKGROUP d SCRUB DISK a FORCE NOWAIT POWER LOW REPAIR"),
         (order, false)
     );
-    assert!(matches!(one("ALTER DISKGROUP d SCRUB STOP"), Statement::StopScrub { .. }));
+    assert!(matches!(command("ALTER DISKGROUP d SCRUB STOP"), Command::StopScrub));
     assert!(matches!(
-        one("ALTER DISKGROUP ALL SCRUB STOP"),
-        Statement::StopScrub { groups: Groups::All }
+        alter("ALTER DISKGROUP ALL SCRUB STOP"),
+        Alter { groups: Groups::All, command: Command::StopScrub, .. }
     ));
     assert!(matches!(
-        one("ALTER DISKGROUP ALL SCRUB REPAIR"),
-        Statement::Scrub { groups: Groups::All, .. }
+        alter("ALTER DISKGROUP ALL SCRUB REPAIR"),
+        Alter { groups: Groups::All, command: Command::Scrub(_), .. }
     ));
-    let Statement::Scrub { groups: Groups::Named(two), .. } = one("ALTER DISKGROUP d, e SCRUB")
-    else {
-        panic!("a scrub")
+    let Groups::Named(two) = alter("ALTER DISKGROUP d, e SCRUB").groups else {
+        panic!("two groups")
     };
     assert_eq!(two.len(), 2);
     for of_one in ["ALTER DISKGROUP ALL SCRUB DISK a", "ALTER DISKGROUP d, e SCRUB FILE 'f'"] {
@@ -406,55 +435,78 @@ fn checks_and_scrubs() {
 fn several_disks_and_failure_groups() {
     let text =
         "ALTER DISKGROUP d OFFLINE DISK a, b QUORUM DISKS IN FAILGROUP f DISK c DROP AFTER 5 M";
-    let Statement::Offline { which, drop_after, .. } = one(text) else { panic!("{text}") };
+    let Command::Offline { which, drop_after } = command(text) else { panic!("{text}") };
     let disks =
         |names: &[&str]| Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect());
     let groups = Selection::FailureGroups(vec!["F".to_owned()]);
     assert_eq!(which, Selection::Several(vec![disks(&["A", "B"]), groups, disks(&["C"])]));
     assert_eq!(drop_after, Some(300));
-    assert!(matches!(one("ALTER DISKGROUP d ONLINE DISK a DISK b WAIT"),
-        Statement::Online { which: Selection::Several(all), .. } if all.len() == 2));
+    assert!(matches!(command("ALTER DISKGROUP d ONLINE DISK a DISK b WAIT"),
+        Command::Online { which: Selection::Several(all), .. } if all.len() == 2));
 }
 
 #[test]
 fn users_and_permissions() {
-    let access = |text: &str| match one(text) {
-        Statement::Access { change, .. } => change,
+    let access = |text: &str| match alter(text) {
+        Alter { command: Command::Access(change), places, .. } => {
+            for (name, at) in places {
+                assert!(text[at..].starts_with(&format!("'{name}'")), "{text}: {name}");
+            }
+            change
+        }
         other => panic!("{text}: {other:?}"),
     };
-    let names = |all: &[At<String>]| all.iter().map(|name| name.value.clone()).collect::<Vec<_>>();
-    assert!(matches!(access("ALTER DISKGROUP d ADD USER 'Ann', 'bob'"),
-        Access::AddUsers(users) if names(&users) == ["Ann", "bob"]));
-    assert!(matches!(access("ALTER DISKGROUP d DROP USER 'a', 'b' CASCADE"),
-        Access::DropUsers { users, cascade: true } if names(&users) == ["a", "b"]));
-    assert!(matches!(access("ALTER DISKGROUP d REPLACE USER 'a' WITH 'b', 'c' WITH 'd'"),
-        Access::ReplaceUsers(pairs) if pairs.len() == 2 && pairs[1].1.value == "d"));
-    assert!(matches!(access("ALTER DISKGROUP d ADD USERGROUP 'dba' WITH MEMBER 'a', 'b'"),
-        Access::AddUserGroup { name, members } if name.value == "dba" && members.len() == 2));
-    assert!(matches!(
+    let of = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let new = |name: &str| Principal::named(name.to_owned());
+    assert_eq!(
+        access("ALTER DISKGROUP d ADD USER 'Ann', 'bob'"),
+        AccessChange::AddUsers(vec![new("Ann"), new("bob")])
+    );
+    assert_eq!(
+        access("ALTER DISKGROUP d DROP USER 'a', 'b' CASCADE"),
+        AccessChange::DropUsers { users: of(&["a", "b"]), cascade: true }
+    );
+    assert_eq!(
+        access("ALTER DISKGROUP d REPLACE USER 'a' WITH 'b', 'c' WITH 'd'"),
+        AccessChange::ReplaceUsers(vec![("a".to_owned(), new("b")), ("c".to_owned(), new("d"))])
+    );
+    assert_eq!(
+        access("ALTER DISKGROUP d ADD USERGROUP 'dba' WITH MEMBER 'a', 'b'"),
+        AccessChange::AddUserGroup { group: new("dba"), members: of(&["a", "b"]) }
+    );
+    assert_eq!(
         access("ALTER DISKGROUP d MODIFY USERGROUP 'dba' DROP MEMBER 'a'"),
-        Access::ModifyUserGroup { add: false, .. }
-    ));
-    assert!(matches!(access("ALTER DISKGROUP d DROP USERGROUP 'dba'"), Access::DropUserGroup(_)));
+        AccessChange::ModifyUserGroup { name: "dba".to_owned(), add: false, members: of(&["a"]) }
+    );
+    assert_eq!(
+        access("ALTER DISKGROUP d DROP USERGROUP 'dba'"),
+        AccessChange::DropUserGroup("dba".to_owned())
+    );
     assert_eq!(
         access(
             "ALTER DISKGROUP d SET PERMISSION OWNER = READ WRITE, GROUP=READ ONLY, OTHER = NONE FOR FILE 'f', 'g'"
         ),
-        Access::SetPermission {
+        AccessChange::SetPermission {
             owner: Some(Permission::ReadWrite),
             usergroup: Some(Permission::ReadOnly),
             other: Some(Permission::None),
-            files: vec!["f".to_owned(), "g".to_owned()],
+            files: of(&["f", "g"]),
         }
     );
-    assert!(matches!(access("ALTER DISKGROUP d SET OWNERSHIP OWNER='a', GROUP='g' FOR FILE 'f'"),
-        Access::SetOwnership { owner: Some(_), usergroup: Some(_), files } if files == ["f"]));
+    assert_eq!(
+        access("ALTER DISKGROUP d SET OWNERSHIP OWNER='a', GROUP='g' FOR FILE 'f'"),
+        AccessChange::SetOwnership {
+            owner: Some("a".to_owned()),
+            usergroup: Some("g".to_owned()),
+            files: of(&["f"]),
+        }
+    );
 }
 
 #[test]
 fn volumes() {
-    let volume = |text: &str| match one(text) {
-        Statement::Volume { change, .. } | Statement::EnableVolumes { change, .. } => change,
+    let volume = |text: &str| match command(text) {
+        Command::Volume(change) => change,
         other => panic!("{text}: {other:?}"),
     };
     let add = |mirrors, stripe_width, stripe_columns| VolumeChange::Add {
@@ -500,9 +552,10 @@ fn phases_of_a_rebalance() {
         let statements =
             parse(&format!("ALTER DISKGROUP d REBALANCE {text} POWER 3 WAIT")).expect(text);
         let phases = Some(Phases { balance, compact });
-        let expected = statement::Rebalance { power: Some(3), phases, wait: Some(true) };
+        let expected = Order { power: Some(3), phases };
         assert!(
-            matches!(statements[..], [Statement::Rebalance { rebalance, .. }] if rebalance == expected),
+            matches!(&statements[..], [Statement::Alter(Alter { command: Command::Rebalance(order), wait: Some(true), .. })]
+                if *order == expected),
             "{text}"
         );
     }

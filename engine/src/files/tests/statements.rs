@@ -2,13 +2,10 @@
 
 use super::*;
 use crate::{
-    admin::Code,
+    admin::{Code, NameOrder, Template},
     api::types::{FileType, TYPES},
     catalog::tables::rules,
-    files::{
-        aliases::StatementContext,
-        statements::{NameOrder, NewSystemFile, Template},
-    },
+    files::{aliases::StatementContext, statements::NewSystemFile},
 };
 use plinth_format::Redundancy;
 

@@ -1,16 +1,11 @@
 //! Users and user groups of a disk group: the host's, by name here and by number in the engine.
 //!
-//! The kernel judges what a program may do with a file, by the numbers of its user and groups. So a
-//! user of a disk group is a user of this host, and a user group is a group of it, with members
-//! that are members there: another list would not be enforced. A statement that contradicts the
-//! host is refused here, with the command that would make it true.
+//! The kernel judges what a program may do with a file, by the numbers of its user and groups. So a user of a disk group
+//! is a user of this host, and a user group is a group of it, with members that are members there: another list would be one that
+//! nobody keeps to. What a statement says that the host contradicts is refused here, with the command that would make it so.
 
-use super::{AdminError, Code, Context, Outcome, Result, SqlError};
-use crate::{
-    engine::protocol::Request,
-    sql::{At, statement::Access},
-    users,
-};
+use super::{AdminError, Code, Context, Result, SqlError, alter::InText};
+use crate::{sql::At, users};
 use plinth_engine::admin::{AccessChange, Principal, Value};
 
 fn user(name: &At<String>) -> Result<Principal> {
@@ -22,7 +17,7 @@ fn user(name: &At<String>) -> Result<Principal> {
         )
         .at(name.at)
     })?;
-    Ok(Principal { number, name: name.value.clone() })
+    Ok(Principal { number: Some(number), name: name.value.clone() })
 }
 
 fn user_group(name: &At<String>) -> Result<Principal> {
@@ -34,10 +29,10 @@ fn user_group(name: &At<String>) -> Result<Principal> {
         )
         .at(name.at)
     })?;
-    Ok(Principal { number, name: name.value.clone() })
+    Ok(Principal { number: Some(number), name: name.value.clone() })
 }
 
-/// The names of members; refused where the host contradicts the wanted membership.
+/// The names of members; refused where the host says the contrary of what is to be.
 fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<Vec<String>> {
     let refuse = |one: &At<String>, what: &str, command: String| {
         let text = format!("user {} {what} of group {} on this host", one.value, group.value);
@@ -64,50 +59,8 @@ fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<V
     Ok(names.iter().map(|name| name.value.clone()).collect())
 }
 
-fn values(names: &[At<String>]) -> Vec<String> {
-    names.iter().map(|name| name.value.clone()).collect()
-}
-
-/// The change that the engine gets.
-fn change(access: &Access) -> Result<AccessChange> {
-    Ok(match access {
-        Access::AddUsers(users) => {
-            AccessChange::AddUsers(users.iter().map(user).collect::<Result<_>>()?)
-        }
-        Access::DropUsers { users, cascade } => {
-            AccessChange::DropUsers { users: values(users), cascade: *cascade }
-        }
-        Access::ReplaceUsers(pairs) => {
-            let pair = |(old, new): &(At<String>, At<String>)| Ok((old.value.clone(), user(new)?));
-            AccessChange::ReplaceUsers(pairs.iter().map(pair).collect::<Result<_>>()?)
-        }
-        Access::AddUserGroup { name, members: names } => {
-            let group = user_group(name)?;
-            AccessChange::AddUserGroup { group, members: members(name, names, true)? }
-        }
-        Access::ModifyUserGroup { name, add, members: names } => AccessChange::ModifyUserGroup {
-            name: name.value.clone(),
-            add: *add,
-            members: members(name, names, *add)?,
-        },
-        Access::DropUserGroup(name) => AccessChange::DropUserGroup(name.value.clone()),
-        Access::SetPermission { owner, usergroup, other, files } => AccessChange::SetPermission {
-            owner: *owner,
-            usergroup: *usergroup,
-            other: *other,
-            files: files.clone(),
-        },
-        Access::SetOwnership { owner, usergroup, files } => AccessChange::SetOwnership {
-            owner: owner.as_ref().map(|owner| owner.value.clone()),
-            usergroup: usergroup.as_ref().map(|group| group.value.clone()),
-            files: files.clone(),
-        },
-    })
-}
-
 impl Context {
-    /// Refuses a user as the successor of another one in user groups of which the successor is no
-    /// member on this host.
+    /// Refuses a user who takes the place of one in user groups that he is no member of on this host.
     fn check_successor(&self, group: &At<String>, old: &str, new: &At<String>) -> Result<()> {
         let sql = "SELECT g.name, u.os_name FROM v$asm_usergroup AS g \
                    JOIN v$asm_usergroup_member AS m ON m.usergroup_number = g.usergroup_number \
@@ -128,14 +81,48 @@ impl Context {
         Ok(())
     }
 
-    pub(super) fn access(&self, group: &At<String>, access: &Access, at: usize) -> Result<Outcome> {
-        if let Access::ReplaceUsers(pairs) = access {
-            for (old, new) in pairs {
-                self.check_successor(group, &old.value, new)?;
+    /// The change with the numbers of the host's users and groups.
+    pub(super) fn with_numbers(
+        &self,
+        change: &AccessChange,
+        group: &At<String>,
+        text: &mut InText<'_>,
+    ) -> Result<AccessChange> {
+        let all = |names: &[String], text: &mut InText<'_>| -> Vec<At<String>> {
+            names.iter().map(|name| text.find(name)).collect()
+        };
+        Ok(match change {
+            AccessChange::AddUsers(users) => {
+                let found = users.iter().map(|one| user(&text.find(&one.name)));
+                AccessChange::AddUsers(found.collect::<Result<_>>()?)
             }
-        }
-        let request = Request::Access(change(access)?);
-        self.engine(group)?.ask(&request).map_err(|error| SqlError::from(error).or_at(at))?;
-        Ok(Outcome::Done)
+            AccessChange::ReplaceUsers(pairs) => {
+                let mut places = Vec::new();
+                for (old, new) in pairs {
+                    text.next(old);
+                    let new = text.find(&new.name);
+                    self.check_successor(group, old, &new)?;
+                    places.push(new);
+                }
+                let found =
+                    pairs.iter().zip(&places).map(|((old, _), new)| Ok((old.clone(), user(new)?)));
+                AccessChange::ReplaceUsers(found.collect::<Result<_>>()?)
+            }
+            AccessChange::AddUserGroup { group, members: names } => {
+                let name = text.find(&group.name);
+                let group = user_group(&name)?;
+                let members = members(&name, &all(names, text), true)?;
+                AccessChange::AddUserGroup { group, members }
+            }
+            AccessChange::ModifyUserGroup { name, add, members: names } => {
+                let group = text.find(name);
+                let members = members(&group, &all(names, text), *add)?;
+                AccessChange::ModifyUserGroup { name: group.value, add: *add, members }
+            }
+            AccessChange::DropUsers { .. }
+            | AccessChange::DropUserGroup(_)
+            | AccessChange::SetPermission { .. }
+            | AccessChange::SetOwnership { .. } => change.clone(),
+        })
     }
 }

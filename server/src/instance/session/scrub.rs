@@ -2,34 +2,31 @@
 
 use super::{Context, Notice, Outcome, Result, SqlError, checked, together};
 use crate::{
-    engine::protocol::Request,
     query::Cancel,
-    sql::{At, statement::Groups},
+    sql::statement::{Alter, At},
 };
-use plinth_engine::admin::{OperationPass, Report, ScrubOrder};
+use plinth_engine::admin::{Command, OperationPass, Report, ScrubOrder};
 
 impl Context {
     /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells
     /// what they found as CHECK does.
     pub(super) fn scrub(
         &self,
-        groups: &Groups,
+        alter: &Alter,
         order: &ScrubOrder,
-        wait: bool,
-        at: usize,
         cancel: &Cancel,
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
-        let groups = self.mounted_groups(groups);
+        let groups = self.mounted_groups(&alter.groups);
         let mut results = Vec::new();
         let mut begun = Vec::new();
         for group in &groups {
             match self.begin_scrub(group, order) {
                 Ok(()) => begun.push(group),
-                Err(refusal) => results.push(Err(refusal.or_at(at))),
+                Err(refusal) => results.push(Err(refusal.or_at(alter.at))),
             }
         }
-        for group in begun.into_iter().filter(|_| wait) {
+        for group in begun.into_iter().filter(|_| alter.wait == Some(true)) {
             let ended = self.end_scrub(group, cancel);
             if cancel.is_cancelled() {
                 return Err(
@@ -44,11 +41,11 @@ impl Context {
     }
 
     fn begin_scrub(&self, group: &At<String>, order: &ScrubOrder) -> Result<()> {
-        self.engine(group)?.ask(&Request::Scrub(order.clone())).map_err(SqlError::from)
+        self.engine(group)?.ask(Command::Scrub(order.clone())).map_err(SqlError::from)
     }
 
     fn end_scrub(&self, group: &At<String>, cancel: &Cancel) -> Result<Report> {
-        self.wait_for(group, OperationPass::Scrubbing, "the scrub", cancel)?;
+        self.wait_for(group, OperationPass::Scrubbing, cancel)?;
         self.engine(group)?.scrubbed().map_err(|error| SqlError::from(error).or_at(group.at))
     }
 

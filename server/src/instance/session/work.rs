@@ -4,14 +4,13 @@
 //! one, `TOTAL`, that sums them up. Minutes are told where a rebalance has been measured since the
 //! mount.
 
-use super::{At, Context, Notice, Places, Result, SqlError, at_disk, note};
+use super::{Context, Notice, Result, SqlError, alter::one_group, at_disk, note};
 use crate::{
     alert,
-    engine::protocol::Request,
     query::{Column, Estimated, Table, views::Type},
-    sql::statement::Work,
+    sql::statement::Alter,
 };
-use plinth_engine::admin::{self, Conversion, Estimate, PlannedStep, Value};
+use plinth_engine::admin::{Estimate, PlannedStep, Value};
 
 /// The columns of a plan.
 pub(super) fn columns() -> Vec<Column> {
@@ -76,24 +75,17 @@ impl Context {
     /// What a statement would move. Nothing is changed.
     pub(super) fn explain(
         &self,
-        (id, group): (&str, &At<String>),
-        work: &Work,
+        id: &str,
+        alter: &Alter,
         power: Option<u32>,
-        at: usize,
         notices: &mut Vec<Notice>,
     ) -> Result<Table> {
-        let (asked, places) = match work {
-            Work::Exchange(add, drop) => {
-                let (exchange, places) = self.disks_of(add, drop)?;
-                (admin::Work::Exchange(exchange), places)
-            }
-            Work::Resize(resizes) => (admin::Work::Resize(resizes.clone()), Places::new()),
-            Work::Convert(to) => (admin::Work::Convert(Conversion(*to)), Places::new()),
-        };
+        let group = one_group(alter)?;
+        let (command, places) = self.completed(alter, group)?;
         let engine = self.engine(group)?;
-        let estimate: Estimate = engine
-            .estimate(&Request::Estimate(asked))
-            .map_err(|error| -> SqlError { at_disk(error, &places, at) })?;
+        let estimate = engine
+            .estimate(command)
+            .map_err(|error| -> SqlError { at_disk(error, &places, alter.at) })?;
         let (work, least) = (estimate.work, estimate.least);
         let size = work.saturating_mul(estimate.au_size) >> 20;
         notices.push(note(format!(

@@ -2,10 +2,13 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    sql::{At, statement::Access},
+    sql::{
+        At,
+        statement::{Alter, Places},
+    },
     sql_error::SqlError,
 };
-use plinth_engine::admin::Permission;
+use plinth_engine::admin::{AccessChange, Command, Permission, Principal};
 
 const USER: &str = "the name of a user in single quotes";
 const USERGROUP: &str = "the name of a user group in single quotes";
@@ -14,60 +17,67 @@ const USERGROUP: &str = "the name of a user group in single quotes";
 const USER_MAX: usize = 32;
 const USERGROUP_MAX: usize = 63;
 
+/// The statement, with the places of the names in it.
+fn access(group: At<String>, change: AccessChange, places: Places, at: usize) -> Statement {
+    Statement::Alter(Alter::one(group, Command::Access(change)).at(at).places(places))
+}
+
 impl Parser<'_> {
     /// `USER 'u', ...`, `USERGROUP 'g' WITH MEMBER 'u', ...`, behind `ADD`.
     pub(super) fn add_access(&mut self, group: At<String>) -> Result<Statement> {
-        let at = self.here();
+        let (at, mut places) = (self.here(), Places::new());
         let change = if self.take("USERGROUP") {
-            let name = self.user_group()?;
+            let name = self.user_group(&mut places)?;
             self.need("WITH")?;
             self.need("MEMBER")?;
-            Access::AddUserGroup { name, members: self.users()? }
+            let members = self.users(&mut places)?;
+            AccessChange::AddUserGroup { group: Principal::named(name), members }
         } else {
             self.need("USER")?;
-            Access::AddUsers(self.users()?)
+            let users = self.users(&mut places)?;
+            AccessChange::AddUsers(users.into_iter().map(Principal::named).collect())
         };
-        Ok(Statement::Access { group, change, at })
+        Ok(access(group, change, places, at))
     }
 
     /// `USER 'u', ... [CASCADE]`, `USERGROUP 'g'`, behind `DROP`.
     pub(super) fn drop_access(&mut self, group: At<String>) -> Result<Statement> {
-        let at = self.here();
+        let (at, mut places) = (self.here(), Places::new());
         let change = if self.take("USERGROUP") {
-            Access::DropUserGroup(self.user_group()?)
+            AccessChange::DropUserGroup(self.user_group(&mut places)?)
         } else {
             self.need("USER")?;
-            let users = self.users()?;
-            Access::DropUsers { users, cascade: self.take("CASCADE") }
+            let users = self.users(&mut places)?;
+            AccessChange::DropUsers { users, cascade: self.take("CASCADE") }
         };
-        Ok(Statement::Access { group, change, at })
+        Ok(access(group, change, places, at))
     }
 
     /// `USERGROUP 'g' {ADD | DROP} MEMBER 'u', ...`, behind `MODIFY`.
     pub(super) fn modify_access(&mut self, group: At<String>) -> Result<Statement> {
-        let at = self.here();
+        let (at, mut places) = (self.here(), Places::new());
         self.need("USERGROUP")?;
-        let name = self.user_group()?;
+        let name = self.user_group(&mut places)?;
         let add = self.take("ADD");
         if !add && !self.take("DROP") {
             return Err(self.expected("ADD or DROP"));
         }
         self.need("MEMBER")?;
-        let members = self.users()?;
-        Ok(Statement::Access { group, change: Access::ModifyUserGroup { name, add, members }, at })
+        let members = self.users(&mut places)?;
+        Ok(access(group, AccessChange::ModifyUserGroup { name, add, members }, places, at))
     }
 
     /// `USER 'old' WITH 'new', ...`, behind `REPLACE`.
     pub(super) fn replace_users(&mut self, group: At<String>) -> Result<Statement> {
-        let at = self.here();
+        let (at, mut places) = (self.here(), Places::new());
         self.need("USER")?;
         let mut pairs = Vec::new();
         loop {
-            let old = self.user()?;
+            let old = self.user(&mut places)?;
             self.need("WITH")?;
-            pairs.push((old, self.user()?));
+            pairs.push((old, Principal::named(self.user(&mut places)?)));
             if !self.take_symbol(",") {
-                return Ok(Statement::Access { group, change: Access::ReplaceUsers(pairs), at });
+                return Ok(access(group, AccessChange::ReplaceUsers(pairs), places, at));
             }
         }
     }
@@ -106,16 +116,13 @@ impl Parser<'_> {
         }
         let files = self.for_files()?;
         let [owner, usergroup, other] = all;
-        Ok(Statement::Access {
-            group,
-            change: Access::SetPermission { owner, usergroup, other, files },
-            at,
-        })
+        let change = AccessChange::SetPermission { owner, usergroup, other, files };
+        Ok(access(group, change, Places::new(), at))
     }
 
     /// `OWNERSHIP {OWNER = 'u' | GROUP = 'g'}, ... FOR FILE 'f', ...`, behind `SET`.
     pub(super) fn set_ownership(&mut self, group: At<String>) -> Result<Statement> {
-        let at = self.here();
+        let (at, mut places) = (self.here(), Places::new());
         self.need("OWNERSHIP")?;
         let (mut owner, mut usergroup) = (None, None);
         loop {
@@ -126,9 +133,9 @@ impl Parser<'_> {
             }
             self.need_equals()?;
             let twice = if is_owner {
-                owner.replace(self.user()?).is_some()
+                owner.replace(self.user(&mut places)?).is_some()
             } else {
-                usergroup.replace(self.user_group()?).is_some()
+                usergroup.replace(self.user_group(&mut places)?).is_some()
             };
             if twice {
                 return Err(SqlError::syntax(
@@ -141,11 +148,7 @@ impl Parser<'_> {
             }
         }
         let files = self.for_files()?;
-        Ok(Statement::Access {
-            group,
-            change: Access::SetOwnership { owner, usergroup, files },
-            at,
-        })
+        Ok(access(group, AccessChange::SetOwnership { owner, usergroup, files }, places, at))
     }
 
     fn for_files(&mut self) -> Result<Vec<String>> {
@@ -158,15 +161,15 @@ impl Parser<'_> {
         if self.take_symbol("=") { Ok(()) } else { Err(self.expected("'='")) }
     }
 
-    fn users(&mut self) -> Result<Vec<At<String>>> {
-        let mut users = vec![self.user()?];
+    fn users(&mut self, places: &mut Places) -> Result<Vec<String>> {
+        let mut users = vec![self.user(places)?];
         while self.take_symbol(",") {
-            users.push(self.user()?);
+            users.push(self.user(places)?);
         }
         Ok(users)
     }
 
-    fn user(&mut self) -> Result<At<String>> {
+    fn user(&mut self, places: &mut Places) -> Result<String> {
         let user = self.string(USER)?;
         if user.value.is_empty() || user.value.chars().count() > USER_MAX {
             return Err(SqlError::syntax(
@@ -174,10 +177,11 @@ impl Parser<'_> {
                 format!("expected {USER}, of {USER_MAX} characters at most"),
             ));
         }
-        Ok(user)
+        places.push((user.value.clone(), user.at));
+        Ok(user.value)
     }
 
-    fn user_group(&mut self) -> Result<At<String>> {
+    fn user_group(&mut self, places: &mut Places) -> Result<String> {
         let name = self.string(USERGROUP)?;
         if name.value.is_empty() || name.value.len() > USERGROUP_MAX {
             return Err(SqlError::syntax(
@@ -185,6 +189,7 @@ impl Parser<'_> {
                 format!("expected {USERGROUP}, of {USERGROUP_MAX} bytes at most"),
             ));
         }
-        Ok(name)
+        places.push((name.value.clone(), name.at));
+        Ok(name.value)
     }
 }

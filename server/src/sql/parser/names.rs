@@ -8,12 +8,12 @@
 //!   DROP FILE 'f' [, 'f']
 //! ```
 
-use super::{Kind, Parser, Result};
-use crate::{
-    sql::statement::{At, Statement},
-    sql_error::{SqlError, state},
+use super::{
+    super::statement::{Alter, At, Places, Statement},
+    Kind, Parser, Result,
 };
-use plinth_engine::files::statements::{NameOrder, Template};
+use crate::sql_error::{SqlError, state};
+use plinth_engine::admin::{Command, NameOrder, Template};
 
 impl Parser<'_> {
     fn follows(&self, verb: &str, noun: &str) -> bool {
@@ -55,7 +55,8 @@ impl Parser<'_> {
         } else {
             return Ok(None);
         };
-        Ok(Some(Statement::Names { group: group.clone(), order, places, at }))
+        let command = Command::Names { order, uid: None };
+        Ok(Some(Statement::Alter(Alter::one(group.clone(), command).at(at).places(places))))
     }
 
     /// One or more, with commas between them.
@@ -67,24 +68,20 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    fn file_name(&mut self, places: &mut Vec<(String, usize)>) -> Result<String> {
+    fn file_name(&mut self, places: &mut Places) -> Result<String> {
         let name = self.string("a name in single quotes, such as '+DATA/directory/file'")?;
         places.push((name.value.clone(), name.at));
         Ok(name.value)
     }
 
-    fn two_names(
-        &mut self,
-        between: &str,
-        places: &mut Vec<(String, usize)>,
-    ) -> Result<(String, String)> {
+    fn two_names(&mut self, between: &str, places: &mut Places) -> Result<(String, String)> {
         let one = self.file_name(places)?;
         self.need(between)?;
         Ok((one, self.file_name(places)?))
     }
 
     /// A template's name; of the system's some have spaces and stand in quotes.
-    fn template_name(&mut self, places: &mut Vec<(String, usize)>) -> Result<String> {
+    fn template_name(&mut self, places: &mut Places) -> Result<String> {
         let at = self.here();
         let name = match self.peek().map(|token| &token.kind) {
             Some(Kind::Word(name) | Kind::Quoted(name) | Kind::String(name)) => name.to_uppercase(),
@@ -95,11 +92,11 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    fn templates(&mut self, places: &mut Vec<(String, usize)>) -> Result<Vec<Template>> {
+    fn templates(&mut self, places: &mut Places) -> Result<Vec<Template>> {
         self.listed(|parser| parser.template(places))
     }
 
-    fn template(&mut self, places: &mut Vec<(String, usize)>) -> Result<Template> {
+    fn template(&mut self, places: &mut Places) -> Result<Template> {
         let mut template =
             Template { name: self.template_name(places)?, mirrors: None, fine: None };
         if !self.take("ATTRIBUTES") && !self.take("ATTRIBUTE") {
@@ -161,7 +158,7 @@ mod tests {
         let mut statements =
             parse(&text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
         match statements.remove(0) {
-            Statement::Names { order, places, .. } => {
+            Statement::Alter(Alter { command: Command::Names { order, .. }, places, .. }) => {
                 assert!(!places.is_empty(), "{text}");
                 order
             }

@@ -2,10 +2,13 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    sql::{At, statement::Groups},
+    sql::{
+        At,
+        statement::{Alter, Groups},
+    },
     sql_error::SqlError,
 };
-use plinth_engine::admin::{Scope, ScrubOrder, ScrubPower};
+use plinth_engine::admin::{Command, Scope, ScrubOrder, ScrubPower};
 
 impl Parser<'_> {
     /// `CHECK [ALL | DISK d, ... | DISKS IN FAILGROUP f, ... | FILE 'f', ...] [REPAIR | NOREPAIR]`,
@@ -22,7 +25,8 @@ impl Parser<'_> {
             Scope::All
         };
         let repair = self.repair();
-        Ok(Statement::Check { group, scope, repair, at })
+        let command = Command::Check { repair, scope };
+        Ok(Statement::Alter(Alter::one(group, command).at(at)))
     }
 
     /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE]
@@ -69,9 +73,9 @@ impl Parser<'_> {
             }
         }
         Ok(if stop {
-            Statement::StopScrub { groups }
+            Statement::Alter(Alter::of(groups, Command::StopScrub))
         } else {
-            Statement::Scrub { groups, order, wait, at }
+            Statement::Alter(Alter::of(groups, Command::Scrub(order)).at(at).wait(Some(wait)))
         })
     }
 

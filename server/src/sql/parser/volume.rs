@@ -2,10 +2,13 @@
 
 use super::{Parser, Result, Statement};
 use crate::{
-    sql::{At, statement::Groups},
+    sql::{
+        At,
+        statement::{Alter, Groups},
+    },
     sql_error::SqlError,
 };
-use plinth_engine::admin::VolumeChange;
+use plinth_engine::admin::{Command, VolumeChange};
 use plinth_format::Redundancy;
 
 /// The longest name of a volume, in characters: as in ASM.
@@ -14,6 +17,10 @@ const NAME_MAX: usize = 11;
 /// What a stripe may be: as in ASM.
 const STRIPE_WIDTH: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 20;
 const STRIPE_COLUMNS: std::ops::RangeInclusive<u64> = 1..=8;
+
+fn volume(group: At<String>, change: VolumeChange, at: usize) -> Statement {
+    Statement::Alter(Alter::one(group, Command::Volume(change)).at(at))
+}
 
 impl Parser<'_> {
     /// `VOLUME v SIZE n [MIRROR | HIGH | UNPROTECTED] [STRIPE_WIDTH n {K | M}] [STRIPE_COLUMNS n]`,
@@ -61,7 +68,7 @@ impl Parser<'_> {
             stripe_width: stripe_width.unwrap_or(*STRIPE_WIDTH.end()),
             stripe_columns: stripe_columns.unwrap_or(*STRIPE_COLUMNS.end()),
         };
-        Ok(Statement::Volume { group, change, at })
+        Ok(volume(group, change, at))
     }
 
     /// `VOLUME v [MOUNTPATH 'p'] [USAGE 'u']`, behind `MODIFY`.
@@ -81,11 +88,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(Statement::Volume {
-            group,
-            change: VolumeChange::Modify { name, mount_path, usage },
-            at,
-        })
+        Ok(volume(group, VolumeChange::Modify { name, mount_path, usage }, at))
     }
 
     /// `VOLUME v SIZE n`, behind `RESIZE`.
@@ -95,7 +98,7 @@ impl Parser<'_> {
         let name = self.volume()?.value;
         self.need("SIZE")?;
         let size = self.volume_size()?;
-        Ok(Statement::Volume { group, change: VolumeChange::Resize { name, size }, at })
+        Ok(volume(group, VolumeChange::Resize { name, size }, at))
     }
 
     /// `VOLUME v`, behind `DROP`.
@@ -103,7 +106,7 @@ impl Parser<'_> {
         let at = self.here();
         self.need("VOLUME")?;
         let name = self.volume()?.value;
-        Ok(Statement::Volume { group, change: VolumeChange::Drop { name }, at })
+        Ok(volume(group, VolumeChange::Drop { name }, at))
     }
 
     /// `{ENABLE | DISABLE} VOLUME {v, ... | ALL}`; `None`: something else comes.
@@ -123,8 +126,8 @@ impl Parser<'_> {
             }
             Some(names)
         };
-        let change = VolumeChange::Enable { volumes, enable };
-        Ok(Some(Statement::EnableVolumes { groups: groups.clone(), change, at }))
+        let command = Command::Volume(VolumeChange::Enable { volumes, enable });
+        Ok(Some(Statement::Alter(Alter::of(groups.clone(), command).at(at))))
     }
 
     fn volume(&mut self) -> Result<At<String>> {

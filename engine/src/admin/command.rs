@@ -1,0 +1,101 @@
+//! Statements that the engine of a mounted disk group carries out.
+//!
+//! One type on the whole way: the parser makes a command, the instance completes it with what only it knows (paths that match a
+//! pattern, numbers of the host's users), the engine's process takes it from its socket, and `Group::carry_out` does it. Where
+//! names stand in the text is kept beside it, by the parser.
+
+use super::{
+    AccessChange, Conversion, Estimate, Exchange, NameOrder, Order, Renaming, Replacement, Report,
+    Resize, Scope, ScrubOrder, Selection, VolumeChange, Work, operation::OperationPass,
+};
+use serde::{Deserialize, Serialize};
+
+/// A statement on a mounted disk group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    Offline {
+        which: Selection,
+        /// Seconds after which the disks are dropped; `None`: the repair time of the group.
+        drop_after: Option<u64>,
+    },
+    Online {
+        which: Selection,
+        /// How much is copied at once; `None`: as much as now.
+        power: Option<u32>,
+    },
+    /// Disks that come and go.
+    Exchange {
+        exchange: Exchange,
+        order: Order,
+    },
+    /// `EXPLAIN WORK`: what a statement would move.
+    Estimate(Work),
+    Undrop,
+    /// Other devices in the place of disks.
+    Replace {
+        replacements: Vec<Replacement>,
+        power: Option<u32>,
+    },
+    /// Other names for disks.
+    Rename(Renaming),
+    /// Other sizes for disks.
+    Resize {
+        resizes: Vec<Resize>,
+        order: Order,
+    },
+    /// Another redundancy.
+    Convert {
+        to: Conversion,
+        order: Order,
+    },
+    Rebalance(Order),
+    Check {
+        repair: bool,
+        #[serde(default)]
+        scope: Scope,
+    },
+    /// Begins a scrub.
+    Scrub(ScrubOrder),
+    StopScrub,
+    /// Users, user groups, owners and permissions.
+    Access(AccessChange),
+    Volume(VolumeChange),
+    /// Templates, directories, aliases, files.
+    Names {
+        order: NameOrder,
+        /// The user that owns what it makes, with root's group; the parser does not know it.
+        uid: Option<u32>,
+    },
+    SetAttribute {
+        /// In lower case.
+        name: String,
+        value: String,
+    },
+}
+
+/// The answer to a command that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Report(Report),
+    Estimate(Estimate),
+}
+
+impl Command {
+    /// The operation in which it goes on after its answer, if there is one: what `WAIT` waits for.
+    #[must_use]
+    pub fn goes_on_in(&self) -> Option<OperationPass> {
+        match self {
+            Self::Online { .. } | Self::Replace { .. } => Some(OperationPass::Resync),
+            Self::Exchange { order, .. }
+            | Self::Resize { order, .. }
+            | Self::Convert { order, .. }
+            | Self::Rebalance(order) => {
+                // A pause has no end.
+                (order.power != Some(0)).then_some(OperationPass::Rebalance)
+            }
+            Self::Scrub(_) => Some(OperationPass::Scrubbing),
+            _ => None,
+        }
+    }
+}
