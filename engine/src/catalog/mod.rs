@@ -17,7 +17,7 @@
 //!   hold it up ([`reader`]).
 //! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).
 //!
-//! The schema is in `schema.sql`, the views in `views.sql`.
+//! The schema is in `schema.sql`, the views are declared in `columns/`.
 //!
 //! Invariants:
 //!
@@ -28,6 +28,7 @@
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
 
 pub mod attributes;
+pub mod columns;
 pub(crate) mod on_disks;
 pub mod rows;
 
@@ -56,7 +57,7 @@ use crate::{
 };
 use futures::channel::oneshot;
 use image::Image;
-pub use live::{DiskStatus, GroupState, Live, LiveDisk, LiveGroup, ModeStatus, MountStatus};
+pub use live::{DiskStatus, GroupState, Live, ModeStatus, MountStatus};
 use plinth_format::page::{self, PAGE_SIZE, RESERVED};
 use queue::Queue;
 pub use reader::QueryLimits;
@@ -72,7 +73,6 @@ pub use wal::Recovery;
 use writer::{Progress, Writer, WriterRequest};
 
 const SCHEMA: &str = include_str!("schema.sql");
-const VIEWS: &str = concat!(include_str!("views.sql"), include_str!("views_stats.sql"));
 
 /// The version of the schema, in the database's `user_version`. A later one is refused, an earlier
 /// one is brought up to date.

@@ -16,6 +16,7 @@
 //! have views, an authorizer and limits.
 
 use super::{
+    columns,
     live::Live,
     queue::Queue,
     store::StoreError,
@@ -305,7 +306,7 @@ impl Reader {
         };
         connection.progress_handler(STEPS, Some(handler))?;
         if views {
-            connection.execute_batch(super::VIEWS)?;
+            connection.execute_batch(&columns::CREATE)?;
             let settable = attributes::SETTABLE.iter().map(|default| (default, false));
             for ((name, value), fixed) in
                 settable.chain(attributes::FIXED.iter().map(|value| (value, true)))
@@ -501,9 +502,7 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Read { table_name, .. } => {
             let name = table_name.to_ascii_lowercase();
-            let is_view =
-                ["v$asm_", "v$event_", "x$kf"].iter().any(|start| name.starts_with(start));
-            name.is_empty() || is_view || READABLE.contains(&name.as_str())
+            name.is_empty() || columns::is_readable(&name)
         }
         AuthAction::Function { function_name } => !["load_extension", "fts3_tokenizer"]
             .contains(&function_name.to_ascii_lowercase().as_str()),
@@ -511,48 +510,3 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
     };
     if allowed { Authorization::Allow } else { Authorization::Deny }
 }
-
-/// Tables that statements may read beside the views.
-const READABLE: &[&str] = &[
-    "file_types",
-    "entries",
-    "operation",
-    "file",
-    "entry",
-    "xattr",
-    "extent",
-    "stale",
-    "attribute",
-    "counter",
-    "template",
-    "missing_mirror",
-    "access_user",
-    "access_group",
-    "access_member",
-    "volume",
-    "default_attribute",
-    "live_group",
-    "live_disk",
-    "live_operation",
-    "live_move_wait",
-    "live_disk_time",
-    "live_disk_client",
-    "live_read_policy",
-    "live_file_time",
-    "live_file",
-    "live_trouble",
-    "live_unit",
-    "live_unit_count",
-    "live_partner",
-    "live_space",
-    "live_client",
-    "extent_mirror",
-    "taken_unit",
-    "bound",
-    "event",
-    "free",
-    "json_each",
-    "json_tree",
-    "sqlite_master",
-    "sqlite_schema",
-];

@@ -1,8 +1,7 @@
 //! The catalog on a store that is killed, cut and corrupted.
 #![allow(clippy::unwrap_used)]
 
-use super::{memory_store::MemoryStore, *};
-use crate::admin::{Operation, OperationPass, OperationState};
+use super::{live::live_row, memory_store::MemoryStore, *};
 use crate::testing::{Numbers, TestWorld, block_on};
 use crate::world::BackgroundStage;
 use futures::future::{Either, select};
@@ -760,26 +759,23 @@ fn clients_can_query_the_views() {
         )?)
     };
     block_on(catalog.write(false, fill)).unwrap();
-    let group = LiveGroup {
-        number: 1,
-        name: "DATA".into(),
-        redundancy: "NORMAL".into(),
-        usable: -(5 << 20),
-        total: 10 << 20,
-        ..LiveGroup::default()
-    };
-    let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
-    let operations = vec![Operation {
-        pass: OperationPass::Resync,
-        state: OperationState::Run,
-        power: 1,
-        so_far: 0,
-        work: 10,
-        rate: 4,
-        bytes: 0,
-        error: None,
-    }];
-    let live = Live { group, disks, operations, move_waits: vec![(2048, 3)], ..Live::default() };
+    let mut live = Live::default();
+    live.add(
+        "live_group",
+        [live_row! {
+            number: 1_u32,
+            name: "DATA",
+            redundancy: "NORMAL",
+            usable: -(5_i64 << 20),
+            total: 10_u64 << 20,
+        }],
+    );
+    live.add("live_disk", [live_row! { number: 0_u32, name: "DATA_0000", votes: true }]);
+    live.add(
+        "live_operation",
+        [live_row! { pass: "RESYNC", state: "RUN", so_far: 0_u64, work: 10_u64, rate: 4_u64 }],
+    );
+    live.add("live_move_wait", [live_row! { micros: 2048_u64, count: 3_u64 }]);
     let limited =
         |sql: &str, limits| block_on(catalog.query(sql, live.clone(), limits).unwrap().collect());
     let query = |sql: &str| limited(sql, QueryLimits::default());
@@ -838,7 +834,7 @@ fn clients_can_query_the_views() {
 fn views_of_many_rows_are_read_in_order() {
     let connection = Connection::open_in_memory().unwrap();
     connection.execute_batch(super::SCHEMA).unwrap();
-    connection.execute_batch(super::VIEWS).unwrap();
+    connection.execute_batch(&super::columns::CREATE).unwrap();
     let scan = |sql: &str| {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();

@@ -976,7 +976,7 @@ fn only_waits_for_moving_extents_are_counted() {
         .into_iter()
         .find(|extent| extent.file == node && extent.number == 0)
         .expect("it has one");
-    let counts = || group.live().move_waits.iter().map(|(_, count)| count).sum::<u64>();
+    let counts = || group.move_waits.counts().iter().map(|(_, count)| count).sum::<u64>();
     let wait = || {
         let held = block_on(extent.ranges.hold(0..256, true));
         std::thread::scope(|scope| {

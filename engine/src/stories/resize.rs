@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     admin::{AdminError, Order, Phases, Resize},
+    catalog::live::IntoLive,
     extent::Mirror,
     movement::goals::Finished,
 };
@@ -525,7 +526,9 @@ fn a_resize_that_has_not_ended_is_changed_and_taken_back() {
         power(&lab, 0);
         // An operator who sees the new size would cut the device.
         assert!(
-            lab.group().live().disks.iter().all(|disk| disk.total == 60 * MIB),
+            lab.group().live().tables()["live_disk"]
+                .iter()
+                .all(|disk| disk.contains(&("total", (60 * MIB).into_live()))),
             "nothing has moved"
         );
     }

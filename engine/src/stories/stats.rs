@@ -389,3 +389,42 @@ fn data_within_the_safe_capacity_survives_the_loss_of_any_failure_group() {
         }
     }
 }
+
+/// What a statement may ask for is gathered for all views: each column that is declared as live has a value in each row, and no
+/// row has more.
+#[test]
+fn each_live_column_gets_a_value() {
+    use crate::{catalog::columns, views::live::row_of_operation};
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("some");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.sync(node);
+    let group = lab.group();
+    let mut live = group.live();
+    let every_view: Vec<&str> = columns::all().map(|view| view.name).collect();
+    group.add_stats(&mut live, &format!("* {}", every_view.join(" ")));
+    let operation = crate::admin::Operation {
+        pass: OperationPass::Rebalance,
+        state: OperationState::Run,
+        power: 1,
+        so_far: 0,
+        work: 0,
+        rate: 0,
+        bytes: 0,
+        error: None,
+    };
+    live.add("live_operation", [row_of_operation(operation)]);
+    for (table, rows) in live.tables() {
+        for row in rows {
+            let names: std::collections::BTreeSet<&str> =
+                row.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, columns::names_of(table), "{table}");
+        }
+    }
+    // The others have rows only where something failed, waited or uses the group.
+    let rare = ["live_trouble", "live_move_wait", "live_client"];
+    for table in columns::live_tables().filter(|table| !rare.contains(table)) {
+        let rows = live.tables().get(table).map_or(0, Vec::len);
+        assert!(rows > 0, "{table} has no rows");
+    }
+}

@@ -1,8 +1,11 @@
 //! What the views show of the moment: states, space and counters.
 
 use crate::{
-    admin::HeaderStatus,
-    catalog::{DiskStatus, GroupState, Live, LiveDisk, LiveGroup, MountStatus},
+    admin::{HeaderStatus, Operation},
+    catalog::{
+        DiskStatus, GroupState, Live, ModeStatus, MountStatus,
+        live::{Row, live_row},
+    },
     check::Upkeep,
     disk::counters::IoClass,
     views::live_stats::micros,
@@ -14,6 +17,19 @@ use std::sync::atomic::Ordering::Relaxed;
 fn hash_of(id: DiskId) -> u32 {
     id.0.chunks_exact(4)
         .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+pub(crate) fn row_of_operation(operation: Operation) -> Row {
+    live_row! {
+        pass: operation.pass.word(),
+        state: operation.state.word(),
+        power: operation.power,
+        so_far: operation.so_far,
+        work: operation.work,
+        rate: operation.rate,
+        bytes: operation.bytes,
+        error: operation.error,
+    }
 }
 
 impl Upkeep {
@@ -29,8 +45,9 @@ impl Upkeep {
             let usable = placement.usable(&space);
             let sectors =
                 self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
-            live.group = LiveGroup {
-                number: 0,
+            let group = live_row! {
+                // The instance numbers groups.
+                number: 0_i64,
                 name: self.name.clone(),
                 logical_sector: sectors.map_or(512, |sectors| sectors.logical),
                 sector: sectors.map_or(512, |sectors| sectors.physical),
@@ -39,7 +56,8 @@ impl Upkeep {
                     GroupState::Restricted
                 } else {
                     GroupState::Mounted
-                },
+                }
+                .word(),
                 redundancy: self.redundancy().to_string(),
                 total: usable.total * au,
                 free: usable.free * au,
@@ -50,24 +68,28 @@ impl Upkeep {
                 )
                 .unwrap_or(u32::MAX),
             };
+            live.add("live_group", [group]);
+            let mut disks = Vec::new();
             for (member, path) in self.members.values().zip(paths) {
                 let disk = member.disk();
                 let entry = membership.disk(member.number);
                 let state = member.state();
                 let counters = &member.counters;
-                live.disks.push(LiveDisk {
-                    number: member.number.0.into(),
+                disks.push(live_row! {
+                    number: member.number.0,
                     mount_status: if disk.is_some() {
                         MountStatus::Cached
                     } else {
                         MountStatus::Missing
-                    },
+                    }
+                    .word(),
                     header_status: if disk.is_some() {
                         HeaderStatus::Member
                     } else {
                         HeaderStatus::Unknown
-                    },
-                    mode_status: state.into(),
+                    }
+                    .word(),
+                    mode_status: ModeStatus::from(state).word(),
                     state: match entry {
                         Some(entry) if entry.leaving && state == DiskState::Offline => {
                             DiskStatus::Forcing
@@ -75,14 +97,15 @@ impl Upkeep {
                         Some(entry) if entry.leaving => DiskStatus::Dropping,
                         _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
                         _ => DiskStatus::Normal,
-                    },
+                    }
+                    .word(),
                     os_size: disk.as_ref().map_or(0, |disk| disk.size()),
                     total: u64::from(space.capacity(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,
                     name: member.name().to_string(),
                     failure_group: member.failure_group.clone(),
                     quorum: member.quorum,
-                    path,
+                    path: path,
                     id: member.id().to_string(),
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,
@@ -111,10 +134,16 @@ impl Upkeep {
                     preferred: member.gauge.preference().to_string(),
                 });
             }
+            live.add("live_disk", disks);
         }
-        live.operations = self.list_operations();
-        live.operations.extend(self.rebalance.stages(self.world.monotonic()));
-        live.move_waits = self.move_waits.counts();
+        let mut operations = self.list_operations();
+        operations.extend(self.rebalance.stages(self.world.monotonic()));
+        live.add("live_operation", operations.into_iter().map(row_of_operation));
+        let waits = self.move_waits.counts().into_iter();
+        live.add(
+            "live_move_wait",
+            waits.map(|(micros, count)| live_row! { micros: micros, count: count }),
+        );
         live
     }
 }

@@ -1,9 +1,10 @@
-//! What the views of `views_stats.sql` show of the moment: gathered for a statement that names them, and only then.
+//! Counters, histograms and places of the moment: gathered for a statement that names their views, and only then.
 
 use crate::{
-    catalog::live_stats::{
-        LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime,
-        LiveTrouble, LiveUnit, NamedViews,
+    catalog::{
+        Live,
+        live::{Row, live_row},
+        live_stats::{LiveClient, LiveSpace, NamedViews},
     },
     check::Upkeep,
     disk::{
@@ -26,7 +27,6 @@ use plinth_format::{
 };
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -50,53 +50,89 @@ struct Clocks {
 }
 
 impl Clocks {
-    fn row(&self, of: u64, class: impl fmt::Display, bucket: &Bucket) -> LiveTime {
-        let last = bucket
-            .last
-            .map(|last| self.wall.saturating_sub(signed(self.monotonic.saturating_sub(last))));
-        LiveTime { of, class: class.to_string(), below: bucket.below, count: bucket.count, last }
+    /// When a bucket was counted in last, in nanoseconds since 1970.
+    fn last(&self, bucket: &Bucket) -> Option<i64> {
+        let ago = |last| signed(self.monotonic.saturating_sub(last));
+        bucket.last.map(|last| self.wall.saturating_sub(ago(last)))
+    }
+}
+
+fn row_of_space(space: LiveSpace) -> Row {
+    let [unprot, mirror, high] = space.by_mirrors;
+    live_row! {
+        total: space.total,
+        free: space.free,
+        catalog: space.catalog,
+        files: space.files,
+        pending: space.pending,
+        writable: space.writable,
+        safe: space.safe,
+        bound_by: space.bound_by,
+        restorable: space.restorable,
+        unprot: unprot,
+        mirror: mirror,
+        high: high,
+        remark: space.remark,
+    }
+}
+
+fn row_of_client(client: LiveClient) -> Row {
+    live_row! {
+        instance: client.instance,
+        database: client.database,
+        software: client.software,
+        kind: client.kind,
+        pid: client.pid,
+        mount_point: client.mount_point,
+        open_files: client.open_files,
     }
 }
 
 impl Upkeep {
     /// What a statement wants.
-    pub(crate) fn live_stats(&self, sql: &str) -> LiveStats {
+    pub(crate) fn add_stats(&self, live: &mut Live, sql: &str) {
         let wanted = NamedViews::in_statement(sql);
         let clocks = Clocks { wall: self.world.now(), monotonic: self.world.monotonic() };
-        let mut stats = LiveStats::default();
         if wanted.disk_times {
-            stats.disk_times = self.disk_times(&clocks);
+            live.add("live_disk_time", self.disk_times(&clocks));
         }
         if wanted.file_times || wanted.file_counts {
-            self.add_files(&mut stats, &clocks, wanted.file_times);
+            self.add_files(live, &clocks, wanted.file_times);
         }
         if wanted.disk_clients {
-            stats.disk_clients = self.disk_clients();
+            live.add("live_disk_client", self.disk_clients());
         }
         if wanted.read_policy {
-            stats.read_policy = self.read_policy();
+            live.add("live_read_policy", self.read_policy());
         }
         if wanted.disk_errors {
-            stats.disk_errors = self.disk_errors();
+            live.add("live_trouble", self.disk_errors());
         }
         if wanted.units {
-            self.add_units(&mut stats);
+            self.add_units(live);
         }
         if wanted.partners {
-            stats.partners = self.partners();
+            live.add("live_partner", self.partners());
         }
         if wanted.space {
-            stats.space = Some(self.safe_space());
+            live.add("live_space", [row_of_space(self.safe_space())]);
         }
         if wanted.clients {
-            stats.clients = self.clients.all();
+            live.add("live_client", self.clients.all().into_iter().map(row_of_client));
         }
-        stats
     }
 
-    fn disk_times(&self, clocks: &Clocks) -> Vec<LiveTime> {
+    fn disk_times(&self, clocks: &Clocks) -> Vec<Row> {
         let of_class = |number: DiskNumber, class: IoClass, buckets: Vec<Bucket>| {
-            buckets.into_iter().map(move |bucket| clocks.row(number.0.into(), class, &bucket))
+            buckets.into_iter().map(move |bucket| {
+                live_row! {
+                    disk: number.0,
+                    class: class.to_string(),
+                    below: bucket.below,
+                    count: bucket.count,
+                    last: clocks.last(&bucket),
+                }
+            })
         };
         let of_member = |member: &Arc<Member>| {
             let times = IoClass::ALL.map(|class| {
@@ -108,21 +144,29 @@ impl Upkeep {
         self.members.values().flat_map(of_member).collect()
     }
 
-    fn disk_clients(&self) -> Vec<LiveDiskClient> {
+    fn disk_clients(&self) -> Vec<Row> {
         let numbers = |tally: &Tally| {
             let load = |number: &AtomicU64| number.load(Relaxed);
             let Tally { count, bytes, errors, timeouts, .. } = tally;
-            [load(count), load(errors), load(timeouts), micros(tally.time()), load(bytes)]
+            (load(count), load(errors), load(timeouts), micros(tally.time()), load(bytes))
         };
         let of_member = |member: &Arc<Member>| {
             let row = |client: IoClient| {
                 let counters = member.counters.of(client);
                 let (reads, writes) = (numbers(&counters.reads), numbers(&counters.writes));
-                LiveDiskClient {
-                    disk: member.number.0.into(),
+                live_row! {
+                    disk: member.number.0,
                     client: client.to_string(),
-                    reads,
-                    writes,
+                    reads: reads.0,
+                    read_errors: reads.1,
+                    read_timeouts: reads.2,
+                    read_time: reads.3,
+                    bytes_read: reads.4,
+                    writes: writes.0,
+                    write_errors: writes.1,
+                    write_timeouts: writes.2,
+                    write_time: writes.3,
+                    bytes_written: writes.4,
                 }
             };
             IoClient::ALL.map(row)
@@ -130,20 +174,34 @@ impl Upkeep {
         self.members.values().flat_map(of_member).collect()
     }
 
-    fn read_policy(&self) -> Vec<LiveReadPolicy> {
-        let of_member = |member: &Arc<Member>| LiveReadPolicy {
-            disk: member.number.0.into(),
-            counts: ReadReason::ALL.map(|reason| member.gauge.count(reason)),
-            expected: member.gauge.estimates().map(|time| time.map(micros)),
+    fn read_policy(&self) -> Vec<Row> {
+        let of_member = |member: &Arc<Member>| {
+            let count = |reason| member.gauge.count(reason);
+            let [micro_16k, micro_64k, micro_256k, micro_1m] =
+                member.gauge.estimates().map(|time| time.map(micros));
+            live_row! {
+                disk: member.number.0,
+                preferred: count(ReadReason::Preferred),
+                faster: count(ReadReason::Faster),
+                equal: count(ReadReason::Equal),
+                only: count(ReadReason::Only),
+                retry: count(ReadReason::Retry),
+                exploration: count(ReadReason::Exploration),
+                micro_16k: micro_16k,
+                micro_64k: micro_64k,
+                micro_256k: micro_256k,
+                micro_1m: micro_1m,
+            }
         };
         self.members.values().map(of_member).collect()
     }
 
-    fn add_files(&self, stats: &mut LiveStats, clocks: &Clocks, with_times: bool) {
+    fn add_files(&self, live: &mut Live, clocks: &Clocks, with_times: bool) {
+        let (mut files, mut times) = (Vec::new(), Vec::new());
         for counts in self.file_stats.all() {
             let number = |class: FileClass| counts.classes[class as usize].0;
             let time = |class: FileClass| micros(counts.classes[class as usize].1);
-            stats.files.push(LiveFile {
+            files.push(live_row! {
                 number: counts.node,
                 small_reads: number(FileClass::SmallRead),
                 large_reads: number(FileClass::LargeRead),
@@ -158,35 +216,46 @@ impl Upkeep {
             });
             for class in FileClass::ALL.into_iter().filter(|_| with_times) {
                 let buckets = counts.classes[class as usize].2.iter();
-                stats
-                    .file_times
-                    .extend(buckets.map(|bucket| clocks.row(counts.node, class, bucket)));
+                times.extend(buckets.map(|bucket| {
+                    live_row! {
+                        file: counts.node,
+                        class: class.to_string(),
+                        below: bucket.below,
+                        count: bucket.count,
+                        last: clocks.last(bucket),
+                    }
+                }));
             }
         }
+        live.add("live_file", files);
+        live.add("live_file_time", times);
     }
 
-    fn disk_errors(&self) -> Vec<LiveTrouble> {
+    fn disk_errors(&self) -> Vec<Row> {
         let of_member = |member: &Arc<Member>| {
-            let disk = u32::from(member.number.0);
-            member.counters.disk_errors.all().into_iter().map(move |(kind, seen)| LiveTrouble {
-                disk,
-                kind: kind.to_string(),
-                count: seen.count,
-                first: seen.first,
-                last: seen.last,
-                place: seen.place,
-                text: seen.text,
+            let disk = member.number.0;
+            member.counters.disk_errors.all().into_iter().map(move |(kind, seen)| {
+                live_row! {
+                    disk: disk,
+                    kind: kind.to_string(),
+                    count: seen.count,
+                    first: seen.first,
+                    last: seen.last,
+                    offset: seen.place.map(|(offset, _)| offset),
+                    length: seen.place.map(|(_, length)| length),
+                    text: seen.text,
+                }
             })
         };
         self.members.values().flat_map(of_member).collect()
     }
 
     /// What lies in fixed places, and the catalog.
-    fn add_units(&self, stats: &mut LiveStats) {
+    fn add_units(&self, live: &mut Live) {
         let membership = self.voters.current();
         for member in self.members.values().filter(|member| !member.quorum) {
             let (layout, disk) = (member.layout(), u32::from(member.number.0));
-            stats.unit_counts.push((disk, layout.au_count()));
+            live.add("live_unit_count", [live_row! { disk: disk, count: layout.au_count() }]);
             let holds_header = |au: u32| {
                 let holds = |place: &u64| place / layout.au_size() == u64::from(au);
                 // The copy after the first AU is in the checksum zone.
@@ -215,24 +284,24 @@ impl Upkeep {
                     units.insert(run.first + step, (what, run.at + step));
                 });
             }
-            stats.units.extend(units.into_iter().map(|(au, (what, number))| LiveUnit {
-                disk,
-                au,
-                what,
-                number,
-            }));
+            let row = |(au, (what, number)): (u32, (&'static str, u32))| {
+                live_row! { disk: disk, au: au, what: what, number: number }
+            };
+            live.add("live_unit", units.into_iter().map(row));
         }
     }
 
-    fn partners(&self) -> Vec<LivePartner> {
+    fn partners(&self) -> Vec<Row> {
         let placement = self.placement();
         let serves =
             |disk: DiskNumber| self.members.get(&disk).is_some_and(|member| member.is_writable());
         let of = |disk: DiskNumber| {
-            let partner = move |partner: DiskNumber| LivePartner {
-                disk: disk.0.into(),
-                partner: partner.0.into(),
-                active: serves(disk) && serves(partner),
+            let partner = move |partner: DiskNumber| {
+                live_row! {
+                    disk: disk.0,
+                    partner: partner.0,
+                    active: serves(disk) && serves(partner),
+                }
             };
             placement.partners(disk).map(partner).collect::<Vec<_>>()
         };

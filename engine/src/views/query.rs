@@ -33,7 +33,7 @@ impl Upkeep {
             let _ = select(stored, self.world.sleep(SIZES_WAIT)).await;
         }
         let mut live = self.live();
-        live.stats = self.live_stats(sql);
+        self.add_stats(&mut live, sql);
         self.catalog.query(sql, live, QueryLimits::default())
     }
 }

@@ -419,7 +419,7 @@ fn of_name(name: &str) -> Option<Type> {
         name if TIMES.contains(&name) => return Some(Type::Text),
         _ => {}
     }
-    let columns = views::all().flat_map(|view| view.columns).filter(|(column, _)| *column == name);
+    let columns = views::all().flat_map(|view| &view.columns).filter(|(column, _)| *column == name);
     let mut kinds = columns.map(|(_, kind)| *kind);
     let Some(first) = kinds.next() else { return catalog::kind_of(name) };
     kinds.all(|kind| kind == first).then_some(first)

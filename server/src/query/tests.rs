@@ -449,3 +449,21 @@ fn an_answer_is_whole_or_an_error() {
         assert_eq!((table.rows, notices.len()), (vec![vec![Value::Integer(100)]], 1));
     }
 }
+
+/// Engines are never asked for what they do not have, and always for what they have.
+#[test]
+fn engines_are_asked_for_the_columns_that_are_theirs() {
+    use super::fetch::{OF_INSTANCE, OURS};
+    use plinth_engine::catalog::columns::{self, Source};
+    for view in columns::all() {
+        let is_of_instance = |column: &columns::Column| column.source == Source::Instance;
+        if OF_INSTANCE.contains(&view.name) {
+            assert!(view.columns.iter().all(is_of_instance), "{}", view.name);
+            continue;
+        }
+        for column in view.columns {
+            let is_ours = OURS.contains(&column.name);
+            assert_eq!(is_of_instance(column), is_ours, "{}.{}", view.name, column.name);
+        }
+    }
+}

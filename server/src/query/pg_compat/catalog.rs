@@ -179,8 +179,8 @@ fn unquoted(name: &str) -> &str {
 /// Names of all views and their twins, with their columns.
 pub fn relations() -> impl Iterator<Item = (String, &'static [(&'static str, Type)])> {
     views::all().flat_map(|view| {
-        let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns));
-        std::iter::once((view.name.to_owned(), view.columns)).chain(twin)
+        let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.as_slice()));
+        std::iter::once((view.name.to_owned(), view.columns.as_slice())).chain(twin)
     })
 }
 

@@ -1,0 +1,71 @@
+//! `docs/sql.md` says what the views show: its tables and the declarations are one.
+
+use super::{Type, View, all};
+use std::collections::BTreeMap;
+
+const TEXT: &str = include_str!("../../../../docs/sql.md");
+
+/// The views whose columns are those of another one, and how the document says so.
+const AS_ANOTHER: [(&str, &str, &str); 1] =
+    [("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`")];
+
+/// Names and types of columns.
+type Columns = Vec<(String, String)>;
+
+/// The sections whose headings are views: the columns in their tables, and their text.
+fn documented() -> BTreeMap<String, (Columns, String)> {
+    let mut views: BTreeMap<String, (Columns, String)> = BTreeMap::new();
+    let mut view = None;
+    for line in TEXT.lines() {
+        if line.starts_with('#') {
+            let heading = line.strip_prefix("### ");
+            view = heading.filter(|name| name.starts_with("v$") || name.starts_with("x$"));
+        }
+        let Some(view) = view else { continue };
+        let (columns, text) = views.entry(view.to_owned()).or_default();
+        text.push_str(line);
+        text.push('\n');
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [names, kind, _, ..] = cells[..] else { continue };
+        if !["int8", "float8", "text"].contains(&kind) {
+            continue;
+        }
+        // A row may be of several columns.
+        for name in names.split(", ") {
+            let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
+            let name = name.unwrap_or_else(|| panic!("a column in: {line}"));
+            columns.push((name.to_owned(), kind.to_owned()));
+        }
+    }
+    views
+}
+
+fn declared(view: &View) -> Columns {
+    let kind = |kind| match kind {
+        Type::Integer => "int8",
+        Type::Real => "float8",
+        Type::Text => "text",
+    };
+    view.columns
+        .iter()
+        .map(|column| (column.name.to_owned(), kind(column.kind).to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_document_has_each_column_of_each_view_with_its_type_and_no_other() {
+    let mut documented = documented();
+    for view in all() {
+        let Some((columns, text)) = documented.remove(view.name) else {
+            panic!("docs/sql.md has no heading for {}", view.name)
+        };
+        if let Some((_, other, says)) = AS_ANOTHER.iter().find(|(name, ..)| *name == view.name) {
+            assert!(text.contains(says), "{}: {text}", view.name);
+            let other = all().find(|another| another.name == *other).expect("a view");
+            assert_eq!(declared(view), declared(other), "{}", view.name);
+            continue;
+        }
+        assert_eq!(columns, declared(view), "{}", view.name);
+    }
+    assert!(documented.is_empty(), "no such views: {:?}", documented.keys());
+}
