@@ -49,6 +49,8 @@ pub enum Command {
         order: Order,
     },
     Rebalance(Order),
+    /// A line for the alert log.
+    Remark(String),
     Check {
         repair: bool,
         #[serde(default)]

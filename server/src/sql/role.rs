@@ -37,6 +37,7 @@ const fn of_command(command: &Command) -> Role {
         Command::Online { .. }
         | Command::Offline { .. }
         | Command::Rebalance(_)
+        | Command::Remark(_)
         | Command::Check { repair: false, .. } => Role::Operate,
         Command::Exchange { .. }
         | Command::Estimate(_)
@@ -112,6 +113,7 @@ mod tests {
         ("ALTER DISKGROUP d CONVERT REDUNDANCY TO HIGH", Role::Administer),
         ("ALTER DISKGROUP d REBALANCE POWER 4", Role::Operate),
         ("EXPLAIN WORK FOR ALTER DISKGROUP d DROP DISK a", Role::Administer),
+        ("ALTER DISKGROUP d REMARK 'tape 7 is in'", Role::Operate),
         ("ALTER DISKGROUP d CHECK NOREPAIR", Role::Operate),
         ("ALTER DISKGROUP d CHECK REPAIR", Role::Administer),
         ("ALTER DISKGROUP d SCRUB", Role::Administer),
@@ -139,7 +141,7 @@ mod tests {
     ];
 
     /// How many kinds there are.
-    const KINDS: usize = 36;
+    const KINDS: usize = 37;
 
     /// The number of a kind. Whoever adds one adds it here, and above.
     fn kind(statement: &Statement) -> usize {
@@ -187,6 +189,7 @@ mod tests {
             Command::Volume(_) => 18,
             Command::Names { .. } => 19,
             Command::SetAttribute { .. } => 20,
+            Command::Remark(_) => 36,
         }
     }
 
