@@ -49,8 +49,6 @@ pub enum Command {
         order: Order,
     },
     Rebalance(Order),
-    /// A line for the alert log.
-    Remark(String),
     Check {
         repair: bool,
         #[serde(default)]

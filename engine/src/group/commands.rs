@@ -4,7 +4,6 @@ use crate::{
     admin::{AdminError, Code, Command, NameOrder, Outcome, Report, Scope},
     api::Caller,
     error::FileError,
-    event::Severity,
     files::session::Session,
     group::Group,
 };
@@ -33,7 +32,6 @@ impl Group {
             Command::Resize { resizes, order } => self.resize_disks(&resizes, order).await?,
             Command::Convert { to, order } => self.convert(to, order).await?,
             Command::Rebalance(order) => self.rebalance(order).await?,
-            Command::Remark(text) => self.remark(&text),
             Command::Check { repair, scope } => {
                 return self.check_with_missing(&scope, repair).await.map(Outcome::Report);
             }
@@ -45,11 +43,6 @@ impl Group {
             Command::SetAttribute { name, value } => self.set_attribute(&name, &value).await?,
         }
         Ok(Outcome::Done)
-    }
-
-    /// Writes an operator's remark to the alert log.
-    fn remark(&self, text: &str) {
-        self.tell(Severity::Note, None, format!("remark: {text}"));
     }
 
     /// A check; of everything, also which files would not survive what they should.

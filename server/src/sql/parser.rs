@@ -553,10 +553,6 @@ impl Parser<'_> {
         if self.take("RESIZE") {
             return self.resize(group, at);
         }
-        if self.take("REMARK") {
-            let command = Command::Remark(self.string("a remark in single quotes")?.value);
-            return Ok(Statement::Alter(Alter::one(group, command).at(at)));
-        }
         if self.take("CONVERT") {
             return self.convert(group, at);
         }
