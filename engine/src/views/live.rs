@@ -125,7 +125,6 @@ impl Upkeep {
                     bytes_read: counters.reads().1,
                     bytes_written: counters.writes().1,
                     blocks_repaired: counters.repaired.load(Relaxed),
-                    lossy_flushes: member.losses(),
                     metadata_repaired: counters.metadata_repaired.load(Relaxed),
                     votes: entry.is_some_and(|entry| entry.votes),
                     sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),

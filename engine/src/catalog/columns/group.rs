@@ -200,7 +200,6 @@ pub(super) const VIEWS: &[View] = &[
                 "blocks of 4 KiB rewritten from another mirror, since the mount",
             ),
             column("metadata_repaired", Integer, Live, ""),
-            column("lossy_flushes", Integer, Live, "how often a failed flush may have lost writes"),
             column("remark", Text, Instance, ""),
         ],
     },
