@@ -213,7 +213,6 @@ impl Upkeep {
                 read_time: time(FileClass::SmallRead) + time(FileClass::LargeRead),
                 write_time: time(FileClass::SmallWrite) + time(FileClass::LargeWrite),
                 sync_time: time(FileClass::Sync),
-                requests: FileClass::ALL.into_iter().map(number).sum::<u64>(),
             });
             for class in FileClass::ALL.into_iter().filter(|_| with_times) {
                 let buckets = counts.classes[class as usize].2.iter();

@@ -122,7 +122,6 @@ pub(super) const VIEWS: &[View] = &[
             column("write_time", Real, Sql("f.write_time / 1e6"), ""),
             column("sync_time", Real, Sql("f.sync_time / 1e6"), ""),
             column("con_id", Integer, Sql("0"), "0"),
-            column("requests", Integer, Live, "all of them"),
         ],
     },
     // One engine does all the I/O of a group: a row per disk, and what it was for.
