@@ -84,7 +84,12 @@ mod tests {
         let wanted = NamedViews::in_statement("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
         assert_eq!(
             wanted,
-            NamedViews { file_times: true, file_counts: true, units: true, ..NamedViews::default() }
+            NamedViews {
+                file_times: true,
+                file_counts: true,
+                units: true,
+                ..NamedViews::default()
+            }
         );
         for (sql, wanted) in [
             ("SELECT type, count(*) FROM v$asm_file GROUP BY type", false),
