@@ -1,16 +1,18 @@
-//! What can go wrong, in the words of who has to act on it.
+//! Errors of files and disks, in the words of the operator or the program that has to react.
 
 use crate::admin::{AdminError, Code};
 use plinth_format::DiskId;
 use rusqlite::ErrorCode;
 use std::{fmt, io};
 
-/// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
+/// How often a read is begun before it fails: the log cannot run full that often in the time of a
+/// short read.
 pub(crate) const READS_MAX: usize = 5;
-/// To how much the log may grow, in bytes, where statements keep it from being restarted. All of it is in memory.
+/// The greatest size of the log, in bytes, while statements keep it from being restarted. All of it
+/// is in memory.
 pub(crate) const LOG_MAX: u64 = 64 << 20;
 
-/// Why an operation on a file failed: what a front end turns into an `errno`.
+/// The reason why an operation on a file failed; a front end turns it into an `errno`.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("no such file or directory")]
@@ -69,12 +71,12 @@ pub enum FileError {
         "extent {extent} of file {file} has blocks of which two mirrors are right, each by its own checksum, and differ: until that is settled none of its mirrors moves; CHECK names them"
     )]
     Disputed { file: u64, extent: u64 },
-    /// A disk fails to read what it may be able to read later.
+    /// A disk fails to read a block that it may be able to read later.
     #[error(
         "extent {extent} of file {file} has blocks that no disk can read: until one can, or they are written anew, it stays where it is; CHECK names them"
     )]
     Unread { file: u64, extent: u64 },
-    /// What an operator orders cannot be done.
+    /// A statement of an operator cannot be carried out.
     #[error("{0}")]
     Order(Box<AdminError>),
     #[error("catalog: {0}")]
@@ -104,7 +106,8 @@ impl From<FileError> for AdminError {
 }
 
 impl FileError {
-    /// The error as the answer to a statement: with its own code and hint, behind what failed.
+    /// The error as the answer to a statement: with its own code and hint, after a text that says
+    /// what failed.
     #[must_use]
     pub fn while_doing(self, what: impl fmt::Display) -> AdminError {
         let mut refusal = AdminError::from(self);
@@ -112,7 +115,7 @@ impl FileError {
         refusal
     }
 
-    /// The code that says it to whoever gave a statement.
+    /// Its code in the answer to a statement.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -134,7 +137,7 @@ impl FileError {
             | Self::NoData
             | Self::NoAttribute
             | Self::Range => Code::Invalid,
-            // The engine ends, and the next one recovers what the disks have.
+            // The engine ends, and the next one recovers the state on the disks.
             Self::CatalogStopped(_)
             | Self::Disk(_)
             | Self::Refused { .. }
@@ -151,7 +154,7 @@ impl FileError {
         }
     }
 
-    /// The `errno` that says it to a program.
+    /// Its `errno` for a program.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

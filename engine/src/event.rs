@@ -1,16 +1,16 @@
-//! What an operator would want to know at three in the morning: the alert log's lines.
+//! The alert log's lines: events that an operator has to know of, even at three in the morning.
 
 use plinth_format::DiskNumber;
 use std::fmt;
 
-/// How urgent it is.
+/// The urgency of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// For the record.
     Note,
-    /// Something failed and was dealt with.
+    /// A failure that was handled.
     Warning,
-    /// Redundancy or service is lost until somebody acts.
+    /// Redundancy or service is lost until the operator acts.
     Alarm,
 }
 
@@ -19,9 +19,9 @@ pub enum Severity {
 pub struct Event {
     pub group: String,
     pub severity: Severity,
-    /// The disk it is about, if it is about one.
+    /// The disk that it is about, if it is about one.
     pub disk: Option<DiskNumber>,
-    /// A sentence that names the thing, the place and, where there is one, the remedy.
+    /// A sentence that names the thing, the place and, if there is one, the remedy.
     pub text: String,
 }
 

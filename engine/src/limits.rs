@@ -1,17 +1,18 @@
-//! Limits of what is kept in memory, which histories of the simulator make small.
+//! Limits of data that is kept in memory, which histories of the simulator make small.
 //!
-//! What happens at such a limit (a region is closed so that another can be opened, checksums are dropped, a file leaves memory) happens in
-//! groups of hundreds of gigabytes under load, and never in one of a few files. So histories are run with small ones, and meet each.
+//! The code at such a limit (a region is closed so that another can be opened, checksums are
+//! dropped, a file leaves memory) runs in groups of hundreds of gigabytes under load, and never in
+//! a group of a few files. So histories run with small limits, and reach each of them.
 
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much there may be of something.
+/// The greatest size or number of something.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
-    /// What holds.
+    /// The limit in force.
     usual: usize,
-    /// What holds where limits are small: never without the feature `testing`.
+    /// The limit if limits are small: never without the feature `testing`.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "limits are what they are"))]
     small: usize,
 }
@@ -22,7 +23,7 @@ impl Limit {
         Self { usual, small }
     }
 
-    /// What holds.
+    /// The limit in force.
     #[cfg(feature = "testing")]
     #[inline]
     #[must_use]
@@ -30,7 +31,7 @@ impl Limit {
         if SMALL.load(Ordering::Relaxed) { self.small } else { self.usual }
     }
 
-    /// What holds.
+    /// The limit in force.
     #[cfg(not(feature = "testing"))]
     #[inline]
     #[must_use]
@@ -42,7 +43,7 @@ impl Limit {
 #[cfg(feature = "testing")]
 static SMALL: AtomicBool = AtomicBool::new(false);
 
-/// Makes the limits of this process small, or what they are: before any group is mounted.
+/// Makes the limits of this process small, or normal again: before any group is mounted.
 #[cfg(feature = "testing")]
 pub fn be_small(small: bool) {
     SMALL.store(small, Ordering::Relaxed);

@@ -1,18 +1,18 @@
-//! Everything the engine may ask of the world, and nothing else.
+//! The engine's interface to the world: everything that it uses of its host.
 //!
-//! The engine has no clock, thread, socket or file of its own. In production the
-//! `server` crate implements these traits with real disks and threads; in
-//! simulation a seeded scheduler does, so that one seed is one history.
+//! The engine has no clock, thread, socket or file of its own. In production the `host` crate
+//! implements these traits with real disks and threads; in simulation a seeded scheduler does, so
+//! that one seed is one history.
 //!
-//! What an implementation must hold:
+//! Rules for an implementation:
 //!
-//!   1. An I/O transfers all its bytes or fails. It owns its memory until the
-//!      device is done with it, also when nobody waits any more.
-//!   2. `Flush` covers every write of the same disk that had ended when it was
-//!      submitted. A write is durable after that, not before, unless it asked for that itself. Of a write that asked
-//!      and failed, nobody knows whether it was a flush that failed (R9).
-//!   3. A disk that was claimed can be claimed by nobody else until its last
-//!      clone is dropped *and* its last I/O has landed (R1).
+//!   1. An I/O transfers all its bytes or fails. It owns its memory until the device is done with
+//!      it, even if it is not waited for any more.
+//!   2. `Flush` covers every write of the same disk that had ended when it was submitted. A write
+//!      is durable after that, not before, unless it was a durable write. If a durable write fails,
+//!      a flush may have failed in it (R9).
+//!   3. A disk that was claimed cannot be claimed again until its last clone is dropped *and* its
+//!      last I/O has landed (R1).
 
 use crate::{
     completion::Completion,
@@ -37,15 +37,16 @@ pub type Timestamp = i64;
 pub enum Io {
     /// Fill the buffer, whole, from `offset`. It comes back in `Done`.
     Read { offset: u64, buffer: Buffer },
-    /// Write the bytes at `offset`. `durably`: these bytes are durable when it has ended, and no others are for that.
+    /// Write the bytes at `offset`. `durably`: these bytes are durable when it has ended; other
+    /// writes are not.
     Write { offset: u64, data: Slice, durably: bool },
     /// Make all ended writes durable.
     Flush,
-    /// Say that the bytes are no longer needed. What they read as afterwards is undefined.
+    /// Discard the bytes. Their content afterwards is undefined.
     Discard { offset: u64, length: u64 },
 }
 
-/// The sizes a disk asks of its users, in bytes.
+/// The sector sizes of a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sectors {
     /// The unit of addressing: 512 or 4096.
@@ -56,56 +57,56 @@ pub struct Sectors {
 
 /// An open disk.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Where it was found, as the operator knows it.
+    /// The path at which it was found, as the operator knows it.
     fn path(&self) -> &str;
-    /// Where it is now: links and names move while a disk is open. Waits a little at most.
+    /// Its present path: links and names move while a disk is open. Waits a little at most.
     fn present_path(&self) -> String {
         self.path().to_owned()
     }
     /// Bytes that can be addressed.
     fn size(&self) -> u64;
-    /// Asks the device how many there are now: it may have been made larger. [`Disk::size`] says so from then on.
+    /// Asks the device for its present size: it may have been made larger. [`Disk::size`] returns
+    /// that size from then on.
     fn measure(&self) -> u64 {
         self.size()
     }
     fn sectors(&self) -> Sectors;
-    /// What the device is, however it was reached.
+    /// The identity of the device, independent of its path.
     fn identity(&self) -> Identity {
         Identity(format!("path:{}", self.path()))
     }
-    /// Whether `Discard` gives space back to whoever lends it.
+    /// Whether `Discard` gives space back to the array or file system below.
     fn can_discard(&self) -> bool;
-    /// Whether it has a beginning that is faster than its end.
+    /// Whether it is a rotating disk: its beginning is faster than its end.
     fn rotates(&self) -> bool {
         false
     }
     /// Starts one I/O. It may start only when the thread next waits.
     fn submit(&self, io: Io) -> Completion;
-    /// Takes the disk for writing, against every other engine on this host (R1),
-    /// and against other users of a block device. Until then only reads may be
-    /// submitted.
+    /// Claims the disk for writing, against every other engine on this host (R1), and against other
+    /// users of a block device. Until then only reads may be submitted.
     ///
     /// # Errors
-    /// `WouldBlock` while another engine, or I/O it left behind, still holds the
-    /// disk; otherwise what the operating system said.
+    /// `WouldBlock` while another engine, or I/O it left behind, still holds the disk; otherwise
+    /// the operating system's error.
     fn claim(&self) -> io::Result<()>;
-    /// Whether somebody had claimed it when it was found, as far as one can see.
+    /// Whether another process had claimed it when it was found, as far as can be seen.
     fn was_held(&self) -> bool {
         false
     }
-    /// Who has claimed it, in words for the operator. May take a while.
+    /// The process that has claimed it, in words for the operator. May take a while.
     fn holder(&self) -> Option<String> {
         None
     }
-    /// What else lives on the disk, in words for the operator: a file system, an
-    /// LVM volume, a mount. `None` if nothing is recognised.
+    /// Another use of the disk, in words for the operator: a file system, an LVM volume, a mount.
+    /// `None` if nothing is recognised.
     fn in_use_by(&self) -> Option<String>;
-    /// Who uses the disk right now, in words for the operator: a mount, a loop device. It must not be taken then.
+    /// The present user of the disk, in words for the operator: a mount, a loop device. It must not
+    /// be taken then.
     fn user(&self) -> Option<String>;
 }
 
-/// What a device is, however it is reached: two paths with the same identity are
-/// one device.
+/// The identity of a device: two paths with the same identity are one device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity(pub String);
 
@@ -114,11 +115,12 @@ pub struct Identity(pub String);
 pub struct Found {
     pub path: String,
     pub identity: Identity,
-    /// The disk, opened afresh and not claimed; or why it could not be opened.
+    /// The disk, just opened and not claimed; or why it could not be opened.
     pub disk: Result<Arc<dyn Disk>, Arc<io::Error>>,
 }
 
-/// Whether a claim failed as somebody holds the disk. Otherwise the disk itself cannot be used.
+/// Whether a claim failed because another process holds the disk. Otherwise the disk itself cannot
+/// be used.
 #[must_use]
 pub fn is_held(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
@@ -134,10 +136,10 @@ impl<T: Progress + ?Sized> Progress for Arc<T> {
     }
 }
 
-/// What is heard while disks are looked at.
+/// An event of a discovery.
 #[derive(Debug, Clone)]
 pub enum Sign {
-    /// It is looked at. Nobody knows when it will answer; one of the others follows, sooner or later.
+    /// A device is being opened. One of the others follows, sooner or later.
     Begun(String),
     /// It has answered; or it is known that it does not: an error of the kind `TimedOut`.
     Answered(Found),
@@ -155,47 +157,49 @@ impl Sign {
     }
 }
 
-/// A look at disks that is under way.
+/// A discovery in progress.
 pub struct Signs {
-    /// Signs, until everything that matches the discovery string has answered or is known not to.
+    /// Its events, until everything that matches the discovery string has answered or is known not
+    /// to.
     pub heard: Pin<Box<dyn Stream<Item = Sign> + Send>>,
-    /// `None`: nobody knows better than the clock.
+    /// `None`: the clock is the only measure.
     pub progress: Option<Box<dyn Progress>>,
 }
 
-/// How a look goes.
+/// The progress of a discovery.
 pub trait Progress: Send + Sync {
-    /// For how long devices have kept it waiting, as far as that can be told from a host that is too busy to look: such time does not count in
-    /// full.
+    /// For how long devices have kept it waiting. Time in which the host was too busy to ask them
+    /// does not count in full.
     fn waited(&self) -> Duration;
-    /// Whoever looked has ended, before or after the last sign: what was found cannot be read any more, and what was not found says nothing.
+    /// The process that looks for disks has ended, before or after the last event: disks that were
+    /// found cannot be read any more, and the list is not complete.
     fn is_broken(&self) -> bool;
 }
 
-/// Words that outlive the process that stores them, whatever ends it.
+/// Words that survive the process that stores them, however it ends.
 pub trait SurvivingWords: Send + Sync {
     /// All of them, as they are now.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn words(&self) -> io::Result<Vec<u64>>;
-    /// Stores one; without waiting for anybody, and each before the next.
+    /// Stores one; without waiting, and each before the next.
     ///
     /// # Errors
-    /// What the operating system says; then it holds what it held.
+    /// The operating system's; then the word keeps its former value.
     fn store(&self, at: usize, word: u64) -> io::Result<()>;
 }
 
-/// Where code is that nobody is in a hurry for.
+/// The stage of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BackgroundStage {
-    /// It has not begun, and keeps nobody waiting.
+    /// It has not begun, and blocks nothing.
     Starting,
-    /// It holds something that others will want before long.
+    /// It holds a resource that other work will need before long.
     Running,
-    /// Others wait for its end.
+    /// Other work waits for its end.
     Awaited,
-    /// It has ended what it had begun, and holds nothing.
+    /// It has ended, and holds nothing.
     Finished,
 }
 
@@ -211,8 +215,9 @@ pub trait World: Send + Sync {
     /// Changes when the host loses its memory: equal ids before and after mean
     /// that a process died, not the power.
     fn boot_id(&self) -> [u8; 16];
-    /// So many words of that name, zero at first: the next engine on this host finds them as this one left them, if the host has not lost its
-    /// memory meanwhile. If it has they hold anything. `None`: there is no such place.
+    /// `count` named words, zero at first use, that survive this process: the next engine on this
+    /// host reads what this one wrote, unless the host has lost its memory. Then their content is
+    /// undefined. `None`: there is no place for them.
     ///
     /// # Errors
     /// If there are such words, and they cannot be read.
@@ -223,38 +228,41 @@ pub trait World: Send + Sync {
     ) -> io::Result<Option<Arc<dyn SurvivingWords>>> {
         Ok(None)
     }
-    /// Nobody needs the words of that name any more.
+    /// Removes the words of that name.
     fn forget_surviving_words(&self, _name: &str) {}
-    /// The note of that name, as it was stored last on this host; it outlives processes and the host's memory.
+    /// The note of that name, as it was stored last on this host; it survives processes and the
+    /// host's memory.
     ///
     /// # Errors
     /// If there is one, and it cannot be read.
     fn recall(&self, _name: &str) -> io::Result<Option<String>> {
         Ok(None)
     }
-    /// Stores a note, durably, in place of the one before. An empty one is none.
+    /// Stores a note, durably, in place of the former one. An empty note removes it.
     ///
     /// # Errors
-    /// What the operating system says; then the one before is still there.
+    /// The operating system's; then the former note is still there.
     fn memorise(&self, _name: &str, _text: &str) -> io::Result<()> {
         Ok(())
     }
-    /// Runs a task to its end, beside the others.
+    /// Runs a task to its end, concurrently with the others.
     fn spawn(&self, name: &str, task: Task<'static, ()>);
-    /// Runs synchronous code beside the tasks: the catalog. It waits by [`World::wait`] only.
+    /// Runs synchronous code, the catalog, concurrently with the tasks. It waits by [`World::wait`]
+    /// only.
     fn spawn_synchronous(&self, name: &str, code: Box<dyn FnOnce() + Send>);
     /// Waits for a task from inside synchronous code.
     fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>);
     /// Opens every disk that the discovery string matches, in a stable order.
     fn discover(&self) -> Task<'static, Vec<Found>>;
-    /// The same, each as soon as it has answered, for who does not wait for all of them. In any order.
+    /// The same, but each disk is reported as soon as it has answered, in any order.
     fn look(&self) -> Signs {
         let found = futures::stream::once(self.discover());
         let heard =
             found.flat_map(|found| futures::stream::iter(found.into_iter().map(Sign::Answered)));
         Signs { heard: Box::pin(heard), progress: None }
     }
-    /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
+    /// Called now and then by synchronous background code: it may sleep a little, so that other
+    /// work goes first.
     fn throttle(&self, _stage: BackgroundStage) {}
     /// For how long threads that serve clients may look for what comes next before they sleep; zero, as at first: not at all.
     fn set_poll_time(&self, _time: Duration) {}
