@@ -1,11 +1,12 @@
-//! Users and user groups of a disk group, and what they may do with its files.
+//! Users and user groups of a disk group, and their permissions for its files.
 //!
-//! There is one truth about a file: owner, group and mode in its row, which the kernel enforces for everybody who comes through a mount.
-//! Users are the host's, with the host's numbers, and user groups are the host's groups; the lists here say which of them statements
-//! and views know by name (docs/decisions/017). So `chmod`, `chown` and the statements here change the same thing, and no view can
-//! say another thing than `ls -l`.
+//! There is one source of truth about a file: owner, group and mode in its row, which the kernel
+//! enforces for all users of a mount. Users are the host's, with the host's numbers, and user
+//! groups are the host's groups; the lists here say which of them statements and views know by name
+//! (docs/decisions/017). So `chmod`, `chown` and the statements here change the same data, and no
+//! view can differ from `ls -l`.
 //!
-//! Each statement is one durable commit: what it checks and what it changes.
+//! Each statement is one durable commit: its checks and its changes.
 
 use crate::{
     admin::{AccessChange, AdminError, Code, Permission, Principal},
@@ -24,7 +25,7 @@ use rusqlite::Connection;
 
 type Refusable<T> = Result<T, AdminError>;
 
-/// What a job comes to: refused, or done with these files changed.
+/// The result of a job: refused, or done with these files changed.
 type Outcome = Result<(Refusable<()>, Vec<(Node, Changes)>), FileError>;
 
 fn refused(error: AdminError) -> Outcome {
@@ -45,7 +46,7 @@ fn no_group(name: &str) -> AdminError {
         .hint("v$asm_usergroup has the groups; ADD USERGROUP makes one")
 }
 
-/// Why a user or user group cannot be added: its name or its number is there.
+/// The reason why a user or user group cannot be added: its name or its number exists.
 fn taken(
     connection: &Connection,
     names: Names,
@@ -103,7 +104,7 @@ fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
         }
     }
     for user in users {
-        // One that is named twice is gone already.
+        // A user who is named twice is gone already.
         if let Some(number) = access::number(connection, Names::Users, user)? {
             access::delete_user(connection, number)?;
         }
@@ -213,7 +214,7 @@ fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
     done()
 }
 
-/// The read and write bits of a class; who may run it stays as it is.
+/// The read and write bits of a class; the execute bits stay as they are.
 fn with_permission(mode: u32, shift: u32, permission: Option<Permission>) -> u32 {
     let Some(permission) = permission else { return mode };
     let bits = match permission {
@@ -228,7 +229,8 @@ impl Group {
     /// Changes users, user groups, owners or permissions.
     ///
     /// # Errors
-    /// What is not there, is there already, or is in use; then nothing is changed, but for files that CASCADE removed.
+    /// If something does not exist, exists already, or is in use; then nothing is changed, except
+    /// that CASCADE may have removed files.
     pub async fn change_access(&self, change: &AccessChange) -> Refusable<()> {
         if let AccessChange::DropUsers { users, cascade: true } = change {
             for user in users {
@@ -298,7 +300,7 @@ impl Group {
         AdminError::new(Code::NotMounted, format!("disk group {} is being dismounted", self.name))
     }
 
-    /// Removes every name of the files that a user owns. One that is open goes when it is closed.
+    /// Removes every name of the files that a user owns. An open file is deleted when it is closed.
     async fn remove_files_of(&self, user: &str) -> Refusable<()> {
         let failed =
             |error: FileError| error.while_doing(format_args!("removing the files of user {user}"));
@@ -337,7 +339,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// Whoever may run a program still may, and the bits of the others stay.
+    /// Execute bits stay, and so do the bits of the other classes.
     #[test]
     fn permissions_are_two_bits_of_a_class() {
         assert_eq!(with_permission(0o751, 6, Some(Permission::ReadOnly)), 0o551);

@@ -1,17 +1,17 @@
-//! Checking groups that no engine has mounted, from their disks alone.
+//! Checking groups that are not mounted, from their disks alone.
 //!
-//! The disks in sight say which groups they belong to. Each group is
+//! The discovered disks name their groups. Each group is
 //!
-//!   1. looked at: absent disks, header copies, disks that are not current
+//!   1. inspected: absent disks, header copies, disks that are not current
 //!   2. mounted, as after any stop: log replay, recovery; without bringing disks back
 //!   3. checked by the code of `ALTER DISKGROUP ... CHECK`
 //!   4. dismounted
 //!
-//! With `repair` on the disks themselves: a crash anywhere in it is an unclean stop like any
-//! other. Without, on an [`Overlay`]: not a byte of a disk changes, and nothing counts as repaired.
+//! With `repair` on the disks themselves: a crash anywhere in it is an unclean stop like any other.
+//! Without, on an [`Overlay`]: not a byte of a disk changes, and nothing counts as repaired.
 //!
-//! An unclean stop is no problem, it is what a mount is made for. It is remarked, and so is what
-//! it explains: catalog pages that were torn and came back from the log.
+//! An unclean stop is no problem: a mount handles it. It gets a remark, and so do its consequences:
+//! torn catalog pages that came back from the log.
 
 use crate::{
     admin::{AdminError, Code, HeaderStatus, Operation, Problem, Report, Scope},
@@ -38,25 +38,25 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Who wants to see how far a check is: gets a group's name, and what is under way in it.
+/// Called with a group's name and the progress of its check.
 pub type See<'a> = Option<&'a (dyn Fn(&str, &Operation) + Sync)>;
 
-/// How often.
+/// The interval of these calls.
 const LOOK: Duration = Duration::from_millis(300);
-/// Remarks on one group that are told.
+/// The most remarks on one group that are reported.
 const REMARKS_MAX: usize = 200;
 
 impl Group {
-    /// Checks every group to which disks in sight belong, none of which may be mounted. `repair`: what
-    /// can be repaired is; otherwise no disk is written.
+    /// Checks every group to which discovered disks belong; none of them may be mounted. `repair`:
+    /// problems are repaired where possible; otherwise no disk is written.
     ///
     /// # Errors
-    /// If no disk in sight belongs to a group, or the only group cannot be mounted.
+    /// If no discovered disk belongs to a group, or the only group cannot be mounted.
     pub async fn check_files(world: &Arc<dyn World>, repair: bool) -> Result<Report> {
         Self::check_files_watched(world, repair, None).await
     }
 
-    /// The same; `see` is shown now and then how far the check of which group is.
+    /// The same; `see` is called now and then with the progress.
     ///
     /// # Errors
     /// As [`Group::check_files`].
@@ -97,7 +97,7 @@ impl Report {
     }
 }
 
-/// The groups of the disks in sight; what is wrong with other disks goes into the report.
+/// The groups of the discovered disks; problems of other disks go into the report.
 async fn look_around(world: &Arc<dyn World>, report: &mut Report) -> Result<BTreeSet<String>> {
     let mut groups = BTreeSet::new();
     let mut others = Vec::new();
@@ -129,13 +129,13 @@ async fn look_around(world: &Arc<dyn World>, report: &mut Report) -> Result<BTre
     Ok(groups)
 }
 
-/// What the disks of a group say before it is mounted.
+/// The records on the disks of a group before it is mounted.
 #[derive(Default)]
 struct Look {
     problems: Vec<String>,
     /// Disks with header copies to repair, and the sentence about it.
     headers: Vec<(Arc<dyn Disk>, String)>,
-    /// What the mount will say of them, which is true only with `repair`.
+    /// The alert that the mount will give about them, which is true only with `repair`.
     repaired: BTreeSet<String>,
     warnings: BTreeSet<String>,
     unclean: bool,
@@ -144,7 +144,7 @@ struct Look {
 async fn look(world: &dyn World, name: &str) -> Look {
     let mut look = Look::default();
     let mut probe_results = Vec::new();
-    // A refusal is the mount's to tell.
+    // The mount reports a refusal.
     let Ok(looked) = look_for_members(world, name).await else { return look };
     for Seen { disk, what: (header, probe_result), .. } in looked.seen {
         if !header.wrong.is_empty() {
@@ -228,7 +228,7 @@ async fn check_group(
     Ok(report)
 }
 
-/// The report, and sentences of events that it has already.
+/// The report, and sentences of events that it contains already.
 async fn mount_and_check(
     world: &Arc<dyn World>,
     name: &str,
@@ -422,7 +422,8 @@ mod tests {
         assert_eq!(report.remarks, [""; 0]);
     }
 
-    /// The engine is killed: that is remarked and is no problem, and the check leaves it to the mount.
+    /// The engine is killed: that gets a remark and is no problem, and the check leaves it to the
+    /// mount.
     #[test]
     fn an_unclean_stop_is_no_problem() {
         let mut lab = Lab::new();
@@ -521,7 +522,7 @@ mod tests {
         lab.dismount();
     }
 
-    /// Too few disks are in sight: the refusal is the mount's.
+    /// Too few disks are discovered: the refusal is the mount's.
     #[test]
     fn too_few_disks_are_refused() {
         let mut lab = Lab::new();

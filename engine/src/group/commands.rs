@@ -45,7 +45,8 @@ impl Group {
         Ok(Outcome::Done)
     }
 
-    /// A check; of everything, also which files would not survive what they should.
+    /// A check; of the whole group, also with the files that would not survive the losses that they
+    /// should.
     async fn check_with_missing(&self, scope: &Scope, repair: bool) -> Result<Report, AdminError> {
         let mut report = self.check_scope(scope, repair).await?;
         if *scope == Scope::All {

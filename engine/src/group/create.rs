@@ -1,9 +1,7 @@
-//! Making a disk group, and the header copies of its disks.
-//!
-//! Create:
+//! Creating a disk group.
 //!
 //!   1. Check the request and every disk; claim the disks (R1).
-//!   2. Give the catalog its first AUs; wipe the system areas, old header copies with them.
+//!   2. Give the catalog its first AUs; wipe the system areas, and old header copies with them.
 //!   3. Record the first membership; write the catalog; stamp the disks.
 //!   4. Write the headers, each copy flushed before the next.
 //!
@@ -42,11 +40,11 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Bytes that the catalog's log gets, and its database begins with.
+/// Bytes of the catalog's log, and of its database at first.
 const WAL_SIZE: u64 = 16 * MIB;
 const DATABASE_SIZE: u64 = 8 * MIB;
 
-/// Makes a group and leaves it dismounted.
+/// Creates a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
     check_names(&new.name, &new.disks)?;
     let found = find_paths(&**world).await?;
@@ -149,7 +147,8 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     Ok(())
 }
 
-/// What `V$ASM_ATTRIBUTE` shows of a new group: name, value, and whether it is fixed.
+/// The attributes of a new group as `V$ASM_ATTRIBUTE` shows them: name, value, and whether it is
+/// fixed.
 fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)> {
     let given = |name: &str| {
         new.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
@@ -206,7 +205,7 @@ fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
     check_mixture(taken.iter().map(|disk| &disk.entry))
 }
 
-/// What CREATE says of how long starts wait, which is in the membership as well.
+/// The time for which starts wait, if CREATE sets it; it is in the membership as well.
 fn given_mount_wait(new: &NewGroup) -> Option<u8> {
     let given = new.attributes.iter().find(|(name, _)| name == "mount_wait");
     given.and_then(|(_, value)| value.parse().ok())

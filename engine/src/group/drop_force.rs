@@ -1,10 +1,12 @@
 //! `DROP DISKGROUP ... FORCE`: the disks of a group that cannot be mounted become free.
 //!
-//!   1. Claim every disk in sight whose header names the group (R1). If another engine, or its last I/O, holds one, nothing is done.
+//!   1. Claim every discovered disk whose header names the group (R1). If another engine, or its
+//!      last I/O, holds one, nothing is done.
 //!   2. Write to each a header that says FORMER.
 //!
-//! A crash half way leaves some disks FORMER and the others members of a group that may lack too many: the same statement goes on.
-//! What was on the disks is not looked at, and a disk that is not in sight is not known: it goes on saying that it is a member.
+//! A crash half way leaves some disks FORMER and the others members of a group that may lack too
+//! many: the same statement completes it. The content of the disks is not read, and a disk that is
+//! missing is not known: its header still says that it is a member.
 
 use crate::{
     admin::{AdminError, Code},
@@ -21,10 +23,11 @@ use plinth_format::header::{DiskHeader, Status};
 use std::sync::Arc;
 
 impl Group {
-    /// Gives up a group that is not mounted. Returns how many disks it had in sight.
+    /// Gives up a group that is not mounted. Returns the number of its discovered disks.
     ///
     /// # Errors
-    /// If there is no such group, an engine holds one of its disks, or a disk cannot be written: then the others are given up.
+    /// If there is no such group, an engine holds one of its disks, or a disk cannot be written:
+    /// then the others are given up.
     pub async fn drop_unmounted(world: &Arc<dyn World>, name: &str) -> Result<usize, AdminError> {
         let Claimed { probe_results, disks, unusable, .. } = claim_members(world, name).await?;
         let Some(first) = probe_results.first() else {

@@ -1,17 +1,18 @@
-//! A mounted disk group: what belongs together while an engine owns it.
+//! A mounted disk group, with all that an engine runs for it.
 //!
-//! Front ends come in through [`Session`](crate::files::session::Session); operators through the methods here.
+//! Front ends use it through [`Session`](crate::files::session::Session); operators through the
+//! methods here.
 //!
 //! Tasks that run as long as the group is mounted:
 //!
-//!   - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
-//!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
-//!   - what is free is discarded (`discards.rs`)
-//!   - blocks that a read found wrong on one mirror are rewritten
-//!   - disks that reads pass by are explored
-//!   - the stamp is rewritten every minute
-//!   - the engine's own metadata is looked at (`own_metadata.rs`)
-//!   - after an unclean stop, recovery; for SYNCING disks, resync
+//! - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
+//! - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//! - free space is discarded (`discards.rs`)
+//! - blocks that a read found wrong on one mirror are rewritten
+//! - disks that get no reads are explored (`latency_probe.rs`)
+//! - the stamp is rewritten every minute
+//! - the engine's own metadata is checked (`own_metadata.rs`)
+//! - after an unclean stop, recovery; for SYNCING disks, resync
 
 pub(crate) mod access;
 pub mod check_files;
@@ -68,27 +69,27 @@ pub use crate::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// How often and at what intervals a dismount looks again at regions in which somebody is still at work.
+/// How often and at what intervals a dismount looks again at regions that are still in use.
 const CLOSING_TRIES: usize = 500;
 const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 
-/// How often the caretaker looks.
+/// The interval of the caretaker's rounds.
 const CARE: Duration = Duration::from_secs(1);
-/// Rounds of the caretaker for which blocks written in part are kept at least.
+/// Rounds of the caretaker for which partially written blocks are kept at least.
 const PART_BLOCKS_KEPT: u64 = 60;
-/// How often the stamp is rewritten.
+/// The interval at which the stamp is rewritten.
 const STAMP: Duration = Duration::from_secs(60);
 /// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
 /// checksums of 64 GiB.
 const SUMS_MAX: Limit = Limit::new(64 << 20, 24 << 10);
-/// How long a dismount by force tries to be orderly, besides twice the disk timeout.
+/// The time in which a dismount by force tries to be orderly, besides twice the disk timeout.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) notes: Notes,
-    /// The disk timeout, where the watchdog reads it: ticks.
+    /// The disk timeout in ticks, shared with the watchdog.
     pub(crate) deadline: Arc<AtomicU64>,
     weak: OnceLock<Weak<Self>>,
 }
@@ -107,7 +108,8 @@ impl Mounted for Group {
     }
 }
 
-/// Sleeps without holding the group, or it would never end. `None` when it has ended.
+/// Sleeps without holding a reference to the group, which would keep it alive. `None` when the
+/// group is gone.
 async fn sleep(group: &Weak<Group>, duration: Duration) -> Option<Arc<Group>> {
     let world = Arc::clone(&group.upgrade()?.world);
     world.sleep(duration).await;
@@ -121,32 +123,33 @@ impl std::fmt::Debug for Group {
 }
 
 impl Group {
-    /// Looks at every disk that discovery shows, without mounting anything.
+    /// Surveys every disk that discovery shows, without mounting a group.
     ///
     /// # Errors
-    /// If whoever looked has ended: what is not seen then may be there.
+    /// If the process that looks for disks has ended: a disk that it did not report may be there.
     pub async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>> {
         crate::disk::identify::survey(world).await
     }
 
-    /// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
-    /// before. Nothing is claimed, and nothing written.
+    /// Whether the group could be mounted by the records on the discovered disks. Called before a
+    /// dismount that lets another engine mount it. Nothing is claimed, and nothing written.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it could not be mounted.
     pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<()> {
         arrival::rehearse(world, name).await
     }
 
-    /// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
+    /// Waits for missing disks of the group, if it could be mounted without them; but no longer
+    /// than its attribute says.
     pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
         arrival::await_disks(world, name).await;
     }
 
-    /// Makes a group and leaves it dismounted.
+    /// Creates a group and leaves it dismounted.
     ///
     /// # Errors
-    /// What is wrong with the request or a disk; then nothing was taken, unless a disk failed half way.
+    /// If the request or a disk is wrong; then nothing was taken, unless a disk failed half way.
     pub async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
         let mut scratch = Attributes::default();
         for (name, value) in &new.attributes {
@@ -157,16 +160,16 @@ impl Group {
         crate::group::create::create(world, new).await
     }
 
-    /// Mounts a group. `force`: although fewer voters are in sight than it takes.
+    /// Mounts a group. `force`: even if fewer voters are discovered than it takes.
     ///
     /// # Errors
-    /// Why it cannot be mounted, and what to do.
+    /// The reason why it cannot be mounted, and the remedy.
     pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
         Self::resume(world, name, force, &[]).await
     }
 
-    /// As [`Self::mount`], to take over mounts that an engine before this one served: what their kernels may hold stays, and what
-    /// they may ask again is known.
+    /// As [`Self::mount`], to take over mounts that a former engine served: the files that their
+    /// kernels may hold stay, and requests that they may repeat are known.
     ///
     /// # Errors
     /// As [`Self::mount`].
@@ -179,10 +182,10 @@ impl Group {
         crate::group::mount::mount(world, name, force, Purpose::Serve, connections).await
     }
 
-    /// A mount that was to be taken over is not: what only it may hold is released.
+    /// A mount that was to be taken over is not: files that only it may hold are released.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// The catalog's.
     pub async fn give_up_mount(&self, connection: ConnectionId) -> Result<()> {
         Ok(self.files.end_mount(connection).await?)
     }
@@ -191,10 +194,10 @@ impl Group {
         Arc::new(Self { upkeep, notes: Notes::default(), deadline, weak: OnceLock::new() })
     }
 
-    /// Begins to serve: the last step of a mount. `rebalance`: the power of the one that was under way.
+    /// Begins to serve: the last step of a mount. `rebalance`: the power of the interrupted one.
     ///
     /// # Errors
-    /// If what disks miss cannot be put on record.
+    /// If the stale marks of disks cannot be recorded.
     pub(crate) async fn start(
         self: &Arc<Self>,
         decision: &Decision,
@@ -221,7 +224,8 @@ impl Group {
                 }
             })
         }));
-        // One that has failed since the mount noted what disks miss was heard of by nobody.
+        // A disk that has failed since the mount recorded its stale marks was not reported to any
+        // task.
         self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
         for verdict in &decision.disks {
             if let Some(member) = self.members.get(&verdict.number)
@@ -295,7 +299,7 @@ impl Group {
             self.spawn_resync(member, member.losses());
         }
         if purpose == Purpose::Serve {
-            // The engine before this one may have ended before it had built one.
+            // The former engine may have ended before it had built one.
             self.tend_catalog_mirrors();
             let has_goal = self.has_goal().await?;
             let default = (POWER_DEFAULT, Phases::default());
@@ -336,7 +340,7 @@ impl Group {
         Ok(())
     }
 
-    /// As [`Data::spawn_while_mounted`], for tasks that need all of the group.
+    /// As [`Data::spawn_while_mounted`], for tasks that need the whole group.
     fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
     where
         F: Future<Output = Option<()>> + Send + 'static,
@@ -373,7 +377,8 @@ impl Group {
             );
         }
         if self.has_pending() {
-            // What a busy group frees is made durable by its own syncs; an idle one needs a push.
+            // Space that a busy group frees is made durable by its own syncs; an idle group needs a
+            // sync.
             let result = self.reclaim(true).await;
             if let Err(error) = result {
                 self.tell(
@@ -394,12 +399,12 @@ impl Group {
             self.partial_blocks.trim();
         }
         self.drop_overdue();
-        // What the catalog cannot answer it says elsewhere.
+        // If the catalog cannot answer, it reports that elsewhere.
         let _ = self.remind().await;
         self.file_stats.tend();
     }
 
-    /// Drops the checksums of extents that were not used lately, when there are too many.
+    /// Drops the checksums of extents that were not used recently, if there are too many.
     fn drop_cached_sums(&self) {
         let size = self.blocks_per_au() * 4;
         if self.extents.count() * size <= SUMS_MAX.get() {
@@ -422,15 +427,16 @@ impl Group {
         }
         cached.sort_by_key(|(last_used, extent)| (*last_used, extent.id));
         for (_, extent) in cached.into_iter().take(excess) {
-            // Who writes has his range from before he looks for checksums until they are set.
+            // A writer holds its range from before it reads the checksums until they are set.
             if let Some(_range) = extent.ranges.try_hold(0..self.blocks_per_au(), true) {
                 extent.drop_sums(&extent.state(), || self.activity.has(extent.id));
             }
         }
     }
 
-    /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable any more, and only a
-    /// mount recovers. It is called once, on the catalog's thread, and must not wait.
+    /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable
+    /// any more, and only a mount recovers. It is called once, on the catalog's thread, and must
+    /// not wait.
     pub fn when_stopped(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         struct Told<F>(std::sync::Once, F);
         impl<F: Fn(&str) + Send + Sync> crate::catalog::Listener for Told<F> {
@@ -441,7 +447,7 @@ impl Group {
         }
         let told = Arc::new(Told(std::sync::Once::new(), tell));
         self.catalog.listen(Arc::clone(&told) as Arc<dyn crate::catalog::Listener>);
-        // It may have stopped before anybody listened.
+        // It may have stopped before the listener was added.
         if let Some(reason) = self.catalog.failure() {
             crate::catalog::Listener::failed(&*told, &reason);
         }
@@ -453,19 +459,20 @@ impl Group {
         self.catalog.failure()
     }
 
-    /// What there is to say to the next mount when the process ends without a dismount. Takes two seconds at most.
+    /// Stores the data for the next mount when the process ends without a dismount. Takes two
+    /// seconds at most.
     pub async fn last_words(&self) {
         let words = std::pin::pin!(self.distrust_pending());
         let _ = futures::future::select(words, self.world.sleep(PATIENCE)).await;
     }
 
-    /// For tasks that outlast a call.
+    /// For tasks that outlive a call.
     pub(crate) fn myself(&self) -> Option<Arc<Self>> {
         self.weak.get().and_then(Weak::upgrade)
     }
 
-    /// Ends the use of the group in good order and lets the disks go. `force`: without
-    /// waiting for what cannot end; the next mount recovers.
+    /// Ends the use of the group in good order and releases the disks. `force`: without waiting for
+    /// I/O that may not end; the next mount recovers.
     ///
     /// # Errors
     /// If something cannot be made durable: then the group stays mounted, unless `force`.
@@ -502,11 +509,12 @@ impl Group {
         Ok(())
     }
 
-    /// Does, while everybody is served, most of what a dismount would have to do: everything acknowledged durable, regions closed, the
-    /// catalog's log in the database.
+    /// Does most of the work of a dismount while the group serves: everything acknowledged durable,
+    /// regions closed, the catalog's log in the database.
     ///
     /// # Errors
-    /// If something cannot be made durable: what a failed flush left in doubt, nobody would be told of after a dismount.
+    /// If something cannot be made durable: writes that are uncertain after a failed flush could
+    /// not be reported after a dismount.
     pub async fn settle(&self) -> Result<()> {
         let settled = async {
             self.sync_everything().await?;
@@ -521,7 +529,7 @@ impl Group {
         let Some(group) = self.myself().filter(|_| !self.voters.is_waiting()) else {
             return Err(None);
         };
-        // A task of its own: cut off in the middle it would leave regions closing for ever.
+        // A task of its own: interrupted half way it would leave regions closing for ever.
         let (sender, receiver) = futures::channel::oneshot::channel();
         let orderly = async move {
             let _ = sender.send(group.stop_orderly().await);
@@ -535,14 +543,16 @@ impl Group {
         }
     }
 
-    /// Closes all regions; from then on nothing is written. False: some stay listed, and the next mount recovers them.
+    /// Closes all regions; from then on nothing is written. False: some stay listed, and the next
+    /// mount recovers them.
     async fn close_all(&self) -> std::result::Result<bool, FileError> {
         for _ in 0..CLOSING_TRIES {
             while self.close_idle(true).await? {}
             if self.activity.seal() {
                 return Ok(true);
             }
-            // Recovery and resync have stopped; what was not compared stays listed. A repair or a last write ends soon.
+            // Recovery and resync have stopped; regions that were not compared stay listed. A
+            // repair or a last write ends soon.
             if self.activity.regions().iter().all(|region| self.is_suspect_region(*region)) {
                 break;
             }
@@ -555,7 +565,7 @@ impl Group {
         let uncertain_pieces = self.sync_at_end().await?;
         self.stopping.store(true, Ordering::Release);
         let clean = self.close_all().await?;
-        // What was written since the first look keeps its marks.
+        // Regions written since the first look keep their marks.
         let uncertain_pieces = uncertain_pieces.max(self.sync_at_end().await?);
         if uncertain_pieces > 0 {
             let files = if uncertain_pieces == 1 { "file was" } else { "files were" };
@@ -570,7 +580,7 @@ impl Group {
                 .await?;
         }
         self.catalog.close().await?;
-        // The next mount has nothing but this.
+        // The next mount has only this.
         self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;
         if clean {
             let changed = self
@@ -621,7 +631,7 @@ impl Group {
         Ok(())
     }
 
-    /// Marks the headers of all disks as of a former member: they can be taken again.
+    /// Marks the headers of all disks as FORMER: they can be taken again.
     async fn retire_headers(&self) -> std::result::Result<(), String> {
         for member in self.members.values() {
             let Some(disk) = member.disk() else { continue };
@@ -657,7 +667,7 @@ impl Group {
     }
 
     /// # Errors
-    /// If there is no such attribute, or it cannot be this.
+    /// If there is no such attribute, or it cannot have this value.
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<()> {
         let name = name.to_ascii_lowercase();
         let _one_at_a_time = match planted::has(Bug::SetSideBySide) {
@@ -686,7 +696,7 @@ impl Group {
         Ok(())
     }
 
-    /// The membership says how long a start waits: the catalog cannot be read then.
+    /// The time for which a start waits is in the membership too: the catalog cannot be read then.
     async fn record_mount_wait(&self, seconds: u64) -> Result<()> {
         let seconds = u8::try_from(seconds).ok();
         let record = move |next: &mut Membership| {
@@ -697,7 +707,7 @@ impl Group {
         Ok(())
     }
 
-    /// From now on it is for whoever administers alone.
+    /// From now on only administrators may use it.
     pub fn restrict(&self) {
         self.restricted.store(true, Ordering::Release);
         self.tell(
@@ -712,7 +722,7 @@ impl Group {
         self.list_operations()
     }
 
-    /// Compares what is read with no checksum from now on, or again with each: only for measuring what that costs.
+    /// Whether reads are compared with their checksums: only for measuring the cost of that.
     #[doc(hidden)]
     pub fn take_reads_unchecked(&self, unchecked: bool) {
         self.unchecked.store(unchecked, Ordering::Relaxed);
@@ -721,7 +731,7 @@ impl Group {
 
 #[cfg(any(test, feature = "testing"))]
 impl Group {
-    /// What a kill of the process does to its own tasks: they stop, nothing is written.
+    /// Does what a kill of the process does to its own tasks: they stop, nothing is written.
     pub fn abandon(&self) {
         self.stopping.store(true, Ordering::Release);
         self.voters.close();
@@ -742,7 +752,8 @@ impl Group {
             .sum()
     }
 
-    /// Where checksum blocks stand that the engine knows, of open regions: names of disks, offsets and bytes.
+    /// Places of checksum blocks that the engine knows, of open regions: names of disks, offsets
+    /// and bytes.
     #[must_use]
     pub fn known_checksum_blocks(&self) -> Vec<(String, u64, usize)> {
         let regions = self.activity.regions().into_iter();
@@ -760,7 +771,7 @@ impl Group {
         zones.collect()
     }
 
-    /// The names of the disks that vote.
+    /// The names of the voters.
     #[must_use]
     pub fn voting(&self) -> Vec<String> {
         self.voters.current().voters().map(|disk| disk.name.clone()).collect()

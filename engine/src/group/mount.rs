@@ -101,33 +101,34 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// How long a mount waits for disks that another engine, or its last I/O, holds.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 
-/// The disks of a group, claimed, and what they say.
+/// The claimed disks of a group, and their records.
 pub(crate) struct Claimed {
     pub probe_results: Vec<ProbeResult>,
     pub disks: Vec<Arc<dyn Disk>>,
     pub unusable: Vec<Unusable>,
-    /// Sentences on copies of disks, which are left alone.
+    /// Sentences about copies of disks, which are not used.
     copies: Vec<String>,
     /// Devices that do not answer, of whatever group.
     silent: Vec<Silent>,
 }
 
-/// A disk of the group that cannot be used: it counts as one that is not in sight.
+/// A disk of the group that cannot be used: it counts as missing.
 pub(crate) struct Unusable {
     name: String,
     pub why: String,
 }
 
 impl Claimed {
-    /// A sentence for each disk that is in sight and not used, and for each device that does not answer.
+    /// A sentence for each discovered disk that is not used, and for each device that does not
+    /// answer.
     fn reasons(&self) -> impl Iterator<Item = String> + '_ {
         let unusable = self.unusable.iter().map(|disk| disk.why.clone());
         unusable.chain(self.copies.iter().cloned()).chain(self.silent.iter().map(Silent::sentence))
     }
 }
 
-/// Steps 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that cannot be used for another reason is one
-/// that is missing.
+/// Step 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that
+/// cannot be used for another reason counts as missing.
 pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let looked = look_for_members(world.as_ref(), name).await?;
     let (mut found, mut unusable) = (Vec::new(), Vec::new());
@@ -157,7 +158,8 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
     let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
     let mut waited = Duration::ZERO;
     for (one, disk, header) in found {
-        // A second path to a device cannot be claimed as well, and need not be; but it may be one that works.
+        // A second path to a device cannot be claimed as well, and need not be; but it may be the
+        // one that works.
         if !matches!(tried.get(&one.identity), Some((_, None))) {
             let trouble = claim(world, name, &header, &*disk, &mut waited).await?;
             let is_new = !tried.contains_key(&one.identity);
@@ -189,7 +191,7 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
         .into_iter()
         .filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
     let lost: Vec<_> = lost.collect();
-    // What carries the id of a disk that cannot be used, and is another device, is a copy.
+    // Another device with the id of a disk that cannot be used is a copy.
     let is_copy = |probe_result: &ProbeResult| {
         lost.iter().any(|(identity, header, _)| {
             header.disk == probe_result.header.disk && *identity != probe_result.identity
@@ -215,7 +217,8 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
     Ok(claimed)
 }
 
-/// Claims a disk. One that somebody holds is waited for, [`CLAIM_WAIT`] for all disks together. Returns why it cannot be claimed otherwise.
+/// Claims a disk. A disk that is held is waited for, [`CLAIM_WAIT`] for all disks together. Returns
+/// why it cannot be claimed otherwise.
 async fn claim(
     world: &Arc<dyn World>,
     group: &str,
@@ -247,12 +250,13 @@ async fn claim(
     Ok(None)
 }
 
-/// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
+/// Sentences about discovered disks that may be of any group, since their headers cannot be used:
+/// one of them may be missing in a mount.
 async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
     let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
     let unusable =
         |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
-    // This adds to a refusal: without it that one stands.
+    // This adds to a refusal, which stands without it, too.
     let seen = identify::survey(world).await.unwrap_or_default();
     let sentence = |disk: &Survey| {
         format!(
@@ -266,8 +270,8 @@ async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String
     answered.filter(|disk| unusable(disk)).map(sentence).collect()
 }
 
-/// The newest activity log on the voters, and those that have it. A voter that is silent is waited for, and one of those that answer for all
-/// of theirs has the newest that counts (R3).
+/// The newest activity log on the voters, and the voters that have it. A silent voter is waited
+/// for; one of the voters that answer for all of theirs has the newest that counts (R3).
 ///
 /// # Errors
 /// If none does, and some do not answer.
@@ -297,7 +301,7 @@ async fn read_activity(
         holders.insert(member.number);
         true
     };
-    // What was dismounted has nothing that was being written.
+    // A dismounted group had no writes in flight.
     let (mut silent, mut is_seen) = (Vec::new(), !membership.mounted);
     for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
         let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
@@ -348,7 +352,7 @@ async fn read_activity(
     Ok((newest, holders))
 }
 
-/// What a group is mounted for.
+/// The purpose of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// For front ends.
@@ -448,10 +452,10 @@ async fn mount_disks(
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
     voters.forced(false);
     if !decision.stamped {
-        // That was the stamp of the engine before this one. This mount has its own, as every mount.
+        // That was the former engine's stamp. This mount has its own, as every mount has.
         voters.restamp(false).await;
     }
-    // A disk that is offline in the membership was only opened to hear of it.
+    // A disk that is offline in the membership was only opened to read its records.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
 
     let mut space = Space::new();
@@ -496,7 +500,7 @@ async fn mount_disks(
         was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
     let mut uncertain = None;
     if kept_power && !planted::has(Bug::KilledNotFlushed) {
-        // What the disks were given is in them; now it is durable, too.
+        // The disks' data is consistent now; it is durable, too.
         uncertain = flush_what_was_left(&world, &voters, &members)
             .await
             .map_err(|refusal| failed(&refusal))?;
@@ -537,7 +541,7 @@ async fn mount_disks(
         let (files, _) = catalog.release(true, settle).await.map_err(unreadable)?;
         match &uncertain {
             Some((_, disk, reason)) => failed_flushes.lose(files, disk, reason),
-            // The engine before could not make it durable, or a mount that was refused.
+            // A former engine could not make it durable, or a mount that was refused.
             None if found.boot == NO_BOOT => {
                 failed_flushes.lose(files, LOST_BEFORE, "the alert log names it")
             }
@@ -570,7 +574,7 @@ async fn mount_disks(
         tell(Severity::Alarm, None, text)
     });
     store.note_space_known();
-    // What the catalog lost since its AUs were counted.
+    // AUs that the catalog lost since they were counted.
     store.free_struck();
     let next_extent = scan.next_extent.max(
         regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1),
@@ -584,7 +588,7 @@ async fn mount_disks(
     let is_all_discarded =
         catalog.read(attributes::load_all_discarded).await.map_err(unreadable)?;
     if is_all_discarded && purpose == Purpose::Serve {
-        // Durably, before something is freed.
+        // Durably, before anything is freed.
         let forget = |connection: &_| attributes::store_all_discarded(connection, false);
         catalog.release(true, forget).await.map_err(unreadable)?;
     }
@@ -692,11 +696,12 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
     Ok(members)
 }
 
-/// How often what is overdue is waited for at a mount, before that is refused (a second each).
+/// How often overdue I/O is waited for at a mount before the mount is refused (a second each).
 const SILENCE_PATIENCE: u32 = 30;
 
-/// Step 5: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
-/// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
+/// Step 5: makes the former engine's writes durable. A disk that fails to goes offline; one that
+/// cannot be spared, and does not fail again, is returned with the reason: no later flush makes up
+/// for writes that this one has lost (R9), which are recorded then.
 async fn flush_what_was_left(
     world: &Arc<dyn World>,
     voters: &Voters,
@@ -732,8 +737,8 @@ async fn flush_what_was_left(
     Ok(uncertain)
 }
 
-/// Waits for a flush of all that a disk was ever given. `None`: the disk went offline for it. One that is only slow has lost nothing: it is waited
-/// for, while nothing else can be done.
+/// Waits for a flush of all former writes to a disk. `None`: the disk went offline for it. A disk
+/// that is only slow has lost nothing: it is waited for, since nothing else can be done meanwhile.
 async fn flush_of_predecessor(
     world: &Arc<dyn World>,
     voters: &Voters,
@@ -757,7 +762,7 @@ async fn flush_of_predecessor(
     end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
 }
 
-/// Step 3: mounted, and what is not current is offline.
+/// Step 3: records the mount; disks that are not current are offline.
 async fn record_mount(
     world: &Arc<dyn World>,
     voters: &Arc<Voters>,
@@ -780,7 +785,8 @@ async fn record_mount(
                     if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
                         entry.stamp = stamp;
                     }
-                    // One that an engine of an earlier version was copying to whole comes back by itself, too.
+                    // A disk that an engine of an earlier version was copying whole comes back by
+                    // itself, too.
                     let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
                     entry.absent = is_unforced && (verdict.verdict.is_away() || goes_on);
                     entry.state = DiskState::Offline;
@@ -794,7 +800,7 @@ async fn record_mount(
         .map(|_| ())
 }
 
-/// Step 6: what disks that are not online miss.
+/// Step 6: marks the regions that are stale on disks that are not online.
 async fn note_stale(
     catalog: &Arc<Catalog>,
     membership: &Membership,
@@ -839,7 +845,7 @@ async fn note_stale(
     Ok(known)
 }
 
-/// What the catalog says about every extent.
+/// The catalog's extents, as the mount needs them.
 struct Scan {
     mirrors: Vec<(Mirrors, MirrorCount)>,
     shared: Vec<ExtentId>,
@@ -848,8 +854,9 @@ struct Scan {
     suspects: BTreeSet<ExtentId>,
 }
 
-/// Gives the membership to voters that were not given it, or lost it to a loss of power: the next one is written over the one
-/// before, which may be all that they have. One that does not take it is seen to when the next is recorded.
+/// Writes the membership to voters that did not get it, or lost it to a loss of power: the next one
+/// is written over the one before, which may be their only one. A voter that does not take it is
+/// handled when the next is recorded.
 async fn catch_up(voters: &Voters, members: &Members) {
     let Some((membership, without)) = voters.audit().await else { return };
     let is_there = |disk: &DiskNumber| members.get(disk).is_some_and(|member| member.is_writable());
@@ -859,7 +866,8 @@ async fn catch_up(voters: &Voters, members: &Members) {
     }
 }
 
-/// The same for the activity log: the next one is written over the one before, which is the last that was on all of them.
+/// The same for the activity log: the next one is written over the one before, which is the last
+/// that was on all of them.
 async fn catch_up_with_log(
     voters: &Voters,
     members: &Members,
@@ -918,7 +926,8 @@ async fn scan_extents(
         .await
 }
 
-/// Marks what the catalog uses. Damage is told, not fatal: the rest of the group serves.
+/// Marks the AUs that the catalog uses. Damage is reported, not fatal: the rest of the group
+/// serves.
 fn build_space(
     scan: &Scan,
     space: &Arc<Mutex<Space>>,

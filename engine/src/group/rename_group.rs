@@ -1,19 +1,22 @@
-//! `plinth renamedg`: copies of all disks of a group get a name, a group id and disk ids of their own, so that they can be mounted beside the
-//! disks they were copied from.
+//! `plinth renamedg`: copies of all disks of a group get a name, a group id and disk ids of their
+//! own, so that they can be mounted beside the disks they were copied from.
 //!
-//! Phase one looks at the disks, and makes a plan: the old and the new ids. The caller writes it to a file. Phase two carries it out:
+//! Phase one reads the disks and makes a plan: the old and the new ids. The caller writes it to a
+//! file. Phase two carries it out:
 //!
-//!   1. Find every disk of the plan, by its old or its new id, and claim it (R1). One that is missing, is there twice, is held by an engine, or has
-//!      gone on since the plan was made: nothing is written.
-//!   2. On each disk, one after the other: stamps, memberships and activity logs get the new ids, each newest record first to the places that do
-//!      not have it, so that a torn write leaves one; then the header copies.
+//!   1. Find every disk of the plan, by its old or its new id, and claim it (R1). If one is
+//!      missing, is there twice, is held by an engine, or was used since the plan was made, nothing
+//!      is written.
+//!   2. On each disk, one after the other: stamps, memberships and activity logs get the new ids,
+//!      each newest record first to the places that do not have it, so that a torn write leaves
+//!      one; then the header copies.
 //!
-//! A crash in 2 leaves disks of both kinds. The same plan goes on with them: what has new ids is known by the plan. Until then neither group
-//! can be relied on, and the old name must not be mounted.
+//! A crash in 2 leaves disks of both kinds. The same plan completes it: the plan tells which disks
+//! have new ids. Until then neither group can be relied on, and the old name must not be mounted.
 //!
-//! What is written says that the host has lost its memory since the group was used, whatever is true: a copy has what was durable, and
-//! no more is to be believed of it. Marks of lost blocks keep the ids with which they were made: the header says which
-//! (`format/src/lost.rs`).
+//! The new records always say that the host has lost its memory since the group was used: a copy
+//! contains durable data, and nothing else of it may be believed. Marks of lost blocks keep the ids
+//! with which they were made: the header names these (`format/src/lost.rs`).
 
 use crate::{
     admin::{AdminError, Code},
@@ -48,11 +51,11 @@ pub struct Renamed {
     pub old: DiskId,
     pub new: DiskId,
     pub name: String,
-    /// Where it was in phase one; empty if it is OFFLINE and was not in sight: then it is not taken.
+    /// Its path in phase one; empty if it is OFFLINE and was missing: then it is not taken.
     pub path: String,
 }
 
-/// What `renamedg` is to do.
+/// The plan of `renamedg`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenamingPlan {
     pub from: String,
@@ -66,7 +69,8 @@ pub struct RenamingPlan {
 
 const TITLE: &str = "plinth renamedg 1";
 
-/// The words of a line behind its first one, which is given; the last of six is the rest of the line.
+/// The words of a line behind its first one, which is given; the last of six is the rest of the
+/// line.
 fn words<'a>(lines: &[&'a str], index: usize, first: &str) -> Option<Vec<&'a str>> {
     let line: &'a str = lines.get(index)?;
     let (word, rest) = line.split_once(' ')?;
@@ -74,7 +78,7 @@ fn words<'a>(lines: &[&'a str], index: usize, first: &str) -> Option<Vec<&'a str
 }
 
 impl RenamingPlan {
-    /// As it is kept in a file.
+    /// Its text for the file.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{TITLE}\n");
@@ -94,7 +98,7 @@ impl RenamingPlan {
     }
 
     /// # Errors
-    /// Which line is none of a plan.
+    /// The line that is not part of a plan.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |index: usize| {
             AdminError::new(
@@ -146,7 +150,7 @@ impl RenamingPlan {
         self.disks.iter().find(|one| one.old == disk).map_or(disk, |one| one.new)
     }
 
-    /// A record of the old group, or one that has been renamed.
+    /// Whether it is a record of the old group, or one that has been renamed.
     fn is_its(&self, disk: &Renamed, envelope: &Envelope) -> bool {
         let old = envelope.group == self.old && envelope.disk == disk.old;
         old || (envelope.group == self.new && envelope.disk == disk.new)
@@ -186,7 +190,7 @@ async fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Records of one kind on one disk: the newest of them gets the new ids, everywhere.
+/// Rewrites the records of one kind on one disk: the newest of them gets the new ids, everywhere.
 async fn rewrite<T>(
     disk: &dyn Disk,
     (places, length): (&[u64], usize),
@@ -208,7 +212,7 @@ async fn rewrite<T>(
     else {
         return Ok(());
     };
-    // A write that is torn leaves the newest elsewhere.
+    // A torn write leaves the newest elsewhere.
     let (with, without): (Vec<_>, Vec<_>) =
         found.iter().partition(|(_, held)| held.as_ref().is_some_and(|held| age(held) == newest));
     for (place, _) in without.into_iter().chain(with) {
@@ -218,10 +222,10 @@ async fn rewrite<T>(
 }
 
 impl Group {
-    /// Phase one: what is to be renamed. Nothing is written.
+    /// Phase one: makes the plan. Nothing is written.
     ///
     /// # Errors
-    /// If a name will not do, or not all disks of the group are in sight, once each, and free.
+    /// If a name is invalid, or not all disks of the group are discovered, once each, and free.
     pub async fn plan_renaming(
         world: &Arc<dyn World>,
         from: &str,
@@ -281,11 +285,11 @@ impl Group {
         Ok(plan)
     }
 
-    /// Phase two, or what is left of it. `tell` hears of each disk.
+    /// Phase two, or the rest of it. `tell` is called for each disk.
     ///
     /// # Errors
-    /// If a disk of the plan is missing, in use, or not what it was: then nothing was written; or one cannot be written: then the same
-    /// plan goes on.
+    /// If a disk of the plan is missing, in use, or has changed: then nothing was written; or one
+    /// cannot be written: then the same plan can complete it.
     pub async fn carry_out_renaming(
         world: &Arc<dyn World>,
         plan: &RenamingPlan,

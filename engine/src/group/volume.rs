@@ -1,25 +1,28 @@
-//! Volumes: files of type ASMVOL with all their space reserved, which a front end can export as a device.
+//! Volumes: files of type ASMVOL with all their space reserved, which a front end can export as a
+//! device.
 //!
-//! A volume is a row, and a file in the directory `.volumes` of the group's root: the file has its bytes, space and size. There is no
-//! log of dirty regions to go with it, as ASM has: the activity log knows where writes were under way in any file.
+//! A volume is a row, and a file in the directory `.volumes` of the group's root: the file has its
+//! bytes, space and size. It has no dirty region log as in ASM: the activity log knows the writes
+//! in flight in every file.
 //!
-//! Making one:
+//! Creating one:
 //!
 //!   1. A row that says it is not complete.
 //!   2. The file; the row names it; its space is reserved, all or nothing.
 //!   3. The row says that it is complete: from then on it is a volume.
 //!
-//! Dropping one: the row says that it is not complete, the file goes, the row goes. A crash in between leaves an incomplete
-//! row, and the next mount (or the next statement about volumes) removes what is there of it. Each step is durable before the next. A
-//! volume whose file somebody removed where the group is mounted is gone, too: its row goes on the same occasions.
+//! Dropping one: the row says that it is not complete, the file goes, the row goes. A crash in
+//! between leaves an incomplete row, and the next mount (or the next statement about volumes)
+//! removes what is left of it. Each step is durable before the next. A volume whose file was
+//! removed through a mount of the group is gone, too: its row goes on the same occasions.
 //!
-//! The file has the size that statements gave it: a front end can write it, and neither truncate it nor write behind its end. Whoever punches
-//! holes in it gives that space back.
+//! The file has the size that statements gave it: a front end can write it, and neither truncate it
+//! nor write behind its end. Punching holes in it gives that space back.
 //!
 //! Invariants:
 //!
-//!   1. A complete row names a file that has all its space, but for holes that were punched.
-//!   2. What is in `.volumes` under the name of an incomplete row is of no use to anybody.
+//!   1. A complete row names a file that has all its space, except for holes that were punched.
+//!   2. A file in `.volumes` under the name of an incomplete row is not used.
 
 use crate::{
     admin::{AdminError, Code, VolumeChange},
@@ -41,10 +44,10 @@ const DIRECTORY: &[u8] = b".volumes";
 const OWNER: Caller = Caller { uid: 0, gid: 0 };
 
 impl Group {
-    /// Makes, changes, resizes, drops, enables or disables volumes.
+    /// Creates, changes, resizes, drops, enables or disables volumes.
     ///
     /// # Errors
-    /// What is not there or there already, or does not fit; then nothing is changed.
+    /// If it does not exist or exists already, or does not fit; then nothing is changed.
     pub async fn change_volume(&self, change: &VolumeChange) -> Result<()> {
         let Some(group) = self.myself() else {
             return Err(AdminError::new(
@@ -58,7 +61,7 @@ impl Group {
             .await
             .map_err(|error| self.volume_failed("volumes", error))?;
         let changed = self.carry_out_on_volumes(&session, change).await;
-        // Whatever became of it.
+        // Whether it succeeded or not.
         self.learn_volumes().await.map_err(|error| self.volume_failed("volumes", error))?;
         changed
     }
@@ -97,7 +100,7 @@ impl Group {
         }
     }
 
-    /// Removes what a crash left of volumes that were being made or dropped.
+    /// Removes the remains of volumes that were being created or dropped at a crash.
     pub(crate) async fn tidy_volumes(&self) {
         let Some(group) = self.myself() else { return };
         let session = Session::new(group, None);
@@ -119,14 +122,14 @@ impl Group {
         self.learn_volumes().await
     }
 
-    /// Which files are volumes from now on.
+    /// Reads which files are volumes.
     async fn learn_volumes(&self) -> std::result::Result<(), FileError> {
         let files = self.catalog.read(|connection| Ok(volume::files(connection)?)).await?;
         self.volumes.are(files);
         Ok(())
     }
 
-    /// The file, whatever it is called by now, and then the row.
+    /// Removes the file, whatever its present name, and then the row.
     async fn remove_volume(
         &self,
         session: &Session,
@@ -178,7 +181,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a volume can have so many mirrors.
+    /// Whether a volume can have this many mirrors.
     fn check_mirrors(&self, name: &str, mirrors: Option<u8>) -> Result<()> {
         let redundancy = self.voters.current().wanted;
         match mirrors {
