@@ -2,14 +2,15 @@
 
 use std::fmt::Display;
 
-/// So many of something that has a regular plural: `1 disk`, `2 disks`.
+/// A number of things with a regular plural: `1 disk`, `2 disks`.
 #[must_use]
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 
-/// An enum whose variants SQL shows as words: `Display` and the engine's protocol write the same ones.
+/// An enum whose variants SQL shows as words: `Display` and the engine's protocol write the same
+/// ones.
 macro_rules! sql_words {
     ($(#[$outer:meta])* $vis:vis enum $name:ident {
         $($(#[$inner:meta])* $variant:ident = $word:literal,)+

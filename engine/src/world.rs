@@ -264,7 +264,8 @@ pub trait World: Send + Sync {
     /// Called now and then by synchronous background code: it may sleep a little, so that other
     /// work goes first.
     fn throttle(&self, _stage: BackgroundStage) {}
-    /// For how long threads that serve clients may look for what comes next before they sleep; zero, as at first: not at all.
+    /// For how long threads that serve clients may look for what comes next before they sleep;
+    /// zero, as at first: not at all.
     fn set_poll_time(&self, _time: Duration) {}
     /// Tells the operator. Never blocks.
     fn event(&self, event: Event);

@@ -1,8 +1,8 @@
 //! Statements that the engine of a mounted disk group carries out.
 //!
-//! One type on the whole way: the parser makes a command, the instance completes it with what only it knows (paths that match a
-//! pattern, numbers of the host's users), the engine's process takes it from its socket, and `Group::carry_out` does it. Where
-//! names stand in the text is kept beside it, by the parser.
+//! One type all the way: the parser makes a command, the instance completes it (paths that match a
+//! pattern, numbers of the host's users), the engine's process receives it on its socket, and
+//! `Group::carry_out` carries it out. The parser keeps the places of names in the text beside it.
 
 use super::{
     AccessChange, Conversion, Estimate, Exchange, NameOrder, Order, Renaming, Replacement, Report,
@@ -20,25 +20,25 @@ pub enum Command {
     },
     Online {
         which: Selection,
-        /// How much is copied at once; `None`: as much as now.
+        /// How many copies run at once; `None`: as many as now.
         power: Option<u32>,
     },
-    /// Disks that come and go.
+    /// Disks to be added and dropped.
     Exchange {
         exchange: Exchange,
         order: Order,
     },
-    /// `EXPLAIN WORK`: what a statement would move.
+    /// `EXPLAIN WORK`: the moves of a statement.
     Estimate(Work),
     Undrop,
-    /// Other devices in the place of disks.
+    /// New devices for disks.
     Replace {
         replacements: Vec<Replacement>,
         power: Option<u32>,
     },
-    /// Other names for disks.
+    /// New names of disks.
     Rename(Renaming),
-    /// Other sizes for disks.
+    /// New sizes of disks.
     Resize {
         resizes: Vec<Resize>,
         order: Order,
@@ -54,7 +54,7 @@ pub enum Command {
         #[serde(default)]
         scope: Scope,
     },
-    /// Begins a scrub.
+    /// Starts a scrub.
     Scrub(ScrubOrder),
     StopScrub,
     /// Users, user groups, owners and permissions.
@@ -82,7 +82,7 @@ pub enum Outcome {
 }
 
 impl Command {
-    /// The operation in which it goes on after its answer, if there is one: what `WAIT` waits for.
+    /// The operation that continues after the answer, if there is one: `WAIT` waits for its end.
     #[must_use]
     pub fn goes_on_in(&self) -> Option<OperationPass> {
         match self {

@@ -1,17 +1,19 @@
-//! What a check has found: all of it counted, the first sentences kept.
+//! The findings of a check: all of them counted, the first sentences kept.
 //!
-//! A disk that lost much is as many findings as it has blocks, and whoever asks wants a verdict: how many there are, how many
-//! are left, and some that say of what kind they are. So sentences are kept up to [`KEPT_MAX`], those of what is not repaired before
-//! those of what is; the counts are of all. That is also what makes an answer fit a message (`host/src/ipc.rs`).
+//! A disk that lost much causes as many findings as it has blocks, and the operator needs a
+//! verdict: how many there are, how many are left, and some sentences that show their kind. So up
+//! to [`KEPT_MAX`] sentences are kept, those of unrepaired findings first; the counts are of all.
+//! This also makes an answer fit into a message (`host/src/ipc.rs`).
 
 use crate::admin::Problem;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
-/// Sentences that are kept: more than anybody reads, and below a MiB.
+/// The most sentences that are kept: more than an operator reads, and below a MiB.
 pub const KEPT_MAX: usize = 1000;
 
-/// As a slice it is what was kept. Counts of an engine of before, which sent none, are those of what it sent.
+/// As a slice: the sentences. An engine of an earlier version sent no counts; then these are the
+/// numbers of sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     #[serde(rename = "problems")]
@@ -34,27 +36,28 @@ impl Findings {
             if problem.repaired {
                 return;
             }
-            // There is no more of what is left than was kept while no repaired one is among them.
+            // Unrepaired findings come first: if a repaired one is among the sentences, no
+            // unrepaired one was dropped.
             let Some(last) = self.kept.iter().rposition(|kept| kept.repaired) else { return };
             self.kept.remove(last);
         }
         self.kept.push(problem);
     }
 
-    /// Adds another check's, in other words.
+    /// Adds another check's, with changed sentences.
     pub fn append(&mut self, other: Self, words: impl Fn(Problem) -> Problem) {
         (self.found, self.repaired) =
             (self.found() + other.found(), self.repaired() + other.repaired());
         other.kept.into_iter().for_each(|problem| self.keep(words(problem)));
     }
 
-    /// All that was found.
+    /// The number of findings.
     #[must_use]
     pub fn found(&self) -> u64 {
         self.found.max(self.kept.len() as u64)
     }
 
-    /// Of that, what was repaired.
+    /// The number of repaired ones.
     #[must_use]
     pub fn repaired(&self) -> u64 {
         if self.found == 0 {
@@ -64,7 +67,7 @@ impl Findings {
         }
     }
 
-    /// And what is left.
+    /// The number of those that are left.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.found().saturating_sub(self.repaired())
@@ -76,7 +79,7 @@ impl Findings {
         self.found().saturating_sub(self.kept.len() as u64)
     }
 
-    /// Nothing was repaired after all: it was only tried.
+    /// Nothing was repaired after all: it was only a trial.
     pub fn take_back_repairs(&mut self) {
         (self.found, self.repaired) = (self.found(), 0);
         self.kept.iter_mut().for_each(|problem| problem.repaired = false);

@@ -1,4 +1,4 @@
-//! The words in which operators and the engine talk about disk groups.
+//! The types of statements on disk groups, and of their answers.
 
 mod command;
 pub mod findings;
@@ -17,7 +17,7 @@ use plinth_format::Redundancy;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What `CREATE DISKGROUP` asks for. Names are upper case.
+/// The parameters of `CREATE DISKGROUP`. Names are upper case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewGroup {
     pub name: String,
@@ -42,26 +42,26 @@ pub struct NewDisk {
     pub quorum: bool,
     /// Bytes to use; all if not given.
     pub size: Option<u64>,
-    /// Take it although something else lives on it.
+    /// Take it even if it is in use otherwise.
     pub force: bool,
 }
 
-/// What a statement asks for: disks that come, and disks that go.
+/// The disks that a statement adds, and those that it drops.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Exchange {
     pub add: Vec<NewDisk>,
     pub drop: Vec<Departure>,
 }
 
-/// Disks that go.
+/// Disks to be dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departure {
     pub which: Selection,
-    /// They are gone already: what they had is copied from other mirrors.
+    /// They are lost already: their data is copied from other mirrors.
     pub force: bool,
 }
 
-/// What a statement would do, for who asks how much that moves.
+/// A statement whose moves `EXPLAIN WORK` computes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     Exchange(Exchange),
@@ -69,56 +69,56 @@ pub enum Work {
     Convert(Conversion),
 }
 
-/// Another number of mirrors for everything in a group.
+/// Another redundancy for a whole group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversion(#[serde(with = "redundancy")] pub Redundancy);
 
-/// Which disks a statement means.
+/// The disks that a statement names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     All,
     Disks(Vec<String>),
     FailureGroups(Vec<String>),
-    /// What any of these names.
+    /// The union of these.
     Several(Vec<Selection>),
 }
 
-/// What a CHECK or a SCRUB looks at.
+/// The scope of a CHECK or a SCRUB.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Scope {
     #[default]
     All,
-    /// What has a mirror there.
+    /// The extents with a mirror there.
     Disks(Selection),
     /// Names, as statements write them.
     Files(Vec<String>),
 }
 
-/// What a SCRUB is told. By default it looks at everything, and changes nothing.
+/// The parameters of a SCRUB. By default it reads everything, and changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScrubOrder {
     pub scope: Scope,
     pub repair: bool,
     pub power: ScrubPower,
-    /// Also while mirrors move or are made again.
+    /// Even while mirrors move or are being restored.
     pub force: bool,
 }
 
 /// How fast a SCRUB reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ScrubPower {
-    /// It rests as long as it reads, and longer where reads take long.
+    /// It pauses as long as it reads, and longer if reads take long.
     #[default]
     Auto,
-    /// It rests nine times as long as it reads.
+    /// It pauses nine times as long as it reads.
     Low,
-    /// It does not rest.
+    /// It does not pause.
     High,
-    /// It does not rest, and reads several extents at once.
+    /// It does not pause, and reads several extents at once.
     Max,
 }
 
-/// What some of those who use the host may do with a file.
+/// The permission of a class of the host's users for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Permission {
     None,
@@ -129,13 +129,13 @@ pub enum Permission {
 /// A user or a user group of a disk group: one of the host's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Principal {
-    /// The host's number; `None`: nobody has looked it up, or the host does not know the name.
+    /// The host's number; `None`: it was not looked up yet, or the host does not know the name.
     pub number: Option<u32>,
     pub name: String,
 }
 
 impl Principal {
-    /// Of whom only the name is known yet.
+    /// Only the name is known yet.
     #[must_use]
     pub fn named(name: String) -> Self {
         Self { number: None, name }
@@ -153,7 +153,7 @@ impl Principal {
     }
 }
 
-/// What becomes of users and user groups, owners and permissions.
+/// A change of users and user groups, owners and permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessChange {
     AddUsers(Vec<Principal>),
@@ -187,7 +187,7 @@ pub enum AccessChange {
     },
 }
 
-/// What becomes of volumes. Names are upper case, sizes bytes.
+/// A change of volumes. Names are upper case, sizes bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeChange {
     Add {
@@ -231,24 +231,24 @@ pub enum Code {
     NoSuchDisk,
     /// No user or user group of this name in the group, or on the host.
     NoSuchUser,
-    /// A user or a user group that is there already.
+    /// A user or a user group that exists already.
     UserExists,
-    /// A user that has files, or a user group that has some.
+    /// A user that owns files, or a user group that owns some.
     UserInUse,
     NoSuchVolume,
     VolumeExists,
     /// The group is mounted RESTRICTED.
     Restricted,
-    /// The disk belongs to a group, or something else lives on it.
+    /// The disk belongs to a group, or is in use otherwise.
     DiskInUse,
     DiskTooSmall,
-    /// Sector or AU sizes that do not go together.
+    /// Sector or AU sizes that do not fit together.
     DiskMismatch,
     CannotOpen,
     /// Two devices carry one disk's identity.
     DuplicateDisk,
     NotEnoughFailureGroups,
-    /// Fewer than the voters needed are in sight.
+    /// Fewer voters are discovered than needed.
     NoQuorum,
     /// Some extent would have, or has, no current mirror.
     WouldLoseData,
@@ -264,7 +264,7 @@ pub enum Code {
     NoSuchFile,
     /// A file, directory or alias has this name.
     NameExists,
-    /// A directory with something in it.
+    /// A directory that is not empty.
     NotEmpty,
     /// The system made this name.
     SystemName,
@@ -272,20 +272,20 @@ pub enum Code {
     TemplateExists,
     /// A template of the system.
     SystemTemplate,
-    /// A version that only goes up.
+    /// A version that cannot go down.
     Lowered,
     /// The catalog or another structure is damaged.
     Damaged,
 }
 
-/// A refusal: what, which, and what to do.
+/// A refusal: the reason, the thing, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct AdminError {
     pub code: Code,
     /// One sentence that names the thing and the place.
     pub message: String,
-    /// What the operator can do, if there is something.
+    /// The remedy for the operator, if there is one.
     pub hint: Option<String>,
 }
 
@@ -302,12 +302,12 @@ impl AdminError {
     }
 }
 
-/// What a rebalance does beside restoring what was lost.
+/// The phases of a rebalance besides restoring lost mirrors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Evens out how full the disks are. What is on disks that leave moves in any case.
+    /// Makes the disks equally full. Mirrors on disks that leave move in any case.
     pub balance: bool,
-    /// Moves what lies at the end of a disk to its beginning; `None`: on disks that rotate.
+    /// Moves mirrors from the end of a disk to its beginning; `None`: on rotating disks.
     pub compact: Option<bool>,
 }
 
@@ -317,12 +317,12 @@ impl Default for Phases {
     }
 }
 
-/// How a rebalance is to be made.
+/// The parameters of a rebalance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// Mirrors that move at once; `None`: as many as now, or the default.
     pub power: Option<u32>,
-    /// `None`: those of the one under way, if there is one.
+    /// `None`: those of the present one, if there is one.
     pub phases: Option<Phases>,
 }
 
@@ -338,11 +338,11 @@ impl From<Option<u32>> for Order {
     }
 }
 
-/// Other sizes for some disks.
+/// New sizes of some disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
     pub which: Selection,
-    /// Bytes; `None`: all that the device has.
+    /// Bytes; `None`: the size of the device.
     pub size: Option<u64>,
 }
 
@@ -365,7 +365,7 @@ pub struct Rows {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// What discovery says of one path: the rows of `v$asm_disk` that belong to no mounted group.
+/// The survey of one path: the rows of `v$asm_disk` that belong to no mounted group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     pub path: String,
@@ -384,14 +384,14 @@ pub struct Survey {
     pub logical_sector: u32,
     pub physical_sector: u32,
     pub can_discard: bool,
-    /// Somebody has it for writing: an engine, of this instance or another.
+    /// An engine has it for writing, of this instance or another.
     pub is_held: bool,
-    /// Why it is not a candidate: what lives on it, what is wrong with the header.
+    /// Why it is not a candidate: its present use, or the error in its header.
     pub remark: Option<String>,
 }
 
 impl Survey {
-    /// Whether a path leads to it.
+    /// Whether a path is its own or one of its aliases.
     #[must_use]
     pub fn is_at(&self, path: &str) -> bool {
         self.path == path || self.aliases.iter().any(|alias| alias == path)
@@ -413,21 +413,21 @@ sql_words! {
         Former = "FORMER",
         /// Two devices carry this disk's identity.
         Conflict = "CONFLICT",
-        /// Something else lives on it.
+        /// It is in use otherwise.
         Foreign = "FOREIGN",
     }
 }
 
-/// What `CHECK` found.
+/// The result of `CHECK`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Sentences, each naming a thing, a place and what was done or can be done; and how many there are.
+    /// Sentences, each naming a thing, a place and the repair or remedy; and how many there are.
     #[serde(flatten)]
     pub problems: Findings,
-    /// What is worth knowing and not wrong, in sentences.
+    /// Remarks that are no errors, as sentences.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// Sentences that name files of which mirrors are on disks that are not ONLINE.
+    /// Sentences that name files with mirrors on disks that are not ONLINE.
     #[serde(default)]
     pub missing: Vec<String>,
     pub extents_checked: u64,
@@ -439,7 +439,7 @@ impl Report {
         self.problems.push(Problem { text, repaired: false });
     }
 
-    /// Whether nothing is wrong any more.
+    /// Whether there are no errors left.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.left() == 0
@@ -452,23 +452,23 @@ pub struct Problem {
     pub repaired: bool,
 }
 
-/// Another device takes the place of a disk that is offline.
+/// Another device replaces a disk that is offline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
     /// The disk's name.
     pub disk: String,
     /// The device's path.
     pub path: String,
-    /// The device may be somebody's: what is on it is lost.
+    /// The device may be in use otherwise: its content is lost.
     pub force: bool,
 }
 
-/// Other names for disks.
+/// New names of disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Renaming {
     /// The old name of each, and the new one.
     Disks(Vec<(String, String)>),
-    /// Every disk is called what it would be called without a name: the group, and its number.
+    /// Every disk gets its default name: the group, and its number.
     All,
 }
 

@@ -9,10 +9,10 @@ pub enum NameOrder {
     ModifyTemplates(Vec<Template>),
     DropTemplates(Vec<String>),
     AddDirectories(Vec<String>),
-    /// With what is in it, or only if it is empty.
+    /// With its content, or only if it is empty.
     DropDirectories(Vec<(String, bool)>),
     RenameDirectories(Vec<(String, String)>),
-    /// The new name, and a name that the file has.
+    /// The new name, and a present name of the file.
     AddAliases(Vec<(String, String)>),
     DropAliases(Vec<String>),
     RenameAliases(Vec<(String, String)>),

@@ -1,19 +1,19 @@
-//! Long operations as SQL shows them: what is in flight, and what a statement would move.
+//! Long operations as SQL shows them, and the moves that a statement would cause.
 
 use crate::words::sql_words;
 use serde::{Deserialize, Serialize};
 
 sql_words! {
-    /// `V$ASM_OPERATION.PASS`: what is being done.
+    /// `V$ASM_OPERATION.PASS`: the kind of the operation.
     pub enum OperationPass {
-        /// Mirrors that the activity log names are compared after a crash.
+        /// Mirrors in the regions of the activity log are compared after a crash.
         Recovery = "RECOVERY",
-        /// A disk that was offline gets what it missed.
+        /// A disk that was offline gets the writes that it missed.
         Resync = "RESYNC",
         Rebalance = "REBALANCE",
-        /// The stage of a rebalance that makes lost mirrors again.
+        /// The phase of a rebalance that restores lost mirrors.
         Rebuild = "REBUILD",
-        /// The stage of a rebalance that moves what lies at the end of a disk to its beginning.
+        /// The phase of a rebalance that moves mirrors from the end of a disk to its beginning.
         Compact = "COMPACT",
         Scrubbing = "SCRUBBING",
         Checking = "CHECKING",
@@ -35,7 +35,7 @@ sql_words! {
 sql_words! {
     /// The `PASS` of a row of `EXPLAIN WORK`.
     pub enum PlannedPass {
-        /// Mirrors that are lost are made again.
+        /// Lost mirrors are restored.
         Restore = "RESTORE",
         Balance = "BALANCE",
         Resize = "RESIZE",
@@ -43,7 +43,8 @@ sql_words! {
     }
 }
 
-/// A long operation that is in flight or has just ended: a row of `v$asm_operation`. AUs and AUs per minute.
+/// A long operation that is in flight or has just ended: a row of `v$asm_operation`. AUs and AUs
+/// per minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub pass: OperationPass,
@@ -57,7 +58,7 @@ pub struct Operation {
     pub error: Option<String>,
 }
 
-/// What a statement would move: the answer to `EXPLAIN WORK`. In mirrors, of one AU each.
+/// The answer to `EXPLAIN WORK`: the moves of a statement. In mirrors, of one AU each.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     pub work: u64,
@@ -65,26 +66,26 @@ pub struct Estimate {
     pub least: u64,
     /// Bytes of an AU.
     pub au_size: u64,
-    /// What `work` is the sum of.
+    /// The steps of which `work` is the sum.
     #[serde(default)]
     pub steps: Vec<PlannedStep>,
-    /// How fast mirrors moved lately, if that is known.
+    /// The recent speed of moves, if that is known.
     #[serde(default)]
     pub rate: Option<Rate>,
 }
 
-/// Mirrors that go one way.
+/// Mirrors with the same source and destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedStep {
     pub pass: PlannedPass,
-    /// Names of disks; `None`: it is decided on the way.
+    /// Names of disks; `None`: it is decided during the rebalance.
     pub from: Option<String>,
     pub to: Option<String>,
     pub mirrors: u64,
     pub why: String,
 }
 
-/// How fast mirrors moved, at which power.
+/// The speed of moves, and the power at which it was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     pub per_minute: u64,

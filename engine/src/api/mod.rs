@@ -1,4 +1,4 @@
-//! The words in which front ends and the engine talk about files.
+//! The types of the calls between front ends and the engine.
 
 pub mod types;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A file's number in its group: the inode number. Never reused with the same generation.
 pub type Node = u64;
 
-/// A mount, for as long as it lives, whichever engine serves it. Made at random, never 0.
+/// The id of a mount for its whole life, whichever engine serves it. Random, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ConnectionId(pub u64);
@@ -25,7 +25,7 @@ pub const LINK_MAX: u32 = 65_000;
 /// Longest extended attribute value, and longest list of names, in bytes.
 pub const XATTR_MAX: usize = 65_536;
 
-/// What a file is; the values are those of `S_IFMT`.
+/// The kind of a file; the values are those of `S_IFMT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Kind {
@@ -39,7 +39,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind in a mode's `S_IFMT` bits, if they name one. No bits at all mean a regular file, as in `mknod`.
+    /// The kind in a mode's `S_IFMT` bits, if they name one. No bits at all mean a regular file, as
+    /// in `mknod`.
     #[must_use]
     pub fn of_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
@@ -59,14 +60,14 @@ const SET_UID: u32 = 0o4000;
 pub(crate) const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// A mode without the bits that go when a file changes hands or content: set-user-id, and set-group-id where the group may
-/// execute it.
+/// A mode without the bits that are cleared when a file's owner or content changes: set-user-id,
+/// and set-group-id if the group may execute it.
 #[must_use]
 pub(crate) fn without_set_id(mode: u32) -> u32 {
     if mode & GROUP_EXECUTE == 0 { mode & !SET_UID } else { mode & !(SET_UID | SET_GID) }
 }
 
-/// Everything `stat` tells.
+/// The attributes that `stat` returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     pub node: Node,
@@ -88,7 +89,7 @@ pub struct Attributes {
     pub modified: Timestamp,
     pub changed: Timestamp,
     pub created: Timestamp,
-    /// What it is to its database. `None`: no regular file, or of a time when that was not stored.
+    /// Its type for its database. `None`: no regular file, or made before types were stored.
     pub file_type: Option<FileType>,
     /// Mirrors of each of its extents; 0: as the group.
     pub mirrors: u8,
@@ -96,7 +97,7 @@ pub struct Attributes {
     pub fine: bool,
 }
 
-/// What `chmod`, `chown`, `truncate` and `utimensat` change. Set-id bits are
+/// The changes of `chmod`, `chown`, `truncate` and `utimensat`. Set-id bits are
 /// cleared as ext4 does when owner or size change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -106,7 +107,7 @@ pub struct Changes {
     pub size: Option<u64>,
     pub accessed: Option<SetTime>,
     pub modified: Option<SetTime>,
-    /// The kernel asks that set-id bits go (a write or truncate by an unprivileged caller).
+    /// The kernel asks to clear the set-id bits (a write or truncate by an unprivileged caller).
     pub kill_set_id: bool,
 }
 
@@ -116,15 +117,15 @@ pub enum SetTime {
     At(Timestamp),
 }
 
-/// Who asks for a new file: it becomes the owner, unless the directory's
-/// set-group-id bit says otherwise.
+/// The caller that makes a new file: it becomes the owner, unless the directory's set-group-id bit
+/// says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// What a new file is to be.
+/// The kind of a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewFile {
     Regular,
@@ -154,7 +155,8 @@ pub struct Entry {
     pub name: Vec<u8>,
     pub node: Node,
     pub kind: Kind,
-    /// Where to go on after this entry: stable while other entries come and go. Never 0.
+    /// The cookie to go on after this entry: stable while other entries are added and removed.
+    /// Never 0.
     pub cookie: u64,
 }
 
@@ -169,7 +171,7 @@ pub enum Allocate {
     ZeroRange { keep_size: bool },
 }
 
-/// `lseek`'s two that need the file system.
+/// The two kinds of `lseek` that need the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     Data,
@@ -185,7 +187,7 @@ pub enum SetXattr {
     Replace,
 }
 
-/// What `statfs` tells: usable space, after mirroring.
+/// The answer to `statfs`: usable space, after mirroring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystemSpace {
     /// Bytes in a block of the counts below.
@@ -196,7 +198,7 @@ pub struct FileSystemSpace {
     pub files_free: u64,
 }
 
-/// Something a front end may have cached has changed by another way.
+/// Data that a front end may have cached was changed by another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalidation {
     /// Attributes and all pages of a file.
@@ -205,12 +207,12 @@ pub enum Invalidation {
     Entry { parent: Node, name: Vec<u8> },
 }
 
-/// A front end that caches, and wants to hear of changes made by others. Called
-/// on the thread that made the change, which may not be a thread of the front
-/// end; must not call the group back.
+/// A front end that caches, and is notified of changes made by others. Called on the thread that
+/// made the change, which may not be a thread of the front end; must not call the group back.
 pub trait Watcher: Send + Sync {
     fn invalidate(&self, what: &Invalidation);
 
-    /// The file has no name: if the kernel does not have it, `Session::release_reference` is to be told, on another thread.
+    /// The file has no name any more: if the kernel does not have it, call
+    /// `Session::release_reference`, on another thread.
     fn still_holds(&self, _: Node) {}
 }

@@ -1,18 +1,22 @@
-//! What a file is to its database: the word that `v$asm_file.type` shows.
+//! The type of a file for its database: `v$asm_file.type`.
 //!
-//! ASM is told by the database. Others do not tell, so it is recognised:
+//! Oracle tells ASM the type. Other databases do not, so it is recognised:
 //!
-//!   1. A file made through a template, or under a system name, has the type that was said. Nothing changes it.
-//!   2. Otherwise its name says it, with the names of the directories above: when it is made, and when it is renamed.
-//!   3. Where the name says nothing the type is OTHER, until the first bytes written at its beginning say more.
+//!   1. A file made through a template, or under a system name, has the type that was given.
+//!      Nothing changes it.
+//!   2. Otherwise its name gives it, with the names of the directories above: when it is made, and
+//!      when it is renamed.
+//!   3. If the name is not conclusive the type is OTHER, until the first bytes written at its
+//!      beginning are recognised.
 //!
-//! A name that says nothing takes nothing away: a file that is renamed to one keeps its type, unless that was
-//! TEMPFILE. Recognition is for who looks; nothing in the engine depends on it, and nothing is read for it: names are at hand when
-//! a name is made, bytes when they are written, and the type is stored by the commit that is made anyway.
+//! A name that is not conclusive takes nothing away: a file that is renamed to one keeps its type,
+//! unless that was TEMPFILE. The type is for views; nothing in the engine depends on it, and
+//! nothing is read for it: names are known when a name is made, bytes when they are written, and
+//! the type is stored by the commit that is made anyway.
 
 use serde::{Deserialize, Serialize};
 
-/// A type, as ASM has it; at the end, what ASM has not.
+/// A type, as ASM has it; at the end, types that ASM does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FileType {
     Controlfile,
@@ -39,11 +43,11 @@ pub enum FileType {
     Votingfile,
     /// A log of changes that replicas read: MySQL's.
     Binlog,
-    /// Pages as they were, or copies of them on their way: rollback journals, double-write buffers.
+    /// Former pages, or copies of pages in flight: rollback journals, double-write buffers.
     Journal,
-    /// What undoes transactions, apart from the data: InnoDB's.
+    /// Undo data apart from the data: InnoDB's.
     Undofile,
-    /// Nobody knows.
+    /// Unknown.
     Other,
 }
 
@@ -79,7 +83,7 @@ pub const TYPES: [(FileType, &str); 26] = [
     (Other, "OTHER"),
 ];
 
-/// Directories above a file that are asked for their names.
+/// The most directories above a file whose names are read.
 pub const LEVELS: usize = 2;
 
 impl FileType {
@@ -95,8 +99,8 @@ impl FileType {
         TYPES.iter().find(|(_, known)| known.eq_ignore_ascii_case(word)).map(|(one, _)| *one)
     }
 
-    /// The type that a name says. `above(1)` is the name of the directory it is in, `above(2)` of the one above; they are
-    /// asked only where they matter.
+    /// The type that a name gives. `above(1)` is the name of the directory it is in, `above(2)` of
+    /// the one above; it is called only if needed.
     pub fn of_name<E>(
         name: &[u8],
         mut above: impl FnMut(usize) -> Result<Option<Vec<u8>>, E>,
@@ -154,7 +158,7 @@ impl FileType {
         Ok(temporary.then_some(Tempfile))
     }
 
-    /// The type that the first bytes of a file say.
+    /// The type that the first bytes of a file give.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         const STARTS: [(&[u8], FileType); 10] = [
@@ -175,7 +179,8 @@ impl FileType {
         let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let big = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        // The long header of a segment of PostgreSQL's log: the magic, a flag, the sizes of segment and page.
+        // The long header of a segment of PostgreSQL's log: the magic, a flag, the sizes of segment
+        // and page.
         if short(0)? >> 8 & 0xfe == 0xd0 && short(2)? & 2 != 0 {
             let (segment, page) = (word(32)?, word(36)?);
             if segment.is_power_of_two()
@@ -186,11 +191,12 @@ impl FileType {
                 return Some(Archivelog);
             }
         }
-        // The first page of an InnoDB tablespace: page 0, of the type that starts one, of one space twice.
+        // The first page of an InnoDB tablespace: page 0, of the type that starts one, of one space
+        // twice.
         if big(4)? == 0 && bytes.get(24..26)? == [0, 8] && big(34)? == big(38)? {
             return Some(Datafile);
         }
-        // A page of PostgreSQL: its size, and what is free of it, in order.
+        // A page of PostgreSQL: its size, and its free space, in order.
         let (lower, upper, special, size) = (short(12)?, short(14)?, short(16)?, short(18)?);
         let size_of_page = size & 0xff00;
         let is_page = size_of_page.is_power_of_two()
@@ -226,14 +232,14 @@ fn is_temporary_relation(name: &str) -> bool {
     parts.is_some_and(|(backend, rest)| is_digits(backend) && is_relation(rest))
 }
 
-/// A name that ends in a dot and digits, and what is before them.
+/// Splits a name that ends in a dot and digits.
 fn numbered(name: &str) -> Option<&str> {
     name.rsplit_once('.')
         .filter(|(_, number)| number.len() >= 6 && is_digits(number))
         .map(|(stem, _)| stem)
 }
 
-/// What a name in lower case says by itself.
+/// The type that a name in lower case gives by itself.
 fn by_name(name: &str) -> Option<FileType> {
     const WHOLE: [(&str, FileType); 25] = [
         ("pg_control", Controlfile),
@@ -321,7 +327,7 @@ fn by_name(name: &str) -> Option<FileType> {
     if let Some((_, found)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
         return Some(*found);
     }
-    // Oracle's, whose endings say less than their beginnings.
+    // Oracle's, whose endings are less conclusive than their beginnings.
     if let Some(stem) = name.strip_suffix(".dbf") {
         let archived = stem.split('_').count() == 3 && stem.split('_').all(is_digits);
         return Some(match stem {
@@ -410,7 +416,7 @@ mod tests {
             ("ora/control01.ctl", Some(Controlfile)),
             ("ora/spfileorcl.ora", Some(Parameterfile)),
             ("dumps/full.dmp", Some(Dumpset)),
-            // These say nothing.
+            // These are not conclusive.
             ("5/16384", None),
             ("pg/log/postgresql.log", None),
             ("my/mysqld.err", None),
@@ -449,7 +455,7 @@ mod tests {
         for (bytes, expected) in cases {
             assert_eq!(FileType::of_bytes(bytes), expected, "{:?}", &bytes[..bytes.len().min(20)]);
         }
-        // Whatever the bytes, no panic.
+        // No bytes cause a panic.
         let mut numbers = crate::testing::Numbers::new(7);
         for length in 0..200 {
             let mut noise = vec![0; length];

@@ -600,7 +600,8 @@ impl Group {
         Ok(())
     }
 
-    /// Frees the disks of a mounted group and dismounts it. Refused unless `contents` when it holds files.
+    /// Frees the disks of a mounted group and dismounts it. Refused unless `contents` when it holds
+    /// files.
     ///
     /// # Errors
     /// If it holds files, or a disk cannot be written.
@@ -743,7 +744,8 @@ impl Group {
         self.members.values().map(|member| member.counters.mismatches.load(Ordering::Relaxed)).sum()
     }
 
-    /// Records of its own, and checksum blocks, that the engine found overwritten since the group was mounted.
+    /// Records of its own, and checksum blocks, that the engine found overwritten since the group
+    /// was mounted.
     #[must_use]
     pub fn metadata_repaired(&self) -> u64 {
         self.members
