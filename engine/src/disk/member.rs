@@ -921,6 +921,23 @@ pub fn watch(
     );
 }
 
+/// Consecutive inspections in which something was wrong on a disk.
+#[derive(Debug, Default)]
+pub(crate) struct WrongLooks(AtomicU64);
+
+impl Member {
+    /// Counts an inspection in which the disk's metadata was wrong, and returns how many there were
+    /// in a row.
+    pub(crate) fn metadata_was_wrong(&self) -> u64 {
+        self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Its metadata was right, or it is another disk or a new state.
+    pub(crate) fn metadata_is_right(&self) {
+        self.wrong_looks.0.store(0, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -1094,22 +1111,5 @@ pub(crate) mod tests {
             [Trouble::Slow]
         );
         assert_eq!(disk_errors[0].1.place, Some((MIB, 4096)));
-    }
-}
-
-/// Consecutive inspections in which something was wrong on a disk.
-#[derive(Debug, Default)]
-pub(crate) struct WrongLooks(AtomicU64);
-
-impl Member {
-    /// Counts an inspection in which the disk's metadata was wrong, and returns how many there were
-    /// in a row.
-    pub(crate) fn metadata_was_wrong(&self) -> u64 {
-        self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Its metadata was right, or it is another disk or a new state.
-    pub(crate) fn metadata_is_right(&self) {
-        self.wrong_looks.0.store(0, Ordering::Relaxed);
     }
 }

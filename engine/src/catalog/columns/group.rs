@@ -205,7 +205,7 @@ pub(super) const VIEWS: &[View] = &[
     },
     // Regular files. `space` counts all mirrors. SQLite would walk along the partial index
     // file_type, which it takes for half as long as the table, and look up each file's row: hence
-    // NOT INDEXED, and file_types for who asks for no more.
+    // NOT INDEXED; file_types serves queries that read only the types.
     View {
         name: "v$asm_file",
         has_twin: false,

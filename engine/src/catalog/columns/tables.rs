@@ -63,7 +63,7 @@ pub(super) const TABLES: &[Table] = &[
             ("count", "INTEGER"),
         ],
     },
-    // What attributes are where nobody has said anything: filled once.
+    // The defaults of attributes that were not set: filled once.
     Table {
         name: "default_attribute",
         columns: &[("name", "TEXT PRIMARY KEY"), ("value", "TEXT"), ("read_only", "INTEGER")],

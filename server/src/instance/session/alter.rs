@@ -1,5 +1,5 @@
-//! A statement that an engine carries out: completed here with what only the instance knows (the paths that a pattern matches, the
-//! numbers of the host's users), sent, and waited for.
+//! A statement that an engine carries out: completed here by the instance (the paths that a pattern
+//! matches, the numbers of the host's users), sent, and waited for.
 
 use super::{Context, Notice, Outcome, Result, SqlError, at_disk, checked, each, matches};
 use crate::{
@@ -10,7 +10,7 @@ use plinth_engine::admin::{
     self, AdminError, Code, Command, Exchange, NewDisk, Replacement, VolumeChange, Work,
 };
 
-/// Finds where names stand, when they are asked for in the order in which they stand there.
+/// The places of names in the statement, looked up in the order of the text.
 pub(super) struct InText<'a> {
     left: &'a [(String, usize)],
     otherwise: usize,
@@ -21,7 +21,7 @@ impl<'a> InText<'a> {
         Self { left: places, otherwise }
     }
 
-    /// Where the next one of this name stands.
+    /// The place of the next occurrence of this name.
     pub(super) fn next(&mut self, name: &str) -> usize {
         let Some(index) = self.left.iter().position(|(other, _)| other == name) else {
             return self.otherwise;
@@ -86,7 +86,7 @@ impl Context {
         Ok(Outcome::Done)
     }
 
-    /// The command as its engine can carry it out, and where stands what a refusal may name.
+    /// The command as its engine can carry it out, and the places of names that an error may be about.
     pub(super) fn completed(&self, alter: &Alter, group: &At<String>) -> Result<(Command, Places)> {
         let mut text = InText::new(&alter.places, alter.at);
         Ok(match &alter.command {
