@@ -1,4 +1,4 @@
-//! The other end of an engine's socket.
+//! The client side of an engine's socket.
 
 use super::{
     exports::Export,
@@ -24,15 +24,15 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// How long an engine may take to say something about itself.
+/// How long an engine may take to answer a request about its own state.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Whether nobody listens.
+/// Whether no process listens on the socket.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether the other side ended.
+/// Whether the other side closed the connection.
 fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -55,12 +55,12 @@ impl Client {
     }
 
     /// # Errors
-    /// `NotMounted` if no engine listens there, or it ends before it speaks; `Invalid` if one of
-    /// another version does.
+    /// `NotMounted` if no engine listens there, or it ends before it greets; `Invalid` if an engine
+    /// of another version listens.
     pub fn connect_to(socket: &Path, group: &str) -> Result<Self> {
         match Frames::connect(socket, NAME) {
             Ok(frames) => Ok(Self { group: group.to_owned(), frames }),
-            // The socket of an engine that is being killed still takes connections.
+            // The socket of an engine that is being killed still accepts connections.
             Err(error) if is_absent(&error) || is_end(&error) => {
                 Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
                     .hint(format!("ALTER DISKGROUP {group} MOUNT")))
@@ -131,10 +131,10 @@ impl Client {
         )
     }
 
-    /// For a request that is answered with `Done`. Takes as long as it takes.
+    /// Sends a request that is answered with `Done`. There is no time limit.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn ask(&self, request: impl Into<Request>) -> Result<()> {
         match self.call(request, None)? {
             Answer::Done => Ok(()),
@@ -151,10 +151,10 @@ impl Client {
         }
     }
 
-    /// Has a statement carried out. Takes as long as it takes.
+    /// Has the engine carry out a statement. There is no time limit.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the statement, or ends before it answers.
     pub fn carry_out(&self, command: Command) -> Result<Outcome> {
         match self.call(command, None)? {
             Answer::Done => Ok(Outcome::Done),
@@ -165,7 +165,7 @@ impl Client {
     }
 
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the check, or ends before it answers.
     pub fn check(&self, scope: &Scope, repair: bool) -> Result<Report> {
         match self.carry_out(Command::Check { repair, scope: scope.clone() })? {
             Outcome::Report(report) => Ok(report),
@@ -173,10 +173,10 @@ impl Client {
         }
     }
 
-    /// What `EXPLAIN WORK` shows.
+    /// The estimate that `EXPLAIN WORK` shows.
     ///
     /// # Errors
-    /// What the engine would refuse, or that it ended.
+    /// If the engine would refuse the statement itself, or ends before it answers.
     pub fn estimate(&self, command: Command) -> Result<Estimate> {
         match self.carry_out(command)? {
             Outcome::Estimate(estimate) => Ok(estimate),
@@ -202,11 +202,11 @@ impl Client {
         }
     }
 
-    /// Runs a SELECT in the engine and hands out the rows in parts: how many, and their bytes
-    /// (engine's `rows.rs`).
+    /// Runs a SELECT in the engine and passes on the rows in parts: the number of rows and their
+    /// bytes (engine's `rows.rs`).
     ///
     /// # Errors
-    /// What the engine or the receiver of rows refuses.
+    /// If the engine refuses the query or ends, or `part` fails.
     pub fn query(
         &self,
         sql: &str,
@@ -225,10 +225,10 @@ impl Client {
         }
     }
 
-    /// The same, of a result that is known to be small.
+    /// Like `query`, for a result that is known to be small.
     ///
     /// # Errors
-    /// What the engine refuses.
+    /// If the engine refuses the query, or ends before it answers.
     pub fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>> {
         let mut all = Vec::new();
         self.query(sql, |rows, bytes| {
@@ -238,10 +238,11 @@ impl Client {
         Ok(all)
     }
 
-    /// Hands the engine the device of a mount: of a new one, or of one that it takes over.
+    /// Hands the engine the device of a mount: of a new mount, or of one that the engine takes
+    /// over.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the mount, or ends before it answers.
     pub fn serve(
         &self,
         mount_point: PathBuf,
@@ -257,7 +258,7 @@ impl Client {
         }
     }
 
-    /// The mounts that it serves, with duplicates of their devices.
+    /// The mounts that the engine serves, with duplicates of their devices.
     ///
     /// # Errors
     /// If the engine does not answer.
@@ -280,11 +281,11 @@ impl Client {
         }
     }
 
-    /// Hears of connections of NBD clients until the engine ends: of each that there is and comes,
-    /// with its memory and its socket, and of its end.
+    /// Reports connections of NBD clients until the engine ends: each present and each new
+    /// connection with its memory and its socket, and the end of each connection.
     ///
     /// # Errors
-    /// That is how it ends, but for an engine that ends in good order.
+    /// The connection's failure, unless the engine ends in good order.
     pub fn keep(self, mut heard: impl FnMut(u64, Option<(OwnedFd, OwnedFd)>)) -> Result<()> {
         self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
         self.send(ProcessRequest::Keep, &[], None)?;
@@ -305,7 +306,7 @@ impl Client {
     /// Hands the engine the connection of an NBD client: its memory and its socket.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the client, or ends before it answers.
     pub fn resume(&self, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<()> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
         let sent =
@@ -317,7 +318,7 @@ impl Client {
         }
     }
 
-    /// What it exports, and to how many clients.
+    /// The exports of the engine, and the number of clients of each.
     ///
     /// # Errors
     /// If the engine does not answer.
@@ -328,10 +329,10 @@ impl Client {
         }
     }
 
-    /// Hears notices until the engine ends.
+    /// Passes on notices until the engine ends.
     ///
     /// # Errors
-    /// If the engine does not let itself be watched.
+    /// If the engine refuses to be watched, or does not answer.
     pub fn watch(self, mut notice: impl FnMut(Notice)) -> Result<()> {
         match self.call(ProcessRequest::Watch, Some(SOON))? {
             Answer::Done => {}
@@ -353,11 +354,11 @@ impl Client {
         }
     }
 
-    /// What a path means, names in any case: the real path of what is there, what it is, and the
-    /// names behind it that are not there.
+    /// Resolves a path, with names in any case: the real path as far as it exists, the attributes
+    /// of the file or directory there, and the remaining names, which do not exist.
     ///
     /// # Errors
-    /// If a name may be one of two, or the engine does not answer.
+    /// If a name is ambiguous, or the engine does not answer.
     pub fn find(&self, path: &str) -> Result<(Vec<String>, FileInfo, Vec<String>)> {
         match self.call(FileRequest::Find { path: path.to_owned() }, None)? {
             Answer::Found { path, file, missing } => Ok((path, file, missing)),
@@ -381,10 +382,10 @@ impl Client {
         }
     }
 
-    /// Makes a file, or empties the one that is there.
+    /// Creates a file, or empties an existing one.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn make(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
         match self.call(FileRequest::Make { path: path.to_owned(), mode, uid, gid }, None)? {
             Answer::File(info) => Ok(info),
@@ -392,10 +393,10 @@ impl Client {
         }
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn make_directory(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
         match self
             .call(FileRequest::MakeDirectory { path: path.to_owned(), mode, uid, gid }, None)?
@@ -405,11 +406,11 @@ impl Client {
         }
     }
 
-    /// Makes a file under a system name, and says which. `head`: its first bytes, which are not
-    /// written.
+    /// Creates a file under a system name, and returns its path. `head`: the first bytes that will
+    /// be written to it, from which the engine infers the type; they are not written here.
     ///
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn make_system(
         &self,
         new: NewSystemFile,
@@ -426,7 +427,7 @@ impl Client {
     }
 
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn read(&self, node: u64, offset: u64, length: usize) -> Result<Vec<u8>> {
         self.send(FileRequest::Read { node, offset, length }, &[], None)?;
         match self.next()? {
@@ -436,7 +437,7 @@ impl Client {
     }
 
     /// # Errors
-    /// What the engine refuses, or that it ended.
+    /// If the engine refuses the request, or ends before it answers.
     pub fn write(&self, node: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         self.send(FileRequest::Write { node, offset }, bytes, None)?;
         match self.next()?.0 {
@@ -451,7 +452,7 @@ mod tests {
     use super::*;
     use std::{io::Read, os::unix::net::UnixListener, thread};
 
-    /// Killed before it has read our greeting, and behind it.
+    /// The engine is killed before it has read our greeting, or after.
     #[test]
     fn an_engine_that_ends_before_its_greeting_is_no_engine() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -463,7 +464,7 @@ mod tests {
                 move || Client::connect_to(&socket, "DATA").expect_err("it ended").code
             });
             let (mut engine, _) = listener.accept().expect("a connection");
-            // Only what has arrived can be left unread.
+            // Bytes can be left unread only once they have arrived.
             while rustix::io::ioctl_fionread(&engine).expect("FIONREAD") == 0 {
                 thread::yield_now();
             }
@@ -476,7 +477,7 @@ mod tests {
         }
     }
 
-    /// Of an engine that runs on through an upgrade of the instance.
+    /// The report of an engine that runs on through an upgrade of the instance.
     #[test]
     fn reports_of_engines_of_before_have_no_counts() {
         let text = r#"{"problems":[{"text":"a","repaired":true},{"text":"b","repaired":false}],"extents_checked":7,"bytes_read":8}"#;

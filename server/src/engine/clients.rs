@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A program that is known, and what it is called in the view.
+/// Known programs, and their kinds in the view.
 const KNOWN: [(&str, &str); 8] = [
     ("postgres", "POSTGRESQL"),
     ("mysqld", "MYSQL"),

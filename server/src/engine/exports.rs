@@ -2,15 +2,16 @@
 //! address.
 //!
 //! Each address has a server of its own, started with its first export and stopped with its last.
-//! What an address demands of its clients is stated with each export there, and must be the same.
+//! All exports at one address must state the same demands on clients.
 //!
-//! Clients of the engine before this one wait, as survivors, for the export that they had; then
-//! they are served on. Their outstanding writes are ordered before all other changes of the same
-//! bytes from the moment in which the clients are adopted: before that no client is served.
+//! Clients of the previous engine wait, as survivors, until the file that they used is exported
+//! again; then they are served on. Their outstanding writes are ordered before all other changes of
+//! the same bytes from the moment in which the clients are adopted: before that no client is
+//! served.
 //!
-//! Who may connect: over a unix socket, the users that the socket's file lets in. Over TCP, NBD has
-//! no passwords: so a client needs a certificate, unless the operator says that whoever can connect
-//! may read and write.
+//! Permission to connect: over a unix socket, the users that the socket's file lets in. Over TCP,
+//! NBD has no passwords: so a client needs a certificate, unless the operator says that whoever can
+//! connect may read and write.
 
 use super::{keeping::Keeping, this_thread::ThisThread};
 use crate::{
@@ -40,12 +41,13 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Where clients find an export, and what they need there.
+/// Where clients connect for an export, and what the address demands of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum At {
     Unix {
         path: PathBuf,
-        /// The unix group whose members may connect, beside the user as whom the engine runs.
+        /// The unix group whose members may connect, in addition to the user that the engine runs
+        /// as.
         #[serde(default)]
         group: Option<u32>,
     },
@@ -56,9 +58,9 @@ pub enum At {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     pub at: At,
-    /// What clients call it.
+    /// The name by which clients ask for it.
     pub name: String,
-    /// Behind the group's name.
+    /// Relative to the root of the group.
     pub path: String,
     #[serde(default)]
     pub read_only: bool,
@@ -72,16 +74,16 @@ impl At {
         }
     }
 
-    /// Whether both are one address, whatever they demand there.
+    /// Whether both are the same address, whatever they demand of clients.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
-    /// Whether an operator may mean it so.
+    /// Whether the demands of this address are safe and usable.
     ///
     /// # Errors
-    /// If strangers would come in, or a file is no use.
+    /// If strangers could connect, or a file cannot be used.
     pub fn check(&self) -> io::Result<()> {
         let Self::Tcp(network) = self else { return Ok(()) };
         if network.listen.port() == 0 {
@@ -108,7 +110,7 @@ impl fmt::Display for At {
     }
 }
 
-/// As much of a text as a URI takes, the rest in percent.
+/// Percent-encodes a text for a URI.
 fn in_uri(text: &str, plain: &str) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || plain.as_bytes().contains(&byte);
     text.bytes()
@@ -123,7 +125,7 @@ impl fmt::Display for Export {
 }
 
 impl Export {
-    /// What clients are given to find it.
+    /// The URI by which clients find the export.
     #[must_use]
     pub fn uri(&self) -> String {
         let name = in_uri(&self.name, "-._~/");
@@ -138,7 +140,7 @@ impl Export {
     }
 }
 
-/// An address, and what is to be had there.
+/// An address, its server, and the files that are exported there.
 struct Place {
     at: At,
     server: Server,
@@ -179,8 +181,8 @@ impl Exporting {
         self.survivors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client of an engine before this one: its memory and its socket. One that is here
-    /// already stays. `NoSuchFile`: it has left.
+    /// Takes over a client of the previous engine: its memory and its socket. A client that is
+    /// adopted already is left as it is. `NoSuchFile` if the client has disconnected.
     pub fn adopt(&self, descriptors: Vec<OwnedFd>) -> Result<()> {
         let refused = |why: &dyn fmt::Display| {
             AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"))
@@ -189,7 +191,8 @@ impl Exporting {
         let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
             return Err(refused(&"its descriptors did not come"));
         };
-        // Before it is checked as a survivor's: the thread that serves it changes it meanwhile.
+        // Looked up before the memory is validated as a survivor's: if the client is served
+        // already, its thread changes that memory meanwhile.
         let id = Survivor::id_of(&memory).map_err(|error| refused(&error))?;
         if self.keeping.has(id) {
             return Ok(());
@@ -207,7 +210,7 @@ impl Exporting {
         Ok(())
     }
 
-    /// Cuts those of the survivors that are meant.
+    /// Cuts the survivors for which `is_meant` holds.
     pub fn cut_survivors(&self, is_meant: impl Fn(&Survivor) -> bool) {
         let survivors = std::mem::take(&mut *self.survivors());
         let (cut, stay): (Vec<_>, Vec<_>) = survivors.into_iter().partition(is_meant);
@@ -227,7 +230,7 @@ impl Exporting {
         }
     }
 
-    /// Goes on with the survivors of an export.
+    /// Serves the survivors of an export again.
     fn resume(&self, server: &Server, place: &str, name: &str) {
         let survivors = std::mem::take(&mut *self.survivors());
         let (ours, others): (Vec<_>, Vec<_>) = survivors
@@ -280,13 +283,13 @@ impl Exporting {
         let (alert, group) = (self.alert.clone(), self.group.clone());
         Arc::new(move || {
             let mut config = ServerConfig::clone(&certificates.now(&alert, &group).config);
-            // The protocol name in it (ALPN) is that of PostgreSQL.
+            // These protocol names (ALPN) are those of PostgreSQL.
             config.alpn_protocols.clear();
             Arc::new(config)
         })
     }
 
-    /// A line for each client with which TLS does not come about, up to some a minute.
+    /// Logs each client whose TLS handshake fails, up to a limit per minute.
     fn refusals(&self, at: &At) -> TlsRefused {
         let (alert, group, at) = (self.alert.clone(), self.group.clone(), at.to_string());
         let failures = Failures::default();
@@ -308,7 +311,7 @@ impl Exporting {
         })
     }
 
-    /// Exports a file; one that is exported so already stays.
+    /// Exports a file. An identical export is left as it is.
     pub fn export(&self, group: Arc<Group>, export: &Export) -> Result<()> {
         let Export { at, name, path, read_only } = export;
         let offer = Offer { path: path.clone(), read_only: *read_only };
@@ -376,7 +379,7 @@ impl Exporting {
             .hint("end them, or give -f to cut them"));
         }
         place.files.withdraw(name);
-        // Also one that came in between.
+        // Cuts even a client that has connected since the check above.
         place.server.cut(name);
         Self::close_if_empty(&mut places, at);
         Ok(())
@@ -416,7 +419,7 @@ impl Exporting {
         format!("plinth nbd --stop {meant}")
     }
 
-    /// A group that exports something is not dropped.
+    /// Refuses if anything is exported: such a group is not dropped.
     pub fn refuse_if_any(&self) -> Result<()> {
         match self.list().first() {
             None => Ok(()),
@@ -427,7 +430,7 @@ impl Exporting {
         }
     }
 
-    /// A volume that is exported is not dropped.
+    /// Refuses to drop a volume that is exported.
     pub fn refuse_loss(&self, change: &VolumeChange) -> Result<()> {
         let VolumeChange::Drop { name } = change else { return Ok(()) };
         let path = format!(".volumes/{name}");
@@ -441,7 +444,7 @@ impl Exporting {
         }
     }
 
-    /// A group that clients use is dismounted by force only.
+    /// Refuses if clients are connected: such a group is dismounted by force only.
     pub fn refuse_if_used(&self) -> Result<()> {
         match self.list().into_iter().find(|(_, clients)| *clients > 0) {
             None => Ok(()),
@@ -456,12 +459,12 @@ impl Exporting {
         }
     }
 
-    /// Accepts no more clients, and leaves to the next engine those that can be left to it.
+    /// Accepts no more clients, and leaves to the next engine the clients that it can take over.
     pub fn freeze(&self) {
         self.places().iter().for_each(|place| place.server.freeze());
     }
 
-    /// Ends all of them, with their clients.
+    /// Stops all servers, and cuts their clients.
     pub fn stop(&self) {
         self.cut_survivors(|_| true);
         let places = std::mem::take(&mut *self.places());

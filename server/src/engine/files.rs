@@ -1,8 +1,8 @@
 //! Files of a mounted group for `plinth ls` and `plinth cp`, through a session like any front
 //! end's.
 //!
-//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed. A name
-//! that is not there as it is written is found in any case; `.259.1234` is a file by its number and
+//! Paths start at the group's root; `.` is ignored, `..` is refused, links are not followed. A name
+//! that does not exist as written is looked up in any case; `.259.1234` is a file by its number and
 //! incarnation.
 
 use super::protocol::{Answer, FileInfo, FileRequest, ListEntry};
@@ -114,7 +114,7 @@ fn refused(error: &FileError, thing: String) -> AdminError {
     AdminError::new(error.code(), format!("{thing}: {error}"))
 }
 
-/// Why an order was not carried out: it says so itself, or the group could not.
+/// The refusal of a statement: the statement's own error, or that of the group.
 fn ordered(session: &Session, error: &FileError) -> AdminError {
     match error {
         FileError::Order(error) => (**error).clone(),
@@ -164,7 +164,7 @@ async fn place(session: &Session, path: &str) -> Result<(Node, Vec<u8>)> {
     Ok((walk(session, path, directory).await?.node, name.to_vec()))
 }
 
-/// What is not there as it is written.
+/// Resolves a path, of which a name does not exist as written, with names in any case.
 async fn in_any_case(session: &Session, path: &str, parts: &[&[u8]]) -> Result<Attributes> {
     let written =
         parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("/");
@@ -209,7 +209,7 @@ async fn list(session: &Session, path: &str, after: u64) -> Result<Vec<ListEntry
         .map_err(|error| at_node(directory.node, error))?;
     let mut listed = Vec::with_capacity(entries.len());
     for entry in entries {
-        // Gone since: leave it out.
+        // An entry that has been removed since is left out.
         if let Ok(attributes) = session.attributes(entry.node).await {
             listed.push(ListEntry {
                 name: String::from_utf8_lossy(&entry.name).into_owned(),

@@ -1,8 +1,8 @@
-//! A path as people write it, and the path that is really there: names in any case.
+//! Looks up a path as a user writes it, with names in any case.
 //!
-//! Each name is looked up as it is written; what is not there is looked for among all names of its
-//! directory without regard to case, and found if one alone is alike. So only who writes a name
-//! otherwise than it is kept pays for the size of the directory.
+//! Each name is looked up as it is written. A name that does not exist is compared with all names
+//! of its directory without regard to case, and found if exactly one matches. So only a name in
+//! another case than the stored one costs a scan of its directory.
 
 use super::protocol::{Answer, FileInfo};
 use plinth_engine::{
@@ -15,8 +15,8 @@ use plinth_engine::{
 /// Entries that are read at a time.
 const ENTRIES: usize = 1000;
 
-/// Follows a path as far as there is something: the real path of that, what it is, and the names
-/// that are not there.
+/// Follows a path as far as it exists: the real path up to there, the attributes of the file or
+/// directory there, and the remaining names, which do not exist.
 pub(super) async fn find(
     session: &Session,
     parts: &[&[u8]],
@@ -46,7 +46,7 @@ pub(super) async fn find(
     Ok(Answer::Found { path, file: info(&found), missing })
 }
 
-/// The only entry that differs from a name in case.
+/// The only entry whose name differs from the given one in case alone.
 async fn alike(
     session: &Session,
     directory: Node,

@@ -1,9 +1,9 @@
-//! The parts of NBD connections that outlive this process, and the process that is sent them: their
-//! sockets, and the memory that has each one's progress (`nbd/`).
+//! The parts of NBD connections that outlive this process, and the process that receives them:
+//! their sockets, and the memory that records the progress of each (`nbd/`).
 //!
-//! A process that asks is sent all there are, and then each new one before any request of it is
-//! carried out: so when this process dies, at whatever moment, the descriptors are elsewhere
-//! already, or on their way there.
+//! A listener is sent all present connections, and then each new one before any request of it is
+//! carried out. So whenever this process dies, the descriptors are in the listener already, or in
+//! its socket.
 
 use super::protocol::Answer;
 use plinth_host::ipc::Frames;
@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a client waits for a listener that does not read: then the client is served all the
-/// same, and the listener has to ask again.
+/// How long a client waits for a listener that does not read. After that the client is served all
+/// the same, and the listener has to connect again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -57,7 +57,8 @@ impl Keeping {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends all there are, and from now on each new one. Returns when the listener is gone.
+    /// Sends all present connections, and from then on each new one. Returns when the listener is
+    /// gone.
     pub fn listen(&self, frames: &Frames) -> io::Result<()> {
         {
             let mut inner = self.lock();
@@ -68,8 +69,8 @@ impl Keeping {
             }
             inner.listeners.push(listener);
         }
-        // Nothing more is sent there. The listener is dropped at the next message, or by its end
-        // here.
+        // The listener sends nothing: this waits for its end. It is removed from the list when a
+        // message to it fails.
         while frames.receive::<super::protocol::Request>()?.is_some() {}
         Ok(())
     }
@@ -82,7 +83,7 @@ impl Keeping {
 impl Keeper for Keeping {
     fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) {
         let mut inner = self.lock();
-        // Without descriptors to spare it is served, and not kept.
+        // Without descriptors to spare the connection is served, and not kept.
         let (Ok(kept), Ok(kept_socket)) =
             (memory.try_clone_to_owned(), socket.try_clone_to_owned())
         else {

@@ -2,14 +2,15 @@
 //! speaks to it.
 //!
 //! ```text
-//!   instance --starts--> plinth engine: waits --Create--> waits --Mount--> mounted --Dismount, Drop--> exits
-//!                                         |                 |
-//!                                         +--- nobody asks for a minute, or mounting fails ----------> exits
+//!   instance --starts--> plinth engine: waits --Create--> waits --Mount--> mounted --Dismount-,
+//!                                         |                 |                        or Drop  |
+//!                                         +-----------------+- no request for a minute,       |
+//!                                                              or mounting fails --------> exits
 //! ```
 //!
-//! It is in a session of its own, so that the instance's end is not its end. Every connection has a
-//! thread, so that a long request does not keep others waiting. The alert log is written here, with
-//! or without an instance.
+//! It is in a session of its own, so that it outlives the instance. Every connection has a thread,
+//! so that a long request does not hold up others. The alert log is written here, with or without
+//! an instance.
 
 pub mod client;
 mod clients;

@@ -1,13 +1,14 @@
 //! The process itself: start, mount, serve, end.
 //!
-//! Mounts outlive the process, and so do connections of NBD clients: whoever holds their
-//! descriptors gives them to the next one. An engine that is asked to hand over, or told to end by
-//! a signal, first answers what it has begun, and dismounts the group in good order, so that the
-//! next one has nothing to recover. The next one may be waiting already: it gets the sign of the
-//! only engine, a lock on a file, when this process is gone with all its threads.
+//! Mounts and connections of NBD clients outlive the process: the instance holds duplicates of
+//! their descriptors and gives them to the next engine. An engine that has to hand over, or to end
+//! because of a signal, first answers the requests that it has begun, and dismounts the group in
+//! good order, so that the next engine has nothing to recover. The next engine may be waiting
+//! already: it gets the lock of the only engine, on a file, when this process is gone with all its
+//! threads.
 //!
-//! When the catalog stops, nothing is made durable any more, and only a mount finds out what is on
-//! the disks. So the process says why, and ends; the instance starts another.
+//! When the catalog stops, nothing is made durable any more, and only a mount can find out what is
+//! on the disks. So the process logs the reason and ends; the instance starts another.
 
 use super::{
     clients::clients,
@@ -52,25 +53,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an engine without a group waits for somebody who wants something.
+/// How long an engine without a group runs without a request.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long an engine that was told to end may be met by its successor.
+/// How long a starting engine waits for the lock of an engine that is ending.
 const PARTING: Duration = Duration::from_secs(10);
 /// Most connections at one time: the instance's few, and those of `plinth cp`.
 const CONNECTIONS_MAX: usize = 64;
 /// The exit code of an engine whose catalog has stopped.
 const STOPPED: i32 = 3;
-/// How often who is told notices is looked at.
+/// How often a connection that receives notices is checked for its end.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long it waits until the instance has heard of it.
+/// How long a stopping engine waits until its notice is delivered.
 const HEARD: Duration = Duration::from_secs(1);
-/// How long requests under way may take when the mounts are handed over; what is not answered then
-/// is sent again.
+/// How long requests in flight may take when the mounts are handed over. Requests that are not
+/// answered by then are sent again, to the next engine.
 const ANSWERED: Duration = Duration::from_secs(2);
-/// FUSE workers that are kept ready.
+/// FUSE worker threads that are kept ready.
 const WORKERS: usize = 4;
 
-/// What an engine is started with.
+/// The options that an engine is started with.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub paths: Paths,
@@ -84,13 +85,14 @@ pub struct Options {
 /// A mount that is served.
 struct Served {
     connection: ConnectionId,
-    /// For an instance that has lost its own.
+    /// A duplicate, for an instance that has lost its own.
     device: OwnedFd,
     front_end: Arc<FrontEnd>,
 }
 
-/// What reads prefer, and the group that was told so: a mount may take long, and must not hold up
-/// who changes it.
+/// The failure groups that reads prefer, and the group that was last given them. They have a lock
+/// of their own, because a mount may hold the group's lock for long, and a change of the preference
+/// must not wait for it.
 #[derive(Default)]
 struct Preferred {
     failure_groups: BTreeSet<String>,
@@ -101,7 +103,7 @@ struct Engine {
     options: Options,
     world: Arc<RealWorld>,
     alert: Alert,
-    /// The sign of the only engine; a successor has none before its predecessor is gone.
+    /// The lock of the only engine; a successor has none before its predecessor is gone.
     sign: Mutex<Option<fs::File>>,
     group: Mutex<Option<Arc<Group>>>,
     preferred: Mutex<Preferred>,
@@ -109,16 +111,17 @@ struct Engine {
     exporting: Exporting,
     keeping: Arc<Keeping>,
     watchers: Mutex<Vec<Sender<Notice>>>,
-    /// Connections on which notices are told.
+    /// Connections that receive notices.
     watching: AtomicUsize,
     connections: AtomicUsize,
-    /// It ends in good order: what the catalog says now is told to who asked for it.
+    /// The engine ends in good order: if the catalog stops now, the caller gets that error, and the
+    /// engine does not end because of it.
     leaving: AtomicBool,
-    /// When somebody last wanted something.
+    /// When the last request came.
     wanted: Mutex<Instant>,
 }
 
-/// Makes this engine one that has to be found out.
+/// Plants a bug, which tests have to find.
 #[cfg(feature = "planted")]
 fn plant_a_mistake() {
     use plinth_engine::planted::{Bug, plant};
@@ -127,9 +130,9 @@ fn plant_a_mistake() {
     plant(Some(*bug.unwrap_or_else(|| panic!("there is no mistake {name}"))));
 }
 
-/// A panic is a bug of ours that left something half done: the engine dies at once, the
-/// instance starts another, and that one recovers. A thread that ended alone would leave
-/// those waiting who depend on it.
+/// A panic is a bug of ours that left something half done: the engine dies at once, the instance
+/// starts another, and that one recovers. If only its thread ended, the threads that depend on that
+/// thread would wait for ever.
 fn die_of_panics(alert: Alert, group: &str) {
     let group = group.to_owned();
     std::panic::set_hook(Box::new(move |info| {
@@ -140,8 +143,8 @@ fn die_of_panics(alert: Alert, group: &str) {
     }));
 }
 
-/// Takes the sign of the only engine. One that has dismounted its group says so, and then ends: it
-/// may be met on its way out.
+/// Takes the lock of the only engine. An engine that has dismounted its group answers first and
+/// ends after, so it may still hold the lock for a moment.
 fn the_only_engine(sign: &Path) -> io::Result<Option<fs::File>> {
     let began = Instant::now();
     loop {
@@ -152,14 +155,14 @@ fn the_only_engine(sign: &Path) -> io::Result<Option<fs::File>> {
     }
 }
 
-/// Runs an engine to its end.
+/// Runs an engine until it ends.
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
     process::keep_signals();
-    // However it was started: this is what it is called in a list of processes.
+    // The name in a list of processes, however the program was started.
     let _ = rustix::thread::set_name(c"plinth");
-    // In a session of its own: what ends the instance's terminal is none of its business. It fails
-    // if it is so already.
+    // In a session of its own, so that signals of the instance's terminal do not reach it. The call
+    // fails if it has one already.
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let group = options.group.clone();
@@ -208,7 +211,8 @@ pub fn run(options: Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
+/// Makes it unlikely that the kernel stops the engine when databases need it. Best effort: the
+/// privileges may be missing.
 fn protect() {
     // The kernel must not wait for this process's own mounts when it frees memory for this process.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -226,8 +230,8 @@ impl Preferred {
     }
 }
 
-/// Has the kernel forget the bytes of every file: what the engine before had still to say of
-/// changes by other front ends is lost. (Of names it is told to look at all again.)
+/// Has the kernel forget the cached bytes of every file: the previous engine may have ended before
+/// it passed on changes by other front ends. (Names are all invalidated anyway.)
 fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
     let Ok(mut pieces) = block_on(group.query_parts("SELECT file_number FROM v$asm_file")) else {
         return;
@@ -277,14 +281,14 @@ impl Engine {
         self.sign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it listens.
+    /// The path of this engine's socket.
     fn socket(&self) -> PathBuf {
         let (paths, group) = (&self.options.paths, &self.options.group);
         if self.sign().is_some() { paths.engine(group) } else { paths.successor(group) }
     }
 
-    /// A successor becomes the group's engine when its predecessor is gone: with all threads, and
-    /// so with all answers it may give.
+    /// A successor becomes the group's engine when its predecessor is gone, with all its threads:
+    /// from then on the predecessor answers nothing.
     fn succeed(&self) -> Result<(), AdminError> {
         let mut sign = self.sign();
         if sign.is_some() {
@@ -324,7 +328,7 @@ impl Engine {
         })
     }
 
-    /// The catalog has stopped: whatever is asked from now on would be answered with an error.
+    /// Ends the process because the catalog has stopped: every later request would fail.
     fn stop(&self, reason: &str) {
         if self.leaving.swap(true, Ordering::SeqCst) {
             return;
@@ -335,7 +339,8 @@ impl Engine {
         );
         self.alert.line(Severity::Alarm, name, &text);
         self.alert.flush();
-        // Not while a mount has the lock: that one fails, and leaves.
+        // A mount holds this lock for as long as it takes: if it does, that mount fails by itself,
+        // and ends the process.
         let group = self.group.try_lock().ok().and_then(|group| group.clone());
         if let Some(group) = group {
             block_on(group.last_words());
@@ -418,7 +423,7 @@ impl Engine {
                 }
                 engine.connections.fetch_sub(1, Ordering::SeqCst);
                 if engine.sign().is_none() {
-                    // A successor of whom nobody wants anything any more.
+                    // A successor whose client has disconnected: it is not needed any more.
                     engine.leave(0);
                 }
             });
@@ -428,8 +433,8 @@ impl Engine {
         }
     }
 
-    /// An engine without a group that nobody speaks to is of no use, and may be in the way of one
-    /// that is.
+    /// Ends an engine without a group and without requests: it is of no use, and may block another
+    /// one.
     fn leave_when_idle(&self) {
         loop {
             thread::sleep(Duration::from_secs(5));
@@ -470,7 +475,7 @@ impl Engine {
         block_on(group.carry_out(command))
     }
 
-    /// The answer, or `None` where it has been sent already.
+    /// The answer, or `None` if it has been sent already.
     fn process(
         self: &Arc<Self>,
         frames: &Frames,
@@ -542,7 +547,7 @@ impl Engine {
         Ok(Some(result.into()))
     }
 
-    /// Makes the group; an engine that cannot ends after its answer.
+    /// Creates the group. If that fails, the engine ends after its answer.
     fn create(&self, frames: &Frames, new: NewGroup) -> Result<(), AdminError> {
         let world: Arc<dyn World> = self.world.clone();
         let created = block_on(Group::create(&world, new));
@@ -552,7 +557,7 @@ impl Engine {
         created
     }
 
-    /// Mounts the group; an engine that cannot ends after its answer.
+    /// Mounts the group. If that fails, the engine ends after its answer.
     fn mount_or_leave(
         self: &Arc<Self>,
         frames: &Frames,
@@ -591,7 +596,7 @@ impl Engine {
         preferred.tell();
     }
 
-    /// Does what leaves the engine without a group, answers, and leaves.
+    /// Carries out a request after which the engine has no group, answers, and ends the process.
     fn finish(
         &self,
         frames: &Frames,
@@ -617,8 +622,8 @@ impl Engine {
 
     /// Answers, and ends the process, which has no group.
     fn part(&self, frames: &Frames, answer: &Answer, code: i32) -> ! {
-        // Gone from the directory before the answer: whoever hears it may ask for another engine at
-        // once.
+        // The socket is removed before the answer: a client that has the answer may start another
+        // engine at once.
         let _ = fs::remove_file(self.socket());
         let _ = frames.send(answer, &[], None);
         self.leave(code)
@@ -658,7 +663,7 @@ impl Engine {
         mounted.when_stopped(move |reason| {
             let (engine, reason) = (engine.clone(), reason.to_owned());
             let stop = move || engine.upgrade().into_iter().for_each(|engine| engine.stop(&reason));
-            // Without a thread to say it on, dying is all that is left; the next engine recovers.
+            // Without a thread to run `stop`, the process just exits; the next engine recovers.
             if thread::Builder::new().name("stop".into()).spawn(stop).is_err() {
                 std::process::exit(STOPPED);
             }
@@ -734,7 +739,7 @@ impl Engine {
         frames.send(&Answer::Done, &[], None)
     }
 
-    /// The group, for those whom its front ends serve.
+    /// The group, unless it is mounted RESTRICTED: then front ends do not serve it.
     fn for_everybody(&self) -> Result<Arc<Group>, AdminError> {
         let group = self.mounted()?;
         if group.is_restricted() {
@@ -799,7 +804,7 @@ impl Engine {
             .map_err(|error| AdminError::new(Code::Io, format!("starting a thread: {error}")))
     }
 
-    /// Tells what it serves, with the devices.
+    /// Sends the mounts that are served, with their devices.
     fn devices(&self, frames: &Frames) -> io::Result<()> {
         let all: io::Result<Vec<_>> = {
             let serving = self.serving();
@@ -814,20 +819,20 @@ impl Engine {
         frames.send(&Answer::Done, &[], None)
     }
 
-    /// Begins no request of a mount any more. Whether all that were under way are answered.
+    /// Stops taking requests of the mounts. Whether all requests in flight were answered in time.
     fn answer_what_has_begun(&self) -> bool {
         let front_ends: Vec<_> =
             self.serving().values().map(|served| Arc::clone(&served.front_end)).collect();
         let began = Instant::now();
-        // All of them at first: then they wait for the same time.
+        // All front ends stop first, so that they share one time limit.
         front_ends.iter().for_each(|front_end| _ = front_end.hand_over(Duration::ZERO));
         front_ends
             .iter()
             .all(|front_end| front_end.hand_over(ANSWERED.saturating_sub(began.elapsed())))
     }
 
-    /// Leaves the mounts to another engine. From the first request that is not begun the databases
-    /// wait, so what takes time is done before: then little is left to be made durable.
+    /// Leaves the mounts to another engine. From the first request that is not begun on, the
+    /// databases wait. So slow work is done before that, and little is left to be made durable.
     fn hand_over(&self, frames: &Frames) -> io::Result<()> {
         let group = match self.mounted() {
             Ok(group) => group,
@@ -866,8 +871,8 @@ impl Engine {
         self.part(frames, &Answer::Done, 0)
     }
 
-    /// Tells notices until either side is gone, which is looked at while there is none. The
-    /// connection's end tells the watcher that this process ended.
+    /// Sends notices until either side is gone. The other side is checked only while there is no
+    /// notice. The end of the connection shows the watcher that this process ended.
     fn watch(&self, frames: &Frames) -> io::Result<()> {
         let (sender, notices) = channel();
         self.watching.fetch_add(1, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 /// The name of the protocol in greetings.
 pub const NAME: &str = "engine";
 
-/// One request; the answer is one or more [`Answer`]s. On the socket it looks like what is in it.
+/// One request; the answer is one or more [`Answer`]s. On the socket it is encoded as its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Request {
@@ -20,7 +20,7 @@ pub enum Request {
     Admin(Command),
     /// Files of the mounted group, for `plinth ls` and `plinth cp`.
     File(FileRequest),
-    /// The engine's process: its group as a whole, its mounts and exports, what it tells.
+    /// The engine's process: its group as a whole, its mounts and exports, its notices.
     Process(ProcessRequest),
 }
 
@@ -52,13 +52,14 @@ pub enum ProcessRequest {
         force: bool,
         #[serde(default)]
         restricted: bool,
-        /// It is a start: disks that are missing may be late only, and are waited for.
+        /// The mount is part of a start: missing disks may be late only, so it waits for them.
         #[serde(default)]
         patient: bool,
-        /// Mounts that it is going to take over.
+        /// Mounts that this engine will take over.
         resume: Vec<ConnectionId>,
     },
-    /// Whether the group could be mounted by what the disks that discovery shows say. Nothing is claimed, and nothing written.
+    /// Checks whether the disks that discovery shows would allow a mount. Nothing is claimed, and
+    /// nothing written.
     Rehearse,
     /// The engine exits after its answer.
     Dismount {
@@ -68,41 +69,44 @@ pub enum ProcessRequest {
     Drop {
         contents: bool,
     },
-    /// Gives up the group, which this engine has not mounted. The engine exits after its answer.
+    /// Forgets the group, which this engine has not mounted. The engine exits after its answer.
     DropUnmounted,
-    /// What the last scrub found; answered with a `Report`.
+    /// The findings of the last scrub; answered with a `Report`.
     Scrubbed,
     Operations,
     /// Answered with `Rows` and their parts, then `Done`.
     Query(String),
     SetDiskstring(String),
-    /// Refused if the group is mounted and has not all of these failure groups.
+    /// Refused if the group is mounted and lacks one of these failure groups.
     CheckFailureGroups(BTreeSet<String>),
     /// Reads prefer these failure groups, from now on and after a mount.
     PreferReads(BTreeSet<String>),
-    /// Serves the mount whose `/dev/fuse` comes with the request.
+    /// Serves a mount; its `/dev/fuse` comes with the request.
     Serve {
         mount_point: PathBuf,
         connection: ConnectionId,
         how: How,
     },
-    /// A mount that was to be taken over is not.
+    /// This engine will not take over that mount after all.
     GiveUp(ConnectionId),
     /// Answered with a `Device` for each mount, then `Done`.
     Devices,
-    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine; then with those that come and
-    /// end, until either side ends.
+    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine,
+    /// then with a `Kept` or `Ended` for each that begins or ends, until either side closes the
+    /// connection.
     Keep,
-    /// A connection of an engine before this one: its memory and its socket come with it. It is resumed when its export is made.
+    /// Hands over a connection from the previous engine; its memory and its socket come with the
+    /// request. It is served again when its export is made.
     Resume,
-    /// There are no more of them, nor exports to be made: what is left of them is cut.
+    /// All connections have been handed over and all exports made: connections without an export
+    /// are cut.
     Resumed,
-    /// Leaves its mounts and NBD clients to another engine, which waits for this one's end. The
-    /// engine exits after its answer.
+    /// The engine leaves its mounts and NBD clients to another engine, which waits for this one's
+    /// end. It exits after its answer.
     HandOver,
-    /// Serves a file to NBD clients.
+    /// Exports a file to NBD clients.
     Export(Export),
-    /// Ends that; while it has clients only if they may be cut.
+    /// Ends an export. While it has clients this is refused, unless `cut` is set.
     Withdraw {
         at: At,
         name: String,
@@ -110,14 +114,14 @@ pub enum ProcessRequest {
     },
     /// Answered with `Exports`.
     Exports,
-    /// Answered with `Notice`s until the engine ends.
+    /// Answered with `Done`, then with `Notice`s until the engine ends.
     Watch,
 }
 
 /// A request on files. Paths begin at the group's root.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum FileRequest {
-    /// What a name is.
+    /// The attributes of the file or directory at a path.
     Look {
         path: String,
     },
@@ -126,7 +130,7 @@ pub enum FileRequest {
         path: String,
         after: u64,
     },
-    /// Makes a regular file, or empties the one that is there.
+    /// Creates a regular file, or empties an existing one.
     Make {
         path: String,
         mode: u32,
@@ -139,22 +143,23 @@ pub enum FileRequest {
         uid: u32,
         gid: u32,
     },
-    /// Makes a file under a system name. Its first bytes may come with the request, and are not written: they say what it is.
+    /// Creates a file under a system name. The first bytes that will be written to it may come with
+    /// the request: the engine infers the type from them, and does not write them.
     MakeSystem {
         new: NewSystemFile,
         mode: u32,
         uid: u32,
         gid: u32,
     },
-    /// What a path means, names in any case.
+    /// Resolves a path, with names in any case.
     Find {
         path: String,
     },
-    /// Takes a name away: of a file, or of an empty directory.
+    /// Removes the name of a file, or an empty directory.
     Remove {
         path: String,
     },
-    /// Gives a name to another place; what has it there is replaced.
+    /// Renames; a file at the new name is replaced.
     Move {
         from: String,
         to: String,
@@ -174,12 +179,12 @@ pub enum FileRequest {
     },
 }
 
-/// What a mount is that is to be served.
+/// How a mount comes to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
     New,
-    /// An engine before this one served it. `is_shared`: beside others, of whose changes its kernel
-    /// may not have been told.
+    /// The previous engine served it. `is_shared`: together with others, and its kernel may not
+    /// have been notified of changes through those.
     TakeOver {
         is_shared: bool,
     },
@@ -197,12 +202,12 @@ pub enum Answer {
         columns: Vec<String>,
         types: Vec<Option<String>>,
     },
-    /// So many rows, in the body (engine's `rows.rs`).
+    /// A number of rows, encoded in the body (engine's `rows.rs`).
     Part {
         rows: usize,
     },
     Notice(Notice),
-    /// A mount that it serves; its `/dev/fuse` comes with it.
+    /// A mount that the engine serves; its `/dev/fuse` comes with it.
     Device {
         mount_point: PathBuf,
         connection: ConnectionId,
@@ -211,15 +216,15 @@ pub enum Answer {
     Kept {
         id: u64,
     },
-    /// It has ended.
+    /// That connection has ended.
     Ended {
         id: u64,
     },
-    /// What is exported, and to how many clients.
+    /// The exports, and the number of clients of each.
     Exports(Vec<(Export, usize)>),
     File(FileInfo),
-    /// As far as there is something: its real path, what it is, and the names behind it that are
-    /// not there.
+    /// The real path as far as it exists, the attributes of the file or directory there, and the
+    /// remaining names, which do not exist.
     Found {
         path: Vec<String>,
         file: FileInfo,
@@ -231,7 +236,7 @@ pub enum Answer {
         path: String,
     },
     Entries(Vec<ListEntry>),
-    /// In the body; fewer than asked for at the end of the file.
+    /// The bytes are in the body; fewer than requested at the end of the file.
     Bytes,
 }
 
@@ -258,14 +263,14 @@ pub struct Status {
     pub program: String,
     pub mounted: bool,
     pub io: String,
-    /// The mount points it serves.
+    /// The mount points that it serves.
     pub serving: Vec<PathBuf>,
 }
 
-/// Something that the instance wants to know at once.
+/// An event that the instance must learn of at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
-    /// A mount is gone: somebody unmounted it.
+    /// A mount is gone: a program unmounted it.
     Unmounted(PathBuf),
     /// The catalog has stopped, for this reason, and the engine ends.
     Stopped(String),
@@ -285,10 +290,10 @@ pub struct FileInfo {
     pub blocks: u64,
     /// Nanoseconds since 1970.
     pub modified: i64,
-    /// As in `v$asm_file`; of regular files.
+    /// As in `v$asm_file`; for regular files only.
     #[serde(default)]
     pub file_type: Option<String>,
-    /// With the number, what names the file for ever: `+DATA.number.incarnation`.
+    /// With the file's number, an identity that is never used again: `+DATA.number.incarnation`.
     #[serde(default)]
     pub incarnation: u64,
 }
