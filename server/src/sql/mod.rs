@@ -1,11 +1,11 @@
-//! Statements: from text to what they ask for.
+//! Parses statements: from text to [`Statement`].
 //!
 //! ```text
 //!   text --sqlplus--tokens--> tokens with places --split at ;--> parser --> Statement
 //! ```
 //!
-//! Every error points at its place: characters from the start of the whole text that the client
-//! sent, counted from 0. Nothing here acts, or knows an instance.
+//! Every error has a position: characters from the start of the whole text that the client sent,
+//! counted from 0. Nothing here carries out a statement, or knows an instance.
 
 pub mod parser;
 mod query;
@@ -23,13 +23,13 @@ pub use statement::{At, Statement};
 use crate::sql_error::SqlError;
 use tokens::Text;
 
-/// The longest text of statements that is looked at, in bytes.
+/// The longest text of statements that is accepted, in bytes.
 pub const TEXT_MAX: usize = 1 << 20;
 
 /// Splits a text at its semicolons and parses each statement; empty ones are left out.
 ///
 /// # Errors
-/// At the first place that cannot be understood.
+/// At the first position that cannot be parsed.
 pub fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
     let text = sqlplus::plain(text);
     let text = Text::new(&text)?;

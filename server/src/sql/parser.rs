@@ -1,5 +1,5 @@
-//! One statement's tokens, by recursive descent. Clauses that ASM has and Plinth does not have yet
-//! are recognised, and refused at their place.
+//! Parses one statement's tokens, by recursive descent. Clauses that ASM has and Plinth does not
+//! have yet are recognised, and refused at their position.
 
 mod access;
 mod names;
@@ -27,7 +27,7 @@ use plinth_format::{NAME_MAX, Redundancy, is_name};
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// The AU size of a group whose attributes do not say one, in bytes.
+/// The default AU size of a group, in bytes.
 pub(crate) const AU_SIZE_DEFAULT: u64 = 4 << 20;
 
 /// The longest path of a disk, in bytes.
@@ -36,7 +36,7 @@ const PATH_MAX: usize = 4095;
 /// The longest id of an `EXPLAIN WORK`, in characters: as in ASM.
 const STATEMENT_ID_MAX: usize = 30;
 
-/// What belongs behind REBALANCE, and is often written without it.
+/// Words that belong after REBALANCE, and are often written without it.
 const REBALANCE_WORDS: [&str; 3] = ["POWER", "WAIT", "NOWAIT"];
 
 struct Parser<'a> {
@@ -60,7 +60,7 @@ impl Parser<'_> {
         self.tokens.get(self.next)
     }
 
-    /// Where the next token starts, or the statement ends.
+    /// Where the next token starts; at the end of the statement, where it ends.
     fn here(&self) -> usize {
         match (self.peek(), self.tokens.last()) {
             (Some(token), _) => token.start,
@@ -177,7 +177,8 @@ impl Parser<'_> {
             "RELEASE" => Ok(self.ignore_rest(Statement::Ignored("RELEASE"))),
             "LISTEN" => Ok(self.ignore_rest(Statement::Ignored("LISTEN"))),
             "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
-            // There are no cursors but portals, which have a message of their own; pools close all.
+            // There are no cursors but portals, which have a message of their own. Pools send CLOSE
+            // ALL.
             "CLOSE" => Ok(self.ignore_rest(Statement::Ignored("CLOSE CURSOR"))),
             "EXPLAIN" => self.explain(),
             "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT"
@@ -242,7 +243,7 @@ impl Parser<'_> {
         }
         let name = self.name("the name of a disk group")?;
         if name.value == "ALL" {
-            // `ALTER DISKGROUP ALL DISMOUNT` could not mean it alone.
+            // Then `ALTER DISKGROUP ALL DISMOUNT` would be ambiguous.
             return Err(SqlError::syntax(name.at, "\"ALL\" cannot be the name of a disk group")
                 .hint("it means all disk groups"));
         }
@@ -256,7 +257,7 @@ impl Parser<'_> {
         }
         let mut attributes = Vec::new();
         if self.take("ATTRIBUTE") {
-            // Oracle has no parentheses here, but people write them.
+            // Oracle has no parentheses here, but users write them.
             let open = self.take_symbol("(");
             loop {
                 let (name, value) = self.attribute()?;
@@ -293,7 +294,7 @@ impl Parser<'_> {
         Err(self.expected("EXTERNAL, NORMAL or HIGH REDUNDANCY, FAILGROUP or DISK"))
     }
 
-    /// `EXTERNAL`, `NORMAL` or `HIGH`, if one of them is there.
+    /// `EXTERNAL`, `NORMAL` or `HIGH`, if one of them comes next.
     fn kind_of_redundancy(&mut self) -> Result<Option<Redundancy>> {
         if self.is("FLEX") || self.is("EXTENDED") {
             let refusal = self.later("FLEX and EXTENDED REDUNDANCY");
@@ -312,8 +313,8 @@ impl Parser<'_> {
             .map(|(_, redundancy)| redundancy))
     }
 
-    /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, behind its
-    /// first word.
+    /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, after its first
+    /// word.
     fn convert(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         self.need("REDUNDANCY")?;
         self.need("TO")?;
@@ -386,13 +387,13 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a comma comes next, and after it something of this kind.
+    /// Whether a comma comes next, and after it a token of this kind.
     fn peek_after_comma(&self, is_kind: impl Fn(&Kind) -> bool) -> bool {
         self.peek().is_some_and(|token| token.is_symbol(","))
             && self.tokens.get(self.next + 1).is_some_and(|token| is_kind(&token.kind))
     }
 
-    /// A number of bytes: `1000000`, `512K`, `10G`, even as a string.
+    /// A number of bytes: `1000000`, `512K`, `10G`, with or without quotes.
     fn size(&mut self) -> Result<u64> {
         let at = self.here();
         const WHAT: &str = "a size such as 512M or 10G";
@@ -502,7 +503,7 @@ impl Parser<'_> {
         self.clause_of_group(group)
     }
 
-    /// Clauses that several groups may have.
+    /// Clauses that are allowed for several groups.
     fn clause_of_groups(&mut self, groups: &Groups) -> Result<Option<Statement>> {
         if self.take("MOUNT") {
             let restricted = self.take("RESTRICTED");
@@ -528,7 +529,7 @@ impl Parser<'_> {
         self.enable_volumes(groups)
     }
 
-    /// Clauses of one group.
+    /// Clauses that are allowed for one group only.
     fn clause_of_group(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         if let Some(statement) = self.names_clause(&group)? {
@@ -586,8 +587,8 @@ impl Parser<'_> {
         ))
     }
 
-    /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with commas between them
-    /// or without.
+    /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with or without commas
+    /// between them.
     fn exchange(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         let (mut exchange, mut places) = (Exchange::default(), Places::new());
@@ -606,7 +607,7 @@ impl Parser<'_> {
                 } else {
                     self.drop_disks(&mut exchange.drop)?;
                 }
-                // What goes on is another clause of the same kind.
+                // Any other word continues the list of this clause.
                 if ["ADD", "DROP", "REBALANCE"]
                     .iter()
                     .chain(&REBALANCE_WORDS)
@@ -678,7 +679,7 @@ impl Parser<'_> {
         Ok(Statement::Alter(Alter::one(group, command).at(at).wait(wait).places(places)))
     }
 
-    /// `RENAME {DISK old TO new [, ...] | DISKS ALL}`, behind its first word.
+    /// `RENAME {DISK old TO new [, ...] | DISKS ALL}`, after its first word.
     fn rename(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         if self.take("DISKS") {
             self.need("ALL")?;
@@ -700,7 +701,7 @@ impl Parser<'_> {
     }
 
     /// `RESIZE {ALL [SIZE n] | {DISK d [SIZE n] | DISKS IN FAILGROUP f [SIZE n]} [, ...]}
-    /// [REBALANCE ...]`, behind its first word.
+    /// [REBALANCE ...]`, after its first word.
     fn resize(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         let mut resizes = Vec::new();
         if self.take("ALL") {
@@ -708,7 +709,7 @@ impl Parser<'_> {
         } else {
             let mut groups = false;
             loop {
-                // After a comma the next name may stand alone.
+                // After a comma a name may come without DISK.
                 if self.take("DISKS") {
                     self.need("IN")?;
                     self.need("FAILGROUP")?;
@@ -754,13 +755,13 @@ impl Parser<'_> {
         Ok(path)
     }
 
-    /// `[WITH phase, ... | WITHOUT phase, ...]`: what is lost is always restored.
+    /// `[WITH phase, ... | WITHOUT phase, ...]`. Lost mirrors are always restored.
     fn phases(&mut self) -> Result<Phases> {
         let with = self.take("WITH");
         if !with && !self.take("WITHOUT") {
             return Ok(Phases::default());
         }
-        // With some phases: these, and no others.
+        // WITH names the only phases to run.
         let mut phases =
             if with { Phases { balance: false, compact: Some(false) } } else { Phases::default() };
         loop {
@@ -782,7 +783,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `[REBALANCE ...]`, behind what makes something move: how, and whether to wait.
+    /// `[REBALANCE ...]`, after a clause that moves data: the power and phases, and whether to
+    /// wait.
     fn rebalance_if_said(&mut self) -> Result<(Order, Option<bool>)> {
         if self.is("REBALANCE") {
             return self.rebalance();
@@ -896,7 +898,7 @@ impl Parser<'_> {
             "paths with wildcards, in single quotes"
         };
         let mut value = self.string(what)?;
-        // ASM's own form is a list of strings.
+        // ASM's own syntax is a list of strings.
         while self.take_symbol(",") {
             let more = self.string(what)?;
             value.value = format!("{},{}", value.value, more.value);
@@ -945,7 +947,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Which disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, several of these, `ALL`.
+    /// A selection of disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, several of these, `ALL`.
     fn selection(&mut self, all: bool) -> Result<Selection> {
         let what =
             if all { "DISK, DISKS IN FAILGROUP or ALL" } else { "DISK or DISKS IN FAILGROUP" };
@@ -967,7 +969,7 @@ impl Parser<'_> {
         Ok(if all.len() == 1 { all.remove(0) } else { Selection::Several(all) })
     }
 
-    /// `[POWER n] [WAIT|NOWAIT]`, where nothing can pause.
+    /// `[POWER n] [WAIT|NOWAIT]`, for an operation that cannot pause.
     fn resync(&mut self) -> Result<(Option<u32>, Option<bool>)> {
         let at = self.here();
         let power = self.power()?;

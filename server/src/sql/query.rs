@@ -3,28 +3,28 @@
 use super::tokens::{Text, Token};
 use crate::sql_error::SqlError;
 
-/// The text of one query and its tokens. What rewrites a query, infers its types or looks for names
-/// in it reads the tokens; nothing cuts the text again.
+/// The text of one query and its tokens. Rewriting, type inference and name lookup all work on
+/// these tokens; the text is not tokenised again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     pub text: String,
-    /// Their places count from the start of `text`.
+    /// Their positions count from the start of `text`.
     pub tokens: Vec<Token>,
-    /// Where `text` starts in what the client sent.
+    /// Where `text` starts in the text that the client sent.
     pub at: usize,
 }
 
 impl Query {
-    /// A text that is one query.
+    /// For a text that is a single query.
     ///
     /// # Errors
-    /// If it cannot be cut into tokens.
+    /// If it cannot be tokenised.
     pub fn new(text: &str) -> Result<Self, SqlError> {
         let tokens = Text::new(text)?.statements().flatten().cloned().collect();
         Ok(Self { text: text.to_owned(), tokens, at: 0 })
     }
 
-    /// One statement of a text that has been cut into tokens.
+    /// One statement of a text that has been tokenised.
     pub(super) fn of(text: &Text<'_>, tokens: &[Token]) -> Self {
         let start = tokens.first().map_or(0, |first| first.start);
         let end = tokens.last().map_or(start, |last| last.end);

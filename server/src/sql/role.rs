@@ -1,19 +1,21 @@
-//! What a client may do, and what each statement needs at least.
+//! The roles of clients, and the least role that each statement needs.
 //!
 //! ```text
 //!   LOOK        SELECT and SHOW
-//!   OPERATE     also what ASM's SYSOPER may: MOUNT, DISMOUNT, ONLINE, OFFLINE, REBALANCE, CHECK NOREPAIR
+//!   OPERATE     also what ASM's SYSOPER may: MOUNT, DISMOUNT, ONLINE, OFFLINE, REBALANCE,
+//!               CHECK NOREPAIR
 //!   ADMINISTER  everything
 //! ```
 //!
-//! Every statement is named: a new one does not compile until its role is decided.
+//! The match below has no wildcard: a new kind of statement does not compile until its role is
+//! decided.
 
 use super::{Statement, statement::Alter};
 use plinth_engine::admin::Command;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Each role may also do what those before it may.
+/// A role includes all roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Role {
@@ -56,7 +58,7 @@ const fn of_command(command: &Command) -> Role {
 }
 
 impl Statement {
-    /// The least role that may give it.
+    /// The least role that may run the statement.
     #[must_use]
     pub const fn needs(&self) -> Role {
         match self {
@@ -83,8 +85,8 @@ impl Statement {
         }
     }
 
-    /// Whether it acts on groups, the instance or its users: such a statement cannot be rolled
-    /// back, and goes on when its client has gone.
+    /// Whether the statement changes groups, the instance or its users: such a statement cannot be
+    /// rolled back, and it goes on when its client has disconnected.
     #[must_use]
     pub const fn acts(&self) -> bool {
         !matches!(self.needs(), Role::Look)
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
     use crate::sql::parse;
 
-    /// One of each kind, and more where the role depends on what it says.
+    /// One statement of each kind, and more where the role depends on its clauses.
     const ONE_OF_EACH: &[(&str, Role)] = &[
         ("CREATE DISKGROUP d DISK '/x'", Role::Administer),
         ("DROP DISKGROUP d", Role::Administer),
@@ -138,10 +140,10 @@ mod tests {
         ("SELECT 1", Role::Look),
     ];
 
-    /// How many kinds there are.
+    /// The number of kinds.
     const KINDS: usize = 36;
 
-    /// The number of a kind. Whoever adds one adds it here, and above.
+    /// The number of a kind. A new kind must be added here and to `ONE_OF_EACH`.
     fn kind(statement: &Statement) -> usize {
         match statement {
             Statement::CreateGroup { .. } => 0,

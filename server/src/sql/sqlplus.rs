@@ -1,13 +1,13 @@
 //! Scripts for SQL*Plus, as DBAs publish them, with its own commands between the statements: `SET
 //! LINESIZE 200`, `COLUMN name FORMAT a30`, `PROMPT ...`, a `/` alone on its line.
 //!
-//! They are no SQL and end with their line. What only concerns how a result looks is blanked out,
-//! so that every place in the text stays where it was; the `/` ends a statement as a semicolon
-//! does. Nothing within a statement, a string or a comment is touched, but for that `/`.
+//! These commands are not SQL and end with their line. Commands that only set the layout of results
+//! are blanked out, so that every position in the text stays the same; the `/` ends a statement as
+//! a semicolon does. Nothing within a statement, a string or a comment is changed, except that `/`.
 
 use std::borrow::Cow;
 
-/// Commands that mean nothing here.
+/// Commands that have no meaning here.
 const COMMANDS: [&str; 36] = [
     "ACCEPT",
     "BREAK",
@@ -46,7 +46,7 @@ const COMMANDS: [&str; 36] = [
     "WHENEVER",
     "WHE",
 ];
-/// What SET sets for SQL*Plus alone.
+/// The settings of SET that only SQL*Plus has.
 const SETTINGS: [&str; 46] = [
     "ARRAYSIZE",
     "AUTOTRACE",
@@ -101,13 +101,13 @@ enum State {
     /// Before a statement's first word.
     Between,
     Within,
-    /// In a string or a name, until this.
+    /// In a string or a quoted name, until this character.
     Quoted(char),
-    /// In a comment of so many levels; whether it is before a statement.
+    /// In a comment: its depth, and whether it comes before a statement.
     Comment(usize, bool),
 }
 
-/// The text without what is SQL*Plus's, as long as it was.
+/// The text with SQL*Plus's commands blanked out; its length is the same.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.lines().any(|line| line.trim() == "/" || is_command(line)) {
@@ -123,7 +123,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
             _ => false,
         };
         if blank {
-            // A line of SQL*Plus that ends with a dash goes on.
+            // A command whose line ends with a dash continues on the next line.
             continues = line.trim_end().ends_with('-');
             out.extend(line.chars().map(|character| if character == '\n' { '\n' } else { ' ' }));
         } else if matches!(state, State::Between | State::Within) && line.trim() == "/" {
@@ -146,7 +146,7 @@ fn is_command(line: &str) -> bool {
             && words.next().is_some_and(|setting| SETTINGS.contains(&setting.as_str()))
 }
 
-/// Where one is at the end of a line.
+/// The state at the end of a line.
 fn after(line: &str, mut state: State) -> State {
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
@@ -194,7 +194,7 @@ mod tests {
                 "           \n              \n     \nSELECT 1;",
             ),
             ("SET search_path = x;\nSELECT 1", "SET search_path = x;\nSELECT 1"),
-            // Within a statement, a string, a comment nothing is theirs.
+            // Within a statement, a string or a comment there are no commands of SQL*Plus.
             ("SELECT\ncol\nFROM x", "SELECT\ncol\nFROM x"),
             ("SELECT '\nprompt\n/\n'", "SELECT '\nprompt\n/\n'"),
             ("/* a\n/\nrem b */ SELECT 1\n/", "/* a\n/\nrem b */ SELECT 1\n;"),

@@ -1,17 +1,17 @@
-//! What statements ask for.
+//! The parsed form of statements.
 
 use super::{Query, Role};
 use plinth_engine::admin::{Command, NewGroup};
 use std::fmt;
 
-/// Something from the text, and where it stands there: characters from the start, counted from 0.
+/// A part of the text, and its position: characters from the start, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {
     pub value: T,
     pub at: usize,
 }
 
-/// Where names and paths stand in a statement, in the order in which they stand there.
+/// Names and paths in a statement with their positions, in the order of the text.
 pub type Places = Vec<(String, usize)>;
 
 /// One statement. Names are upper case.
@@ -20,13 +20,13 @@ pub enum Statement {
     CreateGroup {
         /// Paths may have wildcards, and `au_size` is still among the attributes.
         new: NewGroup,
-        /// Where paths, disks and attributes stand.
+        /// The positions of paths, disks and attributes.
         places: Places,
         at: usize,
     },
     DropGroup {
         name: At<String>,
-        /// Of a group that is not mounted.
+        /// The group is not mounted.
         force: bool,
         /// `INCLUDING CONTENTS`.
         contents: bool,
@@ -34,7 +34,7 @@ pub enum Statement {
     Mount {
         groups: Groups,
         force: bool,
-        /// For whoever administers alone.
+        /// Only administrators may use the group.
         restricted: bool,
     },
     Dismount {
@@ -43,7 +43,7 @@ pub enum Statement {
     },
     /// A statement on mounted groups that their engines carry out.
     Alter(Alter),
-    /// `EXPLAIN WORK`: what a statement would move. Its command is an estimate.
+    /// `EXPLAIN WORK`: what a statement would move. The command in it is an estimate.
     ExplainWork {
         /// Empty unless it was given.
         id: String,
@@ -54,7 +54,7 @@ pub enum Statement {
     SetDiskstring(At<String>),
     /// `ALTER SYSTEM SET asm_preferred_read_failure_groups`.
     SetPreferred(At<String>),
-    /// Who may come over the network.
+    /// A user that may log in over the network.
     CreateUser {
         name: At<String>,
         password: Password,
@@ -73,12 +73,12 @@ pub enum Statement {
         name: String,
         value: Option<String>,
     },
-    /// Forget a prepared statement; `None`: all.
+    /// Forget a prepared statement; all of them if `None`.
     Deallocate(Option<String>),
-    /// `DISCARD ALL`: forget what the session has.
+    /// `DISCARD ALL`: forget the state of the session.
     Discard,
-    /// What PostgreSQL's clients say and means nothing here: `SAVEPOINT`, `UNLISTEN` ...; the tag
-    /// to answer with.
+    /// A statement of PostgreSQL that has no effect here: `SAVEPOINT`, `UNLISTEN` ...; the command
+    /// tag of the answer.
     Ignored(&'static str),
     Begin,
     Commit,
@@ -86,29 +86,31 @@ pub enum Statement {
     Query(Query),
 }
 
-/// A statement on mounted groups: the command for their engines, and what only the session needs.
+/// A statement on mounted groups: the command for their engines, and the options that only the
+/// session uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alter {
     /// Most commands are for one group.
     pub groups: Groups,
-    /// Paths of disks may have wildcards, and users are known by name only.
+    /// Disks' paths may still have wildcards, and users still have names without numbers.
     pub command: Command,
-    /// Return only when what it begins has ended; `None`: nothing is said.
+    /// Whether to wait until the operation that it starts has ended; `None` if the statement does
+    /// not say.
     pub wait: Option<bool>,
-    /// Where the names are that a refusal may be about.
+    /// The positions of names that a refusal may be about.
     pub places: Places,
-    /// Where the clause stands: the place of any other refusal.
+    /// The position of the clause, for any other refusal.
     pub at: usize,
 }
 
 impl Alter {
-    /// Of one group, which is the place of refusals.
+    /// For one group, whose position is that of refusals.
     #[must_use]
     pub fn one(group: At<String>, command: Command) -> Self {
         Self::of(Groups::Named(vec![group]), command)
     }
 
-    /// Of several groups; each is the place of its own refusals.
+    /// For several groups; a refusal has the position of its group.
     #[must_use]
     pub fn of(groups: Groups, command: Command) -> Self {
         let at = match &groups {
@@ -134,7 +136,7 @@ impl Alter {
     }
 }
 
-/// A password, or what a client has made of one; never shown.
+/// A password, or the verifier that a client made of one; never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub At<String>);
 
@@ -144,7 +146,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Which groups are meant.
+/// The groups that a statement is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Groups {
     All,
@@ -152,7 +154,7 @@ pub enum Groups {
 }
 
 impl Statement {
-    /// What PostgreSQL's protocol calls the command, when it is done.
+    /// The command tag, with which PostgreSQL's protocol reports completion.
     #[must_use]
     pub fn tag(&self) -> &'static str {
         match self {

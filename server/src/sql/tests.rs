@@ -1,4 +1,4 @@
-//! Tables of statements: what they mean, and where errors point.
+//! Tables of statements: the parsed form of each, and the positions of errors.
 
 use super::{
     Statement, parse,
@@ -162,7 +162,7 @@ fn alter_diskgroup_says_all_it_can_say() {
         Alter { command: Command::SetAttribute { name, value }, at: 32, .. } if name == "disk_timeout" && value == "5"));
 }
 
-/// Clauses of one statement, with commas between them or without.
+/// Clauses of one statement, with or without commas between them.
 #[test]
 fn disks_that_come_and_go() {
     let exchange = |text: &str| match alter(text) {
@@ -271,7 +271,7 @@ fn the_rest() {
     assert!(parse(" ;; /* nothing */ ;").expect("nothing").is_empty());
 }
 
-/// The place is where the first character of `<` stands; what is expected is named.
+/// Each text with a `<` at the position that its error must have, and words of the error.
 #[test]
 fn errors_point_at_their_place() {
     for (marked, says) in [
@@ -379,7 +379,7 @@ fn errors_point_at_their_place() {
     }
 }
 
-/// What stands in ASM's own examples, and what is left out of them.
+/// The examples of ASM's documentation, and forms that they omit.
 #[test]
 fn checks_and_scrubs() {
     let check = |text: &str| match command(text) {
@@ -430,7 +430,7 @@ fn checks_and_scrubs() {
     }
 }
 
-/// Disks and failure groups in one statement, as ASM takes them.
+/// Disks and failure groups in one statement, as ASM accepts them.
 #[test]
 fn several_disks_and_failure_groups() {
     let text =
@@ -578,7 +578,7 @@ fn sizes() {
     }
 }
 
-/// Words, marks and noise in any order are refused or understood, and never more than that.
+/// Words, symbols and noise in any order are refused or parsed, without a panic.
 #[test]
 fn noise_never_panics() {
     const PARTS: [&str; 82] = [
@@ -690,7 +690,7 @@ fn noise_never_panics() {
     }
 }
 
-/// A token's place is where it stands in the text.
+/// A token's position is where it begins in the text.
 #[test]
 fn tokens_stand_where_they_say() {
     let text = Text::new("é 'a\nb'\r\n x , /* é */ y10G 5 \"Q\"").expect("tokens");

@@ -1,5 +1,5 @@
-//! The words of a text and where they are. The reading is `sqlparser`'s, in PostgreSQL's dialect,
-//! in which `v$asm_disk` is one word.
+//! Tokens of a text, with their positions. The lexer is `sqlparser`'s, in PostgreSQL's dialect, in
+//! which `v$asm_disk` is one word.
 
 use super::TEXT_MAX;
 use crate::sql_error::{SqlError, state};
@@ -8,7 +8,7 @@ use sqlparser::{
     tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer},
 };
 
-/// What a token is.
+/// The kinds of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A word without quotes, as written.
@@ -25,7 +25,7 @@ pub enum Kind {
     Symbol(String),
 }
 
-/// One token and its place: characters from the start of the text, counted from 0.
+/// One token and its position: characters from the start of the text, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub kind: Kind,
@@ -43,7 +43,7 @@ pub struct Text<'a> {
 
 impl<'a> Text<'a> {
     /// # Errors
-    /// If the text is too long, or something in it never ends (a string, a comment).
+    /// If the text is too long, or a string or comment in it is not closed.
     pub fn new(text: &'a str) -> Result<Self, SqlError> {
         if text.len() > TEXT_MAX {
             return Err(SqlError::new(
@@ -90,12 +90,12 @@ impl<'a> Text<'a> {
         Ok(Self { text, offsets, tokens })
     }
 
-    /// The tokens of each statement that is not empty.
+    /// The tokens of each non-empty statement.
     pub fn statements(&self) -> impl Iterator<Item = &[Token]> {
         self.tokens.split(|token| token.kind == Kind::End).filter(|tokens| !tokens.is_empty())
     }
 
-    /// The text between two places.
+    /// The text between two positions.
     #[must_use]
     pub fn between(&self, start: usize, end: usize) -> &'a str {
         let offset = |at: usize| self.offsets.get(at).copied().unwrap_or(self.text.len());
@@ -105,13 +105,13 @@ impl<'a> Text<'a> {
 }
 
 impl Token {
-    /// Whether this is the keyword, which is given in upper case.
+    /// Whether this token is the keyword, which is given in upper case.
     #[must_use]
     pub fn is(&self, keyword: &str) -> bool {
         matches!(&self.kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
-    /// Whether this is the symbol.
+    /// Whether this token is the symbol.
     #[must_use]
     pub fn is_symbol(&self, symbol: &str) -> bool {
         matches!(&self.kind, Kind::Symbol(found) if found == symbol)

@@ -1,4 +1,4 @@
-//! Users, user groups, and what they may do with files.
+//! Users of a disk group, user groups, and the ownership and permissions of files.
 
 use super::{Parser, Result, Statement};
 use crate::{
@@ -17,13 +17,13 @@ const USERGROUP: &str = "the name of a user group in single quotes";
 const USER_MAX: usize = 32;
 const USERGROUP_MAX: usize = 63;
 
-/// The statement, with the places of the names in it.
+/// The statement, with the positions of the names in it.
 fn access(group: At<String>, change: AccessChange, places: Places, at: usize) -> Statement {
     Statement::Alter(Alter::one(group, Command::Access(change)).at(at).places(places))
 }
 
 impl Parser<'_> {
-    /// `USER 'u', ...`, `USERGROUP 'g' WITH MEMBER 'u', ...`, behind `ADD`.
+    /// `USER 'u', ...`, `USERGROUP 'g' WITH MEMBER 'u', ...`, after `ADD`.
     pub(super) fn add_access(&mut self, group: At<String>) -> Result<Statement> {
         let (at, mut places) = (self.here(), Places::new());
         let change = if self.take("USERGROUP") {
@@ -40,7 +40,7 @@ impl Parser<'_> {
         Ok(access(group, change, places, at))
     }
 
-    /// `USER 'u', ... [CASCADE]`, `USERGROUP 'g'`, behind `DROP`.
+    /// `USER 'u', ... [CASCADE]`, `USERGROUP 'g'`, after `DROP`.
     pub(super) fn drop_access(&mut self, group: At<String>) -> Result<Statement> {
         let (at, mut places) = (self.here(), Places::new());
         let change = if self.take("USERGROUP") {
@@ -53,7 +53,7 @@ impl Parser<'_> {
         Ok(access(group, change, places, at))
     }
 
-    /// `USERGROUP 'g' {ADD | DROP} MEMBER 'u', ...`, behind `MODIFY`.
+    /// `USERGROUP 'g' {ADD | DROP} MEMBER 'u', ...`, after `MODIFY`.
     pub(super) fn modify_access(&mut self, group: At<String>) -> Result<Statement> {
         let (at, mut places) = (self.here(), Places::new());
         self.need("USERGROUP")?;
@@ -67,7 +67,7 @@ impl Parser<'_> {
         Ok(access(group, AccessChange::ModifyUserGroup { name, add, members }, places, at))
     }
 
-    /// `USER 'old' WITH 'new', ...`, behind `REPLACE`.
+    /// `USER 'old' WITH 'new', ...`, after `REPLACE`.
     pub(super) fn replace_users(&mut self, group: At<String>) -> Result<Statement> {
         let (at, mut places) = (self.here(), Places::new());
         self.need("USER")?;
@@ -82,7 +82,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `PERMISSION {OWNER | GROUP | OTHER} = ... FOR FILE 'f', ...`, behind `SET`.
+    /// `PERMISSION {OWNER | GROUP | OTHER} = ... FOR FILE 'f', ...`, after `SET`.
     pub(super) fn set_permission(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("PERMISSION")?;
@@ -120,7 +120,7 @@ impl Parser<'_> {
         Ok(access(group, change, Places::new(), at))
     }
 
-    /// `OWNERSHIP {OWNER = 'u' | GROUP = 'g'}, ... FOR FILE 'f', ...`, behind `SET`.
+    /// `OWNERSHIP {OWNER = 'u' | GROUP = 'g'}, ... FOR FILE 'f', ...`, after `SET`.
     pub(super) fn set_ownership(&mut self, group: At<String>) -> Result<Statement> {
         let (at, mut places) = (self.here(), Places::new());
         self.need("OWNERSHIP")?;

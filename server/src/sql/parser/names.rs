@@ -1,10 +1,15 @@
 //! Statements on names: templates, directories, aliases, files.
 //!
 //! ```text
-//!   {ADD|MODIFY|ALTER} TEMPLATE t ATTRIBUTE[S] ( [UNPROTECTED|MIRROR|HIGH] [COARSE|FINE] ) [, t ATTRIBUTE[S] (...)]
+//!   {ADD | MODIFY | ALTER} TEMPLATE
+//!       t ATTRIBUTE[S] ( [UNPROTECTED | MIRROR | HIGH] [COARSE | FINE] ) [, t ATTRIBUTE[S] (...)]
 //!   DROP TEMPLATE t [, t]
-//!   ADD DIRECTORY 'd' [, 'd']      DROP DIRECTORY 'd' [FORCE|NOFORCE] [, ...]      RENAME DIRECTORY 'a' TO 'b' [, ...]
-//!   ADD ALIAS 'a' FOR 'f' [, ...]  DROP ALIAS 'a' [, ...]                          RENAME ALIAS 'a' TO 'b' [, ...]
+//!   ADD DIRECTORY 'd' [, 'd']
+//!   DROP DIRECTORY 'd' [FORCE | NOFORCE] [, ...]
+//!   RENAME DIRECTORY 'a' TO 'b' [, ...]
+//!   ADD ALIAS 'a' FOR 'f' [, ...]
+//!   DROP ALIAS 'a' [, ...]
+//!   RENAME ALIAS 'a' TO 'b' [, ...]
 //!   DROP FILE 'f' [, 'f']
 //! ```
 
@@ -26,7 +31,7 @@ impl Parser<'_> {
         found
     }
 
-    /// A statement on names, if one comes next.
+    /// A statement on names, if such a clause comes next.
     pub(super) fn names_clause(&mut self, group: &At<String>) -> Result<Option<Statement>> {
         let at = self.here();
         let mut places = Vec::new();
@@ -59,7 +64,7 @@ impl Parser<'_> {
         Ok(Some(Statement::Alter(Alter::one(group.clone(), command).at(at).places(places))))
     }
 
-    /// One or more, with commas between them.
+    /// A list of one or more, separated by commas.
     fn listed<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = vec![one(self)?];
         while self.take_symbol(",") {
@@ -80,7 +85,7 @@ impl Parser<'_> {
         Ok((one, self.file_name(places)?))
     }
 
-    /// A template's name; of the system's some have spaces and stand in quotes.
+    /// A template's name. Some of the system's templates have names with spaces, in quotes.
     fn template_name(&mut self, places: &mut Places) -> Result<String> {
         let at = self.here();
         let name = match self.peek().map(|token| &token.kind) {
@@ -127,7 +132,7 @@ impl Parser<'_> {
         Ok(template)
     }
 
-    /// What ASM has for templates, and a group here cannot have.
+    /// Refuses attributes that ASM has for templates and a group here cannot have.
     fn refused_attribute(&self) -> Option<SqlError> {
         let refuse = |text: &str, hint: &str| {
             SqlError::new(state::NOT_SUPPORTED, text).at(self.here()).hint(hint)

@@ -1,4 +1,4 @@
-//! What ASM's SQL has and Plinth has not, with the reason, and what to do instead.
+//! Clauses of ASM's SQL that Plinth does not have, refused with the reason and a remedy.
 
 use super::{Parser, Result, Statement};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Parser<'_> {
-    /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None`: it is another
-    /// one.
+    /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None` if another
+    /// clause comes next.
     pub(super) fn other_clause(&mut self, group: &At<String>) -> Result<Option<Statement>> {
         let words = |parser: &Self| -> (String, String) {
             let word = |index: usize| match parser.tokens.get(index).map(|token| &token.kind) {
@@ -61,7 +61,8 @@ impl Parser<'_> {
         clause(self, group.clone()).map(Some)
     }
 
-    /// What belongs to Oracle's clusters and databases: `ALTER SYSTEM` and `ALTER DATABASE`.
+    /// Refuses clauses of `ALTER SYSTEM` and `ALTER DATABASE` that belong to Oracle's clusters and
+    /// databases.
     pub(super) fn refuse_of_system(&self) -> Option<SqlError> {
         if self.is("START") || self.is("STOP") {
             return Some(self.refuse(

@@ -1,4 +1,4 @@
-//! CHECK and SCRUB: which part of a group is looked at, and how.
+//! CHECK and SCRUB: which part of a group is read, and with which options.
 
 use super::{Parser, Result, Statement};
 use crate::{
@@ -12,7 +12,7 @@ use plinth_engine::admin::{Command, Scope, ScrubOrder, ScrubPower};
 
 impl Parser<'_> {
     /// `CHECK [ALL | DISK d, ... | DISKS IN FAILGROUP f, ... | FILE 'f', ...] [REPAIR | NOREPAIR]`,
-    /// behind its first word.
+    /// after its first word.
     pub(super) fn check(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         let scope = if self.take("ALL") {
@@ -30,11 +30,11 @@ impl Parser<'_> {
     }
 
     /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE]
-    /// [STOP]`, behind its first word; what follows the part in any order.
+    /// [STOP]`, after its first word; the options in any order.
     pub(super) fn scrub(&mut self, groups: Groups) -> Result<Statement> {
         let at = self.here();
         if self.is("FILE") || self.is("DISK") || self.is("DISKS") {
-            // They are somebody's.
+            // Files and disks belong to a single group: exactly one must be named.
             self.one(groups.clone())?;
         }
         let scope = if self.take("FILE") {
@@ -104,7 +104,7 @@ impl Parser<'_> {
         self.strings("the name of a file in single quotes")
     }
 
-    /// Strings that are not empty, with commas between them.
+    /// A list of non-empty strings, separated by commas.
     pub(super) fn strings(&mut self, what: &str) -> Result<Vec<At<String>>> {
         let mut all = Vec::new();
         loop {

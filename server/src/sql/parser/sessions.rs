@@ -1,4 +1,5 @@
-//! What drivers and pools say between statements: `SET`, `RESET`, `DISCARD`, `DEALLOCATE`.
+//! Statements about the session, which drivers and pools send: `SET`, `RESET`, `DISCARD`,
+//! `DEALLOCATE`.
 
 use super::{Parser, Result};
 use crate::sql::{
@@ -6,7 +7,7 @@ use crate::sql::{
     tokens::{Kind, Token},
 };
 
-/// One of them; the first word says which.
+/// Parses such a statement; its first word has not been taken.
 pub(super) fn statement(parser: &mut Parser<'_>) -> Result<Statement> {
     let is = |word: &str| parser.peek().is_some_and(|token| token.is(word));
     let (sets, resets, discards) = (is("SET"), is("RESET"), is("DISCARD"));
@@ -18,7 +19,7 @@ pub(super) fn statement(parser: &mut Parser<'_>) -> Result<Statement> {
     parser.next = parser.tokens.len();
     let is_all = matches!(rest, [one] if one.is("ALL"));
     if discards {
-        // PLANS, SEQUENCES, TEMP: there is nothing to forget.
+        // PLANS, SEQUENCES, TEMP: a session has none, so there is nothing to discard.
         return Ok(if is_all { Statement::Discard } else { Statement::Ignored("DISCARD") });
     }
     if resets {
@@ -29,8 +30,7 @@ pub(super) fn statement(parser: &mut Parser<'_>) -> Result<Statement> {
     Ok(Statement::Deallocate(name.filter(|_| !is_all).map(word)))
 }
 
-/// `SET [SESSION | LOCAL] name {TO | =} value`, and all that has another shape and means nothing
-/// here.
+/// `SET [SESSION | LOCAL] name {TO | =} value`, and other forms, which are ignored.
 fn set(parser: &mut Parser<'_>) -> Statement {
     let _ = parser.take("SESSION") || parser.take("LOCAL");
     let rest = parser.tokens.get(parser.next..).unwrap_or_default();

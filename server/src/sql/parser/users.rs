@@ -1,5 +1,5 @@
-//! Users with passwords: `CREATE USER`, `ALTER USER`; PostgreSQL's words for it, and Oracle's
-//! `IDENTIFIED BY`.
+//! Users with passwords: `CREATE USER`, `ALTER USER`; PostgreSQL's syntax, and Oracle's `IDENTIFIED
+//! BY`.
 
 use super::{Parser, Result};
 use crate::sql::{
@@ -8,7 +8,7 @@ use crate::sql::{
     tokens::Kind,
 };
 
-/// `name [WITH] PASSWORD '...' [[ROLE] role]`, in any order, behind CREATE USER.
+/// `name [WITH] PASSWORD '...' [[ROLE] role]`, in any order, after CREATE USER.
 pub(super) fn create(parser: &mut Parser<'_>) -> Result<Statement> {
     let name = parser.name("the name of a user")?;
     let (password, role) = clauses(parser)?;
@@ -16,7 +16,7 @@ pub(super) fn create(parser: &mut Parser<'_>) -> Result<Statement> {
     Ok(Statement::CreateUser { name, password, role: role.unwrap_or(Role::Look) })
 }
 
-/// `name [WITH] [PASSWORD '...'] [[ROLE] role]`, behind ALTER USER.
+/// `name [WITH] [PASSWORD '...'] [[ROLE] role]`, after ALTER USER.
 pub(super) fn alter(parser: &mut Parser<'_>) -> Result<Statement> {
     let name = parser.name("the name of a user")?;
     let (password, role) = clauses(parser)?;
@@ -30,7 +30,7 @@ fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Role>)> 
     let (mut password, mut wanted) = (None, None);
     parser.take("WITH");
     while parser.peek().is_some() {
-        // LOGIN is what all of them may.
+        // Ignored: every user may log in, and every password is stored as a verifier.
         if parser.take("LOGIN") || parser.take("ENCRYPTED") {
             continue;
         }

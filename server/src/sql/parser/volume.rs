@@ -1,4 +1,4 @@
-//! Volumes.
+//! Clauses on volumes.
 
 use super::{Parser, Result, Statement};
 use crate::{
@@ -14,7 +14,7 @@ use plinth_format::Redundancy;
 /// The longest name of a volume, in characters: as in ASM.
 const NAME_MAX: usize = 11;
 
-/// What a stripe may be: as in ASM.
+/// The allowed widths of a stripe, in bytes: as in ASM.
 const STRIPE_WIDTH: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 20;
 const STRIPE_COLUMNS: std::ops::RangeInclusive<u64> = 1..=8;
 
@@ -24,7 +24,7 @@ fn volume(group: At<String>, change: VolumeChange, at: usize) -> Statement {
 
 impl Parser<'_> {
     /// `VOLUME v SIZE n [MIRROR | HIGH | UNPROTECTED] [STRIPE_WIDTH n {K | M}] [STRIPE_COLUMNS n]`,
-    /// behind `ADD`.
+    /// after `ADD`.
     pub(super) fn add_volume(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("VOLUME")?;
@@ -71,7 +71,7 @@ impl Parser<'_> {
         Ok(volume(group, change, at))
     }
 
-    /// `VOLUME v [MOUNTPATH 'p'] [USAGE 'u']`, behind `MODIFY`.
+    /// `VOLUME v [MOUNTPATH 'p'] [USAGE 'u']`, after `MODIFY`.
     pub(super) fn modify_volume(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("VOLUME")?;
@@ -91,7 +91,7 @@ impl Parser<'_> {
         Ok(volume(group, VolumeChange::Modify { name, mount_path, usage }, at))
     }
 
-    /// `VOLUME v SIZE n`, behind `RESIZE`.
+    /// `VOLUME v SIZE n`, after `RESIZE`.
     pub(super) fn resize_volume(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("VOLUME")?;
@@ -101,7 +101,7 @@ impl Parser<'_> {
         Ok(volume(group, VolumeChange::Resize { name, size }, at))
     }
 
-    /// `VOLUME v`, behind `DROP`.
+    /// `VOLUME v`, after `DROP`.
     pub(super) fn drop_volume(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         self.need("VOLUME")?;
@@ -109,7 +109,7 @@ impl Parser<'_> {
         Ok(volume(group, VolumeChange::Drop { name }, at))
     }
 
-    /// `{ENABLE | DISABLE} VOLUME {v, ... | ALL}`; `None`: something else comes.
+    /// `{ENABLE | DISABLE} VOLUME {v, ... | ALL}`; `None` if another clause comes next.
     pub(super) fn enable_volumes(&mut self, groups: &Groups) -> Result<Option<Statement>> {
         let at = self.here();
         let enable = self.take("ENABLE");
