@@ -25,7 +25,7 @@ use std::{
 
 /// Lines that may wait for a slow disk.
 const WAITING_MAX: usize = 4096;
-/// While nothing is gathered.
+/// The wait for lines while none are gathered.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// A way to write lines that never blocks.
@@ -36,9 +36,9 @@ pub struct Alert {
 
 #[derive(Debug)]
 enum Line {
-    /// When it happened, in nanoseconds since 1970, and what.
+    /// The time, in nanoseconds since 1970, and the line.
     Write(i64, Text),
-    /// Say when everything before was written.
+    /// Answer once everything before it is written.
     Flush(SyncSender<()>),
 }
 
@@ -55,8 +55,8 @@ impl Alert {
         Self { lines }
     }
 
-    /// Writes one event. Never blocks: beyond some thousand waiting lines they go to the standard
-    /// error only.
+    /// Writes one event. Never blocks: if some thousand lines are waiting, further ones go to the
+    /// standard error only.
     pub fn event(&self, event: &Event) {
         self.line(event.severity, &event.group, &event.text);
     }
@@ -111,7 +111,7 @@ fn write(path: &std::path::Path, echo: bool, lines: &Receiver<Line>) {
     }
 }
 
-/// As it stands in the log.
+/// The line as the log has it.
 fn written(nanos: i64, Text { severity, about, text }: &Text) -> String {
     format!("{} {severity} {about}: {text}\n", rfc3339(nanos))
 }

@@ -1,5 +1,5 @@
-//! Whatever may come on a socket between our own processes: for the fuzzer in `fuzz/`, and for a
-//! test that changes messages that are right.
+//! Decodes arbitrary bytes as they could come on a socket between our own processes: for the fuzzer
+//! in `fuzz/`, and for a test that mutates valid messages.
 
 use crate::{engine::protocol, instance::control};
 use plinth_engine::catalog::rows::decode_rows;
@@ -7,14 +7,14 @@ use plinth_host::ipc::{Frames, Hello};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, io::Write, os::unix::net::UnixStream};
 
-/// Bytes that a socket takes although nobody reads yet.
+/// Bytes that fit into a socket's buffer before the other side reads.
 const INPUT_MAX: usize = 64 << 10;
 
-/// Reads bytes as messages, or as rows; the first byte says of which kind. Returns how many there
-/// were until one made no sense.
+/// Decodes bytes as messages, or as rows; the first byte selects the kind. Returns the number
+/// decoded before the first invalid one.
 ///
 /// # Panics
-/// If we make a mistake.
+/// If a decoded message cannot be encoded again and decoded to the same value: a bug.
 #[must_use]
 pub fn messages(input: &[u8]) -> usize {
     let Some((kind, bytes)) = input.split_first() else { return 0 };
@@ -85,7 +85,7 @@ mod tests {
         bytes
     }
 
-    /// Messages that are right, of every kind.
+    /// Valid messages of every kind.
     fn right() -> Vec<Vec<u8>> {
         let path = || "/db/table".to_owned();
         let info = FileInfo {
@@ -179,7 +179,7 @@ mod tests {
         all
     }
 
-    /// Changes a message, now and then so that its length is still right.
+    /// Mutates a message, in some cases so that its length is still valid.
     fn change(message: &mut Vec<u8>, mut next: impl FnMut(usize) -> usize) {
         let at = next(message.len().max(1));
         match next(7) {
@@ -207,7 +207,7 @@ mod tests {
             }
         }
         if next(2) == 0 && message.len() > 9 {
-            // All of it is head.
+            // The whole message is head.
             let length = u32::try_from(message.len() - 9).expect("short").to_le_bytes();
             message[1..5].copy_from_slice(&length);
             message[5..9].fill(0);

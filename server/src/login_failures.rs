@@ -1,5 +1,5 @@
-//! Failed logins of the current minute: the alert log has a line for each up to a limit, and counts
-//! the rest.
+//! Failed logins of the current minute: the alert log has a line for each up to a limit, and a
+//! count of the rest.
 
 use plinth_host::lock;
 use std::{
@@ -16,7 +16,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct Failures(Mutex<Option<(Instant, u32)>>);
 
 impl Failures {
-    /// Counts one; whether it gets a line, and how many before it got none.
+    /// Counts a failure. Returns whether it gets a line, and how many of the minute before got
+    /// none.
     pub(crate) fn count(&self, now: Instant) -> (bool, u32) {
         let mut counted = lock(&self.0);
         match *counted {

@@ -1,13 +1,13 @@
-//! Where everything of an instance lies.
+//! Paths of all files of an instance.
 //!
 //! ```text
 //!   DIR  .s.PGSQL.5432        psql -h DIR            0600, or wider if others may look
 //!        control.sock         our own commands       as the former
 //!        plinth.pid           held locked by the instance
 //!        engine.NAME.sock     one engine             0600
-//!        next.NAME.sock       one that waits to become it
+//!        next.NAME.sock       its successor, before it takes over
 //!        engine.NAME.pid      held locked by the engine
-//!        engine.NAME.log      what it printed
+//!        engine.NAME.log      the output of its process
 //!        nbd.NAME.sock        its exports            0600, or wider if others may use them
 //!        kept.ID              what an engine keeps for the next one
 //!   STATE  instance.json      what to mount at start
@@ -17,12 +17,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where DIR is unless somebody says otherwise.
+/// The default of DIR.
 pub const DEFAULT_DIR: &str = "/run/plinth";
-/// Where STATE is when DIR is [`DEFAULT_DIR`], which a boot empties.
+/// STATE if DIR is [`DEFAULT_DIR`], which is emptied by a boot.
 const DEFAULT_STATE: &str = "/var/lib/plinth";
 
-/// The places of one instance.
+/// The paths of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     dir: PathBuf,
@@ -80,13 +80,13 @@ impl Paths {
         self.dir.join(format!("engine.{group}.sock"))
     }
 
-    /// Of an engine that waits for the end of the one that runs.
+    /// The socket of a successor, which waits for the end of the running engine.
     #[must_use]
     pub fn successor(&self, group: &str) -> PathBuf {
         self.dir.join(format!("next.{group}.sock"))
     }
 
-    /// Where NBD clients find what a group exports, unless somebody says otherwise.
+    /// The default socket for NBD clients of a group's exports.
     #[must_use]
     pub fn nbd(&self, group: &str) -> PathBuf {
         self.dir.join(format!("nbd.{group}.sock"))

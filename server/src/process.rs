@@ -1,5 +1,5 @@
-//! Requests of a process to the operating system: signals, the peer of a socket, being the only one
-//! of its kind.
+//! Requests of a process to the operating system: signals, the peer of a socket, a lock that makes
+//! a process the only one of its kind.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -25,21 +25,21 @@ pub struct Peer {
 
 impl Peer {
     /// # Errors
-    /// What the operating system says.
+    /// If the operating system refuses.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let credentials = socket_peercred(socket)?;
         Ok(Self { pid: credentials.pid.as_raw_nonzero().get(), uid: credentials.uid.as_raw() })
     }
 
-    /// Root and the user this process runs as administer.
+    /// Whether the peer may administer: root may, and the user that this process runs as.
     #[must_use]
     pub fn administers(&self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 }
 
-/// Takes `path` as the sign that this process is the only one of its kind, and writes its pid into
-/// it. It stays taken until the file is dropped; `None` if another process holds it.
+/// Locks the file at `path`, as the only process of a kind, and writes this pid into it. The lock
+/// is held until the file is dropped; `None` if another process holds it.
 ///
 /// # Errors
 /// If the file cannot be opened or written.
@@ -56,8 +56,8 @@ pub fn only_one(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Has threads share freed memory. Otherwise each of many threads keeps its own, and as an engine's
-/// memory is locked the kernel cannot take it back.
+/// Has threads share freed memory. Otherwise each of many threads keeps its own, and since an
+/// engine's memory is locked, the kernel cannot take it back.
 pub fn share_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: a number, and no other thread allocates differently for it.
@@ -66,7 +66,7 @@ pub fn share_memory() {
     }
 }
 
-/// Lets this process have as many descriptors as it may: an engine has five for each NBD client,
+/// Raises the limit of open descriptors as far as allowed: an engine has five for each NBD client,
 /// the instance two.
 pub fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -88,8 +88,8 @@ fn ending() -> libc::sigset_t {
     }
 }
 
-/// Keeps the signals that end a process for [`wait_for_end`]. To be called before any thread
-/// starts; programs that are started later get the usual signals.
+/// Blocks the signals that end a process, so that [`wait_for_end`] gets them. To be called before
+/// any thread starts; programs that are started later get the usual signals.
 pub fn keep_signals() {
     let set = ending();
     // SAFETY: a valid set; the old one is not wanted.

@@ -1,4 +1,4 @@
-//! The rooms of this crate stand one above the other, and none uses a room above it.
+//! The rooms of this crate are in layers, and none uses a room in a layer above it.
 //!
 //! Statements do not know the instance, an engine's process does not know queries, a query does not
 //! know the instance, and the instance knows neither the protocol of its clients nor the command

@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: bytes in, bytes out, nothing else.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: bytes in, bytes out, no I/O.
 //!
 //! ```text
 //!   client: n,,n=,r=<nonce>                       first()
@@ -7,14 +7,14 @@
 //!   server: v=<signature>
 //! ```
 //!
-//! Of a password only a [`Verifier`] is kept: it can check that a client knows the password, and
-//! cannot log in. An unknown name gets a verifier too, made from a secret of the instance: always
-//! the same salt for the same name, and the same exchange until the end, so that the names that
-//! exist cannot be found out.
+//! Only a [`Verifier`] of a password is stored: it can check that a client knows the password, and
+//! it is not enough to log in. An unknown name gets a verifier too, derived from a secret of the
+//! instance: the same name always gets the same salt, and the exchange is the same until its end,
+//! so that a client cannot find out which names exist.
 //!
 //! With TLS the exchange can be bound to the server's certificate (SCRAM-SHA-256-PLUS,
-//! `tls-server-end-point`): a man in the middle with a certificate of its own then gets no further.
-//! A client that could bind and believes that we cannot (`y`) was deceived, and is refused.
+//! `tls-server-end-point`): a man in the middle with another certificate then fails. A client that
+//! supports binding and believes that the server does not (`y`) was deceived, and is refused.
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use ring::{digest, hmac, pbkdf2, rand::SecureRandom};
@@ -26,7 +26,7 @@ pub(super) const BOUND: &str = "SCRAM-SHA-256-PLUS";
 /// Rounds of hashing for new passwords: a client spends some milliseconds, a guesser as much for
 /// each guess. RFC 7677 asks for 4096 at least.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(15_000).expect("not zero");
-/// Most rounds of a verifier that is given as such: each login costs its client that many.
+/// Most rounds of a verifier that an operator supplies: each login costs the client that many.
 const ROUNDS_MAX: u32 = 1_000_000;
 const SALT: usize = 16;
 const KEY: usize = digest::SHA256_OUTPUT_LEN;
@@ -43,7 +43,7 @@ pub struct Verifier {
     server_key: [u8; KEY],
 }
 
-/// Random bytes; `None` if the operating system has none, and then nothing may go on.
+/// Random bytes; `None` if the operating system has none: then the login or the change must fail.
 fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     ring::rand::SystemRandom::new().fill(&mut bytes).ok()?;
@@ -67,14 +67,14 @@ fn array(bytes: &[u8]) -> [u8; KEY] {
 }
 
 impl Verifier {
-    /// Of a new password; `None` if there is no randomness.
+    /// The verifier of a new password; `None` if there is no randomness.
     #[must_use]
     pub fn of(password: &str) -> Option<Self> {
         Some(Self::derived(password, &random::<SALT>()?, ROUNDS))
     }
 
     fn derived(password: &str, salt: &[u8], rounds: NonZeroU32) -> Self {
-        // What cannot be prepared is used as it is, by clients too.
+        // A password that SASLprep rejects is used unchanged, by the server and by clients alike.
         let prepared = stringprep::saslprep(password).unwrap_or(Cow::Borrowed(password));
         let mut salted = [0; KEY];
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, salt, prepared.as_bytes(), &mut salted);
@@ -86,7 +86,7 @@ impl Verifier {
         }
     }
 
-    /// Of an unknown name: no password fits it.
+    /// The verifier for an unknown name: no password fits it.
     #[must_use]
     pub fn of_nobody(name: &str, secret: &[u8]) -> Self {
         let of = |what: &str| mac(secret, &[what.as_bytes(), b"\0", name.as_bytes()]);
@@ -98,7 +98,7 @@ impl Verifier {
         }
     }
 
-    /// Reads what [`fmt::Display`] writes, and what PostgreSQL's programs make of a password.
+    /// Parses the form that [`fmt::Display`] and PostgreSQL's programs write.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
@@ -128,28 +128,28 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// A secret for [`Verifier::of_nobody`], as text.
+/// A new secret for [`Verifier::of_nobody`], as text.
 #[must_use]
 pub fn new_secret() -> Option<String> {
     random::<32>().map(|bytes| BASE64.encode(bytes))
 }
 
-/// Why an exchange ends.
+/// Why an exchange fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The client does not speak SCRAM.
     Malformed(&'static str),
-    /// Somebody in between, or a client that does not know better.
+    /// A man in the middle, or a client that wrongly believes that the server cannot bind.
     Downgraded,
     WrongProof,
     NoRandomness,
 }
 
-/// Between the client's two messages.
+/// The state between the client's two messages.
 pub(super) struct Exchange {
     verifier: Verifier,
-    /// What the client must say again: the header of its first message, and the certificate's hash
-    /// if bound.
+    /// The value that the client must repeat: the header of its first message, and the
+    /// certificate's hash if the exchange is bound.
     binding: Vec<u8>,
     client_first: String,
     server_first: String,
@@ -179,7 +179,7 @@ impl Exchange {
     ) -> Result<(Self, String), Failure> {
         let message = std::str::from_utf8(message)
             .map_err(|_| Failure::Malformed("the first message is not UTF-8"))?;
-        // The header: how it is bound, and on behalf of which user; then the rest.
+        // The header: the kind of binding, and the user on whose behalf; then the rest.
         let mut parts = message.splitn(3, ',');
         let (Some(flag), Some(on_behalf), Some(bare)) = (parts.next(), parts.next(), parts.next())
         else {
@@ -198,7 +198,7 @@ impl Exchange {
                 ));
             }
         };
-        // The name here is empty or anything: the startup packet has it.
+        // The name here is not used: the startup packet has it.
         let mut fields = bare.split(',');
         let (Some(name), Some(nonce)) = (fields.next(), fields.next()) else {
             return Err(Failure::Malformed("the first message has no nonce"));
@@ -256,7 +256,7 @@ impl Exchange {
         let signature = mac(&self.verifier.stored_key, &said);
         let mut client_key = proof;
         client_key.iter_mut().zip(signature).for_each(|(byte, by)| *byte ^= by);
-        // All bytes are looked at, wherever they differ.
+        // Compares all bytes, wherever the first difference is: constant time.
         let differ = hash(&client_key)
             .iter()
             .zip(self.verifier.stored_key)
@@ -350,8 +350,8 @@ mod tests {
         }
     }
 
-    /// A client that could bind, and was made to believe that we cannot, is refused; one that binds
-    /// must bind to our certificate.
+    /// A client that supports binding, and was made to believe that the server does not, is
+    /// refused; a client that binds must bind to the server's certificate.
     #[test]
     fn a_man_in_the_middle_is_refused() {
         let first = |flag: &str, binding: Option<&[u8]>, bound| {

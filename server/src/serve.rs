@@ -31,8 +31,8 @@ pub fn serve(options: Options) -> ExitCode {
     }
 }
 
-/// Starts an instance and answers on its sockets. It is the only one of its directory until the
-/// file is dropped.
+/// Starts an instance and listens on its sockets. It is the only one of its directory until the
+/// returned file is dropped.
 fn listen(
     options: Options,
     stored: Vec<(String, OwnedFd)>,

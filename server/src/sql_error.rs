@@ -1,8 +1,8 @@
-//! A refusal as people get it: over the PostgreSQL protocol, in the shell, as JSON.
+//! A refusal as clients get it: over the PostgreSQL protocol, in the shell, as JSON.
 //!
-//! The engine refuses with an [`AdminError`]: a stable code, a sentence, a hint. Statements add
-//! where in the text it is. Here both get the five characters of SQLSTATE that PostgreSQL's clients
-//! act on, and the number under which an Oracle DBA knows the same trouble.
+//! The engine refuses with an [`AdminError`]: a stable code, a sentence, a hint. Statements add the
+//! position in their text. Here both get the five characters of SQLSTATE that PostgreSQL's clients
+//! act on, and the number under which an Oracle DBA knows the same error.
 
 use plinth_engine::admin::{AdminError, Code};
 use serde::{Deserialize, Serialize};
@@ -15,13 +15,13 @@ pub struct SqlError {
     pub state: String,
     /// One sentence that names the thing and the place.
     pub message: String,
-    /// What the operator can do, if there is something.
+    /// A remedy for the operator, if there is one.
     pub hint: Option<String>,
     /// Our stable code, and Oracle's number where there is one.
     pub detail: Option<String>,
-    /// Where in the statement: characters from its start, counted from 0.
+    /// Position in the statement: characters from its start, counted from 0.
     pub at: Option<usize>,
-    /// The engine's code, if it was the engine (or the instance in its place) that refused.
+    /// The engine's code, if the engine refused (or the instance in its place).
     pub code: Option<Code>,
 }
 
@@ -79,7 +79,7 @@ impl SqlError {
         self
     }
 
-    /// Adds a place unless there is one.
+    /// Adds the position unless there is one.
     #[must_use]
     pub fn or_at(mut self, at: usize) -> Self {
         self.at.get_or_insert(at);
@@ -115,7 +115,7 @@ fn detail(word: &str, oracle: Option<u32>) -> String {
     }
 }
 
-/// Our word, and Oracle's number, for what is not the engine's to refuse.
+/// Our word, and Oracle's number, for refusals that do not come from the engine.
 fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
     Some(match state {
         state::SYNTAX => ("Syntax", Some(900)),

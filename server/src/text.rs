@@ -1,4 +1,4 @@
-//! How sizes and names from outside are written for people.
+//! Formats sizes and names from outside for people to read.
 
 /// Bytes with a unit that fits: `4096 bytes`, `512 KiB`, `1.5 GiB`.
 #[must_use]

@@ -1,8 +1,8 @@
-//! Listening over TCP: the address, the files for TLS, and the configuration that is made of them.
+//! Listening over TCP: the address, the files for TLS, and the configuration read from them.
 //!
 //! The files are checked before each connection and read again when they have changed, so that
-//! certificates can be renewed in a running process; if the new ones cannot be used the old stay,
-//! with a line in the alert log.
+//! certificates can be renewed in a running process. If the new ones cannot be used, the old ones
+//! stay, with a line in the alert log.
 
 use crate::alert::Alert;
 use plinth_engine::event::Severity;
@@ -22,7 +22,7 @@ use std::{
     time::SystemTime,
 };
 
-/// What clients that begin with TLS at once must ask for.
+/// The protocol (ALPN) that a client must request if it begins with TLS at once.
 pub(crate) const ALPN: &[u8] = b"postgresql";
 
 /// Where to listen, and how; remembered in `instance.json`.
@@ -31,7 +31,7 @@ pub struct Network {
     pub listen: SocketAddr,
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// Take connections without TLS from everywhere.
+    /// Accept connections without TLS from every address.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -41,24 +41,25 @@ pub struct Network {
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// The authority that signs the certificates of clients.
+    /// The authority whose certificates clients need.
     #[serde(default)]
     pub client_ca: Option<PathBuf>,
 }
 
-/// The configuration that is made of the files.
+/// The configuration read from the files.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
-    /// What SCRAM-SHA-256-PLUS binds to; `None`: the certificate is signed in a way that RFC 5929
-    /// has no hash for.
+    /// The certificate's hash, for SCRAM-SHA-256-PLUS; `None` if the certificate's signature
+    /// algorithm is one for which RFC 5929 defines no hash.
     pub binding: Option<Vec<u8>>,
 }
 
-/// When each file was written, and the inode, which a file that was moved into place has new.
+/// For each file the time of its last change and its inode, which is new if a file was moved into
+/// place.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
-/// The configuration of TLS that goes with the files as they are.
+/// The configuration of TLS, kept current with the files.
 pub(crate) struct Certificates {
     files: TlsFiles,
     read: Mutex<(Stamps, Tls)>,
@@ -66,7 +67,7 @@ pub(crate) struct Certificates {
 
 impl Network {
     /// # Errors
-    /// If others could read along.
+    /// If others could read the traffic, or a file cannot be used.
     pub fn check(&self) -> io::Result<()> {
         if self.tls.is_none() && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(io::Error::other(format!(
@@ -141,13 +142,13 @@ impl Certificates {
         Ok(Self { files: files.clone(), read: Mutex::new((stamps, files.load()?)) })
     }
 
-    /// Whether a client needs a certificate, too.
+    /// Whether a client needs a certificate as well.
     pub(crate) fn ask_clients(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
-    /// The current certificates; a line in the alert log, under `whose` name, when they have
-    /// changed.
+    /// The current certificates. If they have changed, the alert log gets a line, under `whose`
+    /// name.
     pub(crate) fn now(&self, alert: &Alert, whose: &str) -> Tls {
         let mut read = lock(&self.read);
         let stamps = self.files.stamps();
@@ -158,7 +159,7 @@ impl Certificates {
                     alert.line(Severity::Note, whose, "the certificate for TLS was read again");
                 }
                 Err(error) => {
-                    // Told once for each change.
+                    // Logged once for each change.
                     read.0 = stamps;
                     let text = format!(
                         "the certificate for TLS has changed and cannot be used, the old one stays: {error}"
@@ -192,7 +193,7 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest::digest(by, certificate).as_ref().to_vec())
 }
 
-/// The first element of DER: its tag, what is inside, what is behind.
+/// The first element of DER: its tag, its content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, short], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match short {

@@ -12,13 +12,13 @@ fn field(file: &str, wanted: (usize, &str), told: usize) -> Option<String> {
     })
 }
 
-/// The user's name, or a word with the number.
+/// The user's name, or a word with its number if it has none.
 #[must_use]
 pub fn name(uid: u32) -> String {
     field("/etc/passwd", (2, &uid.to_string()), 0).unwrap_or_else(|| format!("uid {uid}"))
 }
 
-/// The group's name, or a word with the number.
+/// The group's name, or a word with its number if it has none.
 #[must_use]
 pub fn group_name(gid: u32) -> String {
     field("/etc/group", (2, &gid.to_string()), 0).unwrap_or_else(|| format!("gid {gid}"))

@@ -1,25 +1,26 @@
 //! Alert lines of one kind, gathered: a disk that fails 1000 times a second must not hide all other
 //! lines.
 //!
-//! Lines are of one kind if they are about the same group, are as urgent, and differ in numbers
-//! only: a disk's name or a path in them makes another kind. The first [`FIRST`] of a kind are
-//! written at once. Later ones are counted, and a minute after the first one a line has their
-//! number, and the last of them; while they go on, each minute. When a minute has passed without
-//! one, all begins anew.
+//! Lines are of one kind if they are about the same group, have the same severity, and differ in
+//! numbers only: another disk's name or path makes another kind. The first [`FIRST`] lines of a
+//! kind are written at once. Later ones are counted; a minute after the first one a line reports
+//! their number and the last of them, and so each minute while they go on. After a minute without
+//! such a line, the next counts as the first again.
 //!
-//! Notes are for the record, and each is written. Pure: the clock is the caller's.
+//! Notes are for the record, and each is written. This file does no I/O: the caller passes the
+//! time.
 
 use plinth_engine::event::Severity;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Lines of a kind that are written at once.
 pub const FIRST: u64 = 10;
-/// For how long the others are gathered.
+/// The interval between two reports on gathered lines.
 pub const TIME: Duration = Duration::from_secs(60);
-/// Kinds that are known at a time; lines of others are written as they come.
+/// Kinds that are tracked at a time; lines of further kinds are written as they come.
 const KINDS_MAX: usize = 1000;
 
-/// One line: how urgent, about what, and what.
+/// One line: its severity, its subject, its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     pub severity: Severity,
@@ -58,7 +59,7 @@ fn without_numbers(text: &str) -> String {
 }
 
 impl Gathered {
-    /// A line comes: to be written now, if it is returned.
+    /// Takes a line. Returns it if it is to be written now.
     pub fn offer(&mut self, now: Duration, line: Text) -> Option<Text> {
         if line.severity == Severity::Note {
             return Some(line);
@@ -78,13 +79,14 @@ impl Gathered {
         None
     }
 
-    /// When there may be something to say of what was gathered.
+    /// The time at which `take` may next have lines.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         self.0.values().map(|kind| kind.since + TIME).min()
     }
 
-    /// The lines for what was gathered until now: of each kind whose time is over, or of all.
+    /// The lines that report on gathered ones: of each kind whose interval is over, or of all
+    /// kinds.
     pub fn take(&mut self, now: Duration, all: bool) -> Vec<Text> {
         let mut lines = Vec::new();
         self.0.retain(|_, kind| {
@@ -130,7 +132,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// 100 lines a second for ten minutes, as a disk makes them whose reads all fail.
+    /// 100 lines a second for ten minutes, as from a disk whose reads all fail.
     #[test]
     fn a_flood_is_some_lines_a_minute() {
         let mut gathered = Gathered::default();
@@ -165,8 +167,8 @@ mod tests {
         assert_eq!(written.len() as u64, FIRST + 9, "one line each minute");
     }
 
-    /// Once a second without end, and then an end: the next line of the kind is written at once
-    /// again.
+    /// One line a second for a long time, then a pause: the next line of the kind is written at
+    /// once again.
     #[test]
     fn a_kind_that_has_ended_begins_anew() {
         let mut gathered = Gathered::default();

@@ -1,5 +1,5 @@
-//! A client that is logged in: the simple and the extended protocol, from message to statement and
-//! back.
+//! A client that is logged in: the simple and the extended protocol, from a message to a statement
+//! and back to the answer.
 //!
 //! ```text
 //!   idle --Query--> statements, one by one --> idle
@@ -45,23 +45,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a running statement's client is looked at.
+/// How often the socket is checked for the client's end while its statement runs.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a cancelled statement may take to end before its client is answered without it.
 const CANCEL: Duration = Duration::from_secs(2);
 /// Statements and portals that one client may keep.
 const KEPT_MAX: usize = 1000;
 
-/// A statement that the client keeps.
+/// A prepared statement of the client.
 struct Prepared {
     text: String,
-    /// `None`: empty.
+    /// `None` if the statement is empty.
     statement: Option<Statement>,
     parameter_types: Vec<u32>,
     described: Mutex<Option<Described>>,
 }
 
-/// A statement with its parameters, and perhaps its result.
+/// A prepared statement with its parameters, and its result once it has run.
 struct Portal {
     prepared: Arc<Prepared>,
     parameters: Vec<Value>,
@@ -70,7 +70,7 @@ struct Portal {
     sent: usize,
 }
 
-/// Everything about a client that is past its startup.
+/// The state of a client that has logged in.
 pub(super) struct Client {
     pub connection: Connection,
     context: Context,
@@ -109,7 +109,7 @@ impl Client {
                 }
                 b'S' => {
                     self.skipping = false;
-                    // As at the end of a transaction; within one, named portals stay.
+                    // Portals end with the transaction; within one, named portals stay.
                     if self.in_transaction {
                         self.portals.remove("");
                     } else {
@@ -127,7 +127,7 @@ impl Client {
                 b'D' => self.describe(&mut body),
                 b'E' => self.execute(&mut body),
                 b'C' => self.close(&mut body),
-                // COPY data of a COPY that was refused, as in PostgreSQL.
+                // COPY data of a COPY that was refused is ignored, as in PostgreSQL.
                 b'd' | b'c' | b'f' => continue,
                 other => {
                     return Err(SqlError::new(
@@ -198,7 +198,7 @@ impl Client {
         Ok(self.connection.ready(self.in_transaction)?)
     }
 
-    /// Carries out one statement on a thread of its own, and watches the client meanwhile.
+    /// Carries out one statement on a thread of its own, and watches the client's socket meanwhile.
     fn run(&mut self, statement: &Statement, parameters: Vec<Value>) -> Result<Reply, End> {
         match statement {
             Statement::Begin => self.in_transaction = true,
@@ -230,7 +230,7 @@ impl Client {
         }))
     }
 
-    /// Runs something beside this thread; `None` if it was cancelled and did not end in time.
+    /// Runs a function on another thread; `None` if it was cancelled and did not end in time.
     fn watched<T: Send + 'static>(
         &self,
         what: impl FnOnce(&Cancel) -> T + Send + 'static,
@@ -325,7 +325,7 @@ impl Client {
         let statements = match sql::parse(&text) {
             Ok(statements) => statements,
             Err(refusal) => {
-                // With the text at hand, the error can have its place.
+                // The text is known here, so the error can have its position.
                 self.error(&refusal, &text)?;
                 self.skipping = true;
                 return Ok(self.connection.flush()?);
@@ -345,7 +345,8 @@ impl Client {
         }
         let statement = statements.into_iter().next();
         if let Some(Statement::Query(query)) = &statement {
-            // What the client leaves open follows from what the parameter is compared with.
+            // Parameter types that the client leaves open are inferred from the columns that the
+            // parameters are compared with.
             for (at, kind) in infer_types::of_parameters(&query.tokens).into_iter().enumerate() {
                 let number = kind.map_or(0, |kind| type_number(kind).0);
                 match parameter_types.get_mut(at) {
@@ -399,7 +400,7 @@ impl Client {
         Ok(self.connection.send(&Message::BindComplete(BindComplete::new()))?)
     }
 
-    /// The parameters and columns of a statement that is kept.
+    /// The parameters and columns of a prepared statement.
     fn described(&self, prepared: &Arc<Prepared>) -> Result<Option<Described>, End> {
         let Some(statement) = &prepared.statement else { return Ok(None) };
         if let Some(described) = &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
@@ -474,7 +475,7 @@ impl Client {
             match reply.result {
                 Ok(Outcome::Done) => return Ok(self.complete(statement, None)?),
                 Ok(Outcome::Rows(mut table)) => {
-                    // The description of the columns that the client has holds.
+                    // The columns must match the description that the client has already.
                     if let Some(described) =
                         &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
                     {
@@ -501,7 +502,7 @@ impl Client {
             self.connection.send(&Message::PortalSuspended(PortalSuspended::new()))?;
         } else {
             self.complete(statement, Some(now))?;
-            // It is not used again, and may be large.
+            // The rows are not used again, and may be large.
             table.rows.clear();
             portal.sent = 0;
         }

@@ -1,9 +1,9 @@
 //! Login over the network: a client names its user and proves the password by SCRAM-SHA-256,
-//! whatever the name.
+//! whether or not the user exists.
 //!
-//! The client gets the same error for an unknown name and for a wrong password, and a moment later,
-//! so that guessing is slow. The alert log has a line for each failure, up to some a minute: more
-//! are counted.
+//! The client gets the same error for an unknown name and for a wrong password, after a pause, so
+//! that guessing is slow. The alert log has a line for each failure, up to a limit per minute;
+//! further ones are counted.
 
 use super::{Connection, Door, End, LOGIN_MAX};
 use crate::{
@@ -19,11 +19,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a failure is kept from the client.
+/// How long a failure is delayed before the client gets it.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// From the client's user name to its role.
+    /// Logs a user in by password, and returns its role.
     pub(super) fn log_in(
         &mut self,
         user: &str,
@@ -36,13 +36,13 @@ impl Connection {
             Err(Some(failure)) => return Err(self.rejected(user, from, failure).into()),
             Err(None) => return Err(End::Gone),
         }
-        // Dropped meanwhile?
+        // The user may have been dropped meanwhile.
         self.instance
             .role(user)
             .ok_or_else(|| self.rejected(user, from, Failure::WrongProof).into())
     }
 
-    /// The exchange of SCRAM; an error without a failure: the client is gone.
+    /// The SCRAM exchange. An error without a failure means that the client is gone.
     fn prove(&mut self, user: &str, door: &Door, deadline: Instant) -> Result<(), Option<Failure>> {
         let encrypted = self.stream.tls().is_some();
         let binding =
@@ -68,7 +68,7 @@ impl Connection {
         self.say(Authentication::SASLContinue(answer.into_bytes().into()))?;
         let last = self.password_message(deadline)?;
         let answer = exchange.last(&last.bytes)?;
-        // Sent with what follows.
+        // Flushed together with the messages after it.
         self.send(&Message::Authentication(Authentication::SASLFinal(answer.into_bytes().into())))
             .map_err(|_| None)
     }
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Tells a failure: to the alert log why, to the client only that.
+    /// Logs the reason of a failure, and returns the error without the reason for the client.
     fn rejected(&self, user: &str, from: SocketAddr, failure: Failure) -> SqlError {
         let user: String =
             user.chars().filter(|character| !character.is_control()).take(64).collect();

@@ -2,10 +2,10 @@
 //! for every language work.
 //!
 //! Messages are encoded by `pgwire`. Messages from clients are decoded here: a length is bounded
-//! before it is believed, and no message, however short, is read past its end (`pgwire`'s own
-//! reading panics on a truncated Bind, and takes messages of a gigabyte). Each connection has a
-//! thread, each statement one beside it, so that the connection notices a cancel request or a
-//! client that went away while the statement runs.
+//! before it is used, and no message, however short, is read past its end (`pgwire`'s own reading
+//! panics on a truncated Bind, and accepts messages of a gigabyte). Each connection has a thread
+//! and each statement another one, so that the connection notices a cancel request or a client that
+//! has disconnected while the statement runs.
 //!
 //! ```text
 //!   unix socket:  startup --> the user, from the kernel -----------------+--> client.rs
@@ -70,17 +70,17 @@ const STARTUP_MAX: usize = 10_000;
 const MESSAGE_MAX: usize = TEXT_MAX + (1 << 16);
 /// The longest message of a client that logs in.
 const LOGIN_MAX: usize = 2048;
-/// Bytes that wait to be sent, about.
+/// About how many bytes may wait to be sent.
 const OUT: usize = 64 << 10;
 /// The longest field of an error, in bytes: libpq takes errors of 30000.
 const FIELD_MAX: usize = 8000;
-/// The first byte of a TLS handshake; no startup packet is so long.
+/// The first byte of a TLS handshake; as a length it would exceed that of any startup packet.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The key that cancels a client's statements.
 type Key = (i32, i32);
 
-/// The key, and what the client wishes.
+/// The key, and the parameters of the client's startup packet.
 type Started = (Key, BTreeMap<String, String>);
 
 /// Connections of all listeners, counted and limited.
@@ -89,11 +89,11 @@ pub(super) struct ConnectionLimits {
     connections: AtomicUsize,
     unauthenticated: AtomicUsize,
     failures: Failures,
-    /// Statements that run, by the key that cancels them.
+    /// Running statements, by the key that cancels them.
     running: Mutex<BTreeMap<Key, Option<Cancel>>>,
 }
 
-/// A place that is given back when it is dropped.
+/// One of a limited number of connections; counted down when it is dropped.
 struct Permit {
     limits: Arc<ConnectionLimits>,
     counter: fn(&ConnectionLimits) -> &AtomicUsize,
@@ -105,12 +105,12 @@ impl ConnectionLimits {
         (counter(self).fetch_add(1, Ordering::SeqCst) < limit).then_some(permit)
     }
 
-    /// A place for a connection.
+    /// Takes a permit for a connection.
     fn enter(self: &Arc<Self>, limit: usize) -> Option<Permit> {
         self.take(|limits| &limits.connections, limit)
     }
 
-    /// A place among those that have not logged in.
+    /// Takes a permit for a connection that has not logged in.
     fn enter_unauthenticated(self: &Arc<Self>) -> Option<Permit> {
         self.take(|limits| &limits.unauthenticated, UNAUTHENTICATED_MAX)
     }
@@ -126,7 +126,7 @@ impl Drop for Permit {
     }
 }
 
-/// How one comes in over the network.
+/// The rules for clients that connect over the network.
 struct Door {
     tls: Option<Tls>,
     insecure: bool,
@@ -158,7 +158,7 @@ pub(super) fn listen(
                 continue;
             };
             let connection = Connection::new(&instance, stream, &limits);
-            // Without a thread the permit is given back, and the client sees the end.
+            // Without a thread the permit is dropped, and the client's connection is closed.
             let _ = thread::Builder::new().name("client".into()).spawn(move || {
                 let _ = connection.talk(peer, access);
                 drop(permit);
@@ -168,7 +168,7 @@ pub(super) fn listen(
     Ok(())
 }
 
-/// Says why not, if the client listens, and ends the connection.
+/// Sends a refusal, if the client reads, and closes the connection.
 fn refuse(mut stream: Stream, refusal: &SqlError) {
     let mut out = BytesMut::new();
     let _ =
@@ -177,7 +177,7 @@ fn refuse(mut stream: Stream, refusal: &SqlError) {
     let _ = stream.write_all(&out);
 }
 
-/// An error's fields; `text` is what the client sent.
+/// An error's fields; `text` is the statement text that the client sent.
 fn fields(severity: &str, refusal: &SqlError, text: &str) -> Vec<(u8, String)> {
     let clean = |text: &str| -> String {
         let mut clean = text.replace('\0', " ");
@@ -196,7 +196,7 @@ fn fields(severity: &str, refusal: &SqlError, text: &str) -> Vec<(u8, String)> {
     ];
     fields.extend(refusal.detail.as_ref().map(|detail| (b'D', clean(detail))));
     fields.extend(refusal.hint.as_ref().map(|hint| (b'H', clean(hint))));
-    // Some clients show the text around the permit, and want it inside the text.
+    // Some clients show the text around the position, and need a position inside the text.
     fields.extend(
         refusal
             .at
@@ -262,11 +262,11 @@ fn short() -> SqlError {
     SqlError::new(state::PROTOCOL, "a message of the client is cut short")
 }
 
-/// Why a connection ends.
+/// How a connection ends.
 enum End {
-    /// It is sent to the client, if it still reads.
+    /// The error is sent to the client, if it still reads.
     Refused(SqlError),
-    /// The client is gone, or as good as.
+    /// The client is gone, or does not respond.
     Gone,
 }
 
@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// From the first byte to the last, on the unix socket.
+    /// Serves a connection on the unix socket until it ends.
     fn talk(mut self, peer: Peer, access: Option<Role>) -> io::Result<()> {
         self.stream.set_write_timeout(STALL_TIMEOUT)?;
         let started = self.start(None, Instant::now() + STARTUP);
@@ -307,14 +307,14 @@ impl Connection {
         self.serve(key, &parameters, context)
     }
 
-    /// From the first byte to the last, over the network.
+    /// Serves a connection over the network until it ends.
     fn talk_to_stranger(
         mut self,
         from: SocketAddr,
         door: &Door,
         stranger: Permit,
     ) -> io::Result<()> {
-        // Until it has logged in, the whole exchange has one deadline, in both directions.
+        // Until the client has logged in, the whole exchange has one deadline, in both directions.
         self.stream.set_write_timeout(STARTUP)?;
         let deadline = Instant::now() + STARTUP;
         let started = self.start(Some(door), deadline);
@@ -328,7 +328,7 @@ impl Connection {
         self.serve(key, &parameters, context)
     }
 
-    /// Sends the client the error that ends the connection; `None`: the connection is at its end.
+    /// Sends the client the error that ends the connection; `None` if the connection has ended.
     fn said<T>(&mut self, result: Result<Option<T>, End>) -> io::Result<Option<T>> {
         match result {
             Ok(value) => Ok(value),
@@ -375,7 +375,7 @@ impl Connection {
         result
     }
 
-    /// Reads `count` bytes, until the deadline.
+    /// Reads exactly `count` bytes, until the deadline.
     fn exactly(&mut self, count: usize, deadline: Option<Instant>) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count.min(OUT)];
         let mut filled = 0;
@@ -393,8 +393,8 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// From connecting to the client's wishes. `None`: it was a cancel request. Without a door it
-    /// is the unix socket.
+    /// Reads the startup packet and returns its parameters. `None` if it was a cancel request. No
+    /// door: the connection came by the unix socket.
     fn start(&mut self, door: Option<&Door>, deadline: Instant) -> Result<Option<Started>, End> {
         const SSL: i32 = 80_877_103;
         const GSS: i32 = 80_877_104;
@@ -403,7 +403,8 @@ impl Connection {
         if let Some(tls) = tls {
             self.start_tls_at_once(tls, deadline)?;
         }
-        // SSL, then GSS, then the real one; a peer that sends more is not a client.
+        // A request for SSL, one for GSS, then the startup packet; a peer that sends more is not a
+        // client.
         for _ in 0..4 {
             let mut body = self.startup_packet(deadline)?;
             match body.i32()? {
@@ -443,14 +444,14 @@ impl Connection {
         Err(SqlError::new(state::PROTOCOL, "too many requests to encrypt").into())
     }
 
-    /// TLS from the first byte, if that is what the client sends.
+    /// Starts TLS if the client begins with a TLS handshake.
     fn start_tls_at_once(&mut self, tls: &Tls, deadline: Instant) -> Result<(), End> {
         if self.stream.peek(deadline)? != Some(TLS_HANDSHAKE) {
             return Ok(());
         }
         self.encrypt(tls, deadline)?;
         if self.stream.tls().and_then(|session| session.alpn_protocol()) != Some(ALPN) {
-            // Otherwise a page in a browser could be made to talk to us.
+            // Otherwise a web page could make a browser send requests here.
             let text = "TLS at once needs the protocol \"postgresql\" (ALPN)";
             return Err(SqlError::new(state::PROTOCOL, text).into());
         }
@@ -469,7 +470,7 @@ impl Connection {
         Ok(Body { bytes: self.exactly(length - 4, Some(deadline))?, at: 0 })
     }
 
-    /// The rest of a startup packet of version 3: what the client wishes.
+    /// The rest of a startup packet of version 3: its parameters.
     fn wishes(
         &mut self,
         version: i32,
@@ -506,9 +507,9 @@ impl Connection {
         Ok((new_key(), parameters))
     }
 
-    /// From here on with TLS.
+    /// Switches the connection to TLS.
     fn encrypt(&mut self, tls: &Tls, deadline: Instant) -> io::Result<()> {
-        // A socket without a peer: the stream is always there, whatever becomes of the handshake.
+        // A placeholder without a peer, so that there is a stream even if the handshake fails.
         let (placeholder, _) = UnixStream::pair()?;
         let plain = std::mem::replace(&mut self.stream, Stream::Unix(placeholder));
         self.stream = plain.encrypt(Arc::clone(&tls.config), deadline)?;
@@ -555,7 +556,7 @@ impl Connection {
         self.flush()
     }
 
-    /// The next message of a client that is logged in; it may take any time to begin.
+    /// The next message of a client that is logged in. There is no time limit until it begins.
     fn receive(&mut self) -> Result<(u8, Body), End> {
         self.message(None, MESSAGE_MAX)
     }
@@ -582,7 +583,7 @@ impl Connection {
 
 fn new_key() -> (i32, i32) {
     let mut bytes = [0; 8];
-    // The kernel gives so few bytes at once, once it is up.
+    // The kernel always returns this few bytes at once, after it has started.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     let [a, b, c, d, e, f, g, h] = bytes;
     (i32::from_ne_bytes([a, b, c, d & 0x7F]), i32::from_ne_bytes([e, f, g, h]))

@@ -1,17 +1,17 @@
-//! PostgreSQL's protocol over TCP: off unless the operator says where to listen.
+//! PostgreSQL's protocol over TCP: off unless the operator gives an address.
 //!
-//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once
-//!     (`sslnegotiation=direct`).
-//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback
-//!     address is taken.
+//!   - With a certificate every connection must use TLS, either on request (SSLRequest) or from the
+//!     first byte (`sslnegotiation=direct`).
+//!   - Without one, proofs of passwords and results could be read on the network: only a loopback
+//!     address is accepted.
 //!   - `--insecure` lifts both, for networks that are trusted otherwise.
 //!
 //! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
 //!
 //! The files are read again when they have changed (`tls.rs`).
 //!
-//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most,
-//! and there are never more than [`super::UNAUTHENTICATED_MAX`] of them.
+//! A client that has not logged in costs a thread and some KiB, for [`super::STARTUP`] at most, and
+//! there are never more than [`super::UNAUTHENTICATED_MAX`] of them.
 
 use super::{
     CONNECTIONS_MAX, Connection, ConnectionLimits, Door, RESERVED, refuse, stream::Stream,
@@ -30,12 +30,12 @@ use std::{
     time::Duration,
 };
 
-/// How long between two attempts to listen on an address that the host has not (yet).
+/// How long between two attempts to listen on an address that the host does not have (yet).
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Listens on TCP from now on. If a remembered address cannot be listened on (the host does not
-/// have it yet, a file is missing), that is tried again and again; one that the operator gives now
-/// is refused.
+/// Listens on TCP from now on. If a remembered address cannot be used (the host does not have it
+/// yet, a file is missing), this is retried until it works; an address that the operator gives now
+/// is refused instead.
 pub(crate) fn listen(
     instance: &Arc<Instance>,
     network: &Network,
@@ -66,7 +66,7 @@ pub(crate) fn listen(
     }
 }
 
-/// An open door.
+/// A listening socket, and its configuration.
 struct Listening {
     listener: TcpListener,
     certificates: Option<Certificates>,
@@ -98,7 +98,7 @@ impl Listening {
             loop {
                 match self.listener.accept() {
                     Ok((socket, from)) => self.admit(&instance, &limits, socket, from),
-                    // No descriptors, or a client that was gone at once.
+                    // Descriptors have run out, or the client had disconnected at once.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
             }
@@ -128,7 +128,7 @@ impl Listening {
             .map(|certificates| certificates.now(instance.alert(), "instance"));
         let connection = Connection::new(instance, stream, limits);
         let door = Door { tls, insecure: self.insecure };
-        // Without a thread the places are given back, and the client sees the end.
+        // Without a thread the permits are dropped, and the client's connection is closed.
         let _ = thread::Builder::new().name("client".into()).spawn(move || {
             let _ = connection.talk_to_stranger(from, &door, stranger);
             drop(permit);

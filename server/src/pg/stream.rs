@@ -1,8 +1,8 @@
 //! The three kinds of connection: a unix socket, TCP, TCP with TLS.
 //!
-//! Reading has a deadline for the whole of what is wanted. TLS is driven here, one read of the
-//! socket at a time, because a client that drips single bytes of a record or of a handshake must
-//! meet the deadline as well.
+//! A read has one deadline for all the bytes that it needs. TLS is driven here, one read of the
+//! socket at a time, so that the deadline also holds for a client that sends a record or a
+//! handshake byte by byte.
 
 use rustix::{
     fd::{AsFd, BorrowedFd},
@@ -34,7 +34,7 @@ pub(super) struct Tls {
 }
 
 impl Stream {
-    /// A TCP connection, set up as the others expect it.
+    /// Wraps a TCP connection, with its socket options set.
     pub fn tcp(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
@@ -42,8 +42,8 @@ impl Stream {
         Ok(Self::Tcp(socket))
     }
 
-    /// From here on with TLS. Bytes before it are not read as part of it, nor the other way round:
-    /// bytes are taken from the socket only as they are needed.
+    /// Switches to TLS. Bytes before the handshake are not read as part of it, nor the other way
+    /// round: bytes are taken from the socket only as they are needed.
     pub fn encrypt(self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<Self> {
         let Self::Tcp(socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
@@ -58,7 +58,7 @@ impl Stream {
         Ok(Self::Tls(Box::new(tls)))
     }
 
-    /// The TLS session, if there is one, with what was negotiated.
+    /// The TLS session, if there is one.
     pub fn tls(&self) -> Option<&ServerConnection> {
         match self {
             Self::Tls(tls) => Some(&tls.session),
@@ -66,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// The first byte that waits, without taking it.
+    /// The first byte available, which stays in the socket.
     pub fn peek(&self, deadline: Instant) -> io::Result<Option<u8>> {
         let mut byte = [0];
         match self {
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there, at least one byte; 0: the other side has ended.
+    /// Reads available bytes, at least one; 0 if the other side has ended.
     pub fn read(&mut self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         let timeout = deadline.map(left).transpose()?;
         match self {
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Sends the notification that TLS ends.
     pub fn close(&mut self) {
         if let Self::Tls(tls) = self {
             tls.session.send_close_notify();
@@ -136,14 +136,14 @@ impl Stream {
 }
 
 impl Tls {
-    /// One read of the socket; `false`: it has ended.
+    /// Reads the socket once; `false` if the other side has ended.
     fn read_in(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         self.socket.set_read_timeout(deadline.map(left).transpose()?)?;
         if self.session.read_tls(&mut self.socket)? == 0 {
             return Ok(false);
         }
         self.session.process_new_packets().map(drop).map_err(|error| {
-            // The TLS alert with the reason.
+            // Sends the TLS alert with the reason.
             let _ = self.write_out();
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;

@@ -30,7 +30,7 @@ mod oid {
     pub const NUMERIC: u32 = 1700;
 }
 
-/// Seconds from 1970 to PostgreSQL's own beginning, 2000.
+/// PostgreSQL's epoch, 2000, in seconds since 1970.
 const EPOCH: i64 = 946_684_800;
 
 /// A type's number and size.
@@ -44,13 +44,13 @@ pub(super) fn type_number(kind: Type) -> (u32, i16) {
     }
 }
 
-/// The type of a parameter that a client is told: what it said, or what was found; text if that is
-/// nothing.
+/// The type of a parameter that is reported to the client: the declared or the inferred one; text
+/// if there is none.
 pub(super) fn told(number: Option<u32>) -> u32 {
     number.filter(|number| *number != 0).unwrap_or(oid::TEXT)
 }
 
-/// The format of a column or parameter: none given is text, one is for all.
+/// The format of a column or parameter: no format means text, and a single one holds for all.
 pub(super) fn format_of(formats: &[i16], at: usize) -> i16 {
     match formats {
         [one] => *one,
@@ -73,7 +73,7 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
             oid::FLOAT4 | oid::FLOAT8 => {
                 Value::Real(text.trim().parse().map_err(|_| not("number"))?)
             }
-            // An integer stays one, so that nothing is rounded.
+            // An integer is kept as an integer, so that nothing is rounded.
             oid::NUMERIC => match text.trim().parse() {
                 Ok(whole) => Value::Integer(whole),
                 Err(_) => Value::Real(text.trim().parse().map_err(|_| not("number"))?),
@@ -131,13 +131,13 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
     })
 }
 
-/// A time as the views write it, from seconds since 2000.
+/// A time as the views show it, from seconds since 2000.
 fn time(seconds: i64) -> Option<String> {
     let nanos = seconds.checked_add(EPOCH)?.checked_mul(1_000_000_000)?;
     Some(rfc3339(nanos).chars().take(19).collect::<String>().replace('T', " "))
 }
 
-/// PostgreSQL's decimal numbers: digits to the base 10000 with the weight of the first.
+/// Decodes PostgreSQL's decimal numbers: digits to the base 10000, with the weight of the first.
 fn numeric(bytes: &[u8]) -> Option<f64> {
     let mut words = bytes.chunks_exact(2).map(|word| i16::from_be_bytes([word[0], word[1]]));
     let (count, weight, sign, _scale) =
