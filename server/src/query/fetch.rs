@@ -1,4 +1,4 @@
-//! Filling a statement's tables: from engines, and with what no engine knows.
+//! Fills a statement's tables: from engines, and with rows that only the instance has.
 
 use super::{
     Cancel, Estimated, Source,
@@ -22,9 +22,9 @@ type Result<T> = std::result::Result<T, SqlError>;
 /// Most rows fetched for one statement, and most bytes.
 const ROWS_MAX: usize = 20_000_000;
 const BYTES_MAX: usize = 1 << 30;
-/// Views of which engines know nothing.
+/// Views that engines do not have.
 pub(super) const OF_INSTANCE: [&str; 2] = ["v$asm_estimate", "v$pwfile_users"];
-/// Columns that engines do not know.
+/// Columns that engines do not have.
 pub(super) const OURS: [&str; 1] = ["remark"];
 
 /// Fills the tables of one statement.
@@ -45,14 +45,14 @@ pub(super) struct Taken {
     bytes: AtomicUsize,
 }
 
-/// Whether an error means that no engine answers for a group: there is none, or it is gone or
+/// Whether an error means that no engine answers for a group: there is none, or it has ended or
 /// hangs.
 fn is_absence(code: Code) -> bool {
     matches!(code, Code::NotMounted | Code::Io)
 }
 
 impl Taken {
-    /// False: that is too much.
+    /// False if that exceeds the limits.
     fn add(&self, rows: usize, bytes: usize) -> bool {
         let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -61,7 +61,7 @@ impl Taken {
 }
 
 impl Fetching<'_> {
-    /// The columns `wanted` of a view.
+    /// Fetches the columns `wanted` of a view.
     pub(super) fn view(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         match view.name {
             "v$asm_estimate" => Ok(self.estimates(view)),
@@ -87,7 +87,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// Fetches what a plan needs.
+    /// Fetches the rows of a planned table.
     pub(super) fn planned(
         &mut self,
         planned: &Planned,
@@ -102,10 +102,10 @@ impl Fetching<'_> {
         Ok(fetched)
     }
 
-    /// Queries each group that is meant. Returns those that no engine answers for; a notice names
-    /// them, as their rows are missing, like those of a group that is not mounted. If an engine
-    /// refuses, or begins to answer and does not finish, that is the statement's error: the rest
-    /// would look like an answer.
+    /// Queries each group for which `is_meant` holds. Returns those that no engine answers for; a
+    /// notice names them, because their rows are missing, like those of a group that is not
+    /// mounted. If an engine refuses, or begins to answer and does not finish, the statement fails:
+    /// the rows of the other groups would look like a complete answer.
     fn each(
         &mut self,
         sql: &str,
@@ -155,7 +155,7 @@ impl Fetching<'_> {
         Ok(silent)
     }
 
-    /// The same, for views with few rows that are looked at here.
+    /// Like `each`, for views with few rows, which are decoded here.
     fn each_row(
         &mut self,
         view: &View,
@@ -193,7 +193,7 @@ impl Fetching<'_> {
         fetched
     }
 
-    /// Disks of mounted groups, then visible ones of no mounted group.
+    /// Disks of mounted groups, then discovered disks of no mounted group.
     fn disks(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         let mut sent = sent(wanted);
         let mut place = |name: &'static str| {
@@ -209,8 +209,8 @@ impl Fetching<'_> {
             _ => String::new(),
         };
         // A disk of a mounted group is shown once, by a path that discovery shows and that leads to
-        // it now, whichever path its engine knows. So is a disk that its group does without and
-        // that is visible again.
+        // it now, whichever path its engine has. So is a disk that its group runs without and that
+        // is discovered again.
         let mut shown = BTreeSet::new();
         for (number, row) in &mut rows {
             let (number, own, known) = (*number, text(&row[..], path), text(&row[..], name));
@@ -221,8 +221,8 @@ impl Fetching<'_> {
                     && disk.name.as_ref() == Some(&known)
             };
             let at_own = |disk: &Survey| !own.is_empty() && disk.is_at(&own);
-            // The path at which its engine has it just now. A header names the disk as well, but so
-            // does that of a copy.
+            // Looks for the path at which the engine has the disk. A header identifies the disk as
+            // well, but a copy of the disk has the same header.
             let by_path = self.survey.iter().position(at_own);
             let Some(at) = by_path.or_else(|| self.survey.iter().position(is_it)) else { continue };
             shown.insert(at);
@@ -246,7 +246,8 @@ impl Fetching<'_> {
         Ok(fetched)
     }
 
-    /// Mounted groups, those that should be and do not answer, and those whose disks are visible.
+    /// Mounted groups, groups that should be mounted and do not answer, and groups of discovered
+    /// disks.
     fn groups(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         let sent = sent(wanted);
         // A group whose engine refuses has a row with that state.
@@ -286,7 +287,7 @@ fn number(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// The columns that engines are queried for.
+/// The columns of `wanted` that engines are queried for.
 fn sent<'a>(wanted: &BTreeSet<&'a str>) -> Vec<&'a str> {
     wanted
         .iter()
@@ -300,8 +301,8 @@ fn select(sent: &[&str], view: &View) -> String {
     format!("SELECT {columns} FROM {}", relation(view, &columns))
 }
 
-/// The relation that a view's rows are read from, where `text` has all columns that a statement
-/// reads: engines have something shorter than the view for statements with few of them.
+/// The relation to read for a view, if `text` has all columns that the statement reads: for some
+/// views engines have a shorter relation with few of the columns.
 pub(super) fn relation(view: &View, text: &str) -> &'static str {
     const SHORT: [(&str, &str, &[&str]); 2] =
         [("v$asm_file", "file_types", &["type"]), ("v$asm_alias", "entries", &[])];
@@ -319,13 +320,13 @@ pub(super) fn relation(view: &View, text: &str) -> &'static str {
     short.map_or(view.name, |(_, relation, _)| relation)
 }
 
-/// Where the columns of a view come from, of which these are sent.
+/// The origins of a view's columns, if these are sent.
 fn origins(view: &View, sent: &[&str]) -> Vec<Origin> {
     let names: Vec<&str> = view.columns.iter().map(|(name, _)| *name).collect();
     origins_of(&names, sent)
 }
 
-/// The same, of any columns.
+/// Like `origins`, for any columns.
 pub(super) fn origins_of(names: &[&str], sent: &[&str]) -> Vec<Origin> {
     let origin = |name: &&str| match sent.iter().position(|column| column == name) {
         _ if GROUP.contains(name) => Origin::Group,

@@ -1,8 +1,7 @@
-//! Rows that engines sent, as they came: bytes in parts (engine's `rows.rs`), and where each row
-//! begins.
+//! Rows as engines sent them: bytes in parts (engine's `rows.rs`), and the offset of each row.
 //!
-//! A million rows cost their bytes and eight more each, and values that are not read cost nothing.
-//! A column that a statement looks up by value gets an index, sorted at its first use.
+//! A row costs its bytes and eight more, and values that are not read cost nothing. A column in
+//! which a statement looks up values gets an index, which is sorted at its first use.
 
 use plinth_engine::{
     admin::Value,
@@ -15,16 +14,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Where a column of a table comes from.
+/// The origin of a column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The number of the group whose engine sent the row.
     Group,
-    /// A place in the rows.
+    /// A position in the rows.
     Sent(usize),
-    /// The same, with the group's number in its high bits.
+    /// A position in the rows, with the group's number added in the high bits.
     Compound(usize),
-    /// Not read by the statement, or unknown: NULL.
+    /// The statement does not read the column, or it is unknown: NULL.
     Nothing,
 }
 
@@ -42,7 +41,7 @@ struct Place {
 /// See the module's description.
 pub struct Fetched {
     origins: Vec<Origin>,
-    /// Values in each row that came.
+    /// Number of values in each row that an engine sent.
     width: usize,
     parts: Vec<Part>,
     rows: Vec<Place>,
@@ -52,7 +51,7 @@ pub struct Fetched {
 /// The rows in the order of one column's values; rows without a value are left out.
 pub struct Index {
     order: Order,
-    /// How many values there are.
+    /// Number of distinct values.
     pub distinct: usize,
 }
 
@@ -62,7 +61,7 @@ enum Order {
 }
 
 impl Index {
-    /// The row at a place of the order.
+    /// The row at a position of the order.
     pub fn row(&self, at: usize) -> usize {
         match &self.order {
             Order::Integers(rows) => rows.get(at).map_or(0, |(_, row)| *row as usize),
@@ -90,7 +89,7 @@ fn compare(a: Seen<'_>, b: Seen<'_>) -> Ordering {
 }
 
 impl Fetched {
-    /// `width`: how many values each row has; `origins`: of the table's columns.
+    /// `width`: the number of values in each row; `origins`: of the table's columns.
     pub fn new(width: usize, origins: Vec<Origin>) -> Self {
         Self { origins, width, parts: Vec::new(), rows: Vec::new(), indexes: Mutex::default() }
     }
@@ -99,7 +98,7 @@ impl Fetched {
         self.rows.len()
     }
 
-    /// Takes a part that an engine sent; `None` if it makes no sense.
+    /// Adds a part that an engine sent; `None` if it is malformed.
     pub fn add(&mut self, group: u32, rows: usize, bytes: Vec<u8>) -> Option<()> {
         let part = u32::try_from(self.parts.len()).ok()?;
         let mut rest = &bytes[..];
@@ -117,7 +116,7 @@ impl Fetched {
         Some(())
     }
 
-    /// Adds a row that no engine sent.
+    /// Adds a row that does not come from an engine.
     pub fn add_row(&mut self, group: u32, row: &[Value]) {
         let mut bytes = Vec::new();
         encode_row(row, &mut bytes);
@@ -129,7 +128,7 @@ impl Fetched {
         let Some(Place { part, offset }) = self.rows.get(row).copied() else { return Seen::Null };
         let Some(part) = self.parts.get(part as usize) else { return Seen::Null };
         let sent = |at: usize| {
-            // Behind the count; what `add` let in can be read.
+            // The values follow the count; `add` has checked that they can be decoded.
             let mut rest = part.bytes.get(offset as usize + 4..).unwrap_or_default();
             (0..at).try_for_each(|_| decode_value(&mut rest).map(drop));
             decode_value(&mut rest).unwrap_or(Seen::Null)
@@ -152,7 +151,7 @@ impl Fetched {
         matches!(self.origins.get(column), Some(Origin::Sent(_) | Origin::Compound(_)))
     }
 
-    /// The index of a column, if it was made already.
+    /// The index of a column, if there is one already.
     pub fn known_index(&self, column: usize) -> Option<Arc<Index>> {
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner).get(&column).cloned()
     }
@@ -183,8 +182,9 @@ impl Fetched {
         Index { order: Order::Any(order), distinct }
     }
 
-    /// The places in `index`, which is that of `column`, of rows with this value. `None`: SQLite
-    /// has to compare them itself, because it may take values of different types for equal.
+    /// The positions in `index`, which is that of `column`, of rows with this value. `None` if
+    /// SQLite has to compare the values itself, because it may treat values of different types as
+    /// equal.
     pub fn find(&self, index: &Index, column: usize, wanted: Seen<'_>) -> Option<Range<usize>> {
         if wanted == Seen::Null {
             return Some(0..0);
@@ -196,7 +196,7 @@ impl Fetched {
                 Some(start..start + same.partition_point(|(value, _)| *value == wanted))
             }
             (Order::Any(rows), Seen::Text(_)) => {
-                // Text is only sure to be compared as text where no number stands.
+                // Text is certainly compared as text only if the column has no numbers.
                 let first = rows.first().map(|row| self.value(*row as usize, column));
                 if !matches!(first, Some(Seen::Text(_))) {
                     return None;
@@ -246,7 +246,7 @@ mod tests {
         assert!(Fetched::new(1, Vec::new()).add(1, 1, bytes).is_some());
     }
 
-    /// What an index finds is what a look at each row finds.
+    /// A lookup by index finds the same rows as a scan.
     #[test]
     fn indexes_find_all() {
         let text = |text: &str| Value::Text(text.into());

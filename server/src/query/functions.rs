@@ -1,8 +1,8 @@
-//! Functions that SQLite does not have, or has otherwise: Oracle's and PostgreSQL's, as people who
-//! look after databases use them.
+//! Functions that SQLite lacks, or defines otherwise: those of Oracle and PostgreSQL that database
+//! administrators use.
 //!
-//! Times are texts, as the views have them; numbers are whole or not. An argument that makes no
-//! sense is an error. NULL in, NULL out, unless the function is about NULL.
+//! Times are texts, as in the views; numbers are integers or reals. An argument that cannot be
+//! converted is an error. NULL in, NULL out, unless the function is about NULL.
 
 mod numbers;
 mod times;
@@ -17,8 +17,8 @@ use times::Time;
 
 type Result<T> = rusqlite::Result<T>;
 
-/// The longest text that a function makes longer, in characters: LPAD of a gigabyte is refused, not
-/// tried.
+/// The longest text, in characters, that a function may build from a shorter one: LPAD to a
+/// gigabyte is refused before it is tried.
 const LONG: usize = 1 << 20;
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 
@@ -26,7 +26,7 @@ fn refused(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::UserFunctionError(text.into())
 }
 
-/// An argument as text; `None`: NULL, or not there.
+/// An argument as text; `None` if it is NULL or missing.
 fn text(context: &Context<'_>, at: usize) -> Option<String> {
     if at >= context.len() {
         return None;
@@ -64,7 +64,7 @@ fn real(context: &Context<'_>, at: usize) -> Result<Option<f64>> {
     }))
 }
 
-/// An argument as a whole number, cut.
+/// An argument as an integer, truncated.
 fn whole(context: &Context<'_>, at: usize) -> Result<Option<i64>> {
     Ok(number(context, at)?.map(|number| match number {
         Number::Whole(whole) => whole,
@@ -106,7 +106,7 @@ fn cut(text: String) -> Result<String> {
     if text.len() > LONG { Err(refused("a text of more than a MiB")) } else { Ok(text) }
 }
 
-/// Makes them known to a connection.
+/// Registers the functions with a connection.
 pub fn create(connection: &Connection, user: &str) -> Result<()> {
     create_of_statement(connection, user)?;
     create_about_null(connection)?;
@@ -117,7 +117,7 @@ pub fn create(connection: &Connection, user: &str) -> Result<()> {
     create_about_patterns(connection)
 }
 
-/// One function, whose result is a value of any type.
+/// Registers one function, whose result is a value of any type.
 fn define(
     connection: &Connection,
     name: &str,
@@ -127,9 +127,9 @@ fn define(
     connection.create_scalar_function(name, arguments, FLAGS, function)
 }
 
-/// The time of the statement, and who asks.
+/// The functions for the time of the statement and for its user.
 fn create_of_statement(connection: &Connection, user: &str) -> Result<()> {
-    // The time is that of the statement for all of its rows.
+    // The time is that of the statement, the same for all of its rows.
     let now = Time::now();
     for name in ["sysdate", "now", "localtimestamp"] {
         connection.create_scalar_function(name, 0, FLAGS, move |_| Ok(now.text()))?;
@@ -155,7 +155,7 @@ fn create_about_null(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// From and to text, and sums.
+/// Conversions to and from text, and arithmetic with times.
 fn create_about_times(connection: &Connection) -> Result<()> {
     define(connection, "to_char", 1, |context| {
         Ok(text(context, 0).map_or(Value::Null, Value::Text))
@@ -241,7 +241,7 @@ fn create_about_numbers(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// What makes another text of the letters of one.
+/// Functions that change the letters of a text.
 fn create_about_texts(connection: &Connection) -> Result<()> {
     define(connection, "lpad", 2, |context| pad(context, true))?;
     define(connection, "lpad", 3, |context| pad(context, true))?;
@@ -278,7 +278,7 @@ fn create_about_texts(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Parts of texts, single letters, and texts for people.
+/// Functions for parts of texts and single characters, and formatting for people.
 fn create_about_parts(connection: &Connection) -> Result<()> {
     define(connection, "instr", 3, instr)?;
     define(connection, "instr", 4, instr)?;
@@ -341,7 +341,7 @@ fn create_about_patterns(connection: &Connection) -> Result<()> {
     }
     for (name, arguments) in [("regexp", 2), ("regexp_like", 2), ("regexp_like", 3)] {
         connection.create_scalar_function(name, arguments, FLAGS, move |context| {
-            // `text REGEXP pattern` comes with the pattern first.
+            // `text REGEXP pattern` passes the pattern first.
             let (of, pattern) = if name == "regexp" { (1, 0) } else { (0, 1) };
             let (Some(of), Some(pattern)) = (text(context, of), text(context, pattern)) else {
                 return Ok(None);
@@ -385,7 +385,7 @@ fn made_of(time: Option<Time>) -> Result<Value> {
     Ok(time.map_or(Value::Null, |time| Value::Text(time.text())))
 }
 
-/// `DECODE(of, search, result, ..., otherwise)`; here NULL is NULL.
+/// `DECODE(of, search, result, ..., otherwise)`, in which NULL equals NULL.
 fn decode(context: &Context<'_>) -> Result<Value> {
     if context.len() < 3 {
         return Err(refused("DECODE takes a value, then searches and results, then what else"));
@@ -414,7 +414,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `GREATEST` and `LEAST`: NULL if one is.
+/// `GREATEST` and `LEAST`: NULL if an argument is.
 fn extreme(context: &Context<'_>, wanted: std::cmp::Ordering) -> Result<Value> {
     let mut found: Option<Value> = None;
     for at in 0..context.len() {
@@ -464,7 +464,7 @@ fn to_char(context: &Context<'_>) -> Result<Value> {
     written.map(Value::Text).map_err(refused)
 }
 
-/// A time and days, or two numbers.
+/// Adds days to a time, or two numbers.
 fn plus(context: &Context<'_>, sign: f64) -> Result<Value> {
     match (time(context, 0), time(context, 1)) {
         (Some(time), None) => {
@@ -489,7 +489,7 @@ fn modulo(context: &Context<'_>) -> Result<Value> {
             Value::Integer(of.checked_rem(by).unwrap_or(0))
         }
         (Some(of), Some(by)) => {
-            // POWER(2, 24) is no integer, and is meant to be one.
+            // POWER(2, 24) is computed as a real, and an integer is expected.
             let exact = |number: Number| match number {
                 Number::Whole(whole) => Some(whole),
                 Number::Real(real) => {
@@ -561,7 +561,7 @@ fn at_places(context: &Context<'_>, by: fn(f64) -> f64) -> Result<Value> {
     if !scaled.is_finite() {
         return Ok(Value::Real(real));
     }
-    // 1.005 * 100 is 100.49999999999999: the decimal that a person sees is meant.
+    // 1.005 * 100 is 100.49999999999999: round to the decimal that a person sees.
     let nearest = (scaled * 1e6).round() / 1e6;
     let cut = by(if (nearest - scaled).abs() < scaled.abs() * 1e-12 { nearest } else { scaled });
     // Divided by a whole number, the result is the double nearest to the decimal.
@@ -586,8 +586,8 @@ fn pad(context: &Context<'_>, in_front: bool) -> Result<Value> {
     Ok(Value::Text(if in_front { format!("{filling}{of}") } else { format!("{of}{filling}") }))
 }
 
-/// `INSTR(of, what [, from [, which]])`: the place, counted from 1; from the end if `from` is
-/// negative.
+/// `INSTR(of, what [, from [, which]])`: the position, counted from 1; a negative `from` counts
+/// from the end.
 fn instr(context: &Context<'_>) -> Result<Value> {
     let (Some(of), Some(what)) = (text(context, 0), text(context, 1)) else {
         return Ok(Value::Null);
@@ -601,7 +601,7 @@ fn instr(context: &Context<'_>) -> Result<Value> {
     if what.is_empty() || from == 0 {
         return Ok(Value::Integer(0));
     }
-    // Places in characters, of each occurrence, overlapping ones too.
+    // Positions, in characters, of all occurrences, overlapping ones too.
     let mut found =
         of.char_indices().enumerate().filter(|(_, (byte, _))| of[*byte..].starts_with(&what));
     let length = i64::try_from(of.chars().count()).unwrap_or(i64::MAX);
@@ -617,8 +617,8 @@ fn instr(context: &Context<'_>) -> Result<Value> {
     Ok(Value::Integer(at.unwrap_or(0)))
 }
 
-/// `LEFT(text, n)` and `RIGHT(text, n)`; all but `-n` letters from the other side if `n` is
-/// negative.
+/// `LEFT(text, n)` and `RIGHT(text, n)`; for a negative `n`, all but `-n` characters of the other
+/// side.
 fn side(context: &Context<'_>, left: bool) -> Result<Value> {
     let (Some(of), Some(count)) = (text(context, 0), whole(context, 1)?) else {
         return Ok(Value::Null);
@@ -634,10 +634,10 @@ fn side(context: &Context<'_>, left: bool) -> Result<Value> {
     Ok(Value::Text(of.chars().skip(skipped).take(count).collect()))
 }
 
-/// `text LIKE pattern [ESCAPE letter]`, which comes with the pattern first.
+/// `text LIKE pattern [ESCAPE letter]`, for which SQLite passes the pattern first.
 fn like(context: &Context<'_>, folds: bool) -> Result<Option<bool>> {
     let (Some(pattern), Some(of)) = (text(context, 0), text(context, 1)) else { return Ok(None) };
-    // A backslash by default, as with PostgreSQL: psql completes names so.
+    // A backslash by default, as in PostgreSQL: psql's completion of names relies on it.
     let escape = if context.len() > 2 { text(context, 2) } else { Some("\\".to_owned()) };
     let mut letters = escape.iter().flat_map(|escape| escape.chars());
     let (escape, more) = (letters.next(), letters.next());
@@ -668,7 +668,7 @@ fn matches_like(text: &str, pattern: &str, escape: Option<char>) -> bool {
     }
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut next) = (0, 0);
-    // The last `%`, and what it takes so far.
+    // Positions of the last `%`, and of the end of the text that it matches so far.
     let mut back: Option<(usize, usize)> = None;
     while at < text.len() {
         match (wilds.get(next), text.get(at)) {
@@ -693,7 +693,7 @@ fn matches_like(text: &str, pattern: &str, escape: Option<char>) -> bool {
 }
 
 thread_local! {
-    /// The pattern that was used last: a statement uses it for row after row.
+    /// The last pattern: a statement uses the same one for row after row.
     static LAST: std::cell::RefCell<Option<(String, regex::Regex)>> = const { std::cell::RefCell::new(None) };
 }
 

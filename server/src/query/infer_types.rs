@@ -1,9 +1,9 @@
-//! Types that follow from the text: of a result's columns and of parameters, before anything runs.
+//! Infers the types of a result's columns and of parameters from the text, before anything runs.
 //!
-//! SQLite knows the type of a column that a view declares. Of expressions it knows nothing; clients
-//! that prepare statements want to know beforehand. So: the table of functions below, what they
-//! make of their arguments, and what a parameter is compared with. Whatever does not follow is
-//! `None`.
+//! SQLite knows the type of a column that a view declares, and nothing about expressions. Clients
+//! that prepare statements need the types beforehand. So this file infers them: from the table of
+//! functions below, from operators and their operands, and from the columns that a parameter is
+//! compared with. A type that cannot be inferred is `None`.
 
 use super::{
     pg_compat::{WORDS_MAX, catalog, operands},
@@ -104,9 +104,10 @@ const TEXTS: [&str; 51] = [
     "upper",
     "version",
 ];
-/// What they give is of the type of what they get: all arguments from this one on.
+/// Functions whose result has the type of some of their arguments: the first of these, and the step
+/// from one to the next.
 const SAME: [(&str, usize, usize); 18] = [
-    // (name, first argument that counts, every so many)
+    // (name, first argument, step)
     ("abs", 0, 9),
     ("ceil", 0, 9),
     ("ceiling", 0, 9),
@@ -141,24 +142,24 @@ const TIMES: [&str; 7] = [
     "user",
 ];
 
-/// The types of the columns of a query's result, where they follow from its text, if it says
-/// `count` of them.
+/// The types of the columns of a query's result that can be inferred from its text, if the text has
+/// `count` columns.
 #[must_use]
 pub fn of_columns(tokens: &[Token], count: usize) -> Vec<Option<Type>> {
     let items = items(tokens).unwrap_or_default();
     if items.len() != count {
-        // With a `*` in it: the column's own types are known anyway.
+        // There is a `*` among them: the types of plain columns are known anyway.
         return vec![None; count];
     }
     items.into_iter().map(|item| of(without_alias(item))).collect()
 }
 
-/// The types of `$1`, `$2` ..., from what they are compared with.
+/// The types of `$1`, `$2` ..., inferred from comparisons.
 #[must_use]
 pub fn of_parameters(tokens: &[Token]) -> Vec<Option<Type>> {
     let mut found: Vec<Option<Type>> = Vec::new();
     if tokens.len() > WORDS_MAX {
-        // It will be refused.
+        // The query will be refused.
         return found;
     }
     for (at, token) in tokens.iter().enumerate() {
@@ -296,7 +297,7 @@ fn of(tokens: &[Token]) -> Option<Type> {
 }
 
 fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
-    // Deeper than people write, and what they send may be anything.
+    // Deeper than people write; but clients may send anything.
     if depth > 40 {
         return None;
     }
@@ -362,7 +363,7 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
     }
 }
 
-/// Where operators of arithmetic stand between two operands, outside of parentheses.
+/// The positions of arithmetic operators between two operands, outside of parentheses.
 fn operators(tokens: &[Token]) -> Vec<usize> {
     let is_binary = |at: usize| at > 0 && operands::start(tokens, at).is_some();
     let mut operators = Vec::new();
@@ -382,7 +383,7 @@ fn operators(tokens: &[Token]) -> Vec<usize> {
     operators
 }
 
-/// The type of what these operators make of the operands between them.
+/// The type of the result of these operators on the operands between them.
 fn of_sum(tokens: &[Token], operators: Vec<usize>, depth: usize) -> Option<Type> {
     if operators.iter().any(|at| tokens.get(*at).is_some_and(|token| token.is_symbol("/"))) {
         return Some(Type::Real);
@@ -399,7 +400,7 @@ fn of_sum(tokens: &[Token], operators: Vec<usize>, depth: usize) -> Option<Type>
 /// The type of a call whose `(` is at `open`.
 fn of_call_at(tokens: &[Token], open: usize, depth: usize) -> Option<Type> {
     let close = operands::closing(tokens, open)?;
-    // Behind it an aggregate may have FILTER, OVER, WITHIN GROUP.
+    // An aggregate may be followed by FILTER, OVER, WITHIN GROUP.
     let behind = tokens.get(close + 1);
     if behind.is_some_and(|word| !(word.is("OVER") || word.is("FILTER") || word.is("WITHIN"))) {
         return None;
@@ -453,7 +454,7 @@ fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
     }
     match name {
         "sum" => first().filter(|kind| *kind != Type::Text),
-        // Of a time it is a time.
+        // Of a time, the result is a time.
         "trunc" | "round" => {
             first().map(|kind| if kind == Type::Text { Type::Text } else { Type::Real })
         }
@@ -495,7 +496,7 @@ fn is_null(tokens: &[Token]) -> bool {
     matches!(tokens, [one] if one.is("NULL"))
 }
 
-/// The type of what may be any of these; NULLs are of every type.
+/// The common type of several values, of which each may be the result; NULLs fit every type.
 fn together(kinds: impl Iterator<Item = (bool, Option<Type>)>) -> Option<Type> {
     let mut found = None;
     for (_, kind) in kinds.filter(|(is_null, _)| !is_null) {
@@ -514,7 +515,7 @@ fn numbers(kinds: impl Iterator<Item = Option<Type>>) -> Option<Type> {
     together(kinds.map(|kind| (false, kind))).filter(|kind| *kind != Type::Text)
 }
 
-/// The type that a name of PostgreSQL's or Oracle's means.
+/// The type that a type name of PostgreSQL or Oracle stands for.
 fn declared(tokens: &[Token]) -> Option<Type> {
     let name = match tokens {
         [schema, dot, name, ..] if schema.is("pg_catalog") && dot.is_symbol(".") => name,
@@ -544,7 +545,8 @@ mod tests {
         Query::new(query).expect(query).tokens
     }
 
-    /// Parameters that drivers give PostgreSQL's catalog, from its columns.
+    /// Parameters that drivers pass in queries on PostgreSQL's catalog get the types of its
+    /// columns.
     #[test]
     fn columns_of_the_catalog_have_types() {
         let query = "SELECT 1 FROM pg_type AS t WHERE t.oid = $1 AND t.typname = $2 AND t.typbyval = $3 AND nothing = $4";

@@ -1,14 +1,14 @@
 //! SELECT over the views.
 //!
-//! Each statement gets an SQLite database of its own, in memory, which is thrown away afterwards:
+//! Each statement gets an SQLite database of its own, in memory, which is dropped afterwards:
 //!
 //!   1. Declare the views as empty tables ([`table`]) and prepare the statement. The authorizer is
-//!      called for each column that it reads. What engines can do for it (conditions, sums and
-//!      counts) is left to them ([`plan`]).
+//!      called for each column that it reads. Engines do the parts that they can do: conditions,
+//!      sums and counts ([`plan`]).
 //!   2. Fetch those columns of those views from each engine ([`fetch`]); discovery adds disks and
 //!      groups that are not mounted.
-//!   3. Run the statement: read-only, for a limited time, with limited memory, until its client
-//!      goes away.
+//!   3. Run the statement: read-only, with a limit of time and of memory, and only while its client
+//!      is connected.
 //!
 //! So a statement can harm only itself: engines answer from a snapshot, and hold no lock for it.
 
@@ -58,25 +58,25 @@ use views::{Type, View};
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// How long a statement may run, without the time that engines take.
+/// How long a statement may run, without the time that it waits for engines.
 const RUN_MAX: Duration = Duration::from_secs(60);
 /// The longest value, in bytes.
 const VALUE_MAX: i32 = 16 << 20;
-/// The largest result, in bytes, about.
+/// About the largest result, in bytes.
 const RESULT_MAX: usize = 512 << 20;
-/// Memory of all statements together, in bytes; the one that asks for more is refused.
+/// Memory of all statements together, in bytes; a statement that needs more is refused.
 const HEAP_MAX: u64 = 1 << 30;
-/// Tables that are fetched at a time: half of what an engine does for people at once, so that it
-/// goes on answering others.
+/// Tables that are fetched at a time: half of the queries that an engine runs at once, so that it
+/// can still answer others.
 const AT_ONCE: usize = 2;
-/// SQLite's steps between two looks at the clock.
+/// SQLite's steps between two checks of the time limit.
 const STEPS: i32 = 10_000;
-/// How the names of views end that look for no disks.
+/// The suffix of views that do not trigger discovery.
 const TWIN: &str = "_stat";
 
-/// Where rows come from, and who asks for them.
+/// The source of rows, and the client that the statement is for.
 pub trait Source: Sync {
-    /// Mounted groups (as far as we know) and their numbers.
+    /// Mounted groups (as far as is known here) and their numbers.
     fn groups(&self) -> BTreeMap<String, u32>;
     /// Runs a SELECT in a group's engine; the rows come in parts (engine's `rows.rs`).
     ///
@@ -95,7 +95,7 @@ pub trait Source: Sync {
     fn estimates(&self) -> Vec<Estimated>;
     /// The name of the client's user, for `current_user`.
     fn user(&self) -> String;
-    /// What who asks may take of the processors.
+    /// The processor time that this client may use.
     fn budget(&self) -> Budget {
         Budget::default()
     }
@@ -117,7 +117,7 @@ pub struct Estimated {
     pub estimate: Estimate,
 }
 
-/// Set when no client waits for the result any more.
+/// Set when the client does not wait for the result any more.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
@@ -155,7 +155,7 @@ pub struct Described {
 /// Runs a query. `parameters` are `$1`, `$2` ...
 ///
 /// # Errors
-/// With the place in the query, where SQLite knows it.
+/// With the position in the query, where SQLite reports it.
 pub fn run(
     source: &dyn Source,
     query: &Query,
@@ -168,8 +168,8 @@ pub fn run(
     prepared.answer(source, parameters, cancel, notices)
 }
 
-/// Tells the parameters and columns of a query. Types of expressions are those of the first values
-/// they have now.
+/// The parameters and columns of a query. The types of expressions are inferred from the text, or
+/// else taken from the first values of the present result.
 ///
 /// # Errors
 /// As [`run`].
@@ -203,11 +203,11 @@ struct TableRead {
     fetch: Fetch,
 }
 
-/// The request to engines that fills a table.
+/// How a table is filled from engines.
 enum Fetch {
-    /// The columns that are read of a view.
+    /// With the columns of a view that are read.
     View(&'static View),
-    /// What [`plan`] found to be enough.
+    /// With the rows that [`plan`] found to be enough.
     Planned(Planned),
 }
 
@@ -217,15 +217,15 @@ type Reads = BTreeMap<String, BTreeSet<String>>;
 struct Prepared {
     connection: Connection,
     rewritten: Rewritten,
-    /// What runs: the rewritten statement, or what is left of it where engines do a part.
+    /// The SQL that runs: the rewritten statement, or its remainder where engines do a part.
     sql: String,
     /// By name, in lower case.
     tables: BTreeMap<String, TableRead>,
     heard: Arc<Mutex<Reads>>,
     reads: Reads,
-    /// Of the result: names, and types where a view declares them.
+    /// Names of the result's columns, and types where a view declares them.
     columns: Vec<(String, Option<Type>)>,
-    /// Columns of functions' numbers, which are shown as names.
+    /// Columns with numbers of functions, which are shown as names.
     procedures: Vec<usize>,
 }
 
@@ -279,7 +279,7 @@ impl Prepared {
                 told.get(*at).and_then(rusqlite::Column::decl_type) == Some(catalog::PROCEDURE)
             };
             let procedures = (0..told.len()).filter(is_procedure).collect();
-            // Of expressions, what follows from their text.
+            // The types of expressions are inferred from their text.
             let inferred = infer_types::of_columns(&query.tokens, told.len());
             let columns = told.iter().zip(inferred).map(|(column, inferred)| {
                 let declared = match column.decl_type() {
@@ -300,12 +300,12 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// The columns that the authorizer has seen since the last call.
+    /// Takes the columns that the authorizer has seen since the last call.
     fn heard(&self) -> Reads {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Leaves to engines what they can do. A plan that cannot be prepared is none.
+    /// Has engines do the parts that they can do. A plan that cannot be prepared is not used.
     fn plan(&mut self, query: &Query, parameters: &[Value]) -> Result<()> {
         if !read_silently(&query.tokens).is_empty() {
             return Ok(());
@@ -349,7 +349,7 @@ impl Prepared {
                 if error.code == ErrorCode::Unknown =>
             {
                 let refusal = misunderstood(&message);
-                // SQLite does not report the place of a table that does not exist.
+                // SQLite does not report the position of a table that does not exist.
                 match message
                     .strip_prefix("no such table: ")
                     .and_then(|name| self.rewritten.sql.find(name))
@@ -390,7 +390,8 @@ impl Prepared {
             let mut pace = Pace::new(cancel, source.budget());
             self.fill(source, cancel, &mut pace, notices)?;
             let table = self.run(parameters, cancel, pace);
-            // What the statement took is taken from its session by the thread that took it.
+            // The processor time of the statement is deducted from its session by the thread that
+            // used it.
             self.connection
                 .progress_handler(0, None::<fn() -> bool>)
                 .map_err(|error| internal(&error))?;
@@ -418,7 +419,7 @@ impl Prepared {
                 }
             }
         }
-        // A view and its twin are one table.
+        // A view and its twin share one table.
         let mut views: BTreeMap<&'static str, (&View, &Shared, BTreeSet<&str>)> = BTreeMap::new();
         let (mut tables, mut wants) = (Vec::new(), Vec::new());
         for (name, columns) in &self.reads {
@@ -500,7 +501,7 @@ impl Prepared {
         Ok(self.shown(rows))
     }
 
-    /// Gives a statement its parameters.
+    /// Binds a statement's parameters.
     fn bind(&self, statement: &mut Statement<'_>, parameters: &[Value]) -> Result<()> {
         for at in 1..=statement.parameter_count() {
             let number = match statement.parameter_name(at) {
@@ -523,7 +524,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// All rows, as SQLite has them. `why`: why the statement was interrupted, if it was.
+    /// All rows, with SQLite's values. `why`: why the statement was interrupted, if it was.
     fn rows(
         &self,
         statement: &mut Statement<'_>,
@@ -559,8 +560,8 @@ impl Prepared {
         }
     }
 
-    /// The result as clients see it: types that fit the values, names of functions, letters for
-    /// truths.
+    /// The result as clients get it: types that fit the values, names of functions instead of
+    /// numbers, letters for booleans.
     fn shown(&self, mut rows: Vec<Vec<Value>>) -> Table {
         for at in &self.procedures {
             for value in rows.iter_mut().filter_map(|row| row.get_mut(*at)) {
@@ -589,8 +590,8 @@ impl Prepared {
     }
 }
 
-/// Tables whose columns the authorizer does not see completely: `JOIN ... USING` and `NATURAL JOIN`
-/// compare more of them.
+/// Tables for which the authorizer does not see all columns that are read: `JOIN ... USING` and
+/// `NATURAL JOIN` compare more of them.
 fn read_silently(tokens: &[Token]) -> Vec<String> {
     if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
         return Vec::new();
@@ -603,7 +604,7 @@ fn read_silently(tokens: &[Token]) -> Vec<String> {
     local.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
 }
 
-/// SQLite's message about a statement that it does not understand, with its SQLSTATE.
+/// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
@@ -623,8 +624,8 @@ fn misunderstood(message: &str) -> SqlError {
     refusal
 }
 
-/// The type of a column: the declared one if all values are of it, else the first that all values
-/// fit.
+/// The type of a column: the declared one if all values have it, else the first type that all
+/// values fit.
 fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) -> Type {
     if declared == Some(Type::Letter) {
         return Type::Letter;
@@ -679,13 +680,13 @@ fn open(user: &str) -> rusqlite::Result<Connection> {
 
 fn internal(error: &rusqlite::Error) -> SqlError {
     if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OutOfMemory) {
-        // Another statement has it all.
+        // Other statements use all of the memory.
         return SqlError::new(state::TOO_COMPLEX, error).hint("try again");
     }
     SqlError::new(state::INTERNAL, format!("preparing the views: {error}"))
 }
 
-/// Hears what a statement reads.
+/// Records what a statement reads.
 fn note(reads: &mut Reads, context: &AuthContext<'_>) {
     let AuthAction::Read { table_name, column_name } = context.action else { return };
     let columns = reads.entry(table_name.to_ascii_lowercase()).or_default();

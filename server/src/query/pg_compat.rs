@@ -1,9 +1,9 @@
-//! What PostgreSQL's clients take for granted, turned into what SQLite takes.
+//! Translates what PostgreSQL's clients send into what SQLite accepts.
 //!
-//! Three things: habits of the language (`x::text`, `ILIKE`, `E'..'`, `~`, and in `oracle.rs`
-//! Oracle's), functions about the server (`version()`; those about values are in `functions.rs`),
-//! and PostgreSQL's catalog (`catalog.rs`). Statements are rewritten token by token; [`Rewritten`]
-//! knows where each byte came from, so that errors still point at the client's text.
+//! Three parts: syntax (`x::text`, `ILIKE`, `E'..'`, `~`, and Oracle's in `oracle.rs`), functions
+//! about the server (`version()`; functions of values are in `functions.rs`), and PostgreSQL's
+//! catalog (`catalog.rs`). Statements are rewritten token by token; [`Rewritten`] records the
+//! origin of each byte, so that errors still point into the client's text.
 
 pub mod catalog;
 mod edits;
@@ -23,13 +23,13 @@ pub use edits::Rewritten;
 use rusqlite::{Connection, functions::FunctionFlags};
 use std::fmt::Write;
 
-/// What we say to be: a version of PostgreSQL whose catalog queries we know.
+/// The version that is reported to clients: one whose catalog queries are known here.
 pub const SERVER_VERSION: &str = "15.0";
 
-/// Words of a query, at most. Each rewriting looks at the words around one: time grows faster than
-/// the text.
+/// Most words of a query. Each rewriting looks at the words around a token, so the time grows
+/// faster than the text.
 pub const WORDS_MAX: usize = 20_000;
-/// SELECTs in a query, at most; SQLite has lower limits of its own for nested ones.
+/// Most SELECTs in a query; SQLite has lower limits of its own for nested ones.
 const SELECTS_MAX: usize = 500;
 
 /// Rewrites one query.
@@ -63,11 +63,11 @@ pub fn rewrite(query: &Query) -> Result<Rewritten, SqlError> {
     Ok(draft.done.then(edits.made(&draft.done.sql, 0, end)))
 }
 
-/// Keywords after which `~` is the operator of one operand.
+/// Keywords after which `~` is a prefix operator.
 const BEFORE_OPERAND: [&str; 10] =
     ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
 
-/// A token of a statement, with what is around it.
+/// A token of a statement, with the tokens around it.
 #[derive(Clone, Copy)]
 struct Here<'a> {
     tokens: &'a [Token],
@@ -81,7 +81,7 @@ impl<'a> Here<'a> {
         self.at.checked_sub(count).and_then(|at| self.tokens.get(at))
     }
 
-    /// The token `count` behind this one.
+    /// The token `count` after this one.
     fn ahead(&self, count: usize) -> Option<&'a Token> {
         self.tokens.get(self.at + count)
     }
@@ -94,7 +94,7 @@ impl<'a> Here<'a> {
         self.back(1).is_some_and(is_it)
     }
 
-    /// Replaces that many tokens; how many those are.
+    /// Replaces `count` tokens; returns their number.
     fn replace(&self, count: usize, text: &str, edits: &mut Edits) -> usize {
         let end = self.ahead(count - 1).map_or(self.first.end, |last| last.end);
         edits.replace(self.first.start, end, text);
@@ -102,7 +102,7 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Changes what has to be changed at a token; how many tokens that concerns.
+/// Rewrites the syntax at a token, if necessary; returns the number of tokens covered.
 fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let Some(first) = tokens.get(at) else { return 1 };
     let here = Here { tokens, at, first };
@@ -120,7 +120,7 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
 fn operator(here: Here<'_>, mark: &str, edits: &mut Edits) -> usize {
     match mark {
         "::" => cast(here.tokens, here.at, edits),
-        // Numbers are divided exactly, as in Oracle; also whole ones.
+        // The division of numbers is exact, as in Oracle, even of integers.
         "/" => here.replace(1, "*1.0/", edits),
         "!~" => here.replace(1, " NOT REGEXP ", edits),
         "!~*" => here.replace(1, " NOT REGEXP '(?i)' || ", edits),
@@ -143,11 +143,11 @@ fn operator(here: Here<'_>, mark: &str, edits: &mut Edits) -> usize {
 
 fn string(here: Here<'_>, value: &str, edits: &mut Edits) -> usize {
     let Here { tokens, at, first } = here;
-    // Truths are numbers in the catalog.
+    // Booleans are numbers in the catalog.
     if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value) {
         return here.replace(1, if value.starts_with('t') { "1" } else { "0" }, edits);
     }
-    // Strings with backslashes: written out.
+    // Strings with escapes are written out.
     if first.end - first.start != value.chars().count() + 2 + value.matches('\'').count() {
         return here.replace(1, &format!("'{}'", value.replace('\'', "''")), edits);
     }
@@ -219,7 +219,7 @@ fn array_of_values(here: Here<'_>, edits: &mut Edits) -> usize {
     2
 }
 
-/// Functions in the place of tables.
+/// Functions in a FROM.
 fn function_as_table(here: Here<'_>, name: &str, edits: &mut Edits) -> usize {
     let has_schema = here.follows(|before| before.is_symbol("."));
     let before = here.back(if has_schema { 3 } else { 1 });
@@ -239,7 +239,7 @@ fn function_as_table(here: Here<'_>, name: &str, edits: &mut Edits) -> usize {
     }
 }
 
-/// Lists in the catalog are empty here, and so is what they are taken apart to.
+/// Arrays in the catalog are empty here, and so is the result of `unnest`.
 fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
     let Here { tokens, at, first } = here;
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
@@ -254,7 +254,7 @@ fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
     close + 1 - at
 }
 
-/// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same of a list, which is a text in
+/// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same with an array, which is a text in
 /// braces here.
 fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
     let Here { tokens, at, first } = here;
@@ -292,11 +292,11 @@ fn named_operator(here: Here<'_>, edits: &mut Edits) -> usize {
     here.replace(close + 1, operator, edits)
 }
 
-/// Schemas that there are.
+/// Existing schemas.
 const SCHEMAS: [&str; 3] = ["pg_catalog", "public", "information_schema"];
 
-/// `pg_catalog.x`, quoted or not: the name alone. The views of the information schema have names of
-/// their own here.
+/// `pg_catalog.x`, quoted or not, becomes the name alone. The views of the information schema have
+/// names of their own here.
 fn schema(here: Here<'_>, schema: &str, edits: &mut Edits) -> usize {
     let (first, Some(dot)) = (here.first, here.ahead(1)) else { return 1 };
     let prefix = if schema.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
@@ -316,7 +316,7 @@ fn schema(here: Here<'_>, schema: &str, edits: &mut Edits) -> usize {
     }
 }
 
-/// Whether a string is compared with a truth: `x.attisdropped = 'f'`.
+/// Whether a string is compared with a boolean: `x.attisdropped = 'f'`.
 fn is_truth(tokens: &[Token], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|place| tokens.get(place));
     let compares =
@@ -328,7 +328,7 @@ fn is_truth(tokens: &[Token], at: usize) -> bool {
     compares && before(2).is_some_and(named)
 }
 
-/// The function that makes a number of a name in the catalog: `'v$asm_disk'::regclass`.
+/// The function that converts a name in the catalog to a number: `'v$asm_disk'::regclass`.
 fn number_of(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
         "regclass" => Some("pg_regclass("),
@@ -338,10 +338,10 @@ fn number_of(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Most words of a type's name.
+/// Most tokens of a type's name.
 const TYPE_MAX: usize = 16;
 
-/// `x::type`: what makes another value of it is a function; the rest is left out.
+/// `x::type` becomes a function call if it changes the value; otherwise the type is dropped.
 fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let Some(first) = tokens.get(at) else { return 1 };
     let names = tokens.get(at + 1..).unwrap_or_default();
@@ -368,7 +368,7 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             name => number_of(name).map_or((open, close), |open| (open, ")".into())),
         };
     }
-    // Of a chain of casts each is put round what stands before it.
+    // In a chain of casts, each encloses the ones before it.
     let mut operand_end = at;
     while let Some(earlier) =
         (operand_end.saturating_sub(TYPE_MAX)..operand_end).rev().find(|earlier| {
@@ -390,8 +390,8 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1 + count
 }
 
-/// `CAST(x AS TIMESTAMP)`, of which SQLite would make a number; `CAST(x AS regclass)`; `CAST(x AS
-/// text[])`.
+/// `CAST(x AS TIMESTAMP)`, which SQLite would convert to a number; `CAST(x AS regclass)`; `CAST(x
+/// AS text[])`.
 fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let (Some(cast), Some(open)) = (tokens.get(at), tokens.get(at + 1)) else { return 1 };
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
@@ -418,8 +418,8 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1
 }
 
-/// `SELECT t.oid ... ORDER BY oid` means the selected column, as with PostgreSQL: SQLite takes it
-/// so if the column has that alias.
+/// `SELECT t.oid ... ORDER BY oid` means the selected column in PostgreSQL; in SQLite it does so if
+/// the column has that alias.
 fn aliases(tokens: &[Token], edits: &mut Edits) {
     for (select, _) in tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")) {
         let is_distinct = tokens.get(select + 1).is_some_and(|next| next.is("DISTINCT"));
@@ -449,7 +449,7 @@ fn aliases(tokens: &[Token], edits: &mut Edits) {
     }
 }
 
-/// Functions and words that give times.
+/// Functions and words that return times.
 const TIMES: [&str; 10] = [
     "sysdate",
     "systimestamp",
@@ -486,7 +486,7 @@ fn is_time(operand: &[Token]) -> bool {
 
 /// `SYSDATE - 1`, `SYSDATE - create_date`: days are added to a time, times are subtracted.
 fn times(tokens: &[Token], edits: &mut Edits) {
-    // Where the sum begins that ends before this token.
+    // The start of the sum that ends before this token.
     let mut running: Option<(usize, usize)> = None;
     for (at, token) in tokens.iter().enumerate() {
         let minus = token.is_symbol("-");
@@ -528,7 +528,7 @@ fn times(tokens: &[Token], edits: &mut Edits) {
     }
 }
 
-/// `INTERVAL '2 hours'`, `INTERVAL '2' HOUR`: days, and where it ends.
+/// `INTERVAL '2 hours'`, `INTERVAL '2' HOUR`: the days, and the position after it.
 fn interval(tokens: &[Token], at: usize) -> Option<(f64, usize)> {
     let Some(Token { kind: Kind::String(text), .. }) = tokens.get(at + 1) else { return None };
     let mut words = text.split_whitespace();
@@ -557,7 +557,7 @@ pub fn local(name: &str) -> &str {
     local.filter(|rest| rest.get(..2).is_some_and(|v| v.eq_ignore_ascii_case("v$"))).unwrap_or(name)
 }
 
-/// Makes the views of all instances, of which there is one, if a statement asks for them.
+/// Creates the `gv$...` views, which have one instance, if a statement names them.
 pub fn create_global_views(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     if !sql.to_ascii_lowercase().contains("gv$") {
         return Ok(());
@@ -569,7 +569,7 @@ pub fn create_global_views(connection: &Connection, sql: &str) -> rusqlite::Resu
     connection.execute_batch(&create)
 }
 
-/// Functions that SQLite has not.
+/// Functions that SQLite does not have.
 pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
     let constant = |name: &str, arguments: i32, value: &str| {
@@ -706,7 +706,7 @@ mod tests {
         }
     }
 
-    /// The walk of a hierarchy: depth first, with paths, as Oracle goes it.
+    /// The walk of a hierarchy: depth first, with paths, in Oracle's order.
     #[test]
     fn hierarchies_are_walked() {
         let connection = Connection::open_in_memory().expect("a database");
@@ -750,7 +750,7 @@ mod tests {
                 .collect();
             assert_eq!(rows.join("|"), expected, "{query}");
         }
-        // An error within points at where it stood.
+        // An error inside points at its position in the original.
         let query = "SELECT name FROM t START WITH nonsense = 0 CONNECT BY PRIOR id = parent";
         let rewritten = rewrite(query).expect(query);
         let byte = rewritten.sql.find("nonsense").expect("it is still there");

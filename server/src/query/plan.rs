@@ -1,24 +1,25 @@
 //! The parts of a statement that engines carry out themselves.
 //!
-//! Fetching a million rows only to count them takes seconds, and an engine that counts them in an
-//! index takes a few hundredths of one. So, of a SELECT that names a view of the engines once among
-//! its tables:
+//! Fetching a million rows only to count them takes seconds; an engine counts them in an index in a
+//! few hundredths of a second. So, for a SELECT that names a view of the engines once among its
+//! tables:
 //!
 //! - conditions on that view alone go to the engines (*filter*);
 //! - if it groups, counts or sums, engines group by the view's columns that the SELECT mentions
-//!   outside its aggregates, and send for each such group how many rows it has and the aggregates
-//!   of it (*partial*); the SELECT puts together what they sent: `count(*)` becomes the sum of the
-//!   counts, and so on;
-//! - if it only lists, with conditions that all went to the engines, its order and limit go there,
-//!   too.
+//! - if it groups, counts or sums, engines group by the view's columns that the SELECT mentions
+//!   outside its aggregates, and send for each such group its number of rows and its aggregates
+//!   (*partial*); the SELECT combines these: `count(*)` becomes the sum of the counts, and so on;
+//! - if it only lists rows, and all its conditions went to the engines, its order and limit go
+//!   there, too.
 //!
-//! The statement is read with `sqlparser` after
-//! [`pg_compat::rewrite`](super::super::pg_compat::rewrite); a statement that `sqlparser` cannot
-//! read, or that this file is not sure of, runs unplanned: everything that it reads is fetched. A
-//! plan never changes a result, except for the order of rows of a statement without ORDER BY.
+//! The statement is parsed with `sqlparser` after
+//! [`pg_compat::rewrite`](super::super::pg_compat::rewrite). A statement that `sqlparser` cannot
+//! parse, or for which this file cannot prove the plan right, runs unplanned: everything that it
+//! reads is fetched. A plan never changes a result, except for the order of rows of a statement
+//! without ORDER BY.
 //!
-//! A filter consists of expressions that SQLite decides alike in both places: columns, literals and
-//! parameters of the same type, compared with the usual operators.
+//! A filter consists of expressions that SQLite evaluates alike in both places: columns, literals
+//! and parameters of the same type, compared with the usual operators.
 
 mod columns;
 mod partial;
@@ -41,12 +42,12 @@ use sqlparser::{
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// How the names of tables and columns begin that are ours.
+/// The prefix of names of tables and columns that this file adds.
 const MARK: &str = "plinth_";
-/// How many rows a row of partial results stands for.
+/// The number of rows that a row of partial results stands for.
 const COUNT: &str = "plinth_n";
 
-/// A statement, less what engines do.
+/// A statement, without the parts that engines do.
 pub(super) struct Plan {
     pub sql: String,
     pub tables: Vec<Planned>,
@@ -57,7 +58,7 @@ pub(super) struct Planned {
     /// In lower case.
     pub name: String,
     view: &'static View,
-    /// Only of this group.
+    /// Rows of this group only.
     group: Option<i64>,
     filter: Vec<String>,
     partial: Option<Partial>,
@@ -75,19 +76,20 @@ impl Planned {
             Some(partial) => {
                 let plain = partial.columns.iter().filter_map(of_view).map(owned);
                 let ours = std::iter::once((COUNT.to_owned(), Some(Type::Integer)));
-                // Of no type: aggregates of text are text.
+                // Without a type: aggregates of text are text.
                 let sums = (0..partial.aggregates.len()).map(|at| (aggregate(at), None));
                 plain.chain(ours).chain(sums).collect()
             }
         }
     }
 
-    /// Whether it is about this group.
+    /// Whether rows of this group are needed.
     pub(super) fn concerns(&self, group: u32) -> bool {
         self.group.is_none_or(|only| only == i64::from(group))
     }
 
-    /// What to ask each engine, how wide its rows are, and where the table's columns stand in them.
+    /// The query for each engine, the number of values in its rows, and the origins of the table's
+    /// columns in them.
     pub(super) fn ask(&self, wanted: &BTreeSet<String>) -> (String, usize, Vec<Origin>) {
         let is_asked = |name: &str| !GROUP.contains(&name) && !OURS.contains(&name);
         let mut sent: Vec<&str> = match &self.partial {
@@ -107,7 +109,7 @@ impl Planned {
                 .chain((0..partial.aggregates.len()).map(aggregate))
                 .collect();
             sent.extend(ours.iter().map(String::as_str));
-            // An engine without such rows has no group, not an empty one.
+            // Otherwise an engine without such rows would send one row, for an empty group.
             rest = if plain == 0 {
                 " HAVING count(*) > 0".to_owned()
             } else {
@@ -133,7 +135,8 @@ impl Planned {
     }
 }
 
-/// What engines can do for a statement; `None`: nothing. `parameters` are `$1`, `$2` ...
+/// The plan for a statement; `None` if engines can do nothing for it. `parameters` are `$1`, `$2`
+/// ...
 pub(super) fn plan(sql: &str, parameters: &[Value]) -> Option<Plan> {
     let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
     let (Some(Statement::Query(mut query)), true) = (statements.pop(), statements.is_empty())
@@ -146,7 +149,7 @@ pub(super) fn plan(sql: &str, parameters: &[Value]) -> Option<Plan> {
     (!planner.tables.is_empty()).then(|| Plan { sql: query.to_string(), tables: planner.tables })
 }
 
-/// Collects names that common table expressions take.
+/// Collects the names that common table expressions define.
 struct Hidden<'a>(&'a mut BTreeSet<String>);
 
 impl VisitorMut for Hidden<'_> {
@@ -193,7 +196,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The view that a name in a FROM means, if engines alone know it.
+    /// The view that a name in a FROM refers to, if its rows come from engines only.
     fn view(&self, name: &ObjectName) -> Option<&'static View> {
         let [part] = &name.0[..] else { return None };
         let name = part.as_ident()?.value.to_ascii_lowercase();
@@ -244,8 +247,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A table for a view with the conditions that engines can decide; the part of WHERE that they
-    /// do not; and whether there is no other condition.
+    /// A table for a view with the conditions that engines can evaluate; the rest of WHERE; and
+    /// whether all conditions went to the engines.
     fn filtered(
         &self,
         select: &Select,
@@ -268,7 +271,8 @@ impl Planner<'_> {
         let (mut stay, mut all_went) = (None, true);
         for (at, condition) in conditions.into_iter().enumerate() {
             if let Some(group) = columns.only_group(condition, self.parameters) {
-                // Two different groups: none has such rows, and the statement finds out.
+                // Two different groups: no group has such rows, and the statement itself returns
+                // none.
                 planned.group = planned.group.or(Some(group));
             } else if let Some((sql, _)) = columns.typed(condition, self.parameters) {
                 planned.filter.push(sql);
@@ -291,7 +295,7 @@ impl Planner<'_> {
         (planned, stay, all_went)
     }
 
-    /// The tables of a SELECT, and which of them are views that engines could do something for.
+    /// The tables of a SELECT, and the views among them for which engines could do something.
     fn scope(&self, select: &Select) -> Option<(Scope, Vec<(String, &'static View)>)> {
         let mut scope = Scope::new();
         let mut candidates = Vec::new();
@@ -319,7 +323,8 @@ impl Planner<'_> {
             scope.insert(qualifier, view).is_none().then_some(())
         };
         for from in &select.from {
-            // The first of an outer join keeps its rows; what follows it may be made up.
+            // The first table of an outer join keeps its rows; rows of the following ones may be
+            // NULLs that the join adds.
             let inner = |join: &sqlparser::ast::Join| {
                 matches!(
                     join.join_operator,
@@ -341,7 +346,7 @@ impl Planner<'_> {
     }
 }
 
-/// The parts of a condition that must all hold.
+/// The terms of a condition that is joined by AND.
 fn conjuncts<'a>(condition: Option<&'a Expr>, found: &mut Vec<&'a Expr>) {
     match condition {
         Some(Expr::BinaryOp { left, op: BinaryOperator::And, right }) => {
@@ -354,7 +359,7 @@ fn conjuncts<'a>(condition: Option<&'a Expr>, found: &mut Vec<&'a Expr>) {
     }
 }
 
-/// Gives the table that is named so another one's name, and keeps what it is called by.
+/// Gives the table with this qualifier another table's name, and keeps the qualifier as its alias.
 fn rename(select: &mut Select, qualifier: &str, to: &str) -> bool {
     let factors = select.from.iter_mut().flat_map(|from| {
         std::iter::once(&mut from.relation)

@@ -1,4 +1,4 @@
-//! Scheduling of queries: clients' statements stay out of the way of everything else on the host.
+//! Scheduling of queries: clients' statements do not slow down the other work on the host.
 //!
 //!   - A session has an allowance of processor time at normal priority ([`Budget`]), so that
 //!     occasional statements are answered promptly on a host under load. Longer statements, and
@@ -25,19 +25,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Processor time at usual priority that a session has saved up at most: longer than almost every
+/// The most processor time at normal priority that a session can save up: longer than almost every
 /// query over the views takes.
 const PROMPT: Duration = Duration::from_millis(100);
-/// Which part of the time that passes is saved: this many sessions that never pause take one
-/// processor from others.
+/// The fraction of elapsed time that is added to the allowance: this many sessions that never pause
+/// take one processor from others.
 const SAVED: u32 = 100;
-/// How often who waits for a turn looks whether its client still does.
+/// How often a thread that waits for a turn checks whether its statement is cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
 static WORKING: Mutex<usize> = Mutex::new(0);
 static DONE: Condvar = Condvar::new();
 
-/// A turn, which ends when it is dropped.
+/// A turn to work at idle priority, which ends when it is dropped.
 struct Turn;
 
 impl Turn {
@@ -66,17 +66,17 @@ impl Drop for Turn {
     }
 }
 
-/// Runs a closure in a thread of its own; `None`: no thread can be started.
+/// Runs a closure in a thread of its own; `None` if no thread can be started.
 pub fn run<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("query".into()).spawn_scoped(scope, what).ok()?;
-        // A panic goes on where it would have gone.
+        // A panic continues in the caller.
         Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-/// Does the same with each of `items`, at the same time: with the first in this thread, at its
-/// pace, with each other one in a thread of its own where one can be started.
+/// Calls a closure with each of `items` at the same time: with the first in this thread, at its
+/// pace, and with each other one in a thread of its own if one can be started.
 pub fn each<I: Sync, T: Send>(
     items: &[I],
     pace: &mut Pace,
@@ -118,7 +118,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes what was used. False: there is nothing left.
+    /// Deducts processor time. False if nothing is left.
     fn spend(&self, used: Duration, now: Instant) -> bool {
         let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earned = now.saturating_duration_since(saved.since) / SAVED;
@@ -128,7 +128,7 @@ impl Budget {
     }
 }
 
-/// Watches how long the thread has worked; to be called now and then.
+/// Watches the processor time of the current thread; `look` is called now and then.
 pub struct Pace {
     cancel: Cancel,
     budget: Budget,
@@ -140,12 +140,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For the thread that calls it, which is a statement's own.
+    /// For the calling thread, which must be the statement's own.
     pub fn new(cancel: &Cancel, budget: Budget) -> Self {
         Self { cancel: cancel.clone(), budget, worked: Duration::ZERO, is_idle: false, turn: None }
     }
 
-    /// Goes to idle priority when it is time.
+    /// Goes to idle priority once the allowance is used up.
     pub fn look(&mut self) {
         if self.is_idle {
             throttle(Others::Host, BackgroundStage::Running);
@@ -161,8 +161,8 @@ impl Pace {
         }
     }
 
-    /// The same, and waits for a turn then, unless the statement was cancelled. Not for a thread
-    /// that waits for others.
+    /// Like `look`, and then waits for a turn, unless the statement was cancelled. Must not be
+    /// called by a thread that waits for other threads of the statement.
     pub fn look_for_turn(&mut self) {
         self.look();
         if self.is_idle && self.turn.is_none() {
@@ -183,7 +183,7 @@ impl Drop for Pace {
 mod tests {
     use super::*;
 
-    /// A session that has used up its allowance earns it again as time goes by, and never more.
+    /// A session that has used up its allowance earns it back with time, and never more.
     #[test]
     fn a_session_saves_up() {
         let budget = Budget::default();
@@ -206,7 +206,7 @@ mod tests {
         let waiting = thread::spawn(move || Turn::take(&late).is_none());
         cancel.cancel();
         assert!(waiting.join().expect("no panic"));
-        // A short one needs no turn.
+        // A short statement needs no turn.
         assert_eq!(run(|| 7), Some(7));
         drop(turns);
         assert!(Turn::take(&Cancel::default()).is_some());

@@ -1,7 +1,7 @@
-//! What `SHOW` tells and `SET` changes, for one session.
+//! The settings that `SHOW` reads and `SET` changes, for one session.
 //!
-//! Almost nothing that clients set has a meaning here; but who sets something and asks for it gets
-//! it back, and pools that say RESET or DISCARD ALL between two users find everything as it was.
+//! Almost no setting has an effect here; but a client that sets one can read it back, and after
+//! RESET or DISCARD ALL, which pools send between two users, all settings have their defaults.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 const SETTINGS_MAX: usize = 200;
 const LENGTH_MAX: usize = 1024;
 
-/// What a client has set.
+/// The settings that a client has changed.
 #[derive(Debug, Clone, Default)]
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// Sets one, or forgets it; without a name all are forgotten.
+    /// Sets one, or resets it if there is no value; without a name all are reset.
     pub fn set(&mut self, name: &str, value: Option<&str>) {
         match value {
             _ if name.is_empty() => self.0.clear(),
@@ -28,7 +28,7 @@ impl Settings {
         }
     }
 
-    /// These, over those that are there anyway.
+    /// The defaults, overlaid with these.
     #[must_use]
     pub fn over(&self, mut settings: BTreeMap<String, String>) -> BTreeMap<String, String> {
         settings.extend(self.0.clone());
@@ -36,7 +36,8 @@ impl Settings {
     }
 }
 
-/// What is as it is: the first two are set with ALTER SYSTEM, the others are facts.
+/// Settings that clients cannot change: the first two are set with ALTER SYSTEM, the others are
+/// facts.
 const FIXED: [&str; 10] = [
     "asm_diskstring",
     "asm_preferred_read_failure_groups",
@@ -50,7 +51,7 @@ const FIXED: [&str; 10] = [
     "standard_conforming_strings",
 ];
 
-/// What PostgreSQL's clients ask for.
+/// The defaults of settings that PostgreSQL's clients read.
 #[must_use]
 pub fn defaults() -> BTreeMap<String, String> {
     let settings = [

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! What was fetched, as a table in a statement's SQLite.
+//! Fetched rows as a virtual table in a statement's SQLite.
 //!
 //! Each view is a module of that connection with exactly one table, of the module's own name:
-//! nothing has to be created for views that a statement does not read. Unsafe: `rusqlite` asks for
-//! the promise that the two structures begin with SQLite's own, as they do.
+//! nothing has to be created for views that a statement does not read. Unsafe, because `rusqlite`
+//! requires the promise that the two structures begin with SQLite's own, which they do.
 
 use super::{
     fetched::{Fetched, Index, Origin},
@@ -46,7 +46,7 @@ impl Shared {
         Arc::clone(&self.rows.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes it known to a connection by this name.
+    /// Registers the table with a connection under this name.
     pub fn declare(&self, connection: &Connection, name: &str) -> Result<()> {
         const MODULE: Module<'_, Table> = Module::eponymous_only_module();
         connection.create_module(name, &MODULE, Some(self.clone()))
@@ -64,7 +64,7 @@ struct Cursor {
     base: ffi::sqlite3_vtab_cursor,
     rows: Arc<Fetched>,
     index: Option<Arc<Index>>,
-    /// In the index, or of the rows themselves.
+    /// Positions in the index, or row numbers if there is no index.
     left: Range<usize>,
 }
 
@@ -93,8 +93,8 @@ unsafe impl VTab<'_> for Table {
         Ok((Cow::Owned(sql), Self { base: ffi::sqlite3_vtab::default(), shared }))
     }
 
-    /// One column that must equal something is looked up; where there are several, the one with the
-    /// most values.
+    /// Uses the index of one column that is compared for equality; if there are several, of the
+    /// column with the most distinct values.
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
         let rows = self.shared.rows();
         let count = rows.len().max(1);
@@ -155,8 +155,8 @@ unsafe impl VTabCursor for Cursor {
             Some(ValueRef::Integer(number)) => Seen::Integer(number),
             Some(ValueRef::Text(text)) => Seen::Text(text),
             Some(ValueRef::Null) => Seen::Null,
-            // SQLite compares what the cursor shows once more, so more rows than needed are right,
-            // only slower.
+            // SQLite checks the rows of the cursor once more, so a full scan is correct, only
+            // slower.
             _ => return Ok(()),
         };
         let index = self.rows.index(column);

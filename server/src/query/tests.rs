@@ -1,5 +1,5 @@
-//! Statements over engines made of memory, compared with the same statements over one database that
-//! holds all they have.
+//! Statements over engines in memory, compared with the same statements over one database that has
+//! all of their rows.
 
 use super::*;
 use plinth_engine::catalog::rows::{Seen, encode_row, in_parts};
@@ -8,14 +8,14 @@ use rusqlite::params_from_iter;
 /// Engines of three groups, the last of them empty.
 struct Memory {
     groups: BTreeMap<String, Mutex<Connection>>,
-    /// The statements that engines got.
+    /// The statements that engines received.
     asked: Mutex<Vec<String>>,
     rows: Mutex<usize>,
     /// A group whose engine answers with this error, at once or after its rows.
     refuses: Option<(&'static str, AdminError, bool)>,
 }
 
-/// Columns that are filled, by view; every view has `group_number` besides.
+/// The columns that are filled, by view; every view has `group_number` in addition.
 const FILLED: [(&str, &[&str]); 3] = [
     (
         "v$asm_file",
@@ -25,7 +25,7 @@ const FILLED: [(&str, &[&str]); 3] = [
     ("v$asm_attribute", &["name", "value"]),
 ];
 
-/// A generator of numbers that need not be good.
+/// A simple pseudo-random generator.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -64,7 +64,7 @@ fn insert(connection: &Connection, view: &str, columns: &[&str], row: &[Value]) 
     connection.execute(&sql, params_from_iter(row.iter().map(Bound))).expect("a row");
 }
 
-/// The engines, and the database with everything.
+/// The engines, and the database with all of their rows.
 fn worlds() -> (Memory, Connection) {
     let everything = Connection::open_in_memory().expect("a database");
     functions::create(&everything, "tester")
@@ -170,7 +170,7 @@ fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<u8>> {
     rows
 }
 
-/// Runs a statement both ways; returns how many rows engines sent.
+/// Runs a statement both ways; returns the number of rows that engines sent.
 fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[Value]) -> usize {
     *memory.rows.lock().expect("no panic") = 0;
     memory.asked.lock().expect("no panic").clear();
@@ -188,8 +188,7 @@ fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[
     *memory.rows.lock().expect("no panic")
 }
 
-/// Engines are queried for something shorter than a view where a statement uses no other columns of
-/// it.
+/// For a statement that reads few columns of a view, engines are queried for a shorter relation.
 #[test]
 fn few_columns_come_from_less() {
     let (memory, everything) = worlds();
@@ -213,12 +212,12 @@ fn few_columns_come_from_less() {
     }
 }
 
-/// What each statement gives does not depend on who does the work, and of what engines can sum up
-/// they send little.
+/// The result of a statement does not depend on which part engines do, and engines send few rows of
+/// results that they can aggregate.
 #[test]
 fn plans_change_no_result() {
     let (memory, everything) = worlds();
-    // A statement, and how many rows engines may send for it.
+    // A statement, and the most rows that engines may send for it.
     for (query, most) in [
         ("SELECT group_number, type, COUNT(*) FROM v$asm_file GROUP BY group_number, type", 6),
         (
@@ -345,7 +344,7 @@ fn plans_change_no_result() {
     assert!(compare(&memory, &everything, query, &parameters) <= 3);
 }
 
-/// Statements put together at random: what is selected, from what, under which conditions.
+/// Statements composed at random: the columns, the tables, the conditions.
 #[test]
 fn plans_of_random_statements_change_no_result() {
     const KEYS: [&str; 6] =
@@ -399,9 +398,10 @@ fn plans_of_random_statements_change_no_result() {
     }
 }
 
-/// The rest of an answer, when an engine refuses, looks like an answer: a count of nothing is 0.
-/// The group and the limit are named instead. A group that has no engine has no rows, like one that
-/// is not mounted, and a notice. One that breaks off has given half of its rows.
+/// If an engine refuses, the rows of the others would look like an answer: a count of nothing is 0.
+/// So the statement fails, and the error names the group and the limit. A group that has no engine
+/// has no rows, like one that is not mounted, and causes a notice. An engine that breaks off has
+/// sent half of its rows.
 #[test]
 fn an_answer_is_whole_or_an_error() {
     let (mut memory, _) = worlds();
@@ -450,7 +450,8 @@ fn an_answer_is_whole_or_an_error() {
     }
 }
 
-/// Engines are never asked for what they do not have, and always for what they have.
+/// Engines are never queried for columns that they do not have, and always for those that they
+/// have.
 #[test]
 fn engines_are_asked_for_the_columns_that_are_theirs() {
     use super::fetch::{OF_INSTANCE, OURS};

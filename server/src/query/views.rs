@@ -11,14 +11,14 @@ pub enum Type {
     Integer,
     Real,
     Text,
-    /// These two only in PostgreSQL's own catalog: none of our views has one.
+    /// These two only occur in PostgreSQL's own catalog: none of our views has such a column.
     Truth,
-    /// What PostgreSQL calls `"char"`.
+    /// PostgreSQL's type `"char"`.
     Letter,
 }
 
 impl Type {
-    /// As SQLite takes it in a declaration.
+    /// The name of the type in SQLite's declarations.
     #[must_use]
     pub fn declaration(self) -> &'static str {
         match self {
@@ -54,11 +54,11 @@ impl From<columns::Type> for Type {
 pub struct View {
     pub name: &'static str,
     pub columns: Vec<(&'static str, Type)>,
-    /// Whether there is a twin, `..._stat`, that looks for no disks.
+    /// Whether there is a twin, `..._stat`, that triggers no discovery.
     pub has_twin: bool,
 }
 
-/// Columns that are the group's number.
+/// Columns with the group's number.
 pub const GROUP: [&str; 4] = ["group_number", "group_kffxp", "group_kfdat", "grp"];
 /// Columns whose numbers have the group's number in their high bits.
 pub const COMPOUND: [&str; 6] = [

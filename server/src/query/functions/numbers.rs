@@ -1,19 +1,19 @@
-//! Numbers written and read by Oracle's format models: `999,999,990.99`, `FM`, `S`, `MI`, `PR`,
+//! Formats and parses numbers by Oracle's format models: `999,999,990.99`, `FM`, `S`, `MI`, `PR`,
 //! `$`, `X`, `EEEE`.
 
-/// A model, taken apart.
+/// A parsed model.
 #[derive(Debug, Default)]
 struct Model {
-    /// Before the point, from the left: digits and commas.
+    /// Before the decimal point, from the left: digits and commas.
     whole: Vec<char>,
-    /// Digits behind the point.
+    /// Digits after the decimal point.
     fraction: Vec<char>,
     has_point: bool,
     exact: bool,
     dollar: bool,
     sign: Sign,
     scientific: bool,
-    /// `XXXX`: hexadecimal, so many digits, and the case.
+    /// `XXXX`: hexadecimal, the number of digits, and whether they are lower case.
     hex: Option<(usize, bool)>,
 }
 
@@ -22,7 +22,7 @@ enum Sign {
     /// A minus or a blank before the number.
     #[default]
     Before,
-    /// `S` in front: always a sign.
+    /// `S` at the start: always a sign.
     Leading,
     /// `S` at the end.
     Trailing,
@@ -80,17 +80,17 @@ impl Model {
     }
 }
 
-/// A number: whole numbers are not rounded.
+/// A number: integers are not rounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     Whole(i64),
     Real(f64),
 }
 
-/// Written by a model; `####` if it does not fit, as in Oracle.
+/// Formats a number by a model; `####` if it does not fit, as in Oracle.
 ///
 /// # Errors
-/// At what is no model.
+/// If the model is invalid.
 pub fn written(number: Number, model: &str) -> Result<String, String> {
     let model = Model::parse(model)?;
     if let Some((digits, lower)) = model.hex {
@@ -128,7 +128,7 @@ pub fn written(number: Number, model: &str) -> Result<String, String> {
     let (mut out, mut padding) = whole_part(&model, whole, slots);
     if model.has_point {
         let fraction = fraction_part(&model, fraction);
-        // A zero before the point is shown where the model has one, or where nothing else is.
+        // A zero before the point is shown if the model has one, or if there is no other digit.
         if out.is_empty() && fraction.bytes().all(|byte| byte == b'0') && !model.whole.is_empty() {
             out.push('0');
             padding = padding.saturating_sub(1);
@@ -160,7 +160,7 @@ fn hexadecimal(number: Number, model: &Model, digits: usize, lower: bool) -> Str
     }
 }
 
-/// The digits before the point, with the model's commas and zeros, and how many blanks go before
+/// The digits before the point, with the model's commas and zeros, and the number of blanks before
 /// them.
 fn whole_part(model: &Model, whole: &str, slots: usize) -> (String, usize) {
     let first_zero = model.whole.iter().position(|slot| *slot == '0').unwrap_or(usize::MAX);
@@ -195,11 +195,11 @@ fn whole_part(model: &Model, whole: &str, slots: usize) -> (String, usize) {
     (out, padding)
 }
 
-/// The digits behind the point.
+/// The digits after the point.
 fn fraction_part(model: &Model, fraction: &str) -> String {
     let mut fraction = fraction.to_owned();
     if model.exact {
-        // What is 9 in the model and 0 at the end goes.
+        // Trailing zeros for which the model has 9 are dropped.
         let kept = model.fraction.iter().rposition(|slot| *slot == '0').map_or(0, |at| at + 1);
         while fraction.len() > kept && fraction.ends_with('0') {
             fraction.pop();
@@ -229,10 +229,10 @@ fn with_places(whole: &str, places: usize) -> String {
     if places == 0 { whole.to_owned() } else { format!("{whole}.{}", "0".repeat(places)) }
 }
 
-/// Reads a number; with a model, what the model adds to it is left out.
+/// Parses a number; with a model, the characters that the model adds are skipped.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a number.
 pub fn read(text: &str, model: Option<&str>) -> Result<Number, String> {
     let refused = || format!("'{text}' is no number");
     let mut digits = text.trim().to_owned();

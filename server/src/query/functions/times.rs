@@ -1,18 +1,18 @@
-//! Times as the views write them, `YYYY-MM-DD HH:MI:SS`, and Oracle's format models for them.
+//! Times as in the views, `YYYY-MM-DD HH:MI:SS`, and Oracle's format models for them.
 
 use std::fmt::Write;
 
 /// A point in time, to the microsecond, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Days since 0000-03-01, in the calendar that is used now.
+    /// Days since 0000-03-01, in the Gregorian calendar.
     days: i64,
     /// Microseconds of the day.
     micros: i64,
 }
 
 pub const DAY: i64 = 86_400_000_000;
-/// The day before the first of year 1, and that of the last of year 9999.
+/// The first day of year 1, and the last day of year 9999.
 const FIRST_DAY: i64 = 306;
 const LAST_DAY: i64 = 3_652_364;
 /// From 0000-03-01 to 1970-01-01.
@@ -38,7 +38,7 @@ const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 impl Time {
-    /// The day's midnight; `None`: there is no such day.
+    /// Midnight of a day; `None` if the day does not exist.
     #[must_use]
     pub fn of(year: i64, month: i64, day: i64) -> Option<Self> {
         if !(1..=9999).contains(&year)
@@ -69,7 +69,7 @@ impl Time {
             .then_some(Self { days, micros: total.rem_euclid(DAY) })
     }
 
-    /// So many days later.
+    /// `days` later.
     #[must_use]
     pub fn plus_days(self, days: f64) -> Option<Self> {
         let micros = days * DAY as f64;
@@ -97,7 +97,7 @@ impl Time {
         )
     }
 
-    /// Reads what [`Self::text`] writes, a date alone, and what is nearly so.
+    /// Parses the form of [`Self::text`], a date alone, and similar forms.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -127,7 +127,7 @@ impl Time {
         })
     }
 
-    /// As the views write it.
+    /// The form in the views.
     #[must_use]
     pub fn text(self) -> String {
         let (year, month, day) = self.date();
@@ -140,13 +140,13 @@ impl Time {
         )
     }
 
-    /// With microseconds.
+    /// The form in the views, with microseconds.
     #[must_use]
     pub fn exact_text(self) -> String {
         format!("{}.{:06}", self.text(), self.micros % 1_000_000)
     }
 
-    /// Cut to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.
+    /// Truncates to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.
     #[must_use]
     pub fn truncated(self, unit: &str) -> Option<Self> {
         let (year, month, _) = self.date();
@@ -168,7 +168,7 @@ impl Time {
         }
     }
 
-    /// So many months later; the last of a month stays the last.
+    /// `months` later; the last day of a month becomes the last day of the other month.
     #[must_use]
     pub fn plus_months(self, months: i64) -> Option<Self> {
         let (year, month, day) = self.date();
@@ -195,10 +195,10 @@ impl Time {
         (self.days + 3).rem_euclid(7)
     }
 
-    /// Written by a model.
+    /// Formats the time by a model.
     ///
     /// # Errors
-    /// At what is no element of one.
+    /// At a word that is not an element of a model.
     pub fn written(self, model: &str) -> Result<String, String> {
         let (year, month, day) = self.date();
         let second_of_day = self.micros / 1_000_000;
@@ -269,10 +269,11 @@ impl Time {
         Ok(out)
     }
 
-    /// Read by a model: what the model does not name is the first of this month, midnight.
+    /// Parses a text by a model. Fields that the model does not have are those of midnight on the
+    /// first of this month.
     ///
     /// # Errors
-    /// Where text and model do not fit.
+    /// Where the text does not match the model.
     pub fn read(text: &str, model: &str) -> Result<Self, String> {
         let mut reading = Reading::new(text, model);
         for element in elements(model)? {
@@ -284,7 +285,7 @@ impl Time {
         reading.time()
     }
 
-    /// By ISO 8601: that of the week's Thursday.
+    /// The year by ISO 8601: that of the week's Thursday.
     fn iso_week(self) -> i64 {
         let thursday = Self { days: self.days - (self.weekday() + 6) % 7 + 3, micros: 0 };
         let first = Self::of(thursday.date().0, 1, 1).map_or(thursday.days, |first| first.days);
@@ -304,7 +305,7 @@ fn month_name(month: i64) -> &'static str {
     usize::try_from(month - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
 }
 
-/// A text that is being read by a model, and what it has said by now.
+/// A text that is being parsed by a model, and the fields found so far.
 struct Reading<'a> {
     rest: &'a str,
     model: &'a str,
@@ -346,7 +347,7 @@ impl<'a> Reading<'a> {
     }
 
     fn literal(&mut self, literal: &str) -> Result<(), String> {
-        // Any punctuation stands for any other, as in Oracle.
+        // Any punctuation matches any other, as in Oracle.
         for expected in literal.chars() {
             let mut characters = self.rest.chars();
             match characters.next() {
@@ -364,7 +365,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A number of so many digits, at most.
+    /// A number of at most `width` digits.
     fn take(&mut self, width: usize, word: &str) -> Result<i64, String> {
         let digits = self.rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
         let (number, behind) = self.rest.split_at(digits);
@@ -373,7 +374,7 @@ impl<'a> Reading<'a> {
         Ok(number)
     }
 
-    /// The whole name, or its first three letters: which one it is.
+    /// Takes a whole name or its first three letters; returns its index.
     fn take_name(&mut self, names: &[&str], word: &str) -> Result<usize, String> {
         let found = names.iter().enumerate().find_map(|(at, name)| {
             let behind = after(self.rest, name).or_else(|| after(self.rest, part(name, 3)));
@@ -391,7 +392,7 @@ impl<'a> Reading<'a> {
             "YYYY" | "SYYYY" | "IYYY" => self.year = self.take(4, word)?,
             "RRRR" | "RR" => {
                 let number = self.take(if upper == "RR" { 2 } else { 4 }, word)?;
-                // Two digits: the year that is nearest.
+                // Two digits: the nearest such year.
                 self.year = match number {
                     0..50 => 2000 + number,
                     50..100 => 1900 + number,
@@ -434,7 +435,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The time that all this means.
+    /// The time for these fields.
     fn time(self) -> Result<Time, String> {
         let Self { rest, model, year, month, day, mut hour, mut minute, mut second, .. } = self;
         if !rest.trim().is_empty() {
@@ -481,7 +482,7 @@ fn number(text: &str) -> Option<i64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Digits behind the point of a second.
+/// Microseconds, from the digits after the decimal point of a second.
 fn micros_of(fraction: &str) -> Option<i64> {
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -493,7 +494,7 @@ fn micros_of(fraction: &str) -> Option<i64> {
     six.parse().ok()
 }
 
-/// What comes after a word, in any case.
+/// The rest of a text after a word, in any case.
 fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(word.len())?;
     head.eq_ignore_ascii_case(word).then_some(rest)
@@ -534,7 +535,7 @@ const WORDS: [&str; 56] = [
     "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY", "RR", "CC", "MM", "WW", "IW", "DD", "DY", "HH",
     "MI", "SS", "AM", "PM", "AD", "BC", "FF", "Y", "Q", "W", "D", "J", "X", "TH", "SP", "RM", "DL",
 ];
-/// Of these, those that are known and not supported.
+/// Of these, the ones that are recognised and not supported.
 const UNSUPPORTED: [&str; 4] = ["TH", "SP", "RM", "DL"];
 
 fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
@@ -649,7 +650,7 @@ mod tests {
         assert_eq!(moment.plus_days(1e9), None);
         assert_eq!(time("9999-12-31").plus(DAY), None);
         assert_eq!(time("0001-01-01").plus(-DAY), None);
-        // Every day of some years and back.
+        // Converts every day of some years and back.
         let mut day = time("1999-12-31");
         for _ in 0..2000 {
             let (year, month, of_month) = day.date();

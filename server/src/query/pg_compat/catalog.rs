@@ -1,32 +1,32 @@
 //! PostgreSQL's catalog, for drivers, ORMs and tools: they read it when they connect, and to list
-//! what there is.
+//! schemas and relations.
 //!
-//! Every relation of `pg_catalog` and `information_schema` is there, with all columns that
-//! PostgreSQL 15 gives it (`relations.txt`): clients select columns by name. Rows are in those that
-//! describe us: our views are relations of the schema `public`; the types are PostgreSQL's own
+//! Every relation of `pg_catalog` and `information_schema` exists, with all columns of PostgreSQL
+//! 15 (`relations.txt`): clients select columns by name. Only the relations that describe this
+//! server have rows: the views are relations of the schema `public`; the types are PostgreSQL's own
 //! (`types.txt`), with the functions that they name (`functions.txt`). The others are empty.
 //!
-//! As PostgreSQL's own catalog does it:
+//! Values are represented as in PostgreSQL's own catalog:
 //!
-//!   - A truth is a number, 0 or 1, in a column that is declared [`Type::Truth`], and described to
-//!     clients as a boolean. So `NOT attisdropped` and `datistemplate = false` mean the same as
-//!     there.
-//!   - A code of one letter, such as `typtype`, is a [`Type::Letter`]: asyncpg takes it for bytes,
+//!   - A boolean is a number, 0 or 1, in a column that is declared [`Type::Truth`], and described
+//!     to clients as a boolean. So `NOT attisdropped` and `datistemplate = false` mean the same as
+//!     in PostgreSQL.
+//!   - A code of one letter, such as `typtype`, is a [`Type::Letter`]: asyncpg reads it as bytes,
 //!     and compares it with bytes.
 //!   - A column of type `regproc` holds a function's number, which joins with `pg_proc`, and is
 //!     shown as the function's name.
 //!
-//! A statement gets the relations that its text names, no others: making all of them would take
-//! longer than most statements.
+//! A statement gets only the relations that its text names: creating all of them would take longer
+//! than most statements.
 
 use crate::query::views::{self, Type};
 use plinth_engine::admin::Value;
 use rusqlite::{Connection, functions::FunctionFlags, types::Value as Sql};
 use std::{collections::BTreeMap, fmt::Write, sync::LazyLock};
 
-/// The first `oid` of a view; those below are the catalog's own in PostgreSQL.
+/// The first `oid` of a view; lower ones belong to PostgreSQL's own catalog.
 const FIRST_OID: usize = 16_384;
-/// Numbers of schemas, of the user who asks, and of the first other one.
+/// Numbers of schemas, of the current user, and of the first other user.
 const PUBLIC: usize = 2200;
 const PG_CATALOG: usize = 11;
 const INFORMATION_SCHEMA: usize = 13_207;
@@ -34,18 +34,18 @@ const USER: usize = 10;
 const OTHER_USERS: usize = 100;
 /// Relations from here on are views in PostgreSQL.
 const FIRST_VIEW: usize = 10_000;
-/// How a column is declared that holds a function's number.
+/// The declared type of a column that holds a function's number.
 pub const PROCEDURE: &str = "REGPROC";
 
-/// A relation of PostgreSQL's.
+/// A relation of PostgreSQL's catalog.
 struct Relation {
     oid: usize,
     name: &'static str,
-    /// With their marks.
+    /// With the marks of `relations.txt`.
     columns: Vec<&'static str>,
 }
 
-/// The lines of a file that are no comments, word by word.
+/// The lines of a file that are not comments, split into words.
 fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect())
 }
@@ -60,7 +60,7 @@ static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     lines(include_str!("catalog/relations.txt")).filter_map(relation).collect()
 });
 
-/// Columns of truths, wherever they are.
+/// Boolean columns, in all relations.
 static TRUTHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let columns = RELATIONS.iter().flat_map(|relation| &relation.columns);
     columns.filter_map(|column| column.strip_suffix('?')).collect()
@@ -85,13 +85,13 @@ static BY_OID: LazyLock<BTreeMap<i64, (&'static str, i64, bool)>> = LazyLock::ne
     TYPES.iter().filter_map(one).collect()
 });
 
-/// Whether a column of this name is one of truths.
+/// Whether a column of this name is boolean.
 pub fn is_truth(column: &str) -> bool {
     TRUTHS.iter().any(|truth| truth.eq_ignore_ascii_case(column))
 }
 
-/// The type of a column of this name in PostgreSQL's tables, whose columns have a prefix for the
-/// table; its views have columns of any name.
+/// The type of a column of this name. In PostgreSQL's tables column names have a prefix for the
+/// table; in its views they have not.
 pub fn kind_of(column: &str) -> Option<Type> {
     let tables = RELATIONS.iter().filter(|relation| (1..FIRST_VIEW).contains(&relation.oid));
     let named = |found: &&&str| found.trim_end_matches(['#', '%', '?', '$', '!']) == column;
@@ -117,7 +117,7 @@ pub fn procedure(number: i64) -> String {
     found.map_or_else(|| number.to_string(), str::to_owned)
 }
 
-/// What PostgreSQL's types are called in declarations, where that is not their name.
+/// Names of PostgreSQL's types in declarations, where they differ.
 const LONG_NAMES: [(&str, &str); 14] = [
     ("bool", "boolean"),
     ("int8", "bigint"),
@@ -150,7 +150,7 @@ fn type_name(oid: i64) -> String {
     }
 }
 
-/// The number of a type that is named in either way.
+/// The number of a type, given either of its names.
 fn type_named(name: &str) -> Option<i64> {
     let name = unquoted(name.trim()).to_ascii_lowercase();
     if let Some(element) = name.strip_suffix("[]") {
@@ -184,7 +184,7 @@ pub fn relations() -> impl Iterator<Item = (String, &'static [(&'static str, Typ
     })
 }
 
-/// The number of a relation, ours or PostgreSQL's.
+/// The number of a relation, of Plinth or of PostgreSQL.
 fn relation_named(name: &str) -> Option<i64> {
     let name = unquoted(name.trim());
     let ours = relations()
@@ -206,12 +206,12 @@ pub fn mentions_catalog(sql: &str) -> bool {
     sql.contains("pg_") || sql.contains("info_")
 }
 
-/// A literal of SQL's.
+/// A text as an SQL literal.
 fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 
-/// Rows for one relation.
+/// Inserts rows into one relation.
 struct Rows<'a> {
     sql: &'a mut String,
     into: &'static str,
@@ -228,7 +228,7 @@ impl Rows<'_> {
     }
 }
 
-/// The users, for the relations that list them: number, name, whether it administers.
+/// The users, for the relations that list them: number, name, whether the user administers.
 fn roles(user: &str, users: &[Vec<Value>]) -> Vec<(usize, String, bool)> {
     let mut all = vec![(USER, user.to_owned(), true)];
     for (at, row) in users.iter().enumerate() {
@@ -243,7 +243,7 @@ fn roles(user: &str, users: &[Vec<Value>]) -> Vec<(usize, String, bool)> {
     all
 }
 
-/// Number and length of the type that a column is described with.
+/// Number and length of the type with which a column is described.
 fn type_of(kind: Type) -> (u32, i16) {
     match kind {
         Type::Integer => (20, 8),
@@ -254,7 +254,7 @@ fn type_of(kind: Type) -> (u32, i16) {
     }
 }
 
-/// Makes the relations of PostgreSQL's catalog that a statement names.
+/// Creates the relations of PostgreSQL's catalog that a statement names.
 pub fn create(
     connection: &Connection,
     sql: &str,
@@ -296,7 +296,7 @@ pub fn create(
     connection.execute_batch(&sql)
 }
 
-/// The rows of a relation that describe us.
+/// Inserts the rows of a relation that describe this server.
 fn fill(
     sql: &mut String,
     relation: &'static str,
@@ -312,7 +312,7 @@ fn fill(
     fill_columns(sql, relation);
 }
 
-/// What the server has, which is always the same.
+/// Facts about the server that never change.
 fn fill_server(sql: &mut String, relation: &'static str) {
     match relation {
         "pg_database" => rows(
@@ -564,7 +564,7 @@ fn fill_columns(sql: &mut String, relation: &'static str) {
     }
 }
 
-/// Functions about the catalog that are true of everything that there is, with how many arguments.
+/// Functions about the catalog that are true of every object here, with their numbers of arguments.
 const TRUE: [(&str, &[i32]); 24] = [
     ("has_any_column_privilege", &[2, 3]),
     ("has_column_privilege", &[3, 4]),
@@ -591,7 +591,7 @@ const TRUE: [(&str, &[i32]); 24] = [
     ("pg_ts_dict_is_visible", &[1]),
     ("pg_type_is_visible", &[1]),
 ];
-/// Functions that have nothing to say here.
+/// Functions that always return NULL here.
 const NOTHING: [(&str, &[i32]); 25] = [
     ("col_description", &[2]),
     ("inet_client_addr", &[0]),
@@ -619,7 +619,7 @@ const NOTHING: [(&str, &[i32]); 25] = [
     ("shobj_description", &[2]),
     ("to_regproc", &[1]),
 ];
-/// Sizes of what has none, and other numbers.
+/// Functions that return a constant, such as the size of a relation without storage.
 const NUMBERS: [(&str, &[i32], i64); 10] = [
     ("pg_char_to_encoding", &[1], 6),
     ("pg_database_size", &[1], 0),
@@ -633,7 +633,7 @@ const NUMBERS: [(&str, &[i32], i64); 10] = [
     ("pg_total_relation_size", &[1], 0),
 ];
 
-/// A value that is a name, turned into a number; a number stays one.
+/// Converts a name to a number; a number is unchanged.
 fn number_of(value: Sql, find: impl Fn(&str) -> Option<i64>) -> Sql {
     match &value {
         Sql::Text(name) => find(name).map_or(value, Sql::Integer),
@@ -672,8 +672,7 @@ pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
         };
         Ok(number_of(context.get(0)?, find))
     })?;
-    // The name of a number, and the number of a name: which of them is meant follows from what is
-    // there.
+    // Converts a number to a name, or a name to a number, depending on the argument.
     connection.create_scalar_function("pg_regtype", 1, flags, |context| {
         Ok(match context.get(0)? {
             Sql::Integer(oid) => Sql::Text(type_name(oid)),
@@ -700,7 +699,7 @@ pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// Functions that ask for settings.
+/// Functions that read settings.
 pub fn create_settings(
     connection: &Connection,
     settings: &BTreeMap<String, String>,
@@ -759,7 +758,7 @@ mod tests {
         assert!(TYPES.len() > 180 && TYPES.iter().all(|words| words.len() == 22));
         assert!(FUNCTIONS.iter().all(|(_, words)| words.len() == 4));
         assert_eq!(BY_OID.len(), TYPES.len());
-        // What types name is there.
+        // All functions that types name exist.
         for words in TYPES.iter() {
             for function in [8, 11, 12, 13, 14, 15, 16, 17] {
                 let number: i64 = words[function].parse().expect("a number");

@@ -1,31 +1,31 @@
-//! Changes to a statement's text, after which one still knows where each byte came from.
+//! Edits of a statement's text that keep track of the origin of each byte.
 
-/// A statement in SQLite's words.
+/// A statement rewritten for SQLite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     pub sql: String,
     pieces: Vec<Piece>,
 }
 
-/// From here to the next one.
+/// A part of the new text, up to the start of the next piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// Byte in the new text.
+    /// Byte offset in the new text.
     byte: usize,
-    /// Character in the original.
+    /// Character offset in the original.
     origin: usize,
-    /// It stands in the original as it is; otherwise it was put in.
+    /// Whether the piece is copied from the original; otherwise it was inserted.
     is_copy: bool,
 }
 
 impl Rewritten {
-    /// A text as it is.
+    /// A text without changes.
     #[must_use]
     pub fn unchanged(text: &str) -> Self {
         Self { sql: text.to_owned(), pieces: vec![Piece { byte: 0, origin: 0, is_copy: true }] }
     }
 
-    /// The character of the original that a byte of `sql` stands for.
+    /// The character of the original that a byte of `sql` comes from.
     #[must_use]
     pub fn origin(&self, byte: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.byte <= byte);
@@ -42,7 +42,7 @@ impl Rewritten {
         piece.origin + between
     }
 
-    /// This, and then something that was made of its text.
+    /// The result of two rewritings: this one, and `next`, which was made from its text.
     #[must_use]
     pub fn then(&self, next: Self) -> Self {
         let mut bytes: Vec<usize> = self.sql.char_indices().map(|(byte, _)| byte).collect();
@@ -55,7 +55,7 @@ impl Rewritten {
             let is_copy = piece.is_copy && within.is_none_or(|earlier| earlier.is_copy);
             pieces.push(Piece { byte: piece.byte, origin: self.origin(from), is_copy });
             if piece.is_copy {
-                // What was copied now may have been put together before.
+                // The copied part may itself consist of several pieces.
                 let to = from + (end - piece.byte);
                 let inside =
                     self.pieces.iter().filter(|earlier| from < earlier.byte && earlier.byte < to);
@@ -70,7 +70,7 @@ impl Rewritten {
         Self { sql: next.sql, pieces }
     }
 
-    /// As texts with the characters that they stand for, and whether they stand there as they are.
+    /// The pieces with their origins, and whether they are copies.
     #[must_use]
     pub fn texts(&self) -> Vec<Given> {
         let ends = self.pieces.iter().skip(1).map(|piece| piece.byte).chain([self.sql.len()]);
@@ -85,7 +85,7 @@ impl Rewritten {
     }
 }
 
-/// A text to put somewhere, and what it stands for.
+/// A text to insert, and its origin.
 #[derive(Debug, Clone)]
 pub struct Given {
     pub text: String,
@@ -94,14 +94,14 @@ pub struct Given {
 }
 
 impl Given {
-    /// A text of ours that stands for a place of the original.
+    /// A new text whose origin is a position in the original.
     #[must_use]
     pub fn new(text: impl Into<String>, origin: usize) -> Self {
         Self { text: text.into(), origin, is_copy: false }
     }
 }
 
-/// What stands in place of some characters: texts, each with the character that it stands for.
+/// The replacement of a range of characters: texts with their origins.
 #[derive(Debug)]
 struct Edit {
     start: usize,
@@ -109,7 +109,7 @@ struct Edit {
     texts: Vec<Given>,
 }
 
-/// Changes that wait to be made. Places are characters of the text.
+/// Edits that have not been made yet. Positions are characters of the text.
 #[derive(Debug, Default)]
 pub struct Edits(Vec<Edit>);
 
@@ -123,17 +123,17 @@ impl Edits {
         self.pieces(start, end, vec![Given::new(text, start)]);
     }
 
-    /// Puts a text in front of what is there; of several at one place the last comes first.
+    /// Inserts a text before a position; of several texts at one position the last comes first.
     pub fn insert(&mut self, at: usize, text: impl Into<String>) {
         self.replace(at, at, text);
     }
 
-    /// Replaces with texts that come from elsewhere in the statement.
+    /// Replaces a range by texts that come from other parts of the statement.
     pub fn pieces(&mut self, start: usize, end: usize, texts: Vec<Given>) {
         self.0.push(Edit { start, end, texts });
     }
 
-    /// Makes the changes in a part of the text; of changes that overlap, the first counts.
+    /// Makes the edits in a part of the text; if edits overlap, the first one is made.
     #[must_use]
     pub fn made(&self, text: &str, from: usize, to: usize) -> Rewritten {
         let mut offsets: Vec<usize> = text.char_indices().map(|(byte, _)| byte).collect();
@@ -148,7 +148,7 @@ impl Edits {
             .enumerate()
             .filter(|(_, edit)| edit.start >= from && edit.end <= to)
             .collect();
-        // What is put in comes before what is replaced at its place; the last put in is the
+        // An insertion comes before a replacement at the same position; the last insertion is the
         // outermost.
         order.sort_by_key(|(number, edit)| {
             let inserts = edit.start == edit.end;
@@ -174,7 +174,7 @@ impl Edits {
         out
     }
 
-    /// Makes the changes in all of the text.
+    /// Makes the edits in the whole text.
     #[must_use]
     pub fn all(&self, text: &str) -> Rewritten {
         self.made(text, 0, text.chars().count())

@@ -1,5 +1,4 @@
-//! Lists of PostgreSQL's, `{a,"b c"}`: here they are texts, and these functions make them and take
-//! them apart.
+//! PostgreSQL's arrays, `{a,"b c"}`: here they are texts, and these functions build and split them.
 
 use rusqlite::{
     Connection,
@@ -7,7 +6,7 @@ use rusqlite::{
     types::Value,
 };
 
-/// The elements of a list.
+/// The elements of an array.
 pub(super) fn elements(list: &str) -> Vec<String> {
     let inside =
         list.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(list);
@@ -31,7 +30,7 @@ pub(super) fn elements(list: &str) -> Vec<String> {
     found
 }
 
-/// A value as an element of a list is written.
+/// A value, written as an element of an array.
 fn element(value: &Value) -> String {
     match value {
         Value::Null | Value::Blob(_) => "NULL".to_owned(),
@@ -78,7 +77,7 @@ impl Aggregate<Vec<Value>, Option<String>> for Gather {
     }
 }
 
-/// How many elements a list has; `None`: it is none, or has none.
+/// The number of elements of an array; `None` if the value is not an array, or empty.
 fn length(context: &Context<'_>) -> rusqlite::Result<Option<i64>> {
     let count = context.get::<Option<String>>(0)?.map_or(0, |list| elements(&list).len());
     Ok(i64::try_from(count).ok().filter(|count| *count > 0))
@@ -86,7 +85,7 @@ fn length(context: &Context<'_>) -> rusqlite::Result<Option<i64>> {
 
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
-    // Of what a subquery gives there is at most one here.
+    // The subqueries used with this function return at most one row here.
     connection.create_scalar_function("pg_array", 1, flags, |context| {
         Ok(context
             .get::<Option<String>>(0)?
@@ -111,7 +110,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
         };
         Ok(list.map(|list| elements(&list).contains(&of)))
     })?;
-    // Of lists in the catalog, which are empty here.
+    // For arrays in the catalog, which are empty here.
     for count in [2, 3] {
         connection
             .create_scalar_function("generate_subscripts", count, flags, |_| Ok(None::<i64>))?;

@@ -1,5 +1,5 @@
-//! Where an operand begins and ends among tokens: enough of a grammar of expressions to put
-//! something round one.
+//! Finds where an operand begins and ends among tokens: enough of a grammar of expressions to
+//! enclose one in other text.
 
 use crate::sql::tokens::{Kind, Token};
 
@@ -11,7 +11,7 @@ fn is_symbol(token: Option<&Token>, symbol: &str) -> bool {
     token.is_some_and(|token| token.is_symbol(symbol))
 }
 
-/// The `)` of a `(`.
+/// The `)` that closes a `(`.
 pub fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -27,7 +27,7 @@ pub fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     None
 }
 
-/// The `]` of a `[`.
+/// The `]` that closes a `[`.
 pub fn closing_bracket(tokens: &[Token], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -43,7 +43,7 @@ pub fn closing_bracket(tokens: &[Token], open: usize) -> Option<usize> {
     None
 }
 
-/// The `(` of a `)`.
+/// The `(` that belongs to a `)`.
 pub fn opening(tokens: &[Token], close: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().take(close + 1).rev() {
@@ -59,7 +59,7 @@ pub fn opening(tokens: &[Token], close: usize) -> Option<usize> {
     None
 }
 
-/// Words behind which a parenthesis is not that of a function.
+/// Words after which a parenthesis is not that of a call.
 const NO_FUNCTIONS: [&str; 24] = [
     "SELECT", "WHERE", "AND", "OR", "NOT", "IN", "ON", "WHEN", "THEN", "ELSE", "BY", "HAVING",
     "FROM", "AS", "CASE", "BETWEEN", "LIKE", "ILIKE", "EXISTS", "DISTINCT", "ALL", "ANY", "PRIOR",
@@ -75,8 +75,8 @@ pub fn is_operand_word(token: &Token) -> bool {
     }
 }
 
-/// Behind the operand that begins here: a literal, a name, a call, something in parentheses, a
-/// CASE; with its `::type`.
+/// The position after the operand that begins at `start`: a literal, a name, a call, a
+/// parenthesised expression, a CASE; including its `::type`.
 pub fn end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
     while is_symbol(tokens.get(at), "-")
@@ -126,7 +126,7 @@ fn case_end(tokens: &[Token], case: usize) -> usize {
     tokens.len()
 }
 
-/// Where the operand begins that ends before `end`; `None`: there is none.
+/// The start of the operand that ends before `end`; `None` if there is none.
 pub fn start(tokens: &[Token], end: usize) -> Option<usize> {
     let last = end.checked_sub(1)?;
     let token = tokens.get(last)?;
@@ -164,8 +164,8 @@ pub fn start(tokens: &[Token], end: usize) -> Option<usize> {
     Some(at)
 }
 
-/// How many tokens the name of a type has: `text`, `pg_catalog.regclass`, `numeric(5, 2)`, `double
-/// precision`, `int[]`.
+/// The number of tokens in the name of a type: `text`, `pg_catalog.regclass`, `numeric(5, 2)`,
+/// `double precision`, `int[]`.
 pub fn type_name(tokens: &[Token]) -> usize {
     if !is_name(tokens.first()) {
         return 0;
@@ -191,7 +191,7 @@ pub fn type_name(tokens: &[Token]) -> usize {
     count.min(tokens.len())
 }
 
-/// The parts between these symbols or words that stand outside of parentheses.
+/// Splits tokens at separators that are outside of parentheses.
 pub fn split(tokens: &[Token], is_between: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     let mut parts = Vec::new();
     let (mut from, mut depth) = (0, 0_usize);

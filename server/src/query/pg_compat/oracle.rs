@@ -1,6 +1,6 @@
-//! Oracle's syntax that SQLite does not have, in the shapes that DBAs write: `ROWNUM`, `FETCH
-//! FIRST`, `LISTAGG`, `MINUS`, `CONNECT BY`. What SQLite cannot express is refused at its place,
-//! with what to write instead.
+//! Oracle's syntax that SQLite does not have, in the forms that DBAs write: `ROWNUM`, `FETCH
+//! FIRST`, `LISTAGG`, `MINUS`, `CONNECT BY`. Syntax that SQLite cannot express is refused at its
+//! position, with a hint at what to write instead.
 //!
 //! A hierarchical query block
 //!
@@ -8,7 +8,7 @@
 //!   SELECT list FROM source [WHERE filter] START WITH roots CONNECT BY PRIOR key = parent
 //! ```
 //!
-//! becomes a recursive one within its FROM, so that it can stand wherever a query block can:
+//! becomes a recursive one within its FROM, so that it is allowed wherever a query block is:
 //!
 //! ```text
 //!   SELECT list' FROM (WITH RECURSIVE
@@ -21,8 +21,8 @@
 //! ```
 //!
 //! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk,
-//! so that bare names mean the current row and nothing else. The ORDER BY of the walk makes it go
-//! depth first, as Oracle does.
+//! so that plain names mean the current row and nothing else. The ORDER BY of the walk makes it go
+//! depth first, as in Oracle.
 
 use super::{
     edits::{Edits, Given, Rewritten},
@@ -37,7 +37,7 @@ use crate::{
 };
 use std::{borrow::Cow, fmt::Write};
 
-/// Hierarchical blocks in one statement.
+/// Most hierarchical blocks in one statement.
 const BLOCKS_MAX: usize = 8;
 
 fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
@@ -55,7 +55,7 @@ pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
     let mut draft = Draft::of(query);
     for round in 0.. {
         let Draft { done, tokens } = &draft;
-        // The innermost first: what is around it takes it as it is then.
+        // The innermost first: the outer ones then include its rewritten form.
         let Some(block) = blocks(tokens).into_iter().rev().find(|block| block.connect.is_some())
         else {
             break;
@@ -77,7 +77,7 @@ pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
     if edits.is_empty() { Ok(draft) } else { draft.changed(&edits) }
 }
 
-/// A query while it is rewritten: its text by now, and the tokens of that text.
+/// A query that is being rewritten: its text so far, and the tokens of that text.
 pub struct Draft<'a> {
     pub done: Rewritten,
     pub tokens: Cow<'a, [Token]>,
@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
         Self { done: Rewritten::unchanged(&query.text), tokens: Cow::Borrowed(&query.tokens) }
     }
 
-    /// With these changes. The text is another one then, and is cut into tokens.
+    /// Applies edits, and tokenises the new text.
     fn changed(self, edits: &Edits) -> Result<Self, SqlError> {
         let done = self.done.then(edits.all(&self.done.sql));
         let tokens = Text::new(&done.sql)?.statements().flatten().cloned().collect();
@@ -96,14 +96,14 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A refusal's place, in the text that the client sent.
+/// Moves a refusal's position to that in the text that the client sent.
 fn placed(done: &Rewritten, mut refusal: SqlError) -> SqlError {
     let byte = |at: usize| done.sql.char_indices().nth(at).map_or(done.sql.len(), |(byte, _)| byte);
     refusal.at = refusal.at.map(|at| done.origin(byte(at)));
     refusal
 }
 
-/// Refuses what SQLite cannot express.
+/// Refuses syntax that SQLite cannot express.
 fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
     for (at, token) in tokens.iter().enumerate() {
         let next = |count: usize, symbol: &str| {
@@ -134,7 +134,7 @@ fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// One SELECT with its clauses: the places of their first words. It ends before `end`.
+/// One SELECT with its clauses: the positions of their first words. It ends before `end`.
 #[derive(Debug, Default)]
 struct Block {
     select: usize,
@@ -149,7 +149,7 @@ struct Block {
 }
 
 impl Block {
-    /// Where the clause that begins at `at` ends.
+    /// The end of the clause that begins at `at`.
     fn clause_end(&self, at: usize) -> usize {
         let clauses =
             [self.from, self.filter, self.start, self.connect, self.group, self.order, self.limit];
@@ -224,7 +224,7 @@ fn words(tokens: &[Token], edits: &mut Edits) {
         } else if token.is("LISTAGG") {
             listagg(tokens, at, edits);
         } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
-            // FETCH {FIRST|NEXT} [n] {ROW|ROWS} ONLY, perhaps behind OFFSET m {ROW|ROWS}
+            // FETCH {FIRST|NEXT} [n] {ROW|ROWS} ONLY, with or without OFFSET m {ROW|ROWS} before it
             let counted = !(next(2, "ROW") || next(2, "ROWS"));
             let only = at + 3 + usize::from(counted);
             if !tokens.get(only).is_some_and(|token| token.is("ONLY")) {
@@ -284,7 +284,7 @@ fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
     let group = within.then(|| operands::closing(tokens, close + 3)).flatten();
     match (group, tokens.get(close + 3)) {
         (Some(end), Some(open)) => {
-            // The ORDER BY moves into the aggregate.
+            // The ORDER BY is moved into the aggregate.
             edits.replace(last.start, open.end, format!("{between} "));
             if let Some(end) = tokens.get(end) {
                 edits.replace(end.start, end.end, ")");
@@ -331,7 +331,7 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlE
     Ok(())
 }
 
-/// The places of `ROWNUM` in a clause of a block, not those of queries within.
+/// The positions of `ROWNUM` in a clause of a block, without those in nested queries.
 fn own_rownums(tokens: &[Token], from: usize, to: usize) -> Vec<usize> {
     let mut depth = 0_usize;
     let mut found = Vec::new();
@@ -352,7 +352,7 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
     if let Some(token) = tokens.get(at).filter(|_| !alias) {
         edits.replace(token.start, token.end, "row_number() OVER ()");
-        // A column without a name of its own is called as it was written.
+        // A column without an alias is named by its text.
         let named = tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
         let alone = tokens
             .get(at.wrapping_sub(1))
@@ -363,8 +363,8 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     }
 }
 
-/// The one of the conditions, which must all hold, that has the token at `offset`. `None`: it is
-/// one of several of which one must.
+/// The one of the conditions, joined by AND, that contains the token at `offset`. `None` if
+/// conditions are joined by OR.
 fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
     let mut from = 0;
     let mut condition = None;
@@ -379,8 +379,8 @@ fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
     condition.filter(|_| !has_or)
 }
 
-/// What to write behind LIMIT for `ROWNUM <= n`, `ROWNUM < n` and `ROWNUM = 1`; `None`: for
-/// anything else.
+/// The operand of LIMIT that replaces `ROWNUM <= n`, `ROWNUM < n` or `ROWNUM = 1`; `None` for other
+/// conditions.
 fn limit_of(condition: &[Token]) -> Option<String> {
     let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
     let bound = condition.get(2..).unwrap_or_default();
@@ -414,7 +414,7 @@ fn has_aggregate(tokens: &[Token]) -> bool {
     })
 }
 
-/// A hierarchical block, taken apart.
+/// A parsed hierarchical block.
 struct Hierarchy<'a> {
     tokens: &'a [Token],
     block: &'a Block,
@@ -458,7 +458,7 @@ impl<'a> Hierarchy<'a> {
         {
             return Err(refused(star, "SELECT * with CONNECT BY", "name the columns"));
         }
-        // What the source is called.
+        // The alias of the source.
         let source_end = operands::end(tokens, from + 1).min(from_end);
         let mut name_at = source_end;
         if at(name_at).is_some_and(|token| token.is("AS")) {
@@ -511,8 +511,8 @@ impl<'a> Hierarchy<'a> {
     fn edits(&self, text: &str) -> Result<Edits, SqlError> {
         let mut columns = Columns::default();
         let mut edits = Edits::default();
-        // What refers to the walk: the list, the filter, and what comes behind; and the condition
-        // itself.
+        // The parts that refer to the walk: the list, the filter, and the clauses after it; and the
+        // condition itself.
         let (condition_from, condition_to) = self.condition;
         let condition = self.translated(condition_from, condition_to, text, &mut columns, true)?;
         let own_order = !self.siblings.is_empty();
@@ -544,7 +544,7 @@ impl<'a> Hierarchy<'a> {
         for (number, (.., direction)) in self.siblings.iter().enumerate() {
             let _ = write!(order, ", \"#sibling{}\"{direction}", number + 1);
         }
-        // The walk, in the place of the source.
+        // The walk replaces the source.
         let alias = format!("\"{}\"", self.alias.replace('"', "\"\""));
         let (mut names, mut first, mut next) = (String::new(), String::new(), String::new());
         for (name, begin, goes_on) in &columns.0 {
@@ -584,22 +584,22 @@ impl<'a> Hierarchy<'a> {
         Ok(edits)
     }
 
-    /// Where a token starts.
+    /// The start of a token.
     fn place(&self, at: usize) -> usize {
         self.tokens.get(at).map_or_else(|| self.end_place(at), |token| token.start)
     }
 
-    /// Where the token before ends.
+    /// The end of the token before `at`.
     fn end_place(&self, at: usize) -> usize {
         at.checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(0, |token| token.end)
     }
 
-    /// Some tokens as they are.
+    /// A range of tokens without changes.
     fn plain(&self, from: usize, to: usize, text: &str) -> Vec<Given> {
         Edits::default().made(text, self.place(from), self.end_place(to)).texts()
     }
 
-    /// Some tokens, with what they say of the walk in its own words.
+    /// A range of tokens, with references to the walk translated.
     fn translated(
         &self,
         from: usize,
@@ -615,8 +615,8 @@ impl<'a> Hierarchy<'a> {
         Ok(edits.made(text, self.place(from), self.end_place(to)).texts())
     }
 
-    /// One token that refers to the walk. `within`: in its condition, where the row before is
-    /// another one.
+    /// Translates one token that refers to the walk. `within`: the token is in the walk's
+    /// condition, where the previous row is another one.
     fn refer(
         &self,
         at: usize,
@@ -640,7 +640,7 @@ impl<'a> Hierarchy<'a> {
             let replacement = if within {
                 format!("\"#before\".\"{prior}\"")
             } else {
-                // Of the row itself: what the row before had.
+                // In a value of the row itself it means the value of the previous row.
                 format!("\"{}\"", columns.of("was", "NULL", &format!("\"#before\".\"{prior}\"")))
             };
             edits.replace(token.start, self.end_place(end), replacement);
@@ -672,7 +672,7 @@ impl<'a> Hierarchy<'a> {
 }
 
 impl Columns {
-    /// The column with these texts; it is added if there is none.
+    /// The name of the column with these texts; it is added if there is none.
     fn of(&mut self, kind: &str, first: &str, next: &str) -> String {
         if let Some((name, ..)) = self.0.iter().find(|(_, a, b)| a == first && b == next) {
             return name.clone();
@@ -682,7 +682,7 @@ impl Columns {
         name
     }
 
-    /// A column of the walk whose next value is made of its value before.
+    /// A column of the walk whose next value is computed from its previous value.
     fn carried(&mut self, kind: &str, first: &str, next: impl Fn(&str) -> String) -> String {
         if let Some((name, ..)) = self.0.iter().find(|(name, a, b)| a == first && *b == next(name))
         {

@@ -1,5 +1,5 @@
 //! The columns of the view that a SELECT is planned for, and expressions over them that engines
-//! decide as SQLite does here.
+//! evaluate as SQLite does here.
 
 use crate::query::{
     fetch::OURS,
@@ -16,30 +16,30 @@ use std::{
     ops::ControlFlow,
 };
 
-/// A SELECT's tables by the names that qualify their columns; `None`: their columns are not known.
+/// A SELECT's tables by their qualifiers; `None` if the columns of a table are not known.
 pub(super) type Scope = BTreeMap<String, Option<&'static View>>;
 
-/// Whose column an expression names.
+/// The table that a column in an expression belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Ours(&'static str, Type),
     Others,
 }
 
-/// Why a SELECT is left as it is.
+/// The SELECT cannot be planned safely.
 pub(super) struct Unsure;
 
-/// What a literal, a column or an expression is made of.
+/// The class of a literal, a column or an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Number,
     Text,
-    /// True or false.
+    /// A boolean.
     Condition,
     Null,
 }
 
-/// The columns of the view that is planned for.
+/// The columns of the view that the plan is for.
 pub(super) struct Columns<'a> {
     pub scope: &'a Scope,
     pub qualifier: &'a str,
@@ -47,7 +47,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// Whose column it is.
+    /// Which table a column belongs to.
     pub(super) fn whose(&self, expr: &Expr) -> Result<Whose, Unsure> {
         let of_view = |view: &'static View, name: &str| {
             view.columns.iter().find(|(column, _)| *column == name)
@@ -80,7 +80,7 @@ impl Columns<'_> {
         }
     }
 
-    /// The group that a condition says the rows are of.
+    /// The group to which a condition restricts the rows.
     pub(super) fn only_group(&self, condition: &Expr, parameters: &[Value]) -> Option<i64> {
         let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return None };
         for (column, value) in [(left, right), (right, left)] {
@@ -93,8 +93,8 @@ impl Columns<'_> {
         None
     }
 
-    /// An expression over the view's columns in the engines' words, and what it gives. `None`:
-    /// engines might decide otherwise.
+    /// An expression over the view's columns in SQL for the engines, and its class. `None` if
+    /// engines might evaluate it differently.
     pub(super) fn typed(&self, expr: &Expr, parameters: &[Value]) -> Option<(String, Class)> {
         if let Some(literal) = literal(expr, parameters) {
             return Some(literal);
@@ -137,8 +137,7 @@ impl Columns<'_> {
             Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
                 let ((sql, class), (pattern, pattern_class)) = (of(expr)?, of(pattern)?);
                 let texts = class == Class::Text && pattern_class == Class::Text;
-                // LIKE tells upper case from lower here, and for engines, as SQLite has it, only
-                // GLOB does.
+                // LIKE is case sensitive here; in the engines' SQLite only GLOB is.
                 let pattern = texts.then(|| as_glob(&pattern)).flatten()?;
                 Some((format!("({sql} {}GLOB {pattern})", not(*negated)), Class::Condition))
             }
@@ -147,7 +146,7 @@ impl Columns<'_> {
         }
     }
 
-    /// A column that is the view's own, and that engines have as it is shown.
+    /// A column of the view itself that engines store as it is shown.
     fn own_column(&self, expr: &Expr) -> Option<(String, Class)> {
         match self.whose(expr).ok()? {
             Whose::Ours(name, kind)
@@ -177,7 +176,7 @@ impl Columns<'_> {
         Some((format!("{name}({sql})"), class))
     }
 
-    /// `ORDER BY ... LIMIT n` of a SELECT that only lists.
+    /// `ORDER BY ... LIMIT n` of a SELECT without aggregates.
     pub(super) fn first(
         &self,
         select: &Select,
@@ -218,7 +217,7 @@ impl Columns<'_> {
         let OrderByKind::Expressions(keys) = &order_by.kind else { return None };
         let mut order = Vec::new();
         for key in keys {
-            // The name may be that of a result's column, which comes first.
+            // The name may also be that of a result's column, which takes precedence.
             if matches!(&key.expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase()))
             {
                 return None;
@@ -241,7 +240,7 @@ impl Columns<'_> {
     }
 }
 
-/// Whether an expression is certainly no aggregate, and looks at nothing but its row.
+/// Whether an expression is certainly no aggregate, and depends on its row alone.
 pub(super) fn is_scalar(expr: &Expr) -> bool {
     struct Looks(bool);
     impl VisitorMut for Looks {
@@ -271,7 +270,7 @@ pub(super) fn is_scalar(expr: &Expr) -> bool {
     looks.0
 }
 
-/// A pattern of LIKE, which is a literal, as one of GLOB; `None` where it escapes something.
+/// A literal pattern of LIKE as a pattern of GLOB; `None` if it has an escape.
 fn as_glob(literal: &str) -> Option<String> {
     if !literal.starts_with('\'') || literal.contains('\\') {
         return None;
@@ -322,7 +321,7 @@ pub(super) fn literal(expr: &Expr, parameters: &[Value]) -> Option<(String, Clas
     }
 }
 
-/// The arguments of a plain call; `*` is none.
+/// The arguments of a plain call; none for `*`.
 pub(super) fn arguments(function: &Function) -> Option<Vec<&Expr>> {
     let FunctionArguments::List(list) = &function.args else { return None };
     if !list.clauses.is_empty() {
@@ -339,7 +338,7 @@ pub(super) fn arguments(function: &Function) -> Option<Vec<&Expr>> {
     Some(found)
 }
 
-/// Aggregates that a sum of counts and sums cannot replace.
+/// Aggregates that cannot be computed from partial counts and sums.
 pub(super) const WHOLE: [&str; 20] = [
     "group_concat",
     "string_agg",
@@ -363,7 +362,7 @@ pub(super) const WHOLE: [&str; 20] = [
     "corr",
 ];
 
-/// Two operands of the same class and what is between them.
+/// An operator with two operands of the same class.
 fn operation(
     (a, a_class): (String, Class),
     op: &BinaryOperator,

@@ -1,9 +1,10 @@
-//! Partial results: what engines group by and sum up, and what a SELECT makes of it.
+//! Partial results: the columns that engines group by, the aggregates that they compute, and how a
+//! SELECT combines them.
 //!
-//! An aggregate whose argument is of the view alone is computed by the engines, for each group of
-//! the columns that stand outside of aggregates, and then once more over what they send. One over
-//! other columns counts each row of partial results as often as it stands for rows. DISTINCT ones
-//! stay: values that differ are all there.
+//! An aggregate whose argument uses the view alone is computed by the engines, for each combination
+//! of the columns that are outside of aggregates, and then aggregated again over the rows that they
+//! send. An aggregate over other columns counts each row of partial results as often as `plinth_n`
+//! says. DISTINCT aggregates are unchanged: all distinct values are among the rows.
 
 use super::{
     COUNT, MARK,
@@ -23,7 +24,7 @@ use sqlparser::{
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Columns of which nearly every row has another value: grouping by them gains nothing.
+/// Columns in which nearly every row has another value: grouping by them gains nothing.
 const KEYS: [&str; 10] = [
     "file_number",
     "compound_index",
@@ -37,7 +38,7 @@ const KEYS: [&str; 10] = [
     "aunum_kfdat",
 ];
 
-/// What engines group by, and which aggregates they send.
+/// The columns that engines group by, and the aggregates that they send.
 #[derive(Default)]
 pub(super) struct Partial {
     pub columns: BTreeSet<&'static str>,
@@ -48,8 +49,8 @@ pub(super) fn aggregate(at: usize) -> String {
     format!("{MARK}{at}")
 }
 
-/// Rewrites a SELECT that groups, counts or sums for partial results, if it would gain by that. If
-/// not it may be rewritten by half.
+/// Rewrites a SELECT that groups, counts or sums for partial results, if that gains anything. On an
+/// error the SELECT may be half rewritten.
 pub(super) fn partial(
     select: &mut Select,
     order_by: Option<&mut OrderBy>,
@@ -95,11 +96,11 @@ pub(super) fn partial(
     }
 }
 
-/// Replaces aggregates, and notes the columns that stand outside of them.
+/// Replaces aggregates, and collects the columns outside of them.
 struct Split<'a> {
     columns: &'a Columns<'a>,
     partial: Partial,
-    /// Aggregates.
+    /// Number of aggregates.
     found: usize,
     unsure: bool,
 }
@@ -124,7 +125,8 @@ impl Split<'_> {
                 match expr {
                     Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
                         match self.columns.whose(expr) {
-                            // Engines know neither their group's number nor what we add.
+                            // Engines have neither the group's number nor the columns that are
+                            // added here.
                             Ok(Whose::Ours(name, _)) => {
                                 self.strange |= GROUP.contains(&name)
                                     || COMPOUND.contains(&name)
@@ -134,7 +136,7 @@ impl Split<'_> {
                             Err(Unsure) => self.unsure = true,
                         }
                     }
-                    // Other functions are ours, or mean something else there.
+                    // Other functions exist only here, or mean something else there.
                     Expr::Function(function) => {
                         let name = function.name.to_string().to_ascii_lowercase();
                         self.strange |= !["abs", "upper", "lower", "length"].contains(&&*name);
@@ -158,7 +160,7 @@ impl Split<'_> {
         if names.unsure { Err(Unsure) } else { Ok(!names.strange) }
     }
 
-    /// A column with an aggregate that engines compute.
+    /// A column for an aggregate that engines compute.
     fn sent(&mut self, sql: String) -> String {
         let known = self.partial.aggregates.iter().position(|known| *known == sql);
         aggregate(known.unwrap_or_else(|| {
@@ -167,7 +169,7 @@ impl Split<'_> {
         }))
     }
 
-    /// What stands in place of an aggregate. `None`: it stays.
+    /// The replacement for an aggregate. `None` if it stays unchanged.
     fn replaced(&mut self, name: &str, function: &Function) -> Result<Option<String>, Unsure> {
         let FunctionArguments::List(list) = &function.args else { return Err(Unsure) };
         let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
@@ -182,11 +184,11 @@ impl Split<'_> {
             _ => return Err(Unsure),
         };
         self.found += 1;
-        // Values that differ are all there.
+        // All distinct values are among the rows.
         if distinct {
             return Ok(None);
         }
-        // The engines' copy must not say whose column it is.
+        // The engines' query has no qualifiers for columns.
         let bare = bare(argument);
         if self.belongs(argument)? {
             return Ok(Some(match name {
@@ -196,7 +198,7 @@ impl Split<'_> {
                         (self.sent(format!("sum({bare})")), self.sent(format!("count({bare})")));
                     format!("(sum({sum}) * 1.0 / sum({count}))")
                 }
-                // `total` of partial sums, where one may be NULL.
+                // `total` of partial sums, of which one may be NULL.
                 "total" => format!("total({})", self.sent(format!("total({bare})"))),
                 "sum" => format!("sum({})", self.sent(format!("sum({bare})"))),
                 _ => format!("{name}({})", self.sent(format!("{name}({bare})"))),
@@ -210,7 +212,7 @@ impl Split<'_> {
             "avg" => Some(format!(
                 "(sum(({argument}) * {COUNT}) * 1.0 / sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END))"
             )),
-            // The least and the greatest do not change by being there more than once.
+            // `min` and `max` do not change if a value occurs more than once.
             _ => None,
         })
     }
