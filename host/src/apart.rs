@@ -1,31 +1,35 @@
 //! Threads with a file table of their own, for I/O that may hang in the kernel.
 //!
-//! A killed process releases what is in its file table (locks, sockets, the lock file of the only
-//! engine) when the last thread that shares the table has ended. A thread that waits for a hung
-//! device in the kernel does not end, whatever signal it gets. So with one table for all threads,
-//! an engine whose FUSE-backed disk hangs would hold all its *other* disks, too, and its sockets,
-//! and its death would not be noticed. A thread that is started here has a table with nothing in it
-//! but the file that it works on: it alone holds that file, as R1 requires, and nothing else.
+//! A killed process releases the content of its file table (locks, sockets, the lock file of the
+//! only engine) when the last thread that shares the table has ended. A thread that waits in the
+//! kernel for a hung device does not end, whatever signal it gets. So with one table for all
+//! threads, an engine whose FUSE-backed disk hangs would keep all its *other* disks as well, and
+//! its sockets, and its death would not be noticed. A thread that is started here has a table that
+//! contains only the file that it works on: this thread alone keeps that file open, as R1 requires,
+//! and nothing else.
 //!
 //! ```text
 //!   main table:   starter --job, then the file (SCM_RIGHTS)--+
-//!   nursery's:    nursery, which never has a disk: one end of a socket, /dev/null as 0, 1 and 2
-//!   its own:      thread <--copy of the nursery's table------+--> takes the file from the socket, closes the socket, works
+//!   nursery's:    nursery, which never has a disk:           |
+//!                 one end of a socket; /dev/null as 0, 1, 2  |
+//!   its own:      thread <--copy of the nursery's table------+--> takes the file from the socket,
+//!                                                                 closes the socket, works
 //! ```
 //!
-//! A table that is copied from the main one would hold everything for a moment, and closing a
-//! copied descriptor of another hung disk may hang as well. So these threads are started by one
-//! that was started before any disk was opened, and that had closed everything.
+//! A table copied from the main one would contain everything for a moment, and closing a copied
+//! descriptor of another hung disk may hang as well. So these threads are started by one thread,
+//! the nursery, that was started before any disk was opened and that has closed all other
+//! descriptors.
 //!
 //! Rules for code on such a thread, and on threads that it starts:
 //!
 //!   1. It uses no descriptor but the file that it was given. Numbers of the main table mean
 //!      nothing here, or something else. In particular it wakes no thread and drops nothing that
 //!      may own a descriptor: completed work goes to a thread of the main table.
-//!   2. Descriptors 0, 1 and 2 are /dev/null, so that nothing that is printed lands on a disk.
+//!   2. Descriptors 0, 1 and 2 are /dev/null, so that printed output cannot land on a disk.
 //!
-//! Where the kernel, or a container, gives no thread a file table of its own, they share the main
-//! one, and a hung disk holds them all.
+//! Where the kernel, or a container, does not allow a thread a file table of its own, these threads
+//! share the main one, and a hung disk keeps everything in it open.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -49,7 +53,7 @@ type Work = Box<dyn FnOnce(File) + Send>;
 struct Job {
     name: String,
     work: Work,
-    /// Said twice: when the thread is ready to take the file, and when it has it.
+    /// Sent twice: when the thread is ready to take the file, and when it has it.
     tell: mpsc::Sender<io::Result<()>>,
 }
 
@@ -58,16 +62,16 @@ struct Nursery {
     socket: OwnedFd,
 }
 
-/// `None`: threads cannot have file tables of their own here.
+/// `None` if threads cannot have file tables of their own here.
 static NURSERY: OnceLock<Option<Mutex<Nursery>>> = OnceLock::new();
 
-/// Starts the nursery, once per process, before a disk is open in it.
+/// Starts the nursery, once per process, before a disk is opened in it.
 pub(super) fn prepare() {
     NURSERY.get_or_init(|| Nursery::start().ok().map(Mutex::new));
 }
 
-/// Starts a thread that has a file table of its own with a duplicate of `file` in it. It has the
-/// file when this returns.
+/// Starts a thread that has a file table of its own with a duplicate of `file` in it. When this
+/// returns, the thread has the file.
 ///
 /// # Errors
 /// If no thread can be started, or no descriptor is left.
@@ -81,7 +85,7 @@ pub(super) fn start(
         let file = file.try_clone()?;
         return thread::Builder::new().name(name.to_owned()).spawn(move || work(file)).map(drop);
     };
-    // One after the other: there is one socket, and whoever reads it next gets the file.
+    // One start at a time: there is one socket, and the next thread that reads it gets the file.
     let nursery = nursery.lock().unwrap_or_else(PoisonError::into_inner);
     let (tell, told) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts threads for disks is gone");
@@ -92,8 +96,8 @@ pub(super) fn start(
     told.recv().map_err(|_| gone())??;
     let sent = send(nursery.socket.as_fd(), Some(file.as_fd()));
     if sent.is_err() {
-        // It waits there. If it stayed, it would get the file that is meant for the next thread:
-        // another disk's.
+        // The thread waits on the socket. If it stayed there, it would get the file that is meant
+        // for the next thread: another disk.
         if let Err(error) = send(nursery.socket.as_fd(), None) {
             panic!(
                 "a thread waits for the file of its disk, and cannot be told that there is none: {error}"
@@ -151,7 +155,7 @@ fn begin(job: Job, socket: RawFd) {
     }
 }
 
-/// Gives this thread a file table of its own with `socket` in it, and nothing that matters.
+/// Gives this thread a file table of its own that contains only `socket` and /dev/null.
 fn leave_all_but(socket: RawFd) -> io::Result<()> {
     have_own_table()?;
     let socket_number = socket.cast_unsigned();
@@ -181,7 +185,7 @@ fn leave_all_but(socket: RawFd) -> io::Result<()> {
     }
 }
 
-/// Where the kernel knows no `close_range` (before Linux 5.9).
+/// For kernels without `close_range` (before Linux 5.9).
 fn close_each(socket: RawFd) -> io::Result<()> {
     let names = std::fs::read_dir("/proc/thread-self/fd")?.flatten();
     let numbers: Vec<RawFd> =
@@ -193,7 +197,7 @@ fn close_each(socket: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread a copy of its table, for itself. `close_range` may do it where containers
+/// Gives this thread a copy of its table, for itself. `close_range` may be allowed where containers
 /// forbid `unshare`.
 fn have_own_table() -> io::Result<()> {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
@@ -203,7 +207,7 @@ fn have_own_table() -> io::Result<()> {
     if unsafe { libc::syscall(libc::SYS_close_range, last, last, CLOSE_RANGE_UNSHARE) } == 0 {
         return Ok(());
     }
-    // SAFETY: what this thread does with descriptors from now on, it does with its own.
+    // SAFETY: every later use of a descriptor by this thread is in its own table.
     match unsafe { libc::unshare(libc::CLONE_FILES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -257,8 +261,8 @@ mod tests {
             .collect()
     }
 
-    /// Whatever else the process has open, such a thread holds its file and nothing else; and what
-    /// it prints lands nowhere.
+    /// Whatever other files the process has open, such a thread has its file open and no other; and
+    /// its printed output is discarded.
     #[test]
     fn a_thread_apart_holds_its_file_alone() {
         prepare();

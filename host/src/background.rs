@@ -42,13 +42,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much a thread works between two pauses, at least. A thread that becomes runnable may have to
-/// wait for the next tick where another one runs, which is longer.
+/// The least time that a thread works between two checks. It is shorter than the time that a thread
+/// which becomes runnable may have to wait for the next tick on a busy processor.
 const SLICE: Duration = Duration::from_micros(250);
-/// It was kept waiting if it waited for this part of what it worked, or longer.
+/// The thread was kept waiting if it waited for at least this part of the time that it worked.
 const KEPT: u32 = 10;
-/// Which part of the processors all of this process's work in the background takes where others
-/// want them.
+/// All of this process's background work together takes this part of the processors while others
+/// need them.
 const PART: u32 = 32;
 /// The most that a thread takes while it is in the middle of its work.
 const PART_WITHIN: u32 = 8;
@@ -56,12 +56,12 @@ const PART_WITHIN: u32 = 8;
 const SAVED_MAX: Duration = Duration::from_secs(1);
 /// The longest debt: the next thread to start does not wait longer.
 const OWED_MAX: Duration = Duration::from_secs(1);
-/// For how long who is in the middle of something has others wait before they begin.
+/// How long a thread in the middle of its work keeps others from starting theirs.
 const TURN_MAX: Duration = Duration::from_secs(2);
-/// Longest pause, before it looks again whether others still work.
+/// The longest pause before it checks again whether others work.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The kernel's accounting of a thread since it began.
+/// The kernel's accounting of a thread since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Record {
     worked: Duration,
@@ -77,7 +77,7 @@ impl Record {
         Some(Self { worked: numbers.next()?.ok()?, waited: numbers.next()?.ok()? })
     }
 
-    /// The work and the waiting since the last check; `None`: too early to tell.
+    /// The work and the waiting since the last check; `None` if there was too little work to tell.
     fn since(&self, last: &Self) -> Option<Self> {
         let worked = self.worked.saturating_sub(last.worked);
         (worked >= SLICE).then(|| Self { worked, waited: self.waited.saturating_sub(last.waited) })
@@ -88,11 +88,11 @@ impl Record {
     }
 }
 
-/// What work in the background may take: a part of the processors.
+/// An allowance for background work: a part of the processors.
 struct Share {
     part: u32,
     saved_max: Duration,
-    /// When what was taken has been slept; `None`: long ago.
+    /// The time at which all work will have been slept off; `None` if there was none for long.
     even: Option<Instant>,
 }
 
@@ -118,9 +118,9 @@ impl Share {
 static ALL: Mutex<Share> = Mutex::new(Share::new(PART, SAVED_MAX));
 static WITHIN: Mutex<Share> = Mutex::new(Share::new(PART_WITHIN, Duration::ZERO));
 
-/// One at a time is in the middle of something, where others work.
+/// Makes threads take turns, so that only one is in the middle of its work while others work.
 struct Turns {
-    /// Who, and since when.
+    /// The thread whose turn it is, and since when.
     taken: Mutex<Option<(ThreadId, Instant)>>,
     ended: Condvar,
 }
@@ -145,7 +145,8 @@ impl Turns {
         *taken = Some((me, Instant::now()));
     }
 
-    /// What this thread has slept until now is nothing that others waited for.
+    /// Restarts the time limit of this thread's turn: its pauses until now have kept no other
+    /// thread waiting.
     fn begin(&self) {
         let me = thread::current().id();
         if let Some((_, since)) = lock(&self.taken).as_mut().filter(|(who, _)| *who == me) {
@@ -163,9 +164,9 @@ impl Turns {
 
 static TURNS: Turns = Turns::new();
 
-/// How long a thread sleeps that has worked so long and is at that stage.
+/// How long a thread pauses after this much work, at this stage.
 fn pause(worked: Duration, stage: BackgroundStage) -> Duration {
-    // Asking for it reads files.
+    // Determining the number reads files.
     static PROCESSORS: OnceLock<u32> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| {
         thread::available_parallelism()
@@ -182,8 +183,8 @@ fn pause(worked: Duration, stage: BackgroundStage) -> Duration {
     owed.min(PAUSE_MAX)
 }
 
-/// Looks now and then whether others work: whether what they have worked by now has grown by a part
-/// of the time of one processor, or more.
+/// Checks at intervals whether others work: whether their processor time has grown by at least a
+/// part of one processor's since the last check.
 struct Watch {
     part: u32,
     looked: Option<Instant>,
@@ -192,15 +193,15 @@ struct Watch {
 }
 
 impl Watch {
-    /// How long before it is looked again: the kernel counts in hundredths of a second.
+    /// The interval between two checks: the kernel counts in hundredths of a second.
     const WINDOW: Duration = Duration::from_millis(100);
 
     const fn new(part: u32) -> Self {
         Self { part, looked: None, worked: Duration::ZERO, do_work: true }
     }
 
-    /// `worked` is called only when the next check is due. `None`: the kernel does not say, which
-    /// counts as work.
+    /// `worked` is called only when the next check is due. `None` if the kernel does not report it,
+    /// which counts as work.
     fn do_others_work(&mut self, now: Instant, worked: impl FnOnce() -> Option<Duration>) -> bool {
         let elapsed = self.looked.map(|looked| now.saturating_duration_since(looked));
         if elapsed.is_some_and(|elapsed| elapsed < Self::WINDOW) {
@@ -219,11 +220,11 @@ impl Watch {
     }
 }
 
-/// Everyone on this host, at a usual priority, outside the kernel.
+/// All processes on this host, at normal priority, in user space.
 static HOST: Mutex<Watch> = Mutex::new(Watch::new(5));
-/// This process, but for what it does in the background.
+/// This process, without its background work.
 static FRONT: Mutex<Watch> = Mutex::new(Watch::new(10));
-/// Nanoseconds this process's threads have worked in the background.
+/// Nanoseconds that this process's background threads have worked.
 static BACKGROUND: AtomicU64 = AtomicU64::new(0);
 
 /// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Throttled
@@ -260,15 +261,15 @@ fn do_others_work(watch: &Mutex<Watch>, worked: impl FnOnce() -> Option<Duration
 /// Which other threads a thread is throttled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Everyone on this host who keeps it waiting.
+    /// All processes on this host, if they keep the thread waiting.
     Host,
-    /// They, and all else that this process does.
+    /// Those, and the rest of this process.
     Front,
 }
 
-/// A thread's.
+/// Processor usage of a thread.
 struct ThreadUsage {
-    /// `None`: the kernel does not say, and the thread is not throttled.
+    /// `None` if the kernel does not report it: then the thread is not throttled.
     schedstat: Option<File>,
     looked: Instant,
     last: Record,
@@ -284,9 +285,9 @@ impl ThreadUsage {
     }
 
     /// Whether others need the processor that this thread uses, and how much the thread has worked
-    /// since the last check; `None`: too early to tell.
+    /// since the last check; `None` if it is too early for a check.
     fn look(&mut self, others: Others) -> Option<(bool, Duration)> {
-        // Asking the kernel costs more than asking the clock.
+        // Reading the kernel's file costs more than reading the clock.
         if self.looked.elapsed() < SLICE {
             return None;
         }
@@ -310,9 +311,9 @@ thread_local! {
     static USAGE: RefCell<ThreadUsage> = RefCell::new(ThreadUsage::new());
 }
 
-/// Sleeps a little if this thread, which works in the background, takes what others want. For code
-/// that can wait, every some hundred microseconds of its work, and when it begins with something
-/// and has ended it.
+/// Makes this thread, which works in the background, sleep a little if it uses processors that
+/// others need. To be called every few hundred microseconds of its work, and when it starts and
+/// ends a unit of work, in places where the thread can wait.
 pub fn throttle(others: Others, stage: BackgroundStage) {
     match stage {
         BackgroundStage::Starting => TURNS.take(|| do_others_work(&FRONT, worked_in_front)),
@@ -320,7 +321,7 @@ pub fn throttle(others: Others, stage: BackgroundStage) {
         BackgroundStage::Running | BackgroundStage::Awaited => {}
     }
     let looked = USAGE.with_borrow_mut(|usage| usage.look(others));
-    // Only while others work does it sleep for what was taken before.
+    // A thread sleeps off the work of others only while the rest of the process works.
     let sleeps_for_all =
         || stage == BackgroundStage::Starting && do_others_work(&FRONT, worked_in_front);
     let mut wait = match looked {
@@ -362,7 +363,7 @@ mod tests {
         }
     }
 
-    /// It is looked once in a while, and what counts is what was worked since the last look.
+    /// Checks happen at intervals, and count the work since the last check.
     #[test]
     fn others_work_for_a_part_of_the_time() {
         let (mut watch, began, ms) = (Watch::new(5), Instant::now(), Duration::from_millis);
@@ -378,28 +379,29 @@ mod tests {
         assert!(!at(900, Some(7_199)));
     }
 
-    /// However many there are, together they take their part.
+    /// However many threads there are, together they take their part.
     #[test]
     fn processor_time_taken_is_slept_off() {
         let (began, ms) = (Instant::now() + 2 * SAVED_MAX, Duration::from_millis);
         let mut share = Share::new(16, ms(1000));
         let mut take =
             |worked, processors, time| share.take(ms(worked), processors, began + ms(time));
-        // All that was saved up.
+        // All of the saved allowance.
         assert_eq!(take(100, 2, 0), ms(0));
         assert_eq!(take(25, 2, 0), ms(0));
         assert_eq!(take(2, 2, 0), ms(16));
         assert_eq!(take(2, 2, 0), ms(32));
         assert_eq!(take(10, 20, 10), ms(30));
         assert_eq!(take(2, 2, 50), ms(6));
-        // Half a second's part is there half a second after.
+        // The allowance for half a second has accrued half a second later.
         assert_eq!(take(60, 2, 556), ms(0));
         assert_eq!(take(5, 2, 556), ms(20));
         assert_eq!(take(900, 1, 556), OWED_MAX);
         assert_eq!(take(0, 1, 656), OWED_MAX - ms(100));
     }
 
-    /// While others work, a thread that starts waits until the one that has started is finished.
+    /// While others work, a thread that starts waits until the one in the middle of its work has
+    /// finished.
     #[test]
     fn one_thread_at_a_time_starts_while_others_work() {
         let turns = Turns::new();
@@ -419,7 +421,7 @@ mod tests {
         });
         turns.take(|| true);
         thread::scope(|scope| scope.spawn(|| turns.take(|| false)).join()).expect("it began");
-        // Nothing of this thread's.
+        // The turn does not belong to this thread.
         turns.end();
         assert!(lock(&turns.taken).is_some());
     }
@@ -440,7 +442,7 @@ mod tests {
         for text in [&b""[..], b"cpu", b"cpu  ", b"intr 1 2", b"\xff"] {
             assert_eq!(parse_user_ticks(text), None);
         }
-        // This thread has worked.
+        // This thread works.
         let mut usage = ThreadUsage::new();
         let mut sum = 0_u64;
         while usage.schedstat.is_some() && usage.last == Record::default() {

@@ -25,17 +25,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So often in vain, running, is enough.
+/// This many polls in vain in a row start a rest.
 const MISSES: u32 = 8;
-/// Waits without looking after that.
+/// The number of waits without polling in a rest.
 const REST: u32 = 256;
 
-/// How long is looked, at most; shared with whoever changes it.
+/// How long a thread polls at most; shared with the code that changes it.
 #[derive(Debug, Default)]
 pub struct PollTime(AtomicU64);
 
 impl PollTime {
-    /// Zero: not at all.
+    /// Zero turns polling off.
     pub fn set(&self, time: Duration) {
         self.0.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -46,14 +46,14 @@ impl PollTime {
     }
 }
 
-/// What a thread waits for.
+/// The two kinds of waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Disks,
     Clients,
 }
 
-/// What looking has brought a thread, for one kind of wait.
+/// The results of polling of a thread, for one kind of wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Habit {
     misses: u32,
@@ -61,7 +61,7 @@ struct Habit {
 }
 
 impl Habit {
-    /// Whether to look this time.
+    /// Whether to poll this time.
     fn looks(&mut self) -> bool {
         let looks = self.rest == 0;
         self.rest = self.rest.saturating_sub(1);
@@ -74,19 +74,19 @@ impl Habit {
         } else {
             self.misses += 1;
             if self.misses >= MISSES {
-                // Once more in vain after the rest, and it rests again.
+                // After the rest, a single poll in vain starts the next rest.
                 *self = Self { misses: MISSES - 1, rest: REST };
             }
         }
     }
 }
 
-/// The habits of one thread.
+/// The results of polling of one thread.
 #[derive(Default)]
 pub(super) struct Habits([Cell<Habit>; 2]);
 
 impl Habits {
-    /// Leave to look once, if it is worth it.
+    /// Permission for one poll, if it is likely to pay and a seat is free.
     pub fn begin<'a>(&'a self, kind: Kind, seats: &'a Seats) -> Option<Look<'a>> {
         let habit = &self.0[kind as usize];
         let mut now = habit.get();
@@ -96,14 +96,14 @@ impl Habits {
     }
 }
 
-/// One thread looks once.
+/// One poll by one thread.
 pub(super) struct Look<'a> {
     habit: &'a Cell<Habit>,
     _seat: Seat<'a>,
 }
 
 impl Look<'_> {
-    /// Until `has_come`, for so long at most. Whether it has.
+    /// Polls until `has_come` is true, for `time` at most. Returns whether it was.
     pub fn until(self, time: Duration, has_come: impl FnMut() -> bool) -> bool {
         let came = look(time, has_come);
         let mut habit = self.habit.get();
@@ -126,7 +126,7 @@ fn look(time: Duration, mut has_come: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// One for each thread that may poll at the same time.
+/// One seat for each thread that may poll at the same time.
 pub(super) struct Seats {
     taken: AtomicUsize,
     all: usize,
@@ -159,7 +159,7 @@ impl Drop for Seat<'_> {
 mod tests {
     use super::*;
 
-    /// How often a thread polls in this many waits of which none is worth it.
+    /// How often a thread polls in this many waits if every poll is in vain.
     fn looked_in_vain(habit: &mut Habit, waits: u32) -> u32 {
         let mut looked = 0;
         for _ in 0..waits {

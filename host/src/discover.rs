@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// A pattern of the discovery string that is none.
+/// An invalid pattern of the discovery string.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "discovery string: {pattern:?}: {source}; separate patterns by commas, as in '/dev/disk/by-id/*,/srv/disks/*'"
@@ -63,22 +63,23 @@ pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
 /// have few.
 const OPENING_MAX: usize = 256;
 
-/// What happens while disks are looked at.
+/// An event of a discovery.
 enum Event {
     Paths(String, io::Result<Vec<String>>),
-    /// And what its path leads to, if that is known.
+    /// A report on a path, and what the path leads to, if that is known.
     Opening(String, Opening, Option<Medium>),
-    /// Another discovery had probed it, and it has answered.
+    /// Another discovery probed the path, and that probe has ended.
     Answered(String),
 }
 
-/// For how long devices have kept a look waiting, and whether it can go on.
+/// How long devices have kept a discovery waiting, and whether it can go on.
 #[derive(Default)]
 pub(super) struct Count {
     looker: OnceLock<(Arc<Looker>, Duration)>,
     /// No looker could be started.
     has_failed: AtomicBool,
-    /// Time in which no device was waited for, in nanoseconds. There is none; but a look must end.
+    /// Time in which no device counted as waited for, in nanoseconds. It should not occur; but a
+    /// discovery must end.
     idle: Waited,
 }
 
@@ -112,11 +113,11 @@ struct Looks<'a> {
     timeout: Duration,
     looker: Arc<Looker>,
     events: mpsc::Sender<Event>,
-    /// Paths that were met.
+    /// Paths that have been matched.
     met: BTreeSet<String>,
     /// Patterns and paths whose answers are outstanding.
     expanding: BTreeSet<String>,
-    /// `None`: another discovery probes it.
+    /// `None` if another discovery probes the path.
     opening: BTreeMap<String, Option<Looked>>,
     /// Paths that are still to be probed.
     queue: VecDeque<String>,
@@ -124,7 +125,7 @@ struct Looks<'a> {
 }
 
 /// Opens every disk that the patterns match, and reports each. Blocks for `timeout` at most,
-/// counted by `count`. Whether all have answered.
+/// counted by `count`. Returns whether all have answered.
 pub(super) fn look(
     patterns: &[String],
     engine: IoEngine,
@@ -193,7 +194,7 @@ impl Looks<'_> {
         self.expanding.is_empty() && self.opening.is_empty() && self.queue.is_empty()
     }
 
-    /// A device has answered that another discovery had probed.
+    /// Another discovery's probe of a device has ended: this one probes it now.
     fn ask_again(&mut self, name: String) {
         if self.expanding.remove(&name) {
             self.expand(&name);
@@ -202,7 +203,7 @@ impl Looks<'_> {
         }
     }
 
-    /// Which of the devices that other discoveries have probed hang by now.
+    /// Reports the devices that other discoveries probe and that hang by now.
     fn give_up_late(&mut self) {
         let of_others: Vec<String> = self
             .opening
@@ -224,7 +225,7 @@ impl Looks<'_> {
         }
     }
 
-    /// It has taken too long.
+    /// Reports all outstanding devices as timed out.
     fn give_up(&mut self) {
         let (hanging, timeout) = (Arc::clone(self.hanging), self.timeout);
         let silent =
@@ -321,9 +322,9 @@ impl Looks<'_> {
         let looked = self.opening.remove(&path).flatten();
         match (ended, looked) {
             (Ok(about), Some(looked)) => self.found(path, about, looked),
-            // It was given up.
+            // Its probe has been given up.
             (Ok(_), None) => {}
-            // The name of a directory, or of nothing at all: no disk, and no mistake.
+            // A directory, or a name that does not exist: not a disk, and not an error.
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
                 (self.tell)(Sign::NoDisk(path))
             }
@@ -348,8 +349,8 @@ impl Looks<'_> {
     }
 
     fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
-        // What does not let us look is known by its path alone, unless it was seen where the path
-        // leads.
+        // A device that did not answer is identified by its path alone, unless it was found what
+        // the path leads to.
         let identity = match medium {
             Some(Medium::Block { major, minor }) => Identity(format!("block:{major}:{minor}")),
             Some(Medium::File { device, inode }) => Identity(format!("file:{device}:{inode}")),
@@ -440,8 +441,8 @@ mod tests {
         found
     }
 
-    /// A disk hangs when it is opened. The others are found, by whatever path, the one that hangs
-    /// is named, and is left alone, by whatever path, until it has answered; then it is a disk like
+    /// A disk hangs when it is opened. The other disks are found, by every path; the hanging one is
+    /// reported, and is not probed again by any path until it has answered. Then it is a disk like
     /// any other.
     #[test]
     fn a_disk_that_hangs_does_not_hang_discovery() {

@@ -1,8 +1,8 @@
 //! A real disk: a block device, a partition or a regular file.
 //!
-//! It is opened read-only at first: that disturbs no user of the device, and no udev rule takes the
-//! closing of it for a change. Discovery has it opened and read by a process that may hang instead
-//! of this one (`probe.rs`). `claim` then takes it for writing:
+//! It is opened read-only at first: that disturbs no user of the device, and udev rules do not
+//! treat the close as a change. Discovery has it opened and read by another process, which may hang
+//! instead of this one (`probe.rs`). `claim` then takes it for writing:
 //!
 //!   1. It is opened once more, for writing; a block device with `O_EXCL`, which the kernel refuses
 //!      while it is mounted, swapped to, or part of an LVM, MD or multipath device.
@@ -10,19 +10,19 @@
 //!   3. It is sent to this process, if another one opened it. From then on all I/O goes through
 //!      this very description.
 //!
-//! The kernel drops lock and exclusive use when the description is gone, which an I/O in flight
-//! prevents, even after the process was killed. So nothing but this disk and its operations may
-//! hold a share of it. A disk that has threads and no ring is in the file table of those threads
-//! alone (`apart.rs`): to close it, as the end of a process does, may hang as long as an I/O does.
+//! The kernel drops the lock and the exclusive use when the description is gone, which an I/O in
+//! flight prevents, even after the process was killed. So only this disk and its operations may
+//! have a share of it. A disk that has threads and no ring is in the file table of those threads
+//! alone (`apart.rs`): closing it, as the end of a process does, may hang as long as an I/O does.
 //!
 //! A ring is only for media whose submission never blocks: block devices, and files of the file
 //! systems in [`NEVER_BLOCKS`]. A FUSE or network file system makes the submitter wait when its
 //! server hangs (seen: a FUSE file with more than twelve requests in flight), and with it all other
 //! disks of that thread; such a file has threads of its own.
 //!
-//! Nor does a file of such a file system get writes that are to be durable by a flag (`RWF_DSYNC`):
-//! with direct I/O Linux leaves the flag to the server, and hardly any server looks at it. A thread
-//! writes and then flushes.
+//! A file of such a file system is not written with the flag for durable writes (`RWF_DSYNC`)
+//! either: with direct I/O Linux leaves the flag to the server, and hardly any server honours it. A
+//! thread writes and then flushes.
 //!
 //! I/O is direct. Where a file system refuses that (`EINVAL`), or needs more than 4 KiB of
 //! alignment, I/O goes through the page cache, and a flush makes it durable.
@@ -70,14 +70,14 @@ const NEVER_BLOCKS: [u64; 6] = [
     0x0102_1994, // tmpfs
 ];
 
-/// The kind of thing that a path leads to.
+/// The device or file that a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Medium {
     Block { major: u32, minor: u32 },
     File { device: u64, inode: u64 },
 }
 
-/// What is known of a disk once it is opened for probing.
+/// Properties of a disk that has been opened for probing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) medium: Medium,
@@ -86,7 +86,7 @@ pub(super) struct About {
     logical: u32,
     physical: u32,
     pub(super) direct: bool,
-    /// Its file system can block who submits I/O to a ring.
+    /// Submitting I/O to a ring can block on its file system.
     blocks_submitter: bool,
     can_discard: bool,
     rotates: bool,
@@ -99,14 +99,14 @@ impl About {
     }
 }
 
-/// An open file, and who does I/O on it.
+/// An open file, and the threads for its I/O.
 struct Access {
-    /// `None`: its pool alone has it.
+    /// `None` if only the threads of its pool have it.
     file: Option<Arc<Handle>>,
     pool: OnceLock<Pool>,
 }
 
-/// What reads a disk until it is claimed.
+/// How a disk is read until it is claimed.
 enum Looking {
     Here(Arc<Access>),
     Looker(Looked),
@@ -123,11 +123,11 @@ pub(super) struct RealDisk {
     rotates: bool,
     was_held: bool,
     engine: IoEngine,
-    /// Where it was last found to be, and when its threads did not say.
+    /// The path where it was last found, and the time when its threads last failed to answer.
     present: Mutex<(String, Option<Instant>)>,
-    /// Until the disk is claimed.
+    /// Set until the disk is claimed.
     looking: Mutex<Option<Arc<Looking>>>,
-    /// For everything, once it is.
+    /// Used for all I/O once the disk is claimed.
     claimed: OnceLock<Access>,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct RealDisk {
 pub(super) struct NotADisk(pub(super) String);
 
 impl Medium {
-    /// What the path leads to; `None` if that cannot be a disk.
+    /// The device or file that the metadata describe; `None` if that cannot be a disk.
     pub(super) fn of(metadata: &fs::Metadata) -> Option<Self> {
         let kind = metadata.file_type();
         if kind.is_block_device() {
@@ -158,8 +158,8 @@ impl Medium {
         }
     }
 
-    /// Whether the device reports that it rotates. A loop device reports what its file's device
-    /// does, or nothing that is true.
+    /// Whether the device reports that it rotates. A loop device reports the value of the device
+    /// that holds its file, or a meaningless one.
     fn rotates(self) -> bool {
         const LOOP_MAJOR: u32 = 7;
         let Self::Block { major, .. } = self else { return false };
@@ -171,7 +171,7 @@ impl Medium {
         major != LOOP_MAJOR && self.sysfs().and_then(says).is_some_and(|says| says.trim() == "1")
     }
 
-    /// The device's world-wide name if it has one, else its number; a file's place.
+    /// The device's world-wide name if it has one, else its number; a file's device and inode.
     pub(super) fn identity(self) -> Identity {
         let (major, minor, sysfs) = match (self, self.sysfs()) {
             (Self::Block { major, minor }, Some(sysfs)) => (major, minor, sysfs),
@@ -198,13 +198,13 @@ impl Medium {
 }
 
 /// How long threads of a disk may take to find its path. They may all hang, as may those of a whole
-/// shelf, which are called one disk after the other.
+/// shelf, whose disks are asked one after the other.
 const PRESENT_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long they are left alone after that.
+/// How long they are not asked again after that.
 const PRESENT_REST: Duration = Duration::from_secs(10);
 
-/// Where an open disk is now: at `path` if that still leads to it; else at the path that the kernel
-/// has. Other links to it are unknown here.
+/// The present path of an open disk: `path` if that still leads to it; else the path that the
+/// kernel reports. Other links to it are not known here.
 fn present(file: &File, path: &str, medium: Medium) -> String {
     let is_there = |path: &str| medium_of(path).is_ok_and(|there| there == medium);
     if is_there(path) {
@@ -219,18 +219,18 @@ fn present(file: &File, path: &str, medium: Medium) -> String {
             .ok()
             .and_then(|path| path.into_os_string().into_string().ok()),
     };
-    // A disk without a name is still the one that had this.
+    // A disk without a name keeps the path that it had.
     found
         .filter(|path| is_there(path))
         .unwrap_or_else(|| format!("{path} (no path leads there now)"))
 }
 
-/// The kind of thing that a path leads to. May hang.
+/// The device or file that a path leads to. May hang.
 pub(super) fn medium_of(path: &str) -> io::Result<Medium> {
     Medium::of(&fs::metadata(path)?).ok_or_else(|| io::Error::other(NotADisk(path.to_owned())))
 }
 
-/// Opens a disk to look at it. May hang as long as the device does.
+/// Opens a disk for probing. May hang as long as the device does.
 pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, About)> {
     let (mut file, mut direct) = match open_with(Path::new(path), OFlags::RDONLY, true) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -282,8 +282,8 @@ impl Access {
         Self { file: Some(Arc::new(file)), pool: OnceLock::new() }
     }
 
-    /// As the disk's I/O needs it: with a ring the file is here, without one it is where its
-    /// threads are.
+    /// Prepares I/O on the claimed file: with a ring the file is in this process's table, without
+    /// one in the table of its threads only.
     fn for_engine(file: Handle, engine: IoEngine) -> io::Result<Self> {
         match engine {
             IoEngine::Uring => Ok(Self::of(file)),
@@ -301,17 +301,17 @@ impl Access {
             && let Some(file) = &self.file
             && let Ok(pool) = Pool::start(file)
         {
-            // Of two that come at once, the other one's pool ends, without work.
+            // If two threads do this at once, the second one's pool is dropped unused.
             let _ = self.pool.set(pool);
         }
         match self.pool.get() {
             Some(pool) => pool.submit(op),
-            // No thread can be started: the caller does it.
+            // No thread can be started: the calling thread carries it out.
             None => op.run(),
         }
     }
 
-    /// See [`present`]. `None`: no answer.
+    /// See [`present`]. `None` if there is no answer.
     fn present(&self, path: &str, medium: Medium) -> Option<String> {
         match (&self.file, self.pool.get()) {
             (Some(file), _) => Some(present(file, path, medium)),
@@ -333,16 +333,16 @@ impl Access {
 }
 
 impl RealDisk {
-    /// Opens a disk to look at it, in this process. May hang as long as the device does.
+    /// Opens a disk for probing, in this process. May hang as long as the device does.
     ///
     /// # Errors
-    /// What the operating system says, or that this cannot be a disk.
+    /// If the operating system refuses, or this cannot be a disk.
     pub(super) fn open(path: &str, engine: IoEngine) -> io::Result<Self> {
         let (file, about) = open_to_look(path, medium_of(path)?)?;
         Ok(Self::new(path, about, engine, Looking::Here(Arc::new(Access::of(Handle::new(file))))))
     }
 
-    /// A disk that a looker has open.
+    /// A disk that a looker has opened.
     pub(super) fn looked(path: &str, about: About, engine: IoEngine, looked: Looked) -> Self {
         Self::new(path, about, engine, Looking::Looker(looked))
     }
@@ -369,7 +369,7 @@ impl RealDisk {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A read of a disk that is not claimed.
+    /// Reads a disk that is not claimed.
     fn look(&self, offset: u64, buffer: Buffer, completer: Completer) {
         match self.looking().as_deref() {
             Some(Looking::Here(access)) => {
@@ -377,7 +377,7 @@ impl RealDisk {
                 access.start(work, completer, self.engine == IoEngine::Uring);
             }
             Some(Looking::Looker(looked)) => looked.read(offset, buffer, completer),
-            // It was claimed meanwhile.
+            // The disk was claimed meanwhile.
             None => match self.claimed.get() {
                 Some(access) => {
                     let work = Work::Read { offset, buffer, done: 0 };
@@ -388,7 +388,7 @@ impl RealDisk {
         }
     }
 
-    /// Why an I/O cannot even be tried.
+    /// Why an I/O is refused before it is submitted.
     fn refusal(&self, io: &Io) -> Option<io::Error> {
         let refuse = |kind, text: String| Some(io::Error::new(kind, text));
         let (offset, length) = match io {
@@ -423,7 +423,7 @@ impl RealDisk {
     }
 }
 
-/// Whole sectors of a device or a file, in bytes.
+/// The whole sectors of a device or a file, in bytes.
 fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
     // Seeking to the end gives the size of both alike.
     let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?;
@@ -440,7 +440,7 @@ impl Disk for RealDisk {
     }
 
     fn present_path(&self) -> String {
-        // One that is not claimed was found just now.
+        // A disk that is not claimed was found just now, at this path.
         let Some(access) = self.claimed.get() else { return self.path.clone() };
         let lock = || self.present.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, silent) = lock().clone();
@@ -462,7 +462,7 @@ impl Disk for RealDisk {
         let size = match (self.claimed.get(), self.looking().as_deref()) {
             (Some(access), _) => access.size(self.sectors),
             (None, Some(Looking::Here(access))) => access.size(self.sectors),
-            // As it was when it was found.
+            // The size that it had when it was found.
             _ => return self.size(),
         };
         if let Ok(size) = size {
@@ -541,7 +541,7 @@ impl Disk for RealDisk {
                 }
             },
         };
-        // Its kind must not be one that means that the disk is held.
+        // The kind of this error must not be one that means that the disk is held.
         let access = Access::for_engine(file, self.engine).map_err(|error| {
             io::Error::other(format!("{}: no thread for its I/O: {error}", self.path))
         })?;
@@ -559,7 +559,7 @@ impl Disk for RealDisk {
     fn holder(&self) -> Option<String> {
         let name = match self.medium {
             Medium::File { device, inode } => holder::name_of(device, inode),
-            // The lock is on the device's node.
+            // The lock is on the device's node in the file system.
             Medium::Block { .. } => {
                 let node = fs::metadata(&self.path).ok()?;
                 holder::name_of(node.dev(), node.ino())
@@ -580,7 +580,7 @@ impl Disk for RealDisk {
                 }
                 None => return None,
             },
-            // A process that has it open for writing knows what is on it.
+            // The disk is claimed: its engine knows its content.
             None => return None,
         };
         said.unwrap_or_else(|error| Some(format!("unknown content: {error}")))
@@ -602,8 +602,8 @@ impl std::fmt::Debug for RealDisk {
     }
 }
 
-/// Opens what is open already once more, for writing, whatever its path leads to by now, and locks
-/// it.
+/// Opens an open file once more, for writing, even if its path leads to something else by now, and
+/// locks it.
 pub(super) fn open_and_lock(
     looking: &File,
     path: &str,
@@ -639,8 +639,8 @@ pub(super) fn open_and_lock(
             }
             _ => format!("{path} cannot be opened and locked for writing: {error}"),
         };
-        // Held by an engine, as far as this process can see, or by I/O that an engine left behind
-        // (R1); or in use by another program, and of no use to us.
+        // The remaining kinds mean: held by an engine, as far as this process can see, or by I/O
+        // that an engine left behind (R1). `Other` means: in use by another program, and unusable.
         let is_anothers =
             error.raw_os_error() == Some(libc::EBUSY) && signature::in_use(medium).is_some();
         io::Error::new(if is_anothers { io::ErrorKind::Other } else { error.kind() }, text)
@@ -664,10 +664,11 @@ fn block_sectors(file: &File) -> io::Result<Sectors> {
     Ok(Sectors { logical, physical })
 }
 
-/// What direct I/O on the file must be a multiple of; 512 bytes if the file system does not say.
+/// The alignment that direct I/O on the file requires; 512 bytes if the file system does not report
+/// it.
 fn file_alignment(file: &File) -> u32 {
     match rustix::fs::statx(file.as_fd(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
-        // Memory is aligned to 4 KiB anyway; only a wish beyond that counts.
+        // Buffers are aligned to 4 KiB anyway; only a larger value matters.
         Ok(answer) if answer.stx_dio_mem_align > SECTOR_MAX => answer.stx_dio_mem_align,
         Ok(answer) => answer.stx_dio_offset_align.max(512),
         Err(_) => 512,

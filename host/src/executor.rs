@@ -1,7 +1,7 @@
-//! Runs a future on the thread that asks: [`block_on`].
+//! Runs a future on the calling thread: [`block_on`].
 //!
-//! Each thread has a driver: a ring for its disk I/O (made when it first submits
-//! any), its timers, and a parker by which others wake it. One turn:
+//! Each thread has a driver: a ring for its disk I/O (made when it first submits any), its timers,
+//! and a parker with which other threads wake it. One turn:
 //!
 //! ```text
 //!   poll --pending--> woken meanwhile? --yes--> submit, do not wait ----------+
@@ -12,7 +12,7 @@
 //!     +--------------------+--<-- wake what has ended: I/O, then due timers <--+
 //! ```
 //!
-//! The state of a parker, and who changes it:
+//! The states of a parker, and which thread changes them:
 //!
 //! ```text
 //!   RUNNING --owner--> PARKED | IN_RING --owner, the wait being over--> RUNNING
@@ -20,17 +20,17 @@
 //!      +-------waker---------+--> WOKEN --owner--> RUNNING
 //! ```
 //!
-//! A waker that finds PARKED unparks the thread; one that finds IN_RING writes to
-//! the event descriptor, a read of which is in the ring.
+//! A waker that finds PARKED unparks the thread; one that finds IN_RING writes to the event
+//! descriptor, of which a read is in the ring.
 //!
 //! Invariants:
 //!
-//!   1. The future is polled after every wake-up; a wake-up between two polls is never
-//!      lost, one too many does no harm.
-//!   2. A nested `block_on` may take a wake-up that was meant for the outer one, so
-//!      at its end it wakes the outer one.
-//!   3. When the outermost `block_on` returns, or the thread ends, no I/O is left in
-//!      the ring: what is still in flight is the reaper's.
+//!   1. The future is polled after every wake-up; a wake-up between two polls is never lost, and
+//!      a superfluous one does no harm.
+//!   2. A nested `block_on` may take a wake-up that was meant for the outer one, so at its end it
+//!      wakes the outer one.
+//!   3. When the outermost `block_on` returns, or the thread ends, no I/O is left in the ring: I/O
+//!      still in flight then belongs to the reaper.
 
 use super::{
     busy_poll::{Habits, Kind, PollTime, SEATS},
@@ -84,17 +84,17 @@ impl Wake for Parker {
 impl Parker {
     fn ring_bell(&self) {
         let bell = self.bell.get().expect("a thread is in its ring only after it made one");
-        // It can fail only when the counter is full, and then the bell rings already.
+        // It can fail only if the counter is at its limit, and then it is not zero anyway.
         let _ = rustix::io::write(&**bell, &1u64.to_ne_bytes());
     }
 
-    /// Announces that the owner is about to wait. `false`: it was woken, and must not.
+    /// Announces that the owner is about to wait. `false` if it was woken: then it must not wait.
     fn park(&self, how: u8) -> bool {
         self.state.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The owner waits no more. A wake-up that came meanwhile stays; one that the owner
-    /// gives itself from now on, for I/O that has ended, need not ring.
+    /// The owner has stopped waiting. A wake-up that came meanwhile is kept; a wake-up by the owner
+    /// itself from now on, for I/O that has ended, need not write to the descriptor.
     fn unpark(&self, how: u8) {
         let _ = self.state.compare_exchange(how, RUNNING, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -103,7 +103,7 @@ impl Parker {
 enum RingState {
     None,
     Ready(Box<Ring>),
-    /// It could not be made; this thread uses the disks' pools.
+    /// No ring could be made; this thread uses the disks' pools.
     Refused,
 }
 
@@ -113,7 +113,7 @@ struct Driver {
     depth: Cell<usize>,
     ring: RefCell<RingState>,
     timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
-    /// Of a thread that serves clients.
+    /// Set on a thread that serves clients.
     poll_time: RefCell<Option<Arc<PollTime>>>,
     habits: Habits,
 }
@@ -129,7 +129,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
         let _entered = Entered::new(driver);
         let mut context = Context::from_waker(&driver.waker);
         loop {
-            // What woke us before this poll is seen by this poll.
+            // This poll sees the cause of every wake-up before it.
             driver.parker.state.swap(RUNNING, Ordering::AcqRel);
             if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
                 return value;
@@ -139,7 +139,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     })
 }
 
-/// The same on a thread that serves clients: it may look for what comes next before it sleeps.
+/// Like `block_on`, for a thread that serves clients: it may poll before it sleeps.
 pub fn block_on_polling<T>(time: &Arc<PollTime>, future: impl Future<Output = T>) -> T {
     let before = DRIVER.with(|driver| driver.poll_time.replace(Some(Arc::clone(time))));
     let value = block_on(future);
@@ -183,8 +183,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if self.registered {
-            // Dropped on another thread than the one that polled it, it leaves a wake-up too many
-            // there.
+            // If it is dropped on another thread than the one that polled it, that thread gets a
+            // superfluous wake-up.
             let key = (self.deadline, self.id);
             let waker = DRIVER.try_with(|driver| driver.timers.borrow_mut().remove(&key));
             drop(waker);
@@ -192,7 +192,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Starts a watch on this thread's ring. `false`: the thread has none, or no room in it.
+/// Starts a watch on this thread's ring. `false` if the thread has no ring, or no room in it.
 pub(super) fn watch(watch: Watch) -> bool {
     DRIVER
         .try_with(|driver| driver.with_ring(|ring| ring.watch(watch)))
@@ -201,17 +201,17 @@ pub(super) fn watch(watch: Watch) -> bool {
         .unwrap_or(false)
 }
 
-/// Starts an operation on this thread's ring. Gives it back if the thread has none.
+/// Starts an operation on this thread's ring. Returns the operation if the thread has none.
 pub(super) fn submit(op: Op) -> Result<(), Op> {
     let mut op = Some(op);
-    // A thread that is ending has no driver any more; then the operation comes back, too.
+    // A thread that is ending has no driver any more; then the operation is returned, too.
     let _ = DRIVER.try_with(|driver| {
         driver.with_ring(|ring| op.take().into_iter().for_each(|op| ring.start(op)))
     });
     op.map_or(Ok(()), Err)
 }
 
-/// Makes this thread one that serves clients.
+/// Marks this thread as one that serves clients.
 #[cfg(test)]
 pub(super) fn look_first(time: &Arc<PollTime>) {
     DRIVER.with(|driver| driver.poll_time.replace(Some(Arc::clone(time))));
@@ -267,7 +267,7 @@ impl Driver {
         Ok(Box::new(Ring::new(bell)?))
     }
 
-    /// Waits until there may be a reason to poll again; see the module's picture.
+    /// Waits until there may be a reason to poll again; see the diagram above.
     fn turn(&self) {
         let wait = self.until_next_timer();
         let mut state = self.ring.borrow_mut();
@@ -309,8 +309,8 @@ impl Driver {
         }
     }
 
-    /// Polls for a while whether something has ended, or another thread has woken this one: whether
-    /// it has. `None`: it does not poll.
+    /// Polls for a while for the end of an I/O or a wake-up by another thread. Returns whether
+    /// there was one; `None` if it does not poll.
     fn look(&self, ring: &mut Ring, wait: Wait) -> Option<bool> {
         let poll_time = self.poll_time.borrow();
         let time = poll_time.as_ref().map_or(Duration::ZERO, |time| time.get());
@@ -332,8 +332,8 @@ impl Driver {
         )
     }
 
-    /// Wakes the waiters of I/O that has ended. The ring is not borrowed meanwhile: a waker is code
-    /// of the caller.
+    /// Wakes the waiters of I/O that has ended. The ring is not borrowed meanwhile: a waker runs
+    /// the caller's code.
     fn finish_ended(&self) {
         let mut now = None;
         loop {
@@ -342,7 +342,7 @@ impl Driver {
                 RingState::None | RingState::Refused => None,
             };
             match ended {
-                // All I/O that is found ended together has the same time of its end.
+                // Operations that are found to have ended together get the same end time.
                 Some(ended) => ended.tell_at(Some(*now.get_or_insert_with(super::monotonic))),
                 None => return,
             }
@@ -376,8 +376,8 @@ impl Driver {
             self.ring.replace(RingState::Ready(ring));
             return;
         }
-        // Give the kernel all it will take, and take our wake-up read out, so that it
-        // does not swallow a wake-up of the next ring. What ends meanwhile is finished.
+        // Submits all that the kernel accepts, and removes the wake-up read, so that it does not
+        // swallow a wake-up of the next ring. I/O that ends meanwhile is completed.
         if ring.is_armed() {
             self.parker.ring_bell();
         }

@@ -1,9 +1,9 @@
 //! Devices and directories that were probed and have not answered.
 //!
 //! None of them is probed twice: each probe would leave one more thread in the kernel. A second
-//! caller waits for the first one's answer and then probes itself, or learns at once that the
-//! device hangs, if that has taken too long already (counted as in `waiting.rs`). The looker that
-//! probed is kept until then: its end is no answer.
+//! caller waits until the first one's probe has its answer and then probes itself; or, if that
+//! probe has taken too long already (counted as in `waiting.rs`), it learns at once that the device
+//! hangs. The looker that probes is kept until then: its end would not count as an answer.
 
 use super::{disk::Medium, probe::Looker};
 use std::{
@@ -25,31 +25,31 @@ struct All {
 struct Hung {
     token: Token,
     since: Instant,
-    /// Counts the time for which it is probed, from this much on.
+    /// Counts the duration of the probe, from `from` on.
     looker: Arc<Looker>,
     from: Duration,
-    /// What its path leads to, if at least that could be learnt.
+    /// The device or file that the path leads to, once that is found.
     medium: Option<Medium>,
-    /// Other callers, notified when it has answered.
+    /// Other callers, notified when the device has answered.
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// Tells one probe of a path from the next.
+/// Distinguishes successive probes of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
-/// What a caller that wants to probe has to do.
+/// The next step of a caller that wants to probe.
 pub(super) enum Asked {
-    /// Ask, and say when it has answered.
+    /// Probe, and call `answered` with this token at the end.
     Ask(Token),
     /// Another caller probes; this one is notified at the end.
     Waits,
     Hangs(Late),
 }
 
-/// Something that hangs.
+/// A device that hangs.
 pub(super) struct Late {
-    /// By the clock.
+    /// By the clock, not counted.
     pub since: Duration,
     pub medium: Option<Medium>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Late {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silent {
     pub path: String,
-    /// By the clock.
+    /// By the clock, not counted.
     pub since: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Hanging {
         Asked::Ask(token)
     }
 
-    /// It leads to this.
+    /// Records what the path leads to.
     pub(super) fn is(&self, name: &str, token: Token, medium: Medium) {
         if let Some(hung) = self.all().asked.get_mut(name).filter(|hung| hung.token == token) {
             hung.medium = Some(medium);
@@ -124,17 +124,17 @@ impl Hanging {
         self.all().asked.get(name).and_then(|hung| hung.late(timeout))
     }
 
-    /// The media behind paths that have not answered, where those are known.
+    /// The device or file behind a path that has not answered, if it is known.
     pub(super) fn medium(&self, path: &str) -> Option<Medium> {
         self.all().asked.get(path).and_then(|hung| hung.medium)
     }
 
-    /// What hangs, and is known by more than its path.
+    /// The devices and files that hang, as far as they are known.
     pub(super) fn media(&self, timeout: Duration) -> Vec<Medium> {
         self.all().asked.values().filter_map(|hung| hung.late(timeout)?.medium).collect()
     }
 
-    /// All that do not answer for so long.
+    /// All paths that have not answered for `timeout`.
     pub(super) fn list(&self, timeout: Duration) -> Vec<Silent> {
         let all = self.all();
         let silent = |(path, hung): (&String, &Hung)| {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// One caller probes, others wait for that answer and no other, and a late caller learns at
+    /// One caller probes, others wait for that probe and no later one, and a late caller learns at
     /// once that the device hangs.
     #[test]
     fn a_path_is_probed_once_and_all_waiters_are_notified() {

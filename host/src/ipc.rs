@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// The version of the messages. A change that the other side would misread makes it one more.
+/// The version of the messages. It is increased by a change that the other side would misread.
 pub const VERSION: u32 = 2;
 
 /// The longest head, in bytes: a statement and its answer, a `CREATE DISKGROUP` of ten thousand
@@ -46,7 +46,7 @@ pub struct Hello {
     program: String,
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug)]
 pub struct Received<T> {
     pub head: T,
@@ -54,8 +54,9 @@ pub struct Received<T> {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A message that the other side would not take. Nothing of it was sent: the connection is as it
-/// was, and the sender answers with this error in its place, so that the other side gets an answer.
+/// A message that is too long for the other side. No byte of it was sent: the connection can be
+/// used on, and the sender answers with this error in its place, so that the other side gets an
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{bytes} bytes are more than one message between two processes of plinth may hold, which is {limit}"
@@ -66,13 +67,13 @@ pub struct TooLong {
 }
 
 impl TooLong {
-    /// If an error is of this kind.
+    /// The error of this kind in an `io::Error`, if it is one.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// The answer in the place of one that is too long.
+    /// The answer that replaces one that is too long.
     #[must_use]
     pub fn refusal(self) -> AdminError {
         AdminError::new(Code::NotSupported, format!("the answer is too long: {self}"))
@@ -87,8 +88,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Connects to a socket and greets the other side. `what` names the kind of socket: both sides
-    /// must mean the same.
+    /// Connects to a socket and greets the other side. `what` names the kind of socket, and must be
+    /// the same on both sides.
     ///
     /// # Errors
     /// If nothing listens there, or the other side speaks another protocol.
@@ -126,7 +127,7 @@ impl Frames {
         Ok(frames)
     }
 
-    /// The same connection once more: messages must not be sent on both at the same time.
+    /// A second handle of the same connection: messages must not be sent on both at the same time.
     ///
     /// # Errors
     /// An error of the operating system.
@@ -134,12 +135,12 @@ impl Frames {
         Ok(Self { stream: self.stream.try_clone()? })
     }
 
-    /// Without a greeting: the other side is this very program.
+    /// A connection without a greeting: the other side is this very program.
     pub fn ungreeted(stream: UnixStream) -> Self {
         Self { stream }
     }
 
-    /// How long a message may take; `None`: for ever.
+    /// How long a message may take; `None` for no limit.
     ///
     /// # Errors
     /// An error of the operating system.
@@ -208,10 +209,11 @@ impl Frames {
         stream.write_all(body)
     }
 
-    /// Waits for one message; `None` when the other side has ended the connection between two.
+    /// Waits for one message; `None` if the other side has closed the connection between two
+    /// messages.
     ///
     /// # Errors
-    /// If it is too long, is no message, or stops in the middle.
+    /// If it is too long, is malformed, or ends early.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
         let mut lengths = [0; 8];
         let mut descriptors = Vec::new();
@@ -301,7 +303,7 @@ mod tests {
         assert!(other.receive::<(String, u32)>().expect("the end").is_none());
     }
 
-    /// The next message arrives: nothing of the one before was sent.
+    /// The next message arrives: no byte of the one before was sent.
     #[test]
     fn a_message_that_is_too_long_is_refused_before_any_of_it_is_sent() {
         let (one, other) = pair();

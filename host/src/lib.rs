@@ -1,7 +1,7 @@
 //! The host that an engine runs on: real disks, rings, threads, clocks. Implements
 //! `plinth_engine::world`.
 //!
-//! A program that has the engine as a library needs the engine and this crate, and none of the
+//! A program that uses the engine as a library needs the engine and this crate, and no part of the
 //! daemon: no SQL, no TLS, no command line.
 //!
 //! ```text
@@ -31,8 +31,8 @@
 //!   ipc              messages between our processes
 //! ```
 //!
-//! Which I/O engine: io_uring where the kernel allows it, else threads. Containers often forbid
-//! io_uring, so the kernel is tried once, at the start, and the result is shown to the operator.
+//! Choice of the I/O engine: io_uring where the kernel allows it, else threads. Containers often
+//! forbid io_uring, so it is tried once, at the start, and the result is shown to the operator.
 
 mod apart;
 pub mod background;
@@ -87,17 +87,17 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Which I/O engine is wanted.
+/// The requested I/O engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoChoice {
-    /// io_uring if the kernel lets us, else threads.
+    /// io_uring if the kernel allows it, else threads.
     #[default]
     Auto,
     Uring,
     Threads,
 }
 
-/// Which I/O engine is in use.
+/// The I/O engine in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoEngine {
     Uring,
@@ -144,7 +144,7 @@ impl IoChoice {
     }
 }
 
-/// A process that looks at disks, between looks.
+/// An idle process for probing disks.
 #[derive(Default)]
 struct Kept {
     keeps: bool,
@@ -156,20 +156,20 @@ pub struct RealWorld {
     diskstring: RwLock<String>,
     engine: IoEngine,
     hanging: Arc<hanging::Hanging>,
-    /// For who looks often: the process that did so last.
+    /// The process of the last discovery, for callers that discover often.
     looker: Arc<Mutex<Kept>>,
     boot_id: [u8; 16],
     poll_time: Arc<PollTime>,
-    /// Where words are kept that outlive this process.
+    /// The directory of words that outlive this process.
     surviving_words: OnceLock<PathBuf>,
-    /// Where notes are that outlive the host's memory.
+    /// The directory of notes that survive a reboot.
     notes: OnceLock<PathBuf>,
     sink: Box<dyn Fn(Event) + Send + Sync>,
 }
 
 impl RealWorld {
     /// # Errors
-    /// If the wanted I/O engine is refused, or the host has no readable boot id.
+    /// If the requested I/O engine is refused, or the host has no readable boot id.
     pub fn new(choice: IoChoice, sink: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
         apart::prepare();
         Ok(Self {
@@ -185,23 +185,23 @@ impl RealWorld {
         })
     }
 
-    /// Where disks are looked for: patterns, separated by commas.
+    /// Sets the discovery string: patterns, separated by commas.
     ///
     /// # Errors
-    /// If one of them is no pattern; then the old string stays.
+    /// If one of them is not a pattern; then the old string stays.
     pub fn set_diskstring(&self, diskstring: &str) -> Result<(), BadDiskstring> {
         discover::patterns(diskstring)?;
         diskstring.clone_into(&mut self.diskstring.write().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
 
-    /// The directory, this engine's and its successors', in which they keep words for each other.
+    /// Sets the directory in which this engine and its successors keep words for each other.
     /// Without one nothing is kept. Only the first call counts.
     pub fn keep_in(&self, directory: &Path) {
         let _ = self.surviving_words.set(directory.to_owned());
     }
 
-    /// The directory of notes. Without one nothing is noted. Only the first call counts.
+    /// Sets the directory of notes. Without one nothing is noted. Only the first call counts.
     pub fn note_in(&self, directory: &Path) {
         let _ = self.notes.set(directory.to_owned());
     }
@@ -211,13 +211,13 @@ impl RealWorld {
         self.diskstring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// For how long threads that serve clients look for what comes next before they sleep.
+    /// How long threads that serve clients poll before they sleep.
     #[must_use]
     pub fn poll_time(&self) -> Arc<PollTime> {
         Arc::clone(&self.poll_time)
     }
 
-    /// Disks will be looked at often: the process that does so stays.
+    /// Keeps the probing process after each discovery, because discoveries will be frequent.
     pub fn keep_looker(&self) {
         self.looker.lock().unwrap_or_else(PoisonError::into_inner).keeps = true;
     }
@@ -228,7 +228,7 @@ impl RealWorld {
         self.hanging.list(timeout)
     }
 
-    /// The I/O engine in use, in the operator's words.
+    /// The I/O engine in use, in words for the operator.
     #[must_use]
     pub fn io_engine_name(&self) -> &'static str {
         match self.engine {
@@ -241,21 +241,21 @@ impl RealWorld {
     /// device does.
     ///
     /// # Errors
-    /// What the operating system says, or that this cannot be a disk.
+    /// If the operating system refuses, or this cannot be a disk.
     pub fn open(&self, path: &str) -> io::Result<Arc<dyn Disk>> {
         Ok(Arc::new(RealDisk::open(path, self.engine)?))
     }
 
     fn start(name: &str, code: impl FnOnce() + Send + 'static) {
-        // An engine without one of its threads would wait for it for ever: better to end and be
-        // restarted.
+        // An engine without one of its threads would wait for it for ever: it is better to end and
+        // be restarted.
         if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(code) {
             panic!("cannot start the thread {name:?}: {error}; raise the limit on processes");
         }
     }
 }
 
-/// The result of a discovery where no looker could be started.
+/// Reports that a discovery failed because no looker could be started.
 fn report_failed_looker(patterns: Vec<String>, error: io::Error, hear: &mut dyn FnMut(Sign)) {
     let error = Arc::new(error);
     for path in patterns {
@@ -264,7 +264,7 @@ fn report_failed_looker(patterns: Vec<String>, error: io::Error, hear: &mut dyn 
     }
 }
 
-/// The clock that never goes back, from some moment on.
+/// A monotonic clock with an arbitrary start.
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -332,7 +332,7 @@ impl World for RealWorld {
         let path = directory.join(format!("kept.{name}"));
         match crash_surviving::WordsFile::open(&path, words) {
             Ok(kept) => Ok(Some(Arc::new(kept))),
-            // Without any nothing is wrong, only slower.
+            // Without surviving words an engine works, only slower.
             Err(_) if path.symlink_metadata().is_err() => Ok(None),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
         }
@@ -384,8 +384,8 @@ impl World for RealWorld {
         let progress: Arc<discover::Count> = Arc::default();
         let count = Arc::clone(&progress);
         Self::start("discovery", move || {
-            // A caller that has stopped listening has enough; a device that hangs is waited for all
-            // the same, to be recorded.
+            // The caller may have stopped listening; a device that hangs is waited for all the
+            // same, so that this is recorded.
             let mut hear = |sign| drop(tell.unbounded_send(sign));
             let last = || kept.lock().unwrap_or_else(PoisonError::into_inner);
             let before = last().looker.take().filter(|looker| looker.is_there());
@@ -406,7 +406,7 @@ impl World for RealWorld {
                 timeout,
                 &mut hear,
             );
-            // One with a thread that hangs is left to itself.
+            // A looker with a thread that hangs is not kept.
             let mut last = last();
             if all_answered && last.keeps {
                 last.looker = Some(looker);

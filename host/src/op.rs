@@ -1,4 +1,4 @@
-//! One I/O in flight, as both I/O engines, ring and threads, carry it.
+//! One I/O in flight, in the form that both I/O engines, ring and threads, use.
 //!
 //! An operation owns its memory and a share of the open file. Both live until the kernel is done
 //! with them, even if the caller has stopped waiting (R2), and the lock of a claimed disk lives as
@@ -33,7 +33,7 @@ pub(super) const TRANSFER_MAX: usize = 1 << 30;
 const SECTOR: usize = 512;
 
 pub(super) struct Op {
-    /// `None`: only the pool that carries it out has the file.
+    /// `None` if only the pool that carries it out has the file.
     pub(super) file: Option<Arc<Handle>>,
     pub(super) work: Work,
     pub(super) completer: Completer,
@@ -49,8 +49,8 @@ pub(super) enum Work {
 }
 
 impl Op {
-    /// Takes note of what one system call returned. `Some` when the operation has
-    /// ended, `None` when the rest must be submitted again.
+    /// Records the result of one system call. `Some` when the operation has ended, `None` when the
+    /// rest must be submitted again.
     pub(super) fn landed(&mut self, returned: io::Result<usize>) -> Option<io::Result<()>> {
         let transferred = match returned {
             Ok(transferred) => transferred,
@@ -74,7 +74,7 @@ impl Op {
         })
     }
 
-    /// Does the operation here and now, blocking.
+    /// Carries out the operation at once, blocking.
     pub(super) fn run(mut self) {
         let result = match self.file.take() {
             Some(file) => self.carry_out(&file),
@@ -123,14 +123,15 @@ impl Op {
         self.finish_at(result, None);
     }
 
-    /// The same, and when that was, if it is known.
+    /// Like `finish`, with the time of the end, if that is known.
     pub(super) fn finish_at(self, mut result: io::Result<()>, at: Option<Duration>) {
         let Self { file, work, completer } = self;
         drop(file);
         let buffer = match work {
             Work::Read { buffer, .. } => Some(buffer),
             Work::Punch { possible, .. } | Work::Trim { possible, .. } => {
-                // A discard is a hint. A disk that cannot take it refuses one, and gets no more.
+                // A discard is a hint. A disk that does not support it refuses one, and gets no
+                // more.
                 let refused = |error: &io::Error| {
                     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
                 };

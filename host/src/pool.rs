@@ -1,14 +1,16 @@
-//! I/O by blocking threads: where the kernel refuses io_uring, and for calls that a ring cannot do.
+//! I/O by blocking threads: where the kernel refuses io_uring, and for calls that a ring does not
+//! offer.
 //!
-//! Each disk has a pool of its own, so that a disk that hangs blocks its own threads and no others.
-//! Its threads have a file table of their own with the disk in it and nothing else (`apart.rs`), so
-//! that a thread that hangs keeps only this disk when the process is killed (R1), not the others,
-//! nor the process's locks and sockets. Threads start when work finds none idle, up to
-//! [`THREADS_MAX`], one ahead, as each may hang. They end when the pool is dropped and its queue is
-//! empty; the last one closes the file.
+//! Each disk has a pool of its own, so that a disk that hangs blocks only its own threads. Its
+//! threads have a file table of their own that contains only the disk (`apart.rs`), so that a
+//! thread that hangs keeps only this disk when the process is killed (R1), not the others, nor the
+//! process's locks and sockets. A thread starts when there is work and no idle thread, up to
+//! [`THREADS_MAX`], and one in advance, as each may hang. Threads end when the pool is dropped and
+//! its queue is empty; the last one closes the file.
 //!
 //! ```text
-//!   submit --> queue --> threads of the pool, apart: the system call --> finisher, in the main table: wakes the waiter
+//!   submit --> queue --> threads of the pool, apart: the system call
+//!                          --> finisher, in the main table: wakes the waiter
 //! ```
 
 use super::{apart, op::Op, timeout::no_answer};
@@ -25,14 +27,15 @@ use std::{
 /// Enough to keep a solid-state disk busy, few enough for a hundred disks.
 const THREADS_MAX: usize = 8;
 
-/// How long the end of a pool without work is waited for: then who dropped a disk finds it free.
+/// How long dropping a pool without work waits for its end: then a caller that dropped a disk finds
+/// it free.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Pool(Arc<Shared>);
 
 enum Job {
     Io(Op),
-    /// A call on the file itself. It owns no descriptor, and answers by a channel.
+    /// A call on the file itself. It owns no descriptor, and sends its answer on a channel.
     Call(Box<dyn FnOnce(&File) + Send>),
 }
 
@@ -76,10 +79,10 @@ impl Pool {
         self.queue(Job::Io(op));
     }
 
-    /// Asks something of the file, and waits for the answer.
+    /// Runs a function on the file in a thread of the pool, and waits for the result.
     ///
     /// # Errors
-    /// `TimedOut` if none comes within `timeout`.
+    /// `TimedOut` if there is none within `timeout`.
     pub(super) fn call<T: Send + 'static>(
         &self,
         timeout: Duration,
@@ -105,8 +108,8 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.queue.pop_front() {
-                // This job may hang: another thread must be there for the next. It is started here,
-                // and so shares this file table.
+                // This job may hang: there must be another thread for the next one. It is started
+                // here, so that it shares this file table.
                 let more = state.idle == 0 && state.threads < THREADS_MAX;
                 state.threads += usize::from(more);
                 drop(state);
@@ -116,15 +119,15 @@ impl Shared {
                         .name("disk-io".into())
                         .spawn(move || shared.serve(file));
                     if started.is_err() {
-                        // Those that there are will do it.
+                        // The existing threads will carry it out.
                         self.lock().threads -= 1;
                     }
                 }
                 match job {
                     Job::Io(mut op) => {
                         let result = op.carry_out(&file);
-                        // Drops what it cannot send only when no caller waits any more: the
-                        // finisher ends after this pool.
+                        // This can fail and drop the operation here only when no caller waits any
+                        // more: the finisher ends after this pool.
                         let _ = self.finisher.send((op, result));
                     }
                     Job::Call(what) => what(&file),
@@ -139,7 +142,7 @@ impl Shared {
             }
         }
         drop(state);
-        // Closes it, if this was the last thread.
+        // Closes the file, if this was the last thread.
         drop(file);
         self.lock().threads -= 1;
         self.ended.notify_all();
@@ -152,7 +155,7 @@ impl Drop for Pool {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.work.notify_all();
-        // A thread that is at work ends when its I/O has landed (R1): that is not waited for here.
+        // A busy thread ends when its I/O has landed (R1): that is not waited for here.
         let none_works = state.threads == state.idle;
         while none_works && state.threads > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -171,7 +174,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Carries out operations, left over from a ring, on a thread of their own.
+/// Carries out operations that a ring left, on a thread of their own.
 pub(super) fn run_aside(ops: Vec<Op>) {
     if ops.is_empty() {
         return;

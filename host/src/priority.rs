@@ -1,22 +1,22 @@
 //! The priority of a thread.
 #![allow(unsafe_code)]
 
-/// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is. Not
-/// for threads that hold locks which others need, and must not be kept from letting them go.
+/// Lets this thread run only when no other wants to. If the kernel refuses, its priority stays. Not
+/// for threads that hold locks which others need: they could be kept from releasing them.
 pub fn become_idle() {
     schedule(libc::SCHED_IDLE, 19);
 }
 
-/// Lets others go first whenever they have something to do, and takes hardly less than they
-/// otherwise: for threads that hold locks which others need, and look themselves how much they take
-/// ([`crate::background`]). The kernel counts their time as that of low priority.
+/// Lets other threads go first whenever they are runnable, and costs hardly any processor time
+/// otherwise: for threads that hold locks which others need, and that limit their own processor
+/// time ([`crate::background`]). The kernel counts their time as that of low priority.
 pub fn lower_priority() {
     schedule(libc::SCHED_OTHER, 1);
 }
 
-/// Gives this thread a policy, a nice value, and the longest time slice there is: a thread that
-/// wakes preempts it at once, and not when its slice has ended, or at the next tick. Kernels before
-/// 6.12 have no slices per thread.
+/// Gives this thread a policy, a nice value, and the longest possible time slice: a thread that
+/// wakes then preempts it at once, and not when its slice has ended, or at the next tick. Kernels
+/// before 6.12 have no slices per thread.
 fn schedule(policy: libc::c_int, nice: i32) {
     // SAFETY: no pointers; 0 is the calling thread. It may be nicer already, and only root may take
     // that back.

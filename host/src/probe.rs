@@ -1,27 +1,28 @@
-//! Probing devices that may hang: a process opens and reads them that may hang instead of ours.
+//! Probing devices that may hang: another process opens and reads them, and may hang instead of
+//! this one.
 //!
 //! A thread that opens or reads a device that hangs is stuck in the kernel, and no signal ends it.
-//! That must not happen to an engine: it would not be gone when it is killed. So all that matches
-//! the discovery string is probed by a small process, a *looker*: this program again, as `plinth
-//! look`. It opens, reads, recognises and claims disks for us, with a thread for each, so that one
-//! that hangs hides no other. Of a disk that is claimed it sends us the descriptor (R1: the lock
-//! belongs to the open file description, not to the process that opened it). From then on we do its
-//! I/O.
+//! That must not happen to an engine: it would not be gone when it is killed. So all paths that
+//! match the discovery string are probed by a small process, a *looker*: this program again, as
+//! `plinth look`. It opens, reads, recognises and claims disks on our behalf, with a thread for
+//! each, so that one that hangs hides no other. When a disk is claimed it sends us the descriptor
+//! (R1: the lock belongs to the open file description, not to the process that opened it). From
+//! then on this process does its I/O.
 //!
 //! ```text
-//!   ours:     Looker --Ask--> socket --> looker: a thread for each disk, one request after the other
+//!   ours:     Looker --Ask--> socket --> looker: a thread for each disk, one request at a time
 //!             thread "looker" <--Answer-- socket <--
 //! ```
 //!
 //! A looker is started for each discovery. The instance discovers often and keeps its looker as
-//! long as all devices answer: a start takes as long as all the rest (24 disks, a debug build on a
-//! busy host: 150 ms or 60). A looker ends when nothing refers to it or to one of its disks any
-//! more: it sees its socket closed. If one of its threads hangs then, the rest of the process waits
-//! in the kernel for the device and holds it open for reading, nothing else. Such a device is not
-//! probed again before it has answered (`hanging.rs`).
+//! long as all devices answer: the start takes about as long as the rest of a discovery (24 disks,
+//! a debug build on a busy host: 150 ms with it, 60 without). A looker ends when nothing refers to
+//! it or to one of its disks any more: its socket is closed. If one of its threads hangs then, the
+//! rest of the process waits in the kernel for the device and holds it open for reading, nothing
+//! else. Such a device is not probed again before it has answered (`hanging.rs`).
 //!
 //! A program that is not `plinth` (tests, the engine as a library) has no such command; there the
-//! looker is threads of its own process.
+//! looker is a set of threads of its own process.
 
 use super::{
     disk::{self, About, Medium},
@@ -54,31 +55,31 @@ use std::{
     time::Duration,
 };
 
-/// The command that is a looker.
+/// The command that runs a looker.
 pub const COMMAND: &str = "look";
 
 /// The largest part of a disk that one message carries.
 const PART: usize = 1 << 20;
-/// A disk has answered when this much of its beginning was read, or refused.
+/// A disk has answered when this much of its beginning has been read, or the read has failed.
 const FIRST: usize = 4096;
 
 /// Set by programs that have [`COMMAND`].
 static HAS_COMMAND: OnceLock<()> = OnceLock::new();
 
-/// Says that this program has [`COMMAND`].
+/// Declares that this program has [`COMMAND`].
 pub fn has_command() {
     let _ = HAS_COMMAND.set(());
 }
 
-/// A request to a looker. `disk` is a number that we give.
+/// A request to a looker. `disk` is a number that the requester chooses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Ask {
-    /// Which paths does a pattern match?
+    /// Return the paths that match a pattern.
     Expand {
         call: u64,
         pattern: String,
     },
-    /// Open and read its beginning, unless it is one of those that are known to hang.
+    /// Open and read its beginning, unless it is one of the devices that are known to hang.
     Open {
         call: u64,
         disk: u64,
@@ -99,7 +100,7 @@ enum Ask {
         call: u64,
         disk: u64,
     },
-    /// Nobody wants it any more.
+    /// The requester has dropped the disk.
     Close {
         disk: u64,
     },
@@ -108,34 +109,34 @@ enum Ask {
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     Paths(Vec<String>),
-    /// What the path leads to. The answer to `Open` follows, or does not.
+    /// The device or file that the path leads to. The answer to `Open` may follow, or never come.
     Is(Medium),
     Opened(About),
-    /// It is one of those that hang.
+    /// It is one of the devices that are known to hang.
     Hangs,
-    /// The body is what was read from `at` on, counted from the beginning of the request.
+    /// The body has the bytes from `at` on, counted from the start of the requested range.
     Part {
         at: usize,
         is_last: bool,
     },
     InUseBy(Option<String>),
-    /// With its descriptor.
+    /// Comes with the disk's descriptor.
     Claimed,
     Failed(Failure),
 }
 
-/// An `io::Error` on its way.
+/// An `io::Error` as part of a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Failure {
     kind: String,
-    /// The system's number, if that is all that the error is.
+    /// The operating system's error number, if the error has one.
     errno: Option<i32>,
     text: String,
     /// It cannot be a disk.
     is_no_disk: bool,
 }
 
-/// Kinds that callers tell apart. Others become `Other`.
+/// Kinds that callers distinguish. Others become `Other`.
 const KINDS: [io::ErrorKind; 10] = [
     io::ErrorKind::NotFound,
     io::ErrorKind::PermissionDenied,
@@ -184,52 +185,52 @@ struct Reply {
 /// How the answers to a call are used.
 enum Pending {
     Paths(Box<dyn FnOnce(io::Result<Vec<String>>) + Send>),
-    /// Called with each answer; `false`: no more will come.
+    /// Called with each answer; returns `false` when it expects no more.
     Open(Box<dyn FnMut(Opening) -> bool + Send>),
     Read(Completer, Buffer),
     InUseBy(mpsc::Sender<io::Result<Option<String>>>),
     Claim(mpsc::Sender<io::Result<OwnedFd>>),
 }
 
-/// What the looker reports of a disk that is being opened.
+/// A looker's report on a disk that is being opened.
 pub(super) enum Opening {
     Is(Medium),
     Ended(io::Result<About>),
-    /// It was one of those that hang.
+    /// It was one of the devices that are known to hang.
     Hangs,
 }
 
-/// A process that looks at disks.
+/// The requester's end of a process that probes disks.
 pub(super) struct Looker(Arc<Shared>);
 
 struct Shared {
     frames: Frames,
-    /// One message after the other.
+    /// Held while a message is sent.
     sending: Mutex<()>,
     pending: Mutex<BTreeMap<u64, Pending>>,
     next: AtomicU64,
     has_ended: AtomicBool,
     /// Notified by each request, and at the end.
     asked: Condvar,
-    /// Runs while a caller waits for an answer.
+    /// Counts while a caller waits for an answer.
     waited: Arc<Waited>,
 }
 
 impl Looker {
-    /// For how long devices have kept callers of this looker waiting.
+    /// How long devices have kept callers of this looker waiting.
     pub(super) fn waited(&self) -> &Arc<Waited> {
         &self.0.waited
     }
 
-    /// Whether it still takes requests.
+    /// Whether it still accepts requests.
     pub(super) fn is_there(&self) -> bool {
         !self.0.has_ended.load(Ordering::Acquire)
     }
 
-    /// Starts one.
+    /// Starts a looker.
     ///
     /// # Errors
-    /// If there is no process, or thread, to be had.
+    /// If no process, or thread, can be started.
     pub(super) fn start() -> io::Result<Arc<Self>> {
         let (ours, theirs) = UnixStream::pair()?;
         if HAS_COMMAND.get().is_none() {
@@ -243,7 +244,7 @@ impl Looker {
         Self::of(ours, Some(child), Some(pid))
     }
 
-    /// `pid`: whose threads look.
+    /// `pid`: the process whose threads probe, if it is another one.
     fn of(ours: UnixStream, child: Option<Child>, pid: Option<u32>) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
             frames: Frames::ungreeted(ours),
@@ -255,7 +256,7 @@ impl Looker {
             waited: Arc::default(),
         });
         let (hearing, counting) = (Arc::clone(&shared), Arc::clone(&shared));
-        // From here on its drop ends the other side, and all threads that there are.
+        // From here on, dropping this ends the other side, and all threads started so far.
         let looker = Arc::new(Self(shared));
         thread::Builder::new().name("looker".into()).spawn(move || hearing.hear(child))?;
         thread::Builder::new()
@@ -265,7 +266,8 @@ impl Looker {
         Ok(looker)
     }
 
-    /// Asks which paths a pattern matches; `then` is called with the answer, on another thread.
+    /// Requests the paths that match a pattern; `then` is called with the answer, on another
+    /// thread.
     pub(super) fn expand(
         &self,
         pattern: &str,
@@ -292,12 +294,12 @@ impl Looker {
 
 impl Drop for Looker {
     fn drop(&mut self) {
-        // The other side sees the end, and ends; then so does our thread.
+        // The other side sees the end of its input and ends; then this side's thread ends, too.
         let _ = self.0.frames.stream().shutdown(std::net::Shutdown::Write);
     }
 }
 
-/// This program again, which speaks through its standard input.
+/// Starts this program as a looker, with the socket as its standard input.
 fn spawn(theirs: UnixStream) -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .arg0("plinth")
@@ -325,7 +327,7 @@ impl Shared {
         self.frames.send(ask, &[], None)
     }
 
-    /// Counts the time in which callers wait. `pid`: of the looker, if it is a process.
+    /// Counts the time in which callers wait. `pid`: of the looker, if it is another process.
     fn count(&self, pid: Option<u32>) {
         let has_ended = || self.has_ended.load(Ordering::Acquire);
         let mut began = Duration::ZERO;
@@ -361,7 +363,7 @@ impl Shared {
             }
         }
         self.has_ended.store(true, Ordering::Release);
-        // After this no request is sent: a send fails.
+        // From here on sending a request fails.
         let _ = self.frames.stream().shutdown(std::net::Shutdown::Both);
         let error =
             io::Error::new(io::ErrorKind::BrokenPipe, "the process that looked at it has ended");
@@ -369,7 +371,7 @@ impl Shared {
         self.asked.notify_all();
         pending.into_values().for_each(|pending| pending.fail(&error));
         if let Some(mut child) = child {
-            // It may hang on its way out; then so does this thread.
+            // The process may hang while it ends; then so does this thread.
             let _ = child.wait();
         }
     }
@@ -389,7 +391,7 @@ impl Pending {
         }
     }
 
-    /// Itself, if more answers will come.
+    /// Handles an answer. Returns itself if more answers will come.
     fn answer(self, answer: Answer, body: &[u8], descriptor: Option<OwnedFd>) -> Option<Self> {
         let strange = || io::Error::other("the process that looks at disks gives a strange answer");
         match (self, answer) {
@@ -425,7 +427,7 @@ impl Pending {
     }
 }
 
-/// A disk that a looker has open, or tries to open.
+/// A disk that a looker has open, or is opening.
 pub(super) struct Looked {
     looker: Arc<Looker>,
     disk: u64,
@@ -447,13 +449,13 @@ impl Looked {
         self.ask(Pending::InUseBy, |call| Ask::InUseBy { call, disk })
     }
 
-    /// The disk, opened for writing and locked.
+    /// Has the disk opened for writing and locked.
     pub(super) fn claim(&self) -> io::Result<File> {
         let disk = self.disk;
         self.ask(Pending::Claim, |call| Ask::Claim { call, disk }).map(File::from)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     fn ask<T>(
         &self,
         pending: impl FnOnce(mpsc::Sender<io::Result<T>>) -> Pending,
@@ -483,18 +485,19 @@ impl Drop for Looked {
 #[must_use]
 pub fn run() -> ExitCode {
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
-    // Somebody waits for each answer: rather none at all.
+    // A caller waits for each answer: after a panic the process must end, so that the caller gets
+    // an error.
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         say(panic);
         std::process::abort();
     }));
     serve(Frames::ungreeted(UnixStream::from(socket)));
-    // Threads that hang are not waited for.
+    // Does not wait for threads that hang.
     std::process::exit(0)
 }
 
-/// The other end: carries out requests until the socket is closed.
+/// The looker's side: carries out requests until the socket is closed.
 fn serve(frames: Frames) {
     let replies = Arc::new(Replies { frames, sending: Mutex::default() });
     let mut disks: BTreeMap<u64, mpsc::Sender<Ask>> = BTreeMap::new();
@@ -552,7 +555,7 @@ struct Replies {
 }
 
 impl Replies {
-    /// A requester that is gone needs no answer.
+    /// Ignores errors: a requester that is gone needs no answer.
     fn send(&self, call: u64, answer: Answer, body: &[u8], descriptor: Option<&File>) {
         let _one = lock(&self.sending);
         let sent = self.frames.send(&Reply { call, answer }, body, descriptor.map(AsFd::as_fd));
@@ -564,7 +567,8 @@ impl Replies {
         }
     }
 
-    /// No thread can be started: the requester must see that it is not the devices.
+    /// Ends the connection because no thread can be started: the requester must not blame the
+    /// devices.
     fn end(&self) {
         let _ = self.frames.stream().shutdown(std::net::Shutdown::Both);
     }
@@ -581,7 +585,7 @@ struct Open {
     path: String,
 }
 
-/// One disk's thread.
+/// The thread of one disk.
 fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
     let mut open: Option<Open> = None;
     for ask in todo {
@@ -620,7 +624,8 @@ fn open_to_look(replies: &Replies, call: u64, path: String, hanging: &[Medium]) 
             return Ok(None);
         }
         let (file, about) = disk::open_to_look(&path, medium)?;
-        // A read error is for the caller to judge. This only finds out whether the device answers.
+        // The caller judges read errors when it reads. This only finds out whether the device
+        // answers.
         let _ = file.read_at(&mut Buffer::zeroed(FIRST), 0);
         Ok(Some((file, about)))
     });
@@ -656,7 +661,7 @@ fn read(replies: &Replies, call: u64, disk: &Open, offset: u64, length: usize) {
 mod tests {
     use super::*;
 
-    /// A process, ended at the end.
+    /// A process, killed at the end of the test.
     struct Running(Child);
 
     impl Running {
@@ -672,7 +677,7 @@ mod tests {
         }
     }
 
-    /// Callers know by the system's error number that a device is gone.
+    /// The error number, by which callers recognise that a device is gone, is preserved.
     #[test]
     fn an_error_arrives_as_it_was() {
         let sent = |error: &io::Error| {
@@ -692,13 +697,13 @@ mod tests {
         );
     }
 
-    /// A looker that ends is no disk that fails: the look is known to be none.
+    /// A looker that ends does not count as a disk that fails: the discovery is known to be void.
     #[test]
     fn a_looker_that_ends_breaks_the_look() {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let looker = Looker::of(ours, None, None).expect("a looker");
         let ends = thread::spawn(move || {
-            // A request was sent to it.
+            // A request was sent to the looker.
             let _ = Frames::ungreeted(theirs).receive::<Ask>();
         });
         let (hanging, count) = (Arc::default(), crate::discover::Count::default());
@@ -720,7 +725,7 @@ mod tests {
         assert!(hanging.list(Duration::ZERO).is_empty());
     }
 
-    /// The same silence: of a process that waits, and of one that could go on and has not got a
+    /// The same silence from a process that waits, and from one that could go on and has not got a
     /// processor. Ticks are counted in both cases, a tenth in the second.
     #[test]
     fn a_looker_that_gets_no_processor_is_no_disk_that_hangs() {

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! An io_uring and the operations that are in it.
+//! An io_uring and the operations in it.
 //!
-//! Belongs to one thread (`executor`), which alone submits; when that thread leaves with I/O in
-//! flight, to the `reaper`, which only reaps.
+//! Belongs to one thread (`executor`), which alone submits. If that thread leaves with I/O in
+//! flight, the ring goes to the `reaper`, which only reaps.
 //!
 //! ```text
 //!   start --> backlog --room--> slot + submission queue --enter--> kernel --> completion queue
@@ -10,19 +10,19 @@
 //!                +------------- short transfer, submitted again --------- reap ----+--> ended
 //! ```
 //!
-//! Beside operations it has watches: polls of a socket, for a thread that waits for its disks and
-//! for a client at the same time.
+//! In addition to operations it has watches: polls of a socket, for a thread that waits for its
+//! disks and for a client at the same time.
 //!
 //! Invariants:
 //!
 //!   1. An operation stays in its slot from the moment its entry is in the submission queue until
 //!      its completion is reaped. So its memory and its descriptor are valid whenever the kernel
-//!      looks.
+//!      uses them.
 //!   2. Each entry has exactly one completion (no multishot, no links).
 //!   3. Never more entries in flight than the completion queue has places: it cannot overflow, and
-//!      a full queue delays an operation instead of blocking anyone.
-//!   4. A ring that is dropped with operations in it leaks them rather than free what the kernel
-//!      may still write.
+//!      a full queue delays an operation instead of blocking a thread.
+//!   4. A ring that is dropped with operations in it leaks them instead of freeing memory that the
+//!      kernel may still write.
 
 use super::{
     op::{Op, TRANSFER_MAX, Work},
@@ -41,29 +41,29 @@ use std::{
     time::Duration,
 };
 
-/// Entries submitted by one system call at most.
+/// Most entries submitted by one system call.
 const SUBMISSIONS: u32 = 128;
-/// So many entries are submitted at once, while their thread goes on: disks that wait until it has
-/// nothing else to do stand still meanwhile.
+/// As soon as this many entries are waiting they are submitted, and their thread goes on: if they
+/// waited until it has nothing else to do, disks would be idle meanwhile.
 const SUBMIT_AT: usize = 8;
-/// Operations in flight at most: more than any disk's queue is deep.
+/// Most operations in flight: more than any disk's queue is deep.
 const COMPLETIONS: u32 = 1024;
-/// Kernel threads per ring for what cannot be done without blocking. The default,
-/// four per processor, is few enough for one hung disk to stop all others.
+/// Kernel threads per ring for calls that cannot be done without blocking. The default, four per
+/// processor, is few enough for one hung disk to stop all others.
 const WORKERS: u32 = 64;
 
-/// What the completion of the wake-up read carries instead of a slot.
+/// The user data of the wake-up read's completion, where others have a slot.
 const WAKE: u64 = u64::MAX;
 /// The user data of completions that no operation waits for.
 const FORGOTTEN: u64 = u64::MAX - 1;
 
-/// Where wake-up reads put the counter of the event descriptor. Nobody looks at it.
+/// Where wake-up reads put the counter of the event descriptor. It is never read.
 struct Sink(UnsafeCell<u64>);
 // SAFETY: only the kernel writes to it and no code ever reads it.
 unsafe impl Sync for Sink {}
 static SINK: Sink = Sink(UnsafeCell::new(0));
 
-/// How long [`Ring::enter`] may wait for something to happen.
+/// How long [`Ring::enter`] may wait for a completion or a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     No,
@@ -84,12 +84,12 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Tells who waits.
+    /// Notifies the waiter.
     pub(super) fn tell(self) {
         self.tell_at(None);
     }
 
-    /// The same, and when it ended, if that is known.
+    /// Notifies the waiter, with the time of the end, if that is known.
     pub(super) fn tell_at(self, at: Option<Duration>) {
         match self {
             Self::Io(op, result) => op.finish_at(result, at),
@@ -104,23 +104,23 @@ pub(super) struct Ring {
     free: Vec<usize>,
     /// Operations and socket polls in slots.
     in_flight: usize,
-    /// Of it, watches.
+    /// How many of these are watches.
     watches: usize,
     in_flight_max: usize,
     /// Operations waiting for room, first come first served.
     backlog: VecDeque<Op>,
-    /// Written to by other threads that want this one to return from `enter`.
+    /// Written to by other threads to make this one return from `enter`.
     wake: Arc<OwnedFd>,
     /// Whether a read of `wake` is in the ring.
     armed: bool,
-    /// Whether the kernel has not been given an operation that is in a slot.
+    /// Whether a slot has an operation that has not been submitted to the kernel.
     begins_operation: bool,
-    /// Addresses of the memory that the ring has been shown: I/O with buffers in it need not look
-    /// for their pages.
+    /// Addresses of the memory that is registered with the ring: for buffers in it the kernel need
+    /// not look up pages.
     registered: Range<usize>,
 }
 
-/// Whether this kernel lets us use io_uring, and one that can do what we need.
+/// Whether this kernel allows io_uring, with the features used here.
 pub(super) fn probe() -> io::Result<()> {
     let ring = build(4, 8)?;
     let unsupported = |what| {
@@ -148,7 +148,7 @@ pub(super) fn probe() -> io::Result<()> {
     Ok(())
 }
 
-/// The best ring that this kernel gives. `COOP_TASKRUN` and not `DEFER_TASKRUN`: with the latter
+/// The best ring that this kernel offers. `COOP_TASKRUN` and not `DEFER_TASKRUN`: with the latter
 /// completions appear only when the owner enters, and the reaper could not take over.
 fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
     let mut last = None;
@@ -182,7 +182,7 @@ impl Ring {
         completions: u32,
     ) -> io::Result<Self> {
         let ring = build(submissions, completions)?;
-        // Older kernels cannot; then the default has to do.
+        // Older kernels cannot set it; then the default has to do.
         drop(ring.submitter().register_iowq_max_workers(&mut [WORKERS, 0]));
         let registered = register_buffers(&ring);
         let in_flight_max = ring.params().cq_entries() as usize - 1; // one place for the wake-up
@@ -210,7 +210,7 @@ impl Ring {
         }
     }
 
-    /// Takes a watch. `false`: there is no room for it now.
+    /// Takes a watch. `false` if there is no room for it now.
     pub(super) fn watch(&mut self, watch: Watch) -> bool {
         if !self.backlog.is_empty() || !self.has_room() {
             return false;
@@ -220,7 +220,7 @@ impl Ring {
         true
     }
 
-    /// Has all watches end, whatever they watch.
+    /// Cancels all watches.
     pub(super) fn end_watches(&mut self) {
         let is_watch = |slot: &Option<Slot>| matches!(slot, Some(Slot::Watch(_)));
         let watches: Vec<u64> =
@@ -234,7 +234,8 @@ impl Ring {
             unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
         }
         while self.watches > 0 {
-            // Cancelled ones end at once, and whatever has ended beside them is reported as usual.
+            // Cancelled watches end at once, and other operations that end meanwhile are reported
+            // as usual.
             self.enter(Wait::Forever);
             while let Some(ended) = self.reap() {
                 ended.tell();
@@ -242,7 +243,7 @@ impl Ring {
         }
     }
 
-    /// Whether there is anything to wait for.
+    /// Whether nothing is in flight or waiting.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.backlog.is_empty()
     }
@@ -257,22 +258,23 @@ impl Ring {
         self.in_flight == self.watches + 1 && self.backlog.is_empty()
     }
 
-    /// Whether there is something to reap, perhaps after one `enter`.
+    /// Whether there is something to reap, or may be after one `enter`.
     pub(super) fn has_ended(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
     }
 
-    /// Whether an event descriptor read is in the ring.
+    /// Whether a read of the event descriptor is in the ring.
     pub(super) fn is_armed(&self) -> bool {
         self.armed
     }
 
-    /// Whether everything taken is in the kernel's hands, apart from the backlog.
+    /// Whether the kernel has everything that was taken, apart from the backlog.
     pub(super) fn is_submitted(&mut self) -> bool {
         self.ring.submission().is_empty()
     }
 
-    /// What the kernel has not been given yet, nor will be: for a ring that goes to the reaper.
+    /// Takes the operations that have not been submitted and never will be: for a ring that goes to
+    /// the reaper.
     pub(super) fn take_backlog(&mut self) -> Vec<Op> {
         self.backlog.drain(..).collect()
     }
@@ -283,9 +285,9 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Submits what there is and waits until there is something to reap, another
-    /// thread writes to the event descriptor, the time is over, or for no reason.
-    /// One system call does both, two if there is one operation only.
+    /// Submits all waiting entries and waits until there is something to reap, another thread
+    /// writes to the event descriptor, or the time is over; it may also return for no reason. This
+    /// is one system call, or two if there is one operation only.
     pub(super) fn enter(&mut self, wait: Wait) {
         self.fill();
         while !self.backlog.is_empty() && self.in_flight < self.in_flight_max {
@@ -298,8 +300,8 @@ impl Ring {
             self.arm();
         }
         if wait != Wait::No && self.begins_operation && self.has_one_operation() {
-            // A thread of the disk's that shares this processor carries it out before we go on, and
-            // need not wake us then (decision 025).
+            // With this call the disk's thread, if it shares this processor, carries the operation
+            // out before this thread waits, and then need not wake it (decision 025).
             self.call(Wait::No);
         }
         let nothing_to_wait_for = wait == Wait::No || !self.ring.completion().is_empty();
@@ -347,7 +349,7 @@ impl Ring {
         }
     }
 
-    /// Room for one more operation; the last place is the wake-up's.
+    /// Whether there is room for one more operation; the last place is the wake-up's.
     fn has_room(&mut self) -> bool {
         let submission = self.ring.submission();
         submission.len() + 1 < submission.capacity() && self.in_flight < self.in_flight_max
@@ -381,7 +383,7 @@ impl Ring {
         }
     }
 
-    /// Lets a write to the event descriptor end a wait.
+    /// Submits the read of the event descriptor, so that a write to it ends a wait.
     fn arm(&mut self) {
         let entry = opcode::Read::new(types::Fd(self.wake.as_raw_fd()), SINK.0.get().cast(), 8)
             .build()
@@ -392,7 +394,7 @@ impl Ring {
         }
     }
 
-    /// One system call. Returns how many entries the kernel took.
+    /// Makes one system call. Returns how many entries the kernel took.
     fn call(&mut self, wait: Wait) -> usize {
         self.begins_operation = false;
         let submitter = self.ring.submitter();
@@ -408,7 +410,7 @@ impl Ring {
             Ok(taken) => taken,
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINTR | libc::ETIME) => 0,
-                // The kernel is short of memory: what is in flight will end and free some.
+                // The kernel is short of memory: operations in flight will end and free some.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                     thread::yield_now();
                     0
@@ -419,13 +421,13 @@ impl Ring {
     }
 }
 
-/// Shows the ring the memory of small buffers. Where that is not allowed (without privileges it
-/// counts as locked memory) all I/O is as usual.
+/// Registers the memory of small buffers with the ring. Where that is not allowed (it counts as
+/// locked memory, which is limited without privileges) all I/O works as usual.
 fn register_buffers(ring: &IoUring) -> Range<usize> {
     let Some((start, length)) = registrable() else { return 0..0 };
     let all = libc::iovec { iov_base: start.cast(), iov_len: length };
-    // SAFETY: the memory is there as long as the process, and its users know that the kernel may
-    // write what they have it read.
+    // SAFETY: the memory lives as long as the process, and its users know that the kernel may write
+    // to the buffers that they read into.
     match unsafe { ring.submitter().register_buffers(&[all]) } {
         Ok(()) => start.addr()..start.addr() + length,
         Err(_) => 0..0,

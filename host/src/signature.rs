@@ -1,10 +1,9 @@
-//! Who else uses a disk: what an operator must know before it is overwritten.
+//! Other uses of a disk: what an operator must know before it is overwritten.
 //!
-//! Two questions. [`in_use`]: is it in use right now, which the kernel knows: mounted, swapped to,
-//! held by LVM, MD or multipath, or the back of a loop device. [`of_file`]: or does it carry the
-//! signature of a file system, a volume manager or a partition table, which the table below lists.
-//! Nothing is ever written. A disk with a Plinth header is ours, whatever older signatures are left
-//! on it.
+//! Two checks. [`in_use`]: the disk is in use right now, as the kernel reports: mounted, swapped
+//! to, held by LVM, MD or multipath, or the back of a loop device. [`of_file`]: or it carries the
+//! signature of a file system, a volume manager or a partition table, from the table below. Nothing
+//! is ever written. A disk with a Plinth header is ours, whatever older signatures are left on it.
 
 use super::disk::Medium;
 use plinth_engine::{sync::buffer::Buffer, world::Sectors};
@@ -14,12 +13,12 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-/// How much of both ends is looked at, in bytes: the ZFS label with its uberblocks
-/// is the farthest mark.
+/// How many bytes of both ends are checked: the ZFS label with its uberblocks is the farthest
+/// signature.
 const HEAD: u64 = 256 * 1024;
 const TAIL: u64 = 128 * 1024;
 
-/// Marks at a fixed distance from the start.
+/// Signatures at a fixed distance from the start.
 const MARKS: &[(usize, &[u8], &str)] = &[
     (32, b"ORCLDISK", "an Oracle ASM disk"),
     (0, b"XFSB", "an XFS file system"),
@@ -49,7 +48,7 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (82, b"FAT32   ", "a FAT file system"),
 ];
 
-/// What uses the disk right now, or whose signature it carries. May hang as long as the device
+/// The present user of the disk, or the owner of its signature. May hang as long as the device
 /// does.
 pub(super) fn of_file(medium: Medium, file: &File, size: u64, sectors: Sectors) -> Option<String> {
     in_use(medium).or_else(|| read_and_recognise(file, size, sectors))
@@ -67,7 +66,7 @@ fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String
     }
 }
 
-/// Whose marks are in the first and last bytes of a disk.
+/// The owner of the signatures in the first and last bytes of a disk.
 fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<String> {
     let has = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|bytes| bytes.starts_with(mark));
     if has(0, HEADER_MAGIC) {
@@ -111,7 +110,7 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
     if has(512, b"EFI PART") || has(4096, b"EFI PART") {
         return Some("a GPT partition table".into());
     }
-    // The marks at the end: the second partition table, and the MD superblocks 1.0 and 0.90.
+    // Signatures at the end: the second partition table, and the MD superblocks 1.0 and 0.90.
     let at_end = |place: Option<u64>, mark: &[u8]| {
         let place = place.and_then(|place| place.checked_sub(size - tail.len() as u64));
         place.and_then(|at| tail.get(at as usize..)).is_some_and(|bytes| bytes.starts_with(mark))
@@ -134,7 +133,7 @@ fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<St
     None
 }
 
-/// What uses the disk right now, as far as the kernel reports it.
+/// The present user of the disk, as far as the kernel reports it.
 pub(super) fn in_use(medium: Medium) -> Option<String> {
     mounted(medium).or_else(|| swapped(medium)).or_else(|| held(medium)).or_else(|| looped(medium))
 }
@@ -184,7 +183,7 @@ mod tests {
 
     const SECTORS: Sectors = Sectors { logical: 512, physical: 512 };
 
-    /// The occupant of a disk of 1 MiB with `mark` at `at`.
+    /// The reported use of a disk of 1 MiB with `mark` at `at`.
     fn with_mark(at: usize, mark: &[u8]) -> Option<String> {
         let mut disk = vec![0; 1 << 20];
         disk[at..at + mark.len()].copy_from_slice(mark);
@@ -212,8 +211,8 @@ mod tests {
         }
     }
 
-    /// A partition table starts with boot code or not; a disk of noise that happens to end in 55 AA
-    /// is not one.
+    /// A partition table may or may not start with boot code; a disk of noise that happens to end
+    /// in 55 AA is not one.
     #[test]
     fn a_partition_table_has_partitions() {
         let mut sector = [0; 512];

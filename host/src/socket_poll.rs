@@ -1,11 +1,12 @@
 //! Waiting for a socket on a thread that waits for its disks as well: [`readable`].
 //!
 //! ```text
-//!   readable --> ring: one poll --> something to read, or the other side has gone --> fired, and the waiter is woken
+//!   readable --> ring: one poll --> readable, or closed by the other side
+//!                                     --> fired, and the waiter is woken
 //! ```
 //!
-//! A poll whose waiter is gone stays in the ring until it fires, or its thread has no future to run
-//! any more: it takes a slot there, and wakes no thread.
+//! A poll whose waiter is gone stays in the ring until it fires, or until its thread has no future
+//! to run any more: it takes a slot there, and wakes no thread.
 
 use super::executor;
 use futures::task::AtomicWaker;
@@ -44,12 +45,12 @@ impl Watch {
     }
 }
 
-/// Ends when there is something to read, or was. See [`readable`].
+/// Ends when there is or was something to read. See [`readable`].
 pub struct Readable(Arc<State>);
 
 /// Waits, inside [`block_on`](super::block_on), until there is something to read from a socket or
-/// it has ended; it may end for no reason. `None`: this thread cannot wait for sockets and disks at
-/// the same time.
+/// it has been closed; it may end for no reason. `None` if this thread cannot wait for sockets and
+/// disks at the same time.
 #[must_use]
 pub fn readable(descriptor: &Arc<OwnedFd>) -> Option<Readable> {
     let state = Arc::<State>::default();

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! The system calls that no library offers safely: open-file-description locks
-//! and the discard of a block device.
+//! The system calls that no library offers safely: locks of an open file description and the
+//! discard of a block device.
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
@@ -29,7 +29,8 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Whether another description than this one holds a lock on the file. `false` in doubt.
+/// Whether another description than this one holds a lock on the file. `false` if that cannot be
+/// found out.
 pub(super) fn is_locked(file: &File) -> bool {
     let mut lock = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
     lock.l_type = libc::F_WRLCK as libc::c_short;

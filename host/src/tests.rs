@@ -1,4 +1,4 @@
-//! Real disks under both I/O engines: files, and loop devices where we may make them.
+//! Real disks under both I/O engines: files, and loop devices where these may be made.
 
 use super::*;
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
@@ -21,7 +21,7 @@ use std::{
 const MIB: u64 = 1 << 20;
 
 /// Runs a test under every I/O engine of this kernel, on a thread that sleeps at once and on one
-/// that looks first.
+/// that polls first.
 fn under_each_engine(test: impl Fn(&RealWorld) + Sync) {
     for choice in [IoChoice::Threads, IoChoice::Uring] {
         match RealWorld::new(choice, |_| ()) {
@@ -44,7 +44,7 @@ fn under_each_engine(test: impl Fn(&RealWorld) + Sync) {
     }
 }
 
-/// A directory with disk files, gone at the end of the test.
+/// A directory with disk files, removed at the end of the test.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -74,7 +74,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None` where we may not make one.
+    /// `None` where none may be made.
     fn new(file: &str, sector: u32) -> Option<Self> {
         Self::with(&["--sector-size", &sector.to_string(), file])
     }
@@ -130,7 +130,7 @@ fn flushes(device: &str) -> u64 {
     stat.split_whitespace().nth(15).expect("flushes (Linux 5.5)").parse().expect("a number")
 }
 
-/// The kernel lets go of a lock a moment after it has reported the end of an I/O.
+/// The kernel releases a lock a moment after it has reported the end of an I/O.
 fn claim_soon(disk: &dyn Disk) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -145,7 +145,7 @@ fn claim_soon(disk: &dyn Disk) {
     }
 }
 
-/// Write, flush, read back; large and small, and on a fresh description.
+/// Write, flush, read back; large and small, and with a newly opened description.
 fn exercise(world: &RealWorld, path: &str, sectors: Sectors, size: u64) {
     let disk = world.open(path).expect("open");
     assert_eq!((disk.sectors(), disk.size(), disk.path()), (sectors, size, path));
@@ -172,8 +172,8 @@ fn what_is_written_to_a_file_is_read_back() {
     });
 }
 
-/// Small buffers lie in memory that rings were shown, as long as there is some; larger ones and the
-/// rest do not. Both are read and written alike.
+/// Small buffers lie in memory that is registered with rings, as long as there is some; larger ones
+/// and the rest do not. Both are read and written alike.
 #[test]
 fn memory_that_rings_were_shown_is_as_good_as_any() {
     let files = Files::new();
@@ -185,7 +185,7 @@ fn memory_that_rings_were_shown_is_as_good_as_any() {
             (start.addr()..start.addr() + length).contains(&buffer.as_ptr().addr())
         };
         for size in [512, 4096, 8192, 12288, 128 << 10, 256 << 10, 2 << 20] {
-            // More than there are places for.
+            // More than the registered memory holds.
             let count = if size == 8192 { length / size } else { 3 };
             let buffers: Vec<_> = (0..count).map(|_| Buffer::unfilled(size)).collect();
             let shown = buffers.iter().filter(|buffer| is_shown(buffer)).count();
@@ -230,7 +230,7 @@ fn loop_devices_of_both_sector_sizes_work() {
     });
 }
 
-/// A program that is not us has the device: the error names who.
+/// Another program has the device: the error names it.
 #[test]
 fn a_mounted_device_cannot_be_claimed() {
     let files = Files::new();
@@ -314,8 +314,7 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
     });
 }
 
-/// A write that is to be durable is one request to the disk, with a flag; other writes have no
-/// flag.
+/// A durable write is one request to the disk, with a flag; other writes have no flag.
 #[test]
 fn a_durable_write_has_a_flush_in_it() {
     for choice in [IoChoice::Threads, IoChoice::Uring] {
@@ -386,7 +385,7 @@ fn errors_are_errors_and_give_the_buffer_back() {
             io::ErrorKind::InvalidInput
         );
         assert_eq!(kind(Io::Discard { offset: 0, length: 2 * MIB }), io::ErrorKind::InvalidInput);
-        // The file is cut short behind our back, in the middle of a sector too.
+        // The file is truncated from outside, also in the middle of a sector.
         for length in [MIB / 2, 5000, 0] {
             fs::OpenOptions::new()
                 .write(true)
@@ -430,8 +429,8 @@ fn a_vanished_device_ends_io_with_an_error() {
         let disk = world.open(&device.path).expect("open");
         claim_soon(&*disk);
         write(&*disk, 0, &noise(5, 4096));
-        // A loop device in use is detached only when its last user closes it; so cut the file under
-        // it instead.
+        // A loop device in use is detached only when its last user closes it; so the file under it
+        // is truncated instead.
         fs::OpenOptions::new()
             .write(true)
             .open(&path)
@@ -462,7 +461,7 @@ fn a_discard_gives_the_space_back() {
     });
 }
 
-/// R1: one claim at a time, whichever process opened the disk and by whatever path.
+/// R1: one claim at a time, whichever process has opened the disk and by whatever path.
 #[test]
 fn a_claimed_disk_cannot_be_claimed_again() {
     let files = Files::new();
@@ -525,8 +524,8 @@ fn a_lock_is_held_as_long_as_the_description_is_shared() {
     sys::lock(&again).expect("nobody holds it");
 }
 
-/// Somebody stops waiting and the thread goes away, or goes to sleep elsewhere: the
-/// I/O ends all the same, and lets go of the disk.
+/// A caller stops waiting, and its thread ends, or sleeps elsewhere: the I/O ends all the same, and
+/// releases the disk.
 #[test]
 fn abandoned_io_ends_and_releases_its_file() {
     let files = Files::new();
@@ -590,7 +589,7 @@ fn a_thread_in_its_ring_is_woken_by_others() {
     });
 }
 
-/// The same with I/O that does stay in flight: a read of an eventfd that is never written.
+/// The same with I/O that really stays in flight: a read of an eventfd that is never written.
 #[test]
 fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
@@ -619,8 +618,8 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     });
     tell.send(()).expect("the waiter is there");
     let completion = waiter.join().expect("waiter").expect("completion");
-    // The thread is gone. Its ring, with the read in it, is the reaper's; the kernel may have
-    // cancelled it with the thread, or it ends when there is something to read.
+    // The thread is gone. Its ring, with the read in it, belongs to the reaper; the kernel may have
+    // cancelled the read with the thread, or it ends when there is something to read.
     rustix::io::write(&**hung, &1u64.to_ne_bytes()).expect("write");
     let done = block_on(completion);
     assert_eq!(done.buffer.expect("buffer").len(), 8);
@@ -632,7 +631,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
 }
 
 /// A thread waits for a socket and a disk at the same time, and a socket poll whose waiter is gone
-/// does not cost it its ring.
+/// does not keep its ring busy.
 #[test]
 fn a_socket_is_waited_for_beside_disks() {
     under_each_engine(|world| {
@@ -652,7 +651,7 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
         done.result.expect("read");
     };
     block_on(async {
-        // Nothing to read: the disk ends first, every time.
+        // There is nothing to read: the disk ends first, every time.
         let waiting = readable(&ours).expect("a ring");
         let mut waiting = std::pin::pin!(waiting);
         for _ in 0..10 {
@@ -665,8 +664,8 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
         readable(&ours).expect("a ring").await;
         rustix::io::read(&*ours, &mut [0; 8]).expect("read");
     });
-    // Left behind, many times: each takes its place in the ring, which is given back when the
-    // thread has nothing else to do.
+    // Polls that are left behind, many times: each takes a slot in the ring, which is freed when
+    // the thread has nothing else to do.
     for _ in 0..20 {
         block_on(async {
             let left: Vec<_> = (0..200).map(|_| readable(&ours).expect("there is room")).collect();
@@ -678,13 +677,13 @@ fn wait_for_socket_and_disk(world: &RealWorld) {
     block_on(async {
         let waiting = readable(&ours).expect("a ring");
         drop(theirs);
-        // Its other side has gone.
+        // The other side has closed the socket.
         waiting.await;
     });
 }
 
-/// Those that are due at once, as where the machine held this thread, are still woken in their
-/// order.
+/// Timers that are due at once, as after the machine has held this thread up, are still fired in
+/// their order.
 #[test]
 fn timers_end_in_their_order() {
     under_each_engine(|world| {
@@ -708,7 +707,7 @@ fn timers_end_in_their_order() {
                 (begun_together, [&[first], &later[..]].concat())
             });
             assert!(world.monotonic() - before >= Duration::from_millis(30));
-            // One that was due before it was polled the first time needs no waking, and has no
+            // A timer that was due before it was polled the first time needs no waking, and has no
             // order.
             if begun_together {
                 assert_eq!(ended, [0, 10, 20, 30]);
@@ -718,7 +717,7 @@ fn timers_end_in_their_order() {
     });
 }
 
-/// A dropped timer is forgotten, and a very long one is not an overflow.
+/// A dropped timer is removed, and a very long one does not overflow.
 #[test]
 fn timers_can_be_given_up() {
     block_on(async {

@@ -6,18 +6,18 @@
 
 use std::{fs::File, io, ops::Deref, sync::mpsc, thread, time::Duration};
 
-/// How long a disk may take to be opened, locked or looked at: longer than the
-/// kernel's own retries on a path that comes back.
+/// How long a disk may take to be opened, locked or probed: longer than the kernel's own retries on
+/// a path that comes back.
 pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a close is waited for. It takes microseconds, and then who dropped a disk
-/// finds it free; one that hangs must not hold up a thread that serves other disks.
+/// How long a close is waited for. It takes microseconds, and then a caller that dropped a disk
+/// finds it free; a close that hangs must not hold up a thread that serves other disks.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Does `work` on a thread of its own.
+/// Runs `work` on a thread of its own.
 ///
 /// # Errors
-/// `TimedOut` if it takes longer than `timeout`; its result is dropped when it comes.
+/// `TimedOut` if it takes longer than `timeout`; its result is dropped later.
 pub(super) fn within<T: Send + 'static>(
     timeout: Duration,
     name: &str,
@@ -54,7 +54,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let file = self.0.take();
-        // Without a thread it is closed right here; without an answer, some time later.
+        // Without a thread it is closed right here; after a timeout, some time later.
         let _ = within(CLOSE_TIMEOUT, "disk-close", move || drop(file));
     }
 }

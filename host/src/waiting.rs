@@ -1,18 +1,18 @@
-//! For how long devices have kept a caller waiting.
+//! How long devices have kept a caller waiting.
 //!
 //! On a host that is too busy, a probing process that gets no processor looks by the clock like one
 //! that a device keeps waiting. If that counted as hanging, healthy disks would be missing at a
-//! mount and go OFFLINE. So such time is counted, not measured:
+//! mount and go OFFLINE. So such time is counted in ticks, not measured by the clock:
 //!
 //! ```text
 //!   every TICK while a caller waits for an answer
 //!     all probing threads wait for something,
 //!     and all their answers have been read           + TICK       a device keeps them waiting
 //!     otherwise                                      + TICK / 10  they may lack a processor
-//!   a tick that comes late                           counts once  we lacked one
+//!   a tick that comes late                           counts once  this process lacked one
 //! ```
 //!
-//! A tenth is counted in any case: the waiting ends even where a thread never stops running.
+//! A tenth is counted in any case: so the waiting ends even if a thread never stops running.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use std::{
 };
 
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// What waits for longer than [`LONG`] is looked at this often.
+/// The interval of checks once a caller has waited for longer than [`LONG`].
 const SLOW_TICK: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
 
@@ -34,26 +34,26 @@ impl Waited {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    /// Since it was `from`.
+    /// The time counted since it was `from`.
     pub(super) fn since(&self, from: Duration) -> Duration {
         self.time().saturating_sub(from)
     }
 
-    /// How long the next tick is, `since` a caller began to wait.
+    /// The length of the next tick, `since` a caller began to wait.
     pub(super) fn tick(since: Duration) -> Duration {
         if since < LONG { TICK } else { SLOW_TICK }
     }
 
-    /// A tick is over, throughout which a caller waited. `by_device`: as far as can be seen, for a
-    /// device.
+    /// Counts a tick throughout which a caller waited. `by_device`: for a device, as far as can be
+    /// seen.
     pub(super) fn count(&self, tick: Duration, by_device: bool) {
         let counted = if by_device { tick } else { tick / 10 };
         self.0.fetch_add(u64::try_from(counted.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
-/// Whether all threads of a process wait for something: none could go on if it had a processor.
-/// True also if that cannot be seen.
+/// Whether all threads of a process wait for something, so that none could go on if it had a
+/// processor. True even if that cannot be found out.
 pub(super) fn all_wait(pid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut states = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
@@ -61,7 +61,7 @@ pub(super) fn all_wait(pid: u32) -> bool {
 }
 
 /// Whether the state of a thread in /proc means that it runs, or would if it got a processor: it
-/// may be stopped. The name of a program may contain anything.
+/// may be stopped. The name of a program may contain any characters.
 fn runs(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['R', 'T', 't']))
 }

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! What a read and a write cost where nothing new happens: nothing of the allocator, and no lock.
+//! The cost of a read and a write in the steady state: no call of the allocator, and no lock.
 //!
-//! Unsafe: an allocator that counts, and hands everything to the system's.
+//! Unsafe: an allocator that counts calls and passes them to the system's.
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_engine::{
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends counts no more.
+    // The thread-local of a thread that ends is gone: its calls are not counted.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
@@ -37,7 +37,7 @@ fn calls() -> u64 {
     CALLS.with(Cell::get)
 }
 
-// SAFETY: everything is the system's allocator's; counting allocates nothing.
+// SAFETY: all calls go to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -108,8 +108,8 @@ fn mounted(dir: &Path) -> (Arc<Group>, Session, u64) {
     (group, session, node)
 }
 
-/// Calls of the allocator, and locks taken, by this thread during `measured` I/Os, after as many
-/// that warm up.
+/// Calls of the allocator, and locks taken, by this thread during `measured` I/Os, after as many to
+/// warm up.
 fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, u64) {
     let measured: u64 = if writes { 3_000 } else { 6_000 };
     let (begun, before, after) = (Cell::new(0_u64), Cell::new((0, 0)), Cell::new((0, 0)));
@@ -145,8 +145,8 @@ fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, 
     (calls - calls_before, locks - locks_before)
 }
 
-/// What an I/O needs of memory it has from the one before it. What is measured is this thread:
-/// others wake up now and then, whatever it does.
+/// An I/O reuses the memory of the one before it. Only this thread is measured: others wake up now
+/// and then, whatever it does.
 #[test]
 fn reads_and_writes_need_neither_allocator_nor_lock() {
     let target = std::env::var_os("CARGO_TARGET_DIR")
@@ -158,7 +158,7 @@ fn reads_and_writes_need_neither_allocator_nor_lock() {
     assert!(calls() > 0 && lock::taken() > 0, "both are counted");
     for depth in [1, 32] {
         for writes in [false, true] {
-            // Lists have not been as long before as they may get: that comes to an end.
+            // Lists may still have to grow to their largest length: after some rounds that ends.
             let asked: Vec<(u64, u64)> = (0..20)
                 .map(|_| asked_for(&session, node, depth, writes))
                 .take_while(|(calls, locks)| calls + locks > 0)
