@@ -1,8 +1,8 @@
-//! CRC-32C, and how a block's checksum is stored in the checksum zone.
+//! CRC-32C, and the form of a block's checksum in the checksum zone.
 //!
 //! A checksum block is 4 KiB of 1024 little-endian `u32`, one for each 4 KiB block of one AU, in
 //! order; an AU of more than 4 MiB has several, a smaller one leaves the rest unused. It has no
-//! envelope: mirrors prove each other (`docs/format.md`).
+//! envelope: the mirrors of an extent confirm each other's checksums (`docs/format.md`).
 
 use crate::BLOCK_SIZE;
 
@@ -11,7 +11,7 @@ pub const STORED_SIZE: usize = 4;
 /// Checksums in a checksum block.
 pub const PER_BLOCK: usize = BLOCK_SIZE / STORED_SIZE;
 
-/// The stored value for "not known": the block cannot be verified.
+/// The stored value for an unknown checksum: the block cannot be verified.
 pub const UNKNOWN: u32 = 0;
 
 /// CRC-32C (Castagnoli), as in iSCSI, ext4 and btrfs.

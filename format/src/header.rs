@@ -1,7 +1,8 @@
 //! The disk header: the group and disk, and how the disk is divided into AUs.
 //!
 //! Kept four times (first block, middle, end of the disk, and after the first AU), each a 4 KiB
-//! block, never all rewritten at once. Of valid copies the one with the highest sequence counts.
+//! block, never all rewritten at once. Of the valid copies the one with the highest sequence
+//! counts.
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Redundancy,
@@ -46,7 +47,7 @@ const _: () = assert!(HEADER_SIZE_RENAMED == ORIGIN_DISK.end && HEADER_SIZE_RENA
 #[repr(u8)]
 pub enum Status {
     Member = 1,
-    /// It was a member, was dropped in good order, and can be used again.
+    /// The disk was a member, was dropped in good order, and can be used again.
     Former = 2,
 }
 
@@ -64,8 +65,8 @@ pub struct DiskHeader {
     pub status: Status,
     pub redundancy: Redundancy,
     pub quorum: bool,
-    /// Every record of the disk is in both of its areas. False on a disk of a program that knew
-    /// only the first: then the middle area holds no records.
+    /// Every record of the disk is in both of its areas. False on a disk of a program that had only
+    /// the first area: then the middle area holds no records.
     pub middle_area: bool,
     pub group_name: String,
     pub name: String,

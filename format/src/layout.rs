@@ -43,7 +43,7 @@ impl RecordArea {
             .any(|(slot, bytes)| slot < place + length as u64 && place < slot + bytes as u64)
     }
 
-    /// Whether a slot of one and a slot of the other have bytes in common.
+    /// Whether a slot of one area and a slot of the other have bytes in common.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         other.slots().any(|(place, length)| self.has_any_of(place, length))
@@ -57,7 +57,7 @@ pub const MEMBERSHIP_SLOT: usize = 256 << 10;
 /// A piece: the unit of written maps, and the size of a fragment, in bytes.
 pub const PIECE_SIZE: u64 = 64 << 10;
 
-/// The fewest data AUs a disk may have: the catalog's start and something to store.
+/// The fewest data AUs of a disk: room for the catalog and something to store.
 pub const DATA_UNITS_MIN: u32 = 8;
 
 /// The layout of one disk.
@@ -71,10 +71,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a disk of `size` bytes, of which only whole 4 KiB blocks are used.
+    /// The layout of a disk of `size` bytes; only whole 4 KiB blocks are used.
     ///
     /// # Errors
-    /// If the AU size is none of 1, 2, 4 ... 64 MiB, or the disk is too small or too large.
+    /// If the AU size is not one of 1, 2, 4 ... 64 MiB, or the disk is too small or too large.
     pub fn new(size: u64, au_size: u64) -> Result<Self, FormatError> {
         if !au_size.is_power_of_two() || !(MIB..=64 * MIB).contains(&au_size) {
             return Err(FormatError::Field { field: "AU size", value: au_size });
@@ -187,7 +187,7 @@ impl Layout {
         (self.au_size + u64::from(au) * length, usize::try_from(length).expect("64 KiB at most"))
     }
 
-    /// Whether an AU holds data, which means neither system area, checksum zone nor a header copy.
+    /// Whether an AU holds data: it is not the system area, a checksum zone or a header copy.
     #[must_use]
     pub fn is_data(&self, au: u32) -> bool {
         let holds_header = |place: &u64| place / self.au_size == u64::from(au);

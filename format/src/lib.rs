@@ -14,11 +14,11 @@
 //!               512 KiB   membership, slot 1
 //! ```
 //!
-//! Numbers are little-endian. Every record that stands at a fixed place begins with
-//! the same [envelope](envelope): magic, version, CRC-32C, group, disk, the place
-//! itself and its length, so that a record read from a wrong place, another disk or
-//! another group is never taken for a right one. Decoders take any bytes and return
-//! an error, never panic, and allocate no more than the record's own length allows.
+//! Numbers are little-endian. Every record at a fixed place begins with the same
+//! [envelope](envelope): magic, version, CRC-32C, group, disk, the place itself and its length, so
+//! that a record read from a wrong place, another disk or another group is never taken for the
+//! right one. Decoders accept any bytes and return an error, never panic, and allocate no more than
+//! the record's own length allows.
 //!
 //! `docs/format.md` has the same tables; a test compares the two.
 
@@ -88,7 +88,7 @@ random_id!(
     GroupId
 );
 random_id!(
-    /// A disk as a member of a group: new each time it is taken into one.
+    /// A disk as a member of a group: new each time it becomes a member.
     DiskId
 );
 random_id!(
@@ -110,7 +110,7 @@ impl fmt::Display for DiskNumber {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Redundancy {
-    /// One: the storage below protects itself.
+    /// One: the storage system below does its own mirroring.
     External = 1,
     /// Two.
     Normal = 2,

@@ -1,9 +1,9 @@
 //! The mark of a lost block: a resync writes it where no mirror could be read.
 //!
-//! The returning disk has old bytes there, and must not stay offline because of them. The old bytes
-//! must not be taken for right, not even when there is no checksum to refute them; and if the
-//! mirror that could not be read comes back after all, only that one counts. The mark is an empty
-//! envelope, sealed over the whole block, so that no file's bytes can look like it.
+//! The returning disk has old bytes there, and must not stay OFFLINE because of them. The old bytes
+//! must not be taken for right, even if there is no checksum to refute them; and if the mirror that
+//! could not be read becomes readable after all, only that one counts. The mark is an empty
+//! envelope, sealed over the whole block, so that no file's bytes can be mistaken for it.
 
 use crate::{
     BLOCK_SIZE, FormatError,

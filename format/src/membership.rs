@@ -1,8 +1,9 @@
 //! The membership: everything that must be known before the catalog can be read.
 //!
-//! The disks of the group, their state, the voters, and the places of the catalog. Two slots of 256
-//! KiB on each disk that has ever voted, written in turn. Each membership has a random id and its
-//! ancestors' ids, so that two histories that parted can be told from one that went on (R3).
+//! The disks of the group, their states, the voters, and the places of the catalog. Two slots of
+//! 256 KiB on each disk that has ever voted, written in turn. Each membership has a random id and
+//! its ancestors' ids, so that two diverged histories can be distinguished from one that continued
+//! (R3).
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, MembershipId, Redundancy,
@@ -22,8 +23,8 @@ pub const AU_SIZE: Range<usize> = 96..104; //        bytes
 pub const STAMP_COUNTER: Range<usize> = 104..112; // the stamp's counter when this was recorded
 pub const REDUNDANCY: Range<usize> = 112..113; //    1 external, 2 normal, 3 high
 pub const MOUNTED: Range<usize> = 113..114; //       1: an engine was using the group
-pub const WANTED: Range<usize> = 114..115; //        the redundancy that it is converted to: as above; 0: it is not converted
-pub const MOUNT_WAIT: Range<usize> = 115..116; //    how long a start waits for missing disks: seconds + 1; 0: not said
+pub const WANTED: Range<usize> = 114..115; //        redundancy it is converted to (as above), or 0
+pub const MOUNT_WAIT: Range<usize> = 115..116; //    wait for missing disks: seconds + 1; 0: default
 pub const DISK_COUNT: Range<usize> = 116..120;
 pub const RUN_COUNT: Range<usize> = 120..124; //     catalog runs
 pub const ANCESTOR_COUNT: Range<usize> = 124..128; // youngest first
@@ -36,7 +37,8 @@ pub const DISK_ENTRY: usize = 128;
 pub const D_ID: Range<usize> = 0..16;
 pub const D_NUMBER: Range<usize> = 16..18;
 pub const D_STATE: Range<usize> = 18..19; //  1 online, 2 offline, 3 syncing
-pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole, 8 taken offline by the operator, 16 leaving, 32 absent
+pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole,
+//                                            8 taken offline by the operator, 16 leaving, 32 absent
 //                             20..24
 pub const D_SIZE: Range<usize> = 24..32; //   bytes used
 pub const D_STAMP: Range<usize> = 32..40; //  the stamp's counter when it went offline
@@ -44,7 +46,7 @@ pub const D_SINCE: Range<usize> = 40..48; //  when it went offline: nanoseconds 
 pub const D_NAME: Range<usize> = 48..80;
 pub const D_GROUP: Range<usize> = 80..112; // failure group
 pub const D_JOINED: Range<usize> = 112..120; // when it became a member: nanoseconds since 1970
-pub const D_TARGET: Range<usize> = 120..128; // bytes used when it is resized; 0: it is not
+pub const D_TARGET: Range<usize> = 120..128; // bytes used after a resize in progress, or 0
 
 /// A catalog run's entry: AUs `first .. first + count` of a disk hold one mirror of
 /// the AUs `at .. at + count` of one of the catalog's two files.
@@ -56,14 +58,14 @@ pub const R_AT: Range<usize> = 4..8; //      AU of the file
 pub const R_FIRST: Range<usize> = 8..12; //  AU of the disk
 pub const R_COUNT: Range<usize> = 12..16; // AUs
 
-/// Ancestors kept: enough to recognise a disk that was offline for this many changes; one that was
-/// offline longer is copied whole.
+/// Ancestors kept: enough to recognise a disk that was OFFLINE for this many changes; a disk that
+/// was OFFLINE for longer is copied whole.
 pub const ANCESTORS_MAX: usize = 256;
 /// The longest time in seconds for which a start can wait for missing disks.
 pub const MOUNT_WAIT_MAX: u8 = 240;
-/// Disks in a group.
+/// Most disks in a group.
 pub const DISKS_MAX: usize = 1024;
-/// Runs of the catalog.
+/// Most runs of the catalog.
 pub const RUNS_MAX: usize = 4096;
 
 const _: () = assert!(GENERATION.start == ENVELOPE_SIZE);
@@ -94,15 +96,16 @@ pub struct MemberDisk {
     pub copy_whole: bool,
     /// An operator took it offline, so only an operator brings it back.
     pub by_operator: bool,
-    /// It went offline because it was missing, and for no other reason: it comes back by itself
-    /// when it is discovered again.
+    /// The disk went OFFLINE because it was missing, and for no other reason: it comes back by
+    /// itself when it is discovered again.
     pub absent: bool,
-    /// It is being dropped: its data moves to the other disks, and it gets nothing new.
+    /// The disk is being dropped: its data moves to the other disks, and nothing new is placed
+    /// there.
     pub leaving: bool,
     /// Bytes used.
     pub size: u64,
-    /// Bytes used when it is resized, which is in progress: AUs that only one of the two layouts
-    /// has for data get nothing new.
+    /// Bytes used after a resize that is in progress: AUs that hold data in only one of the two
+    /// layouts get nothing new.
     pub target: Option<u64>,
     pub stamp: u64,
     /// When it went offline: nanoseconds since 1970.
@@ -141,10 +144,10 @@ pub struct Membership {
     pub stamp: u64,
     /// Every extent has this many mirrors, at least.
     pub redundancy: Redundancy,
-    /// New extents have this many mirrors. More than `redundancy` while the group is converted to
-    /// it: then the other extents are being given theirs.
+    /// New extents have this many mirrors. More than `redundancy` while the group is being
+    /// converted: then the other extents get their additional mirrors.
     pub wanted: Redundancy,
-    /// An engine was using the group: it did not stop in good order unless this is false.
+    /// An engine was using the group: unless this is false, it did not stop in good order.
     pub mounted: bool,
     pub boot: [u8; 16],
     /// Seconds for which a start waits for missing disks; `None`: the default.
@@ -266,7 +269,7 @@ impl Membership {
         Ok((envelope, membership))
     }
 
-    /// The rules that every membership keeps, so that its reader need not check them again.
+    /// Checks the rules for every membership, so that its readers need not check them again.
     fn check(&self) -> Result<(), FormatError> {
         for (index, disk) in self.disks.iter().enumerate() {
             let same = |other: &MemberDisk| {

@@ -1,8 +1,8 @@
 //! The stamp: how recent a disk's content is.
 //!
-//! A counter, rewritten on all online disks at mount, dismount, every membership
-//! change and each minute, in turn in two slots. `n + 1` is written nowhere until all
-//! online disks hold `n`, so a disk more than one behind the newest is an old image.
+//! A counter, rewritten on all ONLINE disks at mount, dismount, every membership change and each
+//! minute, alternating between two slots. `n + 1` is not written to any disk until all ONLINE disks
+//! hold `n`, so a disk more than one behind the newest is an old image.
 
 use crate::{
     BLOCK_SIZE, FormatError, MembershipId,
@@ -16,7 +16,7 @@ pub const STAMP_MAGIC: &[u8; 8] = b"PLINTHST";
 pub const COUNTER: Range<usize> = 64..72;
 pub const WRITTEN: Range<usize> = 72..80; //     nanoseconds since 1970, signed; for people
 pub const MEMBERSHIP: Range<usize> = 80..96; //  id of the membership then in force
-pub const CLEAN: Range<usize> = 96..97; //       1: written by a dismount, nothing was under way
+pub const CLEAN: Range<usize> = 96..97; //       1: written by a dismount, with no I/O in flight
 
 pub const STAMP_SIZE: usize = 97;
 const _: () = assert!(COUNTER.start == ENVELOPE_SIZE && STAMP_SIZE == CLEAN.end);

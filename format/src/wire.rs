@@ -3,8 +3,8 @@
 use crate::FormatError;
 use std::ops::Range;
 
-/// The largest value of a counter on a disk. Counted a billion times a second it is reached after
-/// three centuries.
+/// The largest value of a counter on a disk. A counter that is increased a billion times a second
+/// reaches it after three centuries.
 pub(crate) const COUNTER_MAX: u64 = u64::MAX / 2;
 
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: Range<usize>) -> [u8; N] {
@@ -25,8 +25,8 @@ pub(crate) fn get_u64(bytes: &[u8], at: Range<usize>) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
 
-/// A number that is only ever increased by one. A value that counting cannot have reached is
-/// refused: counting on from there would overflow.
+/// Reads a number that is only ever increased by one. A value that it cannot have reached is
+/// refused: increasing it further would overflow.
 pub(crate) fn get_counter(
     bytes: &[u8],
     at: Range<usize>,
@@ -46,7 +46,7 @@ pub(crate) fn put(bytes: &mut [u8], at: Range<usize>, field: &[u8]) {
     bytes[at].copy_from_slice(field);
 }
 
-/// A string in a field of fixed length, padded with zeros.
+/// Writes a string into a field of fixed length, padded with zeros.
 pub(crate) fn put_text(bytes: &mut [u8], at: Range<usize>, text: &str) {
     let end = at.start + text.len();
     assert!(end <= at.end, "names are checked before they come here");

@@ -1,4 +1,4 @@
-//! `docs/format.md` says what the code does: its tables and the constants are one.
+//! `docs/format.md` matches the code: its tables have the same values as the constants.
 
 use plinth_format::{
     BLOCK_SIZE,
@@ -13,7 +13,7 @@ const TEXT: &str = include_str!("../../docs/format.md");
 
 type Fields = Vec<(String, Range<usize>)>;
 
-/// The tables whose columns are a name, an offset and a length, by the name of their first column.
+/// The tables with the columns name, offset and length, by the name of their first column.
 fn documented() -> BTreeMap<String, Fields> {
     let mut tables = BTreeMap::new();
     let mut table = None;
@@ -110,7 +110,7 @@ fn the_tables_are_those_of_the_code() {
     assert_eq!(documented.keys().collect::<Vec<_>>(), code.keys().collect::<Vec<_>>());
 }
 
-/// Numbers that the text, not a table, gives.
+/// Numbers in the text outside of tables.
 #[test]
 fn the_text_has_the_right_numbers() {
     let magic = |bytes: &[u8; 8]| format!("magic `{}`", String::from_utf8_lossy(bytes));

@@ -1,17 +1,15 @@
-//! Any bytes are an answer: decoders take what a disk holds and return an error,
-//! in bounded time and memory, and never panic.
+//! Decoders accept any bytes of a disk: they return an error in bounded time and memory, and never
+//! panic.
 //!
-//! The bytes come in four kinds, from harmless to clever:
+//! The bytes are of four kinds, from harmless to malicious:
 //!
-//!   1. what the encoder wrote, which must read back the same;
-//!   2. the same with one bit turned, or cut short: always refused;
-//!   3. the same with fields overwritten and the checksum made right again: what
-//!      an attacker who knows the format does. Refused, or read as a record that
-//!      survives its own round trip;
-//!   4. random bytes in a right envelope.
+//!   1. the encoder's output, which must decode to the same record;
+//!   2. the same with one bit flipped, or truncated: always refused;
+//!   3. the same with fields overwritten and a correct checksum, as an attacker who knows the
+//!      format would write it. Refused, or decoded to a record that survives its own round trip;
+//!   4. random bytes in a valid envelope.
 //!
-//! An allocator that counts shows that no length or count field is believed before
-//! it is checked.
+//! An allocator that counts shows that no length or count field is trusted before it is checked.
 #![allow(unsafe_code)]
 
 use plinth_format::{
@@ -56,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `decode`; fails if it took memory that the bytes do not justify.
+/// Runs `decode`; fails if it allocated more memory than the bytes justify.
 fn frugally<T>(what: &str, decode: impl FnOnce() -> T) -> T {
     LARGEST.set(0);
     let result = decode();
@@ -92,12 +90,12 @@ impl Random {
         id
     }
 
-    /// A number that can have been counted to.
+    /// A number that a counter can have reached.
     fn counted(&mut self) -> u64 {
         self.next() / 2
     }
 
-    /// A number that a careless reader trips over more often than a random one.
+    /// A number that breaks a careless decoder more often than a random one.
     fn awkward(&mut self) -> u64 {
         match self.below(8) {
             0 => 0,
@@ -200,8 +198,8 @@ fn some_log(random: &mut Random, regions: usize) -> ActivityLog {
     }
 }
 
-/// Every kind of record: its name, its bytes as written, and how it is read: the
-/// result is the value written out again, so that what was read can be compared.
+/// Every kind of record: its name, its encoded bytes, and its decoder, whose result is the record
+/// encoded again, so that it can be compared.
 type Record = (&'static str, Vec<u8>, fn(&[u8], u64) -> Result<Vec<u8>, FormatError>);
 
 const PLACE: u64 = 1 << 20;
@@ -243,7 +241,7 @@ fn length(record: &[u8]) -> usize {
     usize::try_from(u32::from_le_bytes(field.try_into().expect("4 bytes"))).expect("64-bit")
 }
 
-/// Makes the checksum of a record of `length` bytes right again.
+/// Corrects the checksum of a record of `length` bytes.
 fn fix(record: &mut [u8], length: usize) {
     record[envelope::LENGTH].copy_from_slice(&u32::try_from(length).expect("short").to_le_bytes());
     record[envelope::CHECKSUM].fill(0);
@@ -272,7 +270,7 @@ fn what_was_written_reads_back() {
     }
 }
 
-/// The fields of a header arrive where they belong, and not only the same bytes.
+/// The fields of a header are decoded to the right places, not only to the same bytes.
 #[test]
 fn a_header_keeps_its_fields() {
     let mut random = Random(2);
@@ -284,7 +282,7 @@ fn a_header_keeps_its_fields() {
     }
 }
 
-/// One bit turned in a record is always noticed, and one turned after it never matters.
+/// One flipped bit in a record is always noticed, and one after it never matters.
 #[test]
 fn every_turned_bit_is_noticed() {
     let mut random = Random(3);
@@ -310,7 +308,7 @@ fn every_turned_bit_is_noticed() {
     }
 }
 
-/// A record cut short anywhere is refused.
+/// A record truncated anywhere is refused.
 #[test]
 fn every_cut_is_noticed() {
     let mut random = Random(4);
@@ -321,7 +319,8 @@ fn every_cut_is_noticed() {
             let mut shorter = bytes[..end].to_vec();
             if end >= envelope::ENVELOPE_SIZE {
                 fix(&mut shorter, end);
-                // A header without its origin is valid: not a cut, but a newly sealed record.
+                // A header without its origin is valid: not a truncated record, but a newly sealed
+                // one.
                 let is_whole = name == "header" && end == header::HEADER_SIZE;
                 assert_eq!(
                     read(&shorter, PLACE).is_ok(),
@@ -333,7 +332,8 @@ fn every_cut_is_noticed() {
     }
 }
 
-/// A good record at a wrong place, from another disk or another group is told from the right one.
+/// A good record at a wrong place, from another disk or another group is distinguished from the
+/// right one.
 #[test]
 fn a_record_knows_its_place() {
     let mut random = Random(5);
@@ -381,8 +381,8 @@ fn a_future_version_says_so() {
     }
 }
 
-/// Fields are overwritten and the checksum is made right again. The record is refused, or read as
-/// one that can be written and read again.
+/// Fields are overwritten and the checksum is corrected. The record is refused, or decoded to one
+/// that can be encoded and decoded again.
 #[test]
 fn records_with_mended_checksums_are_refused_or_read() {
     let mut random = Random(8);
@@ -416,7 +416,7 @@ fn records_with_mended_checksums_are_refused_or_read() {
     assert!(accepted > 0, "every record was refused before its fields were looked at");
 }
 
-/// Nothing but noise in a right envelope.
+/// Random bytes in a valid envelope.
 #[test]
 fn noise_in_an_envelope_ends_in_an_answer() {
     let mut random = Random(9);
@@ -434,7 +434,7 @@ fn noise_in_an_envelope_ends_in_an_answer() {
     }
 }
 
-/// The counts of a membership are looked at before anything is made from them.
+/// The counts of a membership are checked before anything is allocated for them.
 #[test]
 fn counts_are_not_believed() {
     let mut random = Random(10);
@@ -466,7 +466,7 @@ fn counts_are_not_believed() {
     }
 }
 
-/// A counter that counting cannot have reached is refused: counting on would overflow.
+/// A counter value that counting cannot have reached is refused: counting on would overflow.
 #[test]
 fn counters_have_room_to_count() {
     let mut random = Random(12);
@@ -508,8 +508,8 @@ fn counters_have_room_to_count() {
     }
 }
 
-/// A header or membership that claims the largest disk there can be is judged at once:
-/// nothing walks over its AUs one by one, which would take hours here.
+/// A header or membership that claims the largest possible disk is judged at once: no code loops
+/// over its AUs one by one, which would take hours here.
 #[test]
 fn a_vast_disk_is_judged_at_once() {
     let mut random = Random(11);
@@ -532,7 +532,7 @@ fn a_vast_disk_is_judged_at_once() {
     let _ = Membership::decode(&vast.encode(here), PLACE);
 }
 
-/// A catalog page is good only as itself: whole, sealed, and under its own number.
+/// A catalog page is valid only if it is whole, sealed, and has its own number.
 #[test]
 fn a_page_knows_its_number() {
     let mut random = Random(12);
@@ -553,7 +553,7 @@ fn a_page_knows_its_number() {
     }
 }
 
-/// A stamp takes no more than its block, whatever it says about itself.
+/// Decoding a stamp uses no more than its block, whatever length it claims.
 #[test]
 fn a_stamp_is_one_block() {
     let mut random = Random(13);
