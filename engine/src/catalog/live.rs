@@ -1,7 +1,7 @@
-//! What the views show that is not in the catalog: states and counters of the moment.
+//! The content of the views that is not in the catalog: the present states and counters.
 //!
-//! A query's connection has a temporary table for each (`columns/tables.rs`); they are filled, by the names of their columns, before
-//! the query runs.
+//! A query's connection has a temporary table for each kind of row (`columns/tables.rs`); they are
+//! filled, by the names of their columns, before the query runs.
 
 use super::columns;
 use crate::words::sql_words;
@@ -10,12 +10,12 @@ use rusqlite::{Connection, params_from_iter, types::Value};
 use std::collections::BTreeMap;
 
 sql_words! {
-    /// `V$ASM_DISKGROUP.STATE`, of a group that this engine has.
+    /// `V$ASM_DISKGROUP.STATE`, of a group that this engine has mounted.
     #[derive(Default)]
     pub enum GroupState {
         #[default]
         Mounted = "MOUNTED",
-        /// For administrators alone.
+        /// Only administrators may use it.
         Restricted = "RESTRICTED",
     }
 }
@@ -38,7 +38,7 @@ sql_words! {
         #[default]
         Online = "ONLINE",
         Offline = "OFFLINE",
-        /// It gets what it missed.
+        /// It is getting the writes that it missed.
         Syncing = "SYNCING",
     }
 }
@@ -54,14 +54,14 @@ impl From<DiskState> for ModeStatus {
 }
 
 sql_words! {
-    /// `V$ASM_DISK.STATE`: whether it stays in the group, and answers.
+    /// `V$ASM_DISK.STATE`: whether it stays in the group and responds.
     #[derive(Default)]
     pub enum DiskStatus {
         #[default]
         Normal = "NORMAL",
         Hung = "HUNG",
         Dropping = "DROPPING",
-        /// It is dropped although it is offline.
+        /// It is being dropped while it is OFFLINE.
         Forcing = "FORCING",
     }
 }
@@ -109,12 +109,12 @@ macro_rules! live_row {
 }
 pub(crate) use live_row;
 
-/// What the views show that is not in the catalog: the rows of live tables, by the names of these.
+/// The content of the views that is not in the catalog: rows by the names of live tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Live(BTreeMap<&'static str, Vec<Row>>);
 
 impl Live {
-    /// Rows more of a table.
+    /// Adds rows to a table.
     pub fn add(&mut self, table: &'static str, rows: impl IntoIterator<Item = Row>) {
         self.0.entry(table).or_default().extend(rows);
     }

@@ -1,5 +1,5 @@
-//! Live tables of counters, histograms, and what lies in fixed places. There may be many rows, so only those of the views
-//! that a statement names are gathered: [`NamedViews`].
+//! Live tables of counters, histograms, and structures at fixed places. There may be many rows, so
+//! only those of the views that a statement names are gathered: [`NamedViews`].
 
 /// Which of these views a statement names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub struct NamedViews {
 }
 
 impl NamedViews {
-    /// By the text of a statement: a name in a comment is enough.
+    /// Found by searching the text of a statement: a name in a comment is enough.
     #[must_use]
     pub fn in_statement(sql: &str) -> Self {
         let sql = sql.to_ascii_lowercase();
         let names = |what: &str| sql.contains(what);
-        // There are many files, and most statements ask for nothing that is counted of them.
+        // There are many files, and most statements do not read the counters of each.
         let all_columns = sql.match_indices('*').any(|(at, _)| !sql[..at].ends_with('('));
         Self {
             disk_times: names("v$asm_disk_histogram")
@@ -43,7 +43,7 @@ impl NamedViews {
     }
 }
 
-/// How much can be written. Bytes.
+/// How much can be written, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveSpace {
     pub total: u64,
@@ -53,11 +53,11 @@ pub struct LiveSpace {
     pub pending: u64,
     pub writable: u64,
     pub safe: u64,
-    /// The failure group whose loss decides that, if one does.
+    /// The failure group whose loss limits `safe`, if one does.
     pub bound_by: Option<String>,
     /// Whether redundancy can be restored after the loss of a failure group.
     pub restorable: bool,
-    /// With one, two and three mirrors.
+    /// With one, two and three mirrors of each extent.
     pub by_mirrors: [u64; 3],
     pub remark: Option<String>,
 }

@@ -1,10 +1,10 @@
 -- The catalog of a disk group. Version 3 (`user_version`).
--- Catalogs of earlier versions become like this one when they are opened: upgrade.rs.
+-- Catalogs of earlier versions are converted to this one when they are opened: upgrade.rs.
 --
 -- Times are nanoseconds since 1970, sizes bytes, unless a comment says otherwise.
--- Disks are numbers; which disks there are, and their states, is in the membership, not here.
+-- Disks are numbers; the disks that exist, and their states, are in the membership, not here.
 
--- Next numbers, and the like.
+-- Counters for the next numbers.
 CREATE TABLE counter (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -42,7 +42,7 @@ CREATE TABLE file (
     said          INTEGER NOT NULL DEFAULT 0, -- 1: its type was said when it was made, and names do not change it
     fine          INTEGER NOT NULL DEFAULT 0  -- 1: striped in chunks of 128 KiB over eight extents
 );
--- What v$asm_file shows as type: counting files by type reads nothing else.
+-- The type in v$asm_file: counting files by type reads nothing else.
 CREATE INDEX file_type ON file (coalesce(type, 'DATAFILE')) WHERE kind = 32768;
 CREATE INDEX file_orphan ON file (number) WHERE links = 0;
 CREATE INDEX file_shared ON file (shared_extent, slot) WHERE shared_extent IS NOT NULL;
@@ -96,7 +96,7 @@ CREATE TABLE attribute (
     system    INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
 
--- Properties of files that are made through them. One for each type of file, and those that DBAs
+-- Properties of files that are created through them. One for each type of file, and those that DBAs
 -- add.
 CREATE TABLE template (
     name    TEXT PRIMARY KEY,                 -- upper case
@@ -115,7 +115,7 @@ INSERT INTO template (name, number, system) VALUES
     ('VOTINGFILE', 21, 1), ('BINLOG', 22, 1), ('JOURNAL', 23, 1), ('UNDOFILE', 24, 1), ('OTHER', 25, 1);
 UPDATE template SET mirrors = 3, fine = 1 WHERE name = 'CONTROLFILE';
 
--- Users of the host whom the group's statements know. `number` is the host's.
+-- Users of the host that the group's statements know by name. `number` is the host's.
 CREATE TABLE access_user (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL UNIQUE
@@ -133,7 +133,7 @@ CREATE TABLE access_member (
     PRIMARY KEY (usergroup, user)
 ) WITHOUT ROWID;
 
--- Volumes. Size and space are the file's.
+-- Volumes. Size and space are those of the file.
 CREATE TABLE volume (
     number         INTEGER PRIMARY KEY,
     name           TEXT NOT NULL UNIQUE,

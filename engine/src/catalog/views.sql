@@ -1,4 +1,5 @@
--- Views that no statement names: those of `columns/` read them, and what the instance sends for statements of certain forms.
+-- Views for internal use: those of `columns/` select from them, and so do queries that the instance
+-- sends for statements of certain forms.
 
 -- Extents that do not have all their mirrors on ONLINE disks; of a shared extent `file` is 0.
 CREATE TEMP VIEW missing_mirror AS
@@ -11,15 +12,15 @@ SELECT * FROM (
         (SELECT CASE redundancy WHEN 'EXTERN' THEN 1 WHEN 'NORMAL' THEN 2 ELSE 3 END AS mirrors FROM temp.live_group) AS g
 ) WHERE mirrors_left < wanted;
 
--- The same files for statements that read nothing but their types: a walk along the index.
+-- The same files, for statements that read only their types: a walk along the index.
 CREATE TEMP VIEW file_types AS
 SELECT coalesce(f.type, 'DATAFILE') AS type FROM main.file AS f WHERE f.kind = 32768;
 
--- The same names for statements that only count them.
+-- The same names, for statements that only count them.
 CREATE TEMP VIEW entries AS
 SELECT 1 AS entry FROM main.entry;
 
--- Mirrors of extents: whose, which one, where.
+-- Mirrors of extents: the extent, the number of the mirror, its place.
 CREATE TEMP VIEW extent_mirror AS
 SELECT id, file, number, 0 AS mirror, d0 AS disk, a0 AS au, (d0 IS NOT NULL) + (d1 IS NOT NULL) + (d2 IS NOT NULL) AS mirrors
 FROM main.extent WHERE d0 IS NOT NULL
@@ -30,7 +31,8 @@ UNION ALL
 SELECT id, file, number, 2, d2, a2, (d0 IS NOT NULL) + (d1 IS NOT NULL) + (d2 IS NOT NULL)
 FROM main.extent WHERE d2 IS NOT NULL;
 
--- AUs that somebody has: files by the catalog, the rest by the membership and the layout.
+-- AUs that are taken: by files, according to the catalog; the rest according to the membership and
+-- the layout.
 CREATE TEMP VIEW taken_unit AS
 SELECT disk, au, file, number, iif(file = 0, 'SHARED', 'FILE') AS what, mirror FROM temp.extent_mirror
 UNION ALL

@@ -1,4 +1,4 @@
-//! What the views show of the moment: states, space and counters.
+//! The present state in the views: states, space and counters.
 
 use crate::{
     admin::{HeaderStatus, Operation},
@@ -13,7 +13,7 @@ use crate::{
 use plinth_format::{DiskId, membership::DiskState};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Ids are random: their words, folded, are as good as any hash.
+/// Ids are random: their words, XORed, are as good as any hash.
 fn hash_of(id: DiskId) -> u32 {
     id.0.chunks_exact(4)
         .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
@@ -38,7 +38,7 @@ impl Upkeep {
         let placement = self.placement();
         let au = self.au_size;
         let mut live = Live::default();
-        // Asking may take a little; nobody is to wait for space meanwhile.
+        // Finding paths may take a while; no thread must wait for the lock on space meanwhile.
         let paths: Vec<String> = self.members.values().map(|member| member.path()).collect();
         {
             let space = self.space();
@@ -46,7 +46,7 @@ impl Upkeep {
             let sectors =
                 self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
             let group = live_row! {
-                // The instance numbers groups.
+                // The instance assigns the numbers of groups.
                 number: 0_i64,
                 name: self.name.clone(),
                 logical_sector: sectors.map_or(512, |sectors| sectors.logical),

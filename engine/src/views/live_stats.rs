@@ -1,4 +1,5 @@
-//! Counters, histograms and places of the moment: gathered for a statement that names their views, and only then.
+//! Counters, histograms and places at the moment: gathered only for a statement that names their
+//! views.
 
 use crate::{
     catalog::{
@@ -34,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-/// In whole microseconds.
+/// The duration in whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -43,14 +44,14 @@ fn signed(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Moments of the monotonic clock as people know them.
+/// The clocks with which times of the monotonic clock are converted to wall-clock time.
 struct Clocks {
     wall: Timestamp,
     monotonic: Duration,
 }
 
 impl Clocks {
-    /// When a bucket was counted in last, in nanoseconds since 1970.
+    /// When a value was last counted in a bucket, in nanoseconds since 1970.
     fn last(&self, bucket: &Bucket) -> Option<i64> {
         let ago = |last| signed(self.monotonic.saturating_sub(last));
         bucket.last.map(|last| self.wall.saturating_sub(ago(last)))
@@ -89,7 +90,7 @@ fn row_of_client(client: LiveClient) -> Row {
 }
 
 impl Upkeep {
-    /// What a statement wants.
+    /// Adds the rows of the views that a statement names.
     pub(crate) fn add_stats(&self, live: &mut Live, sql: &str) {
         let wanted = NamedViews::in_statement(sql);
         let clocks = Clocks { wall: self.world.now(), monotonic: self.world.monotonic() };
@@ -250,7 +251,7 @@ impl Upkeep {
         self.members.values().flat_map(of_member).collect()
     }
 
-    /// What lies in fixed places, and the catalog.
+    /// Adds the structures at fixed places, and the catalog.
     fn add_units(&self, live: &mut Live) {
         let membership = self.voters.current();
         for member in self.members.values().filter(|member| !member.quorum) {
@@ -312,7 +313,8 @@ impl Upkeep {
             .collect()
     }
 
-    /// How much can still be written, and so that the loss of any failure group can be made good.
+    /// How much can still be written, in total and so that the loss of any failure group can be
+    /// repaired.
     pub(crate) fn safe_space(&self) -> LiveSpace {
         let membership = self.voters.current();
         let mut catalog: BTreeMap<DiskNumber, u64> = BTreeMap::new();
@@ -320,7 +322,7 @@ impl Upkeep {
             .catalog
             .iter()
             .for_each(|run| *catalog.entry(run.disk).or_default() += u64::from(run.count));
-        // Extents of files that have more mirrors than others count for as many more.
+        // An extent of a file with more mirrors than the others counts as its number of mirrors.
         let wanted = |(_, own, count): (Vec<DiskNumber>, MirrorCount, u64)| {
             mirrors_wanted(own, &membership) as u64 * count
         };

@@ -1,6 +1,8 @@
-//! Which files would not survive what their redundancy promises: those of which mirrors are on disks that are not ONLINE.
+//! Files that are less redundant than they should be: some of their mirrors are on disks that are
+//! not ONLINE.
 //!
-//! Nothing is wrong with them, and everything may be with the next failure. The view `v$asm_missing_mirror` has all of them.
+//! Nothing is lost yet, but the next failure may lose them. The view `v$asm_missing_mirror` lists
+//! all of them.
 
 use crate::{
     admin::{AdminError, Report, Value},
@@ -12,11 +14,11 @@ use crate::{
 use plinth_format::{Redundancy, membership::DiskState};
 use std::sync::Arc;
 
-/// Files that a check names; the rest is counted.
+/// Most files that a check names; the rest is counted.
 const FILES_NAMED: usize = 50;
 
 impl Report {
-    /// Adds what [`Upkeep::missing_mirrors`] says. That it cannot say it spoils no check.
+    /// Adds the result of [`Upkeep::missing_mirrors`]. An error does not fail the check.
     pub fn name_missing(&mut self, missing: Result<Vec<String>, AdminError>) {
         match missing {
             Ok(missing) => self.missing.extend(missing),
@@ -28,10 +30,11 @@ impl Report {
 }
 
 impl Upkeep {
-    /// Sentences on files of which mirrors are missing, the most exposed first, and how many more there are.
+    /// Sentences about files with missing mirrors, the most exposed first, and the number of the
+    /// others.
     ///
     /// # Errors
-    /// What the catalog says.
+    /// If the query on the catalog fails.
     pub async fn missing_mirrors(&self) -> Result<Vec<String>, AdminError> {
         let away = |member: &&Arc<Member>| !member.quorum && member.state() != DiskState::Online;
         let away: Vec<_> =

@@ -1,4 +1,4 @@
-//! Rows of the views that tell of the moment.
+//! Rows of the views that show the present state.
 
 pub(crate) mod live;
 pub(crate) mod live_stats;

@@ -1,7 +1,9 @@
-//! A SELECT over the views of `views.sql`: what the catalog says, on a snapshot of it, beside what the moment says (`live.rs`).
+//! A SELECT over the views: rows of the catalog, on a snapshot of it, together with the present
+//! state (`live.rs`).
 //!
-//! The catalog learns late how long files have grown (`files/sizes.rs`). Who has written a file and asks how long it is shall see it,
-//! so a query that names files has their sizes stored first.
+//! The catalog stores the size of a growing file late (`files/sizes.rs`). A client that has written
+//! a file and then queries its size must see the new size, so the sizes are stored before a query
+//! that names files.
 
 use crate::{
     admin::{AdminError, Rows},
@@ -11,19 +13,21 @@ use crate::{
 use futures::future::select;
 use std::{pin::pin, time::Duration};
 
-/// How long a query waits at most until the catalog has the sizes of files that grow. Where it cannot be written, the query shows what it says.
+/// How long a query waits at most until the catalog has stored the sizes of growing files. If the
+/// catalog cannot be written, the query shows the sizes that are stored.
 const SIZES_WAIT: Duration = Duration::from_millis(500);
 
 impl Upkeep {
-    /// Runs a SELECT over the views on a snapshot. `GROUP_NUMBER` is 0 there: the instance numbers groups.
+    /// Runs a SELECT over the views on a snapshot. `GROUP_NUMBER` is 0 in it: the instance assigns
+    /// the numbers of groups.
     ///
     /// # Errors
-    /// What is wrong with the statement.
+    /// If the statement is wrong, or the catalog has stopped.
     pub async fn query(&self, sql: &str) -> Result<Rows, AdminError> {
         self.query_parts(sql).await?.collect().await
     }
 
-    /// The same, piece by piece.
+    /// Like `query`, with the rows in parts.
     ///
     /// # Errors
     /// If the catalog has stopped.

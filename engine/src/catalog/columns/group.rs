@@ -1,4 +1,4 @@
-//! The views of what a group is and has.
+//! The views of a group's configuration and content.
 
 use super::{
     Source::{Instance, Live, Sql},
@@ -204,8 +204,8 @@ pub(super) const VIEWS: &[View] = &[
         ],
     },
     // Regular files. `space` counts all mirrors. SQLite would walk along the partial index
-    // file_type, which it takes for half as long as the table, and look up each file's row: hence
-    // NOT INDEXED; file_types serves queries that read only the types.
+    // file_type, which it assumes to be half as long as the table, and look up each file's row:
+    // hence NOT INDEXED; file_types serves queries that read only the types.
     View {
         name: "v$asm_file",
         has_twin: false,
@@ -366,8 +366,8 @@ pub(super) const VIEWS: &[View] = &[
             column("con_id", Integer, Sql("0"), "0"),
         ],
     },
-    // What is under way, and beside it what has ended meanwhile. Scripts wait until there are no
-    // rows; what failed stays.
+    // Operations in progress, and with them those that have ended meanwhile. Scripts wait until
+    // there are no rows; failed operations stay.
     View {
         name: "v$asm_operation",
         has_twin: false,
@@ -440,7 +440,8 @@ pub(super) const VIEWS: &[View] = &[
             column("bytes", Integer, Live, "bytes copied"),
         ],
     },
-    // How long front ends waited for extents on the move, as v$event_histogram_micro says it.
+    // How long front ends waited for extents that were being moved, in the form of
+    // v$event_histogram_micro.
     View {
         name: "v$asm_move_wait_histogram",
         has_twin: false,
@@ -615,7 +616,7 @@ pub(super) const VIEWS: &[View] = &[
             column("con_id", Integer, Sql("0"), "0"),
         ],
     },
-    // Of what a front end that exports volumes would do: there is none.
+    // Counters of a front end that exports volumes: there is none, so there are no rows.
     View {
         name: "v$asm_volume_stat",
         has_twin: false,

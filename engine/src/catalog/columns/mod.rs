@@ -1,12 +1,14 @@
 //! The views that SQL shows, declared once: name, type, source and meaning of each column.
 //!
-//! Everything else follows from these tables: the temporary tables and views of the connections that answer queries, how
-//! they are filled (by name), what a statement may read, and the instance's lists of columns. `docs/sql.md` is compared with
-//! them by a test. A new column is two places: its declaration here, and where its value comes from (`views/`). What ASM does
-//! not have stands last in its view.
+//! Everything else follows from these tables: the temporary tables and views of the connections
+//! that answer queries, how they are filled (by name), what a statement may read, and the
+//! instance's lists of columns. A test compares `docs/sql.md` with them. A new column needs two
+//! changes: its declaration here, and the code that provides its value (`views/`). Columns that ASM
+//! does not have are the last of their view.
 //!
-//! The views live over the catalog's tables (`main.`) and over temporary tables of what changes by the moment (`temp.live_...`),
-//! which are filled before each query. Times are UTC. Sizes in `_mb` are MiB.
+//! The views select from the catalog's tables (`main.`) and from temporary tables of the present
+//! state (`temp.live_...`), which are filled before each query. Times are UTC. Sizes in `_mb` are
+//! MiB.
 
 mod group;
 #[cfg(test)]
@@ -34,14 +36,14 @@ impl Type {
     }
 }
 
-/// Where a column's value comes from.
+/// The source of a column's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The column of this name of the view's live table, which has one by that: a row of `views/` gives it.
+    /// The column of the same name in the view's live table; the rows are made in `views/`.
     Live,
     /// An expression over the tables of the view's `FROM`.
     Sql(&'static str),
-    /// The instance knows it, and no engine.
+    /// The instance provides it, not an engine.
     Instance,
 }
 
@@ -51,7 +53,7 @@ pub struct Column {
     pub name: &'static str,
     pub kind: Type,
     pub source: Source,
-    /// In short; empty where the name says it. `docs/sql.md` has more.
+    /// A short description; empty if the name is enough. `docs/sql.md` has more.
     pub meaning: &'static str,
 }
 
@@ -63,18 +65,18 @@ const fn column(name: &'static str, kind: Type, source: Source, meaning: &'stati
 #[derive(Debug)]
 pub struct View {
     pub name: &'static str,
-    /// Whether there is a twin, `..._stat`, for which the instance looks for no disks.
+    /// Whether there is a twin, `..._stat`, for which the instance does not run discovery.
     pub has_twin: bool,
-    /// The table of its live columns, and what it is called in the `FROM`.
+    /// The table of its live columns, and its alias in the `FROM`.
     live: Option<(&'static str, &'static str)>,
     /// `WITH ...`, or nothing.
     with: &'static str,
-    /// Empty: the instance makes the rows.
+    /// Empty if the instance makes the rows.
     from: &'static str,
     pub columns: &'static [Column],
 }
 
-/// A temporary table, and its columns that no view shows as they are.
+/// A temporary table, with those of its columns that are not shown unchanged by a view.
 #[derive(Debug)]
 struct Table {
     name: &'static str,
@@ -86,7 +88,7 @@ pub fn all() -> impl Iterator<Item = &'static View> {
     [group::VIEWS, stats::VIEWS].into_iter().flatten()
 }
 
-/// The columns of a temporary table, with what `CREATE TABLE` says of them.
+/// The columns of a temporary table, with their types for `CREATE TABLE`.
 fn columns_of(table: &Table) -> Vec<(&'static str, &'static str)> {
     let live = all()
         .filter(|view| view.live.is_some_and(|(name, _)| name == table.name))
@@ -131,7 +133,7 @@ impl View {
         )
     }
 
-    /// What its `WITH` names.
+    /// The names of the tables that its `WITH` defines.
     fn named_parts(&self) -> impl Iterator<Item = &'static str> {
         let pieces: Vec<&'static str> = self.with.split(") AS (").collect();
         let heads = pieces.len().saturating_sub(1);
@@ -141,10 +143,10 @@ impl View {
     }
 }
 
-/// Views between the catalog's tables and the views: no statement names them.
+/// Views between the catalog's tables and the declared views; they are for internal use.
 const BETWEEN: &str = include_str!("../views.sql");
 
-/// What makes the temporary tables and the views in a connection.
+/// Creates the temporary tables and the views in a connection.
 pub(super) static CREATE: LazyLock<String> = LazyLock::new(|| {
     let mut sql = String::new();
     for table in tables::TABLES {

@@ -1,11 +1,12 @@
-//! `docs/sql.md` says what the views show: its tables and the declarations are one.
+//! `docs/sql.md` matches the views: its tables have the same columns as the declarations.
 
 use super::{Type, View, all};
 use std::collections::BTreeMap;
 
 const TEXT: &str = include_str!("../../../../docs/sql.md");
 
-/// The views whose columns are those of another one, and how the document says so.
+/// The views whose columns are those of another one, and the sentence by which the document refers
+/// to that.
 const AS_ANOTHER: [(&str, &str, &str); 1] =
     [("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`")];
 
@@ -30,7 +31,7 @@ fn documented() -> BTreeMap<String, (Columns, String)> {
         if !["int8", "float8", "text"].contains(&kind) {
             continue;
         }
-        // A row may be of several columns.
+        // A row of the table may be about several columns.
         for name in names.split(", ") {
             let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
             let name = name.unwrap_or_else(|| panic!("a column in: {line}"));

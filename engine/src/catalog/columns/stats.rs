@@ -1,4 +1,4 @@
-//! The views of what happens: counters, histograms, who uses a group, and where everything lies.
+//! The views of activity: counters, histograms, the users of a group, and the places of everything.
 
 use super::{
     Source::{Live, Sql},
@@ -124,7 +124,7 @@ pub(super) const VIEWS: &[View] = &[
             column("con_id", Integer, Sql("0"), "0"),
         ],
     },
-    // One engine does all the I/O of a group: a row per disk, and what it was for.
+    // One engine does all the I/O of a group: a row per disk and purpose.
     View {
         name: "v$asm_disk_iostat",
         has_twin: false,
@@ -161,7 +161,8 @@ pub(super) const VIEWS: &[View] = &[
             column("io_client", Text, Sql("d.client"), "the purpose, in the next table"),
         ],
     },
-    // Why reads of front ends went where they went, and what is expected of the next.
+    // Reads of front ends by the reason for the choice of the disk, and the expected time of the
+    // next.
     View {
         name: "v$asm_read_policy",
         has_twin: false,
@@ -262,7 +263,7 @@ pub(super) const VIEWS: &[View] = &[
             column("group_number", Integer, Sql("g.number"), "the group's number"),
         ],
     },
-    // All that is measured of a group in one place.
+    // All measurements of a group in one view.
     View {
         name: "v$event_histogram_micro",
         has_twin: false,

@@ -1,7 +1,7 @@
-//! The temporary tables under the views: what the engine knows of the moment, filled before each query.
+//! The temporary tables under the views: the engine's present state, filled before each query.
 //!
-//! Only the columns that no view shows as they are stand here. A view's column whose source is `Live` is a column of its
-//! table by that.
+//! Only columns that no view shows unchanged are listed here. A column of a view whose source is
+//! `Live` is also a column of the view's table.
 
 use super::Table;
 
@@ -59,11 +59,11 @@ pub(super) const TABLES: &[Table] = &[
     Table {
         name: "live_move_wait",
         columns: &[
-            ("micros", "INTEGER"), // a power of two: it took so long at most, and longer than half of it
+            ("micros", "INTEGER"), // a power of two: at most this long, and longer than half
             ("count", "INTEGER"),
         ],
     },
-    // The defaults of attributes that were not set: filled once.
+    // The defaults of attributes that were not set. Filled once.
     Table {
         name: "default_attribute",
         columns: &[("name", "TEXT PRIMARY KEY"), ("value", "TEXT"), ("read_only", "INTEGER")],
@@ -120,7 +120,7 @@ pub(super) const TABLES: &[Table] = &[
             ("only", "INTEGER"),
             ("retry", "INTEGER"),
             ("exploration", "INTEGER"),
-            ("micro_16k", "INTEGER"), // what reads up to this length are expected to take
+            ("micro_16k", "INTEGER"), // expected time of reads up to this length
             ("micro_64k", "INTEGER"),
             ("micro_256k", "INTEGER"),
             ("micro_1m", "INTEGER"),
@@ -137,7 +137,7 @@ pub(super) const TABLES: &[Table] = &[
             ("text", "TEXT"),
         ],
     },
-    // AUs that no file has and no file can get.
+    // AUs that are neither free nor part of a file.
     Table {
         name: "live_unit",
         columns: &[

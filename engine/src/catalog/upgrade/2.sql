@@ -1,4 +1,5 @@
--- Templates; the type of a file may be said; names that the system made; users, user groups and volumes.
+-- Templates; an explicit type of a file; names that the system made; users, user groups and
+-- volumes.
 
 CREATE TABLE template (
     name    TEXT PRIMARY KEY,

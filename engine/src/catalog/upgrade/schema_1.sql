@@ -1,9 +1,9 @@
 -- The catalog of a disk group. Version 1 (`user_version`).
 --
 -- Times are nanoseconds since 1970, sizes bytes, unless a comment says otherwise.
--- Disks are numbers; which disks there are, and their states, is in the membership, not here.
+-- Disks are numbers; the disks that exist, and their states, are in the membership, not here.
 
--- Next numbers, and the like.
+-- Counters for the next numbers.
 CREATE TABLE counter (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
