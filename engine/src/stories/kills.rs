@@ -12,7 +12,7 @@ use plinth_format::{
 };
 use std::cell::{Cell, RefCell};
 
-/// What happens to the host when the fuse has blown.
+/// How the host ends when the fuse has blown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Kill,
@@ -50,7 +50,7 @@ thread_local! {
     static OUTCOMES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes the outcome of a place that was verified.
+/// Records the outcome of a place that was verified.
 pub(super) fn met(outcome: usize) {
     OUTCOMES.with_borrow_mut(|all| all.push(outcome));
     println!("{MET}{outcome}");
@@ -285,8 +285,8 @@ fn an_interrupted_renaming_of_disks_is_all_or_nothing() {
     each_was_met(2, 2);
 }
 
-/// A resize to a smaller size is interrupted: whatever of it is on record, the next mount does the
-/// rest, and finds every header.
+/// A resize to a smaller size is interrupted: whatever part of it is on record, the next mount does
+/// the rest, and finds every header.
 #[test]
 fn an_interrupted_resize_is_all_or_nothing() {
     let mut lab = Lab::new(Redundancy::Normal, 32 * MIB, &["A", "B", "C"]);
@@ -317,8 +317,8 @@ fn an_interrupted_resize_is_all_or_nothing() {
 }
 
 /// The exchange of a disk with a vote, a mirror of the catalog and mirrors of files is interrupted:
-/// whatever of it is on record, the next mount does the rest. The old disk is not needed once its
-/// header says FORMER.
+/// whatever part of it is on record, the next mount does the rest. The old disk is not needed once
+/// its header says FORMER.
 #[test]
 fn an_interrupted_exchange_of_a_voter_is_all_or_nothing() {
     let mut lab = prepared(false);
@@ -409,7 +409,8 @@ fn an_interrupted_move_of_a_vote_loses_nothing() {
 }
 
 /// One of two voters lost the newest membership and still holds the one before it, in the slot that
-/// the next one goes to. A mount that is interrupted there must not leave it with none.
+/// the next one goes to. A mount that is interrupted there must not leave that voter without a
+/// membership.
 #[test]
 fn an_interrupted_mount_that_found_a_torn_membership_loses_nothing() {
     let lab = prepared_with(&["A", "B"], true);
@@ -424,7 +425,7 @@ fn an_interrupted_mount_that_found_a_torn_membership_loses_nothing() {
 /// An interrupted write of a membership left its first sector on a disk. The next mount writes
 /// another membership of that generation, with the same bytes from there on. A power cut that loses
 /// the new first sector and keeps the other sectors must not make the earlier membership valid,
-/// which no engine knew of.
+/// which no engine used.
 #[test]
 fn a_torn_membership_is_not_completed_by_the_next_one() {
     const SECTOR: usize = 512;
@@ -483,8 +484,8 @@ fn a_torn_membership_is_not_completed_by_the_next_one() {
 }
 
 /// An activity log that lists a region had reached one voter when the engine was killed. The next
-/// write there writes the log to all voters: without that voter the next mount would know of
-/// nothing to compare.
+/// write there writes the log to all voters: otherwise, without that voter, the next mount would
+/// find no region to compare.
 #[test]
 fn a_log_that_one_voter_has_is_written_to_all() {
     let mut lab = prepared(true);

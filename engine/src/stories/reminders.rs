@@ -1,4 +1,4 @@
-//! What an operator is warned of in time.
+//! Warnings that an operator gets before a limit is reached.
 
 use super::*;
 use crate::admin::{Scope, ScrubOrder, ScrubPower};
@@ -40,8 +40,8 @@ fn a_group_that_fills_is_reported() {
     lab.wait_for("the first limit, again", || count("% full") > before);
 }
 
-/// A group that is never scrubbed is reported. A scrub of the whole group ends that, also after the
-/// next mount, until the same time has passed again.
+/// A group that is never scrubbed is reported. After a scrub of the whole group it is not, even
+/// after the next mount, until the same time has passed again.
 #[test]
 fn a_group_that_is_never_scrubbed_is_reported() {
     const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);

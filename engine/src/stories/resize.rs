@@ -59,8 +59,8 @@ impl Lab {
         block_on(self.session().unlink(ROOT, b"filler")).expect("removed");
     }
 
-    /// Asserts that every record area that a disk's header names has the newest membership, or the
-    /// one before it.
+    /// Asserts that every record area in a disk's header has the newest membership, or the one
+    /// before it.
     fn areas_have_records(&self) {
         for disk in &self.disks {
             let header =
@@ -88,7 +88,7 @@ impl Lab {
         extents.iter().flat_map(|extent| extent.mirrors().to_vec()).collect()
     }
 
-    /// Cuts the devices off behind `size` bytes.
+    /// Truncates the devices to `size` bytes.
     fn saw_off(&mut self, size: u64) {
         self.dismount();
         for disk in &mut self.disks {
@@ -100,8 +100,8 @@ impl Lab {
     }
 }
 
-/// What lies in the last quarter of each disk moves into the rest, the catalog too; then the
-/// devices can be made smaller.
+/// Data and parts of the catalog in the last quarter of each disk move into the rest; then the
+/// devices can be truncated.
 #[test]
 fn disks_are_made_smaller() {
     for (redundancy, groups) in
@@ -134,7 +134,7 @@ fn disks_are_made_smaller() {
     }
 }
 
-/// A check looks at a disk while its records are being copied to another area: records that are not
+/// A check reads a disk while its records are being copied to another area: records that are not
 /// there yet are not reported as missing.
 #[test]
 fn a_check_during_a_resize_reports_no_missing_records() {
@@ -150,7 +150,7 @@ fn a_check_during_a_resize_reports_no_missing_records() {
 }
 
 /// The header with the new size cannot be written, and the size is changed back. Records are
-/// written only where the header says, because the area that was meant for them belongs to a file
+/// written only where the header says, because the area that was meant for them is part of a file
 /// by then.
 #[test]
 fn a_failed_resize_leaves_no_record_area_in_use() {
@@ -251,8 +251,8 @@ fn disks_are_made_larger() {
     lab.check();
 }
 
-/// No AU is free, not even for what lies where a larger disk has its header: the disks themselves
-/// provide the room.
+/// No AU is free, not even for data that lies where a larger disk has its header: the enlarged
+/// disks themselves provide the room.
 #[test]
 fn full_disks_are_made_larger() {
     for (redundancy, groups) in
@@ -524,7 +524,7 @@ fn a_resize_that_has_not_ended_is_changed_and_taken_back() {
     for size in [48 * MIB, 40 * MIB, 64 * MIB] {
         lab.resize(None, Some(size)).expect("it may be");
         power(&lab, 0);
-        // An operator who sees the new size would cut the device.
+        // An operator who saw the new size now would truncate the device.
         assert!(
             lab.group().live().tables()["live_disk"]
                 .iter()

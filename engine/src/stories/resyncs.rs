@@ -16,7 +16,7 @@ impl Lab {
             .expect("there is such a disk")
             .name()
             .to_string();
-        // Not before it is known where all mirrors are, and the catalog has those that it lacks.
+        // Waits until the places of all mirrors are known, and the catalog has all of its mirrors.
         let goes =
             || block_on(self.group().offline(Selection::Disks(vec![name.clone()]), None)).is_ok();
         self.wait_for("a disk that can be spared", goes);
@@ -75,7 +75,7 @@ fn the_history_of_a_losing_half_does_not_count_while_it_is_copied() {
         lab.wait_for("the kill", || fuse.is_blown() || lab.state(0) == DiskState::Online);
         lab.kill();
         lab.no_fuse();
-        // Before that it is not on record that this half lost.
+        // Until that line is logged, it is not on record that this half lost.
         if !lab.told("is back: resync begins") {
             continue;
         }
@@ -288,7 +288,7 @@ fn a_write_in_flight_when_a_disk_returns_is_on_that_disk() {
     let extent =
         lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there");
     lab.offline(1);
-    // What a writer does between its I/O and its commit.
+    // The steps of a writer between its I/O and its commit.
     let group = Arc::clone(lab.group());
     let held = block_on(async {
         let range = extent.ranges.hold(0..16, true).await;
@@ -311,8 +311,8 @@ fn a_write_in_flight_when_a_disk_returns_is_on_that_disk() {
     assert_eq!(lab.read(node, 0, 65_536), pattern(1, 65_536));
 }
 
-/// A disk fails, and ONLINE comes before it is on record what the disk misses. ONLINE waits for the
-/// record, and the disk gets what it missed.
+/// A disk fails, and ONLINE is run before it is on record which writes the disk misses. ONLINE
+/// waits for the record, and the disk gets those writes.
 #[test]
 fn online_waits_until_the_marks_of_a_failed_disk_are_recorded() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -363,8 +363,9 @@ fn online_waits_until_the_marks_of_a_failed_disk_are_recorded() {
     assert_eq!(lab.read(node, 0, 200_000), pattern(2, 200_000));
 }
 
-/// The power fails during a resync. The disk that returns loses what was written a moment before in
-/// an extent that had no marks, while the other disk keeps it. So the next resync copies that, too.
+/// The power fails during a resync. The disk that returns loses data that was written a moment
+/// before in an extent that had no marks, while the other disk keeps it. So the next resync copies
+/// that extent, too.
 #[test]
 fn writes_in_flight_at_a_power_failure_are_copied_to_a_returning_disk() {
     // The first disk keeps all that was not flushed, the other one nothing.
@@ -413,7 +414,7 @@ fn extents_that_were_active_at_a_kill_are_compared_before_they_are_copied() {
     let bytes = pattern(2, 12 << 20);
     lab.write(node, 0, &bytes);
     lab.sync(node);
-    // Recovery comes to this one first, and not beyond it.
+    // Recovery reaches this extent first, and hangs there.
     let first = lab.extents_on(&[0, 2]).remove(0);
     let last = lab.extents_on(&[1, 2]).pop().expect("every two disks have some");
     assert!(first.id < last.id);
@@ -461,8 +462,8 @@ fn a_disk_replaced_by_an_old_image_is_copied_whole() {
     assert_eq!(lab.read(lab.find("table"), 0, 3_000_000), pattern(4, 3_000_000));
 }
 
-/// A disk is replaced by an image from when it was offline, after a part of its resync: the image
-/// does not have what was copied then.
+/// A disk is replaced by an image from when it was OFFLINE, after a part of its resync: the image
+/// does not have the data that was copied then.
 #[test]
 fn a_disk_replaced_by_an_old_image_after_half_a_resync_is_copied_whole() {
     let length = 100 << 20;
@@ -653,7 +654,7 @@ fn writers_that_wait_for_the_activity_log_are_reported() {
 }
 
 /// A block cannot be read on the only current mirror, in a region that was active at a crash, while
-/// the disk with the old bytes returns: reads fail and never return the old bytes, whatever happens
+/// the disk with the old bytes returns. Reads fail and never return the old bytes, whatever happens
 /// next; and they return the right bytes once these can be read again.
 #[test]
 fn an_unreadable_block_is_never_read_from_a_returning_disk_with_old_bytes() {
@@ -772,7 +773,7 @@ impl Lab {
         self.group().voters.current().disks[disk].clone()
     }
 
-    /// What the caretaker would look for on disks now.
+    /// The disks that the caretaker would look for now, and why.
     fn questions(&self) -> Vec<Question> {
         self.group().questions().into_iter().map(|(_, question)| question).collect()
     }
@@ -882,7 +883,7 @@ fn a_disk_taken_offline_by_errors_or_an_operator_stays_offline() {
         let _ = block_on(lab.group().check(true));
         lab.state(1) == DiskState::Offline
     });
-    // The engine looks for it a few times, and no more.
+    // The engine looks for the disk a few times, and no more.
     lab.wait_for("the looks", || {
         lab.world.advance(Duration::from_secs(3));
         lab.questions().is_empty()
@@ -963,7 +964,7 @@ fn a_start_waits_for_a_disk_that_is_late() {
     lab.mount();
     assert_eq!(lab.state(1), DiskState::Online);
 
-    // It does not come.
+    // The disk does not come.
     block_on(lab.group().set_attribute("mount_wait", "200")).expect("it is set");
     lab.kill();
     lab.world.detach("/disk1");
@@ -1015,7 +1016,7 @@ fn an_offline_by_an_operator_raises_no_alarm() {
 }
 
 /// A disk that is read-only when the group is mounted counts as missing, and the reason is
-/// reported. The group is mounted without it where that is possible, also after a kill, and the
+/// reported. The group is mounted without it where that is possible, even after a kill, and the
 /// disk comes back when it can be written.
 #[test]
 fn a_disk_that_is_read_only_at_a_mount_counts_as_missing() {
@@ -1040,7 +1041,8 @@ fn a_disk_that_is_read_only_at_a_mount_counts_as_missing() {
     lab.check();
 }
 
-/// Where the disk is needed the mount's error says why it is not used, and FORCE mounts without it.
+/// Where the disk is needed, the mount's error gives the reason why it is not used, and FORCE
+/// mounts without it.
 #[test]
 fn the_error_of_a_mount_names_a_read_only_disk_that_is_needed() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
@@ -1261,7 +1263,7 @@ fn the_catalog_grows_while_a_disk_cannot_vote() {
     // On the catalog's own thread, as when the engine resizes it by itself.
     let catalog = Arc::clone(&lab.group().catalog);
     let resizing = std::thread::spawn(move || block_on(catalog.release(false, resize)));
-    // A resize that does not go on asks the disk again and again.
+    // A resize that cannot go on tries to write to the disk again and again.
     let refused = || member.counters.write_errors.load(Ordering::Relaxed);
     let before = refused();
     lab.wait_for("the end, or many refusals", || {

@@ -43,7 +43,7 @@ impl Lab {
         self.numbers(sql)[0][0]
     }
 
-    /// The disk's own counts less the engine's counts for it: I/O that did not pass the engine's
+    /// The disk's own counts minus the engine's counts for it: I/O that did not pass the engine's
     /// members.
     fn uncounted(&self, disk: usize) -> [u64; 4] {
         let counters = &self.group().members.values().nth(disk).expect("a member").counters;
@@ -327,7 +327,7 @@ fn a_refused_request_is_shown_as_a_disk_error() {
     assert_eq!(lab.state(0), DiskState::Online);
 }
 
-/// As many bytes are written as are promised. Then one failure group, each in turn, is lost and
+/// As many bytes are written as the view promises. Then each failure group in turn is lost and
 /// dropped: every file gets all its mirrors again.
 #[test]
 fn data_within_the_safe_capacity_survives_the_loss_of_any_failure_group() {
@@ -390,8 +390,8 @@ fn data_within_the_safe_capacity_survives_the_loss_of_any_failure_group() {
     }
 }
 
-/// What a statement may ask for is gathered for all views: each column that is declared as live has a value in each row, and no
-/// row has more.
+/// All live rows that statements can cause to be gathered: each column that is declared as live has
+/// a value in each row, and no row has a further one.
 #[test]
 fn each_live_column_gets_a_value() {
     use crate::{catalog::columns, views::live::row_of_operation};

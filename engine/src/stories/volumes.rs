@@ -1,4 +1,4 @@
-//! Volumes are made, grown, shrunk and dropped, also when the engine dies meanwhile.
+//! Volumes are made, grown, shrunk and dropped, even if the engine dies meanwhile.
 
 use super::*;
 use crate::admin::{AdminError, VolumeChange};
@@ -104,8 +104,8 @@ fn a_volume_has_all_of_its_space_from_the_beginning() {
     lab.check();
 }
 
-/// Whenever the engine dies, a volume exists with all its space or not at all, and nothing is left
-/// of one that does not exist.
+/// Whenever the engine dies, a volume exists with all its space or not at all, and no space is left
+/// allocated for one that does not exist.
 #[test]
 fn a_volume_whose_making_is_cut_short_exists_whole_or_not_at_all() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
