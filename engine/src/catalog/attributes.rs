@@ -1,7 +1,7 @@
-//! Disk-group attributes: what can be set, and what it must look like.
+//! Disk-group attributes: their names, values and effects.
 //!
-//! Names and values are those of ASM where it has them. They live in the catalog's
-//! `attribute` table; the ones the engine acts on are parsed here, once.
+//! Names and values are those of ASM where it has them. They are stored in the catalog's
+//! `attribute` table; the ones that the engine acts on are parsed here, once.
 
 mod refused;
 
@@ -20,27 +20,27 @@ use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
 use rusqlite::Connection;
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-/// The attributes that change what the engine does.
+/// The attributes that change how the engine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// The I/O deadline (R2), in ticks of the watchdog.
     pub disk_timeout_ticks: u64,
-    /// Seconds for which the group waits for an offline disk before it is dropped.
+    /// Seconds for which the group waits for an OFFLINE disk before it is dropped.
     pub disk_repair_time: u64,
-    /// A disk with this number of failed reads within `disk_error_time` seconds has failed; 0:
-    /// there is no limit.
+    /// A disk with this number of failed reads within `disk_error_time` seconds has failed; 0: no
+    /// limit.
     pub disk_error_limit: usize,
-    /// The same of reads that do not match their checksums.
+    /// The same limit for reads that do not match their checksums.
     pub disk_checksum_limit: usize,
     pub disk_error_time: u64,
-    /// For how long a disk may be far slower than the others before it is taken offline.
+    /// How long a disk may be far slower than the others before it is taken OFFLINE.
     pub disk_slow_time: Option<Duration>,
     pub failgroup_repair_time: u64,
     /// Whether freed AUs are discarded.
     pub discard: bool,
     /// Target for the p99 latency of client I/O while mirrors move.
     pub latency_target: Option<Duration>,
-    /// For how long threads that serve clients busy-poll before they sleep.
+    /// How long threads that serve clients busy-poll before they sleep.
     pub poll_time: Option<Duration>,
     /// Permission bits that new regular files do not get, if access control is on.
     pub umask: u32,
@@ -53,10 +53,10 @@ pub struct Attributes {
     pub scrub_async_limit: u32,
     /// Whether a scrub of the whole group reads its metadata as well.
     pub scrub_metadata: bool,
-    /// Seconds after which an operator is reminded that nothing was scrubbed; 0: never.
+    /// Seconds without a scrub after which an operator is reminded; 0: never.
     pub scrub_reminder: u64,
-    /// Percent of a group in use from which a warning is written to the alert log, and a critical
-    /// one.
+    /// Percent of a group in use from which a warning, and a critical warning, is written to the
+    /// alert log.
     pub space_warning: u8,
     pub space_critical: u8,
 }
@@ -120,7 +120,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
 /// Attributes of every group that cannot be set.
 pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
-/// Seconds for which a disk can be waited for: 136 years, as in ASM.
+/// The longest time in seconds to wait for a disk: 136 years, as in ASM.
 pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
 
 fn seconds_to_ticks(seconds: u64) -> u64 {
@@ -147,7 +147,7 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
     Ok((number * unit) as u64)
 }
 
-/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in
+/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` has the words for the error, and the range, in
 /// nanoseconds.
 fn time(
     name: &str,
@@ -176,7 +176,7 @@ fn percentage(name: &str, value: &str) -> Result<u8, AdminError> {
     percent.ok_or_else(|| invalid(name, value, "a percentage from 1 to 100"))
 }
 
-/// How many errors of a disk are too many.
+/// The number of errors from which a disk has failed.
 fn limit(name: &str, value: &str) -> Result<usize, AdminError> {
     let limit = value.parse().ok().filter(|limit| (0..=LIMIT_MAX).contains(limit));
     limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1000, or 0 for no limit"))
@@ -190,7 +190,7 @@ fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
     }
 }
 
-/// An attribute that can only be what it is.
+/// An attribute with a single possible value.
 fn only(name: &str, value: &str, is: bool, because: &str) -> Result<(), AdminError> {
     if boolean(name, value)? == is {
         return Ok(());
@@ -222,10 +222,10 @@ impl Attributes {
         if self.access_control { self.umask } else { 0 }
     }
 
-    /// Takes one attribute over.
+    /// Sets one attribute.
     ///
     /// # Errors
-    /// If there is none of this name, or the value is not of its kind.
+    /// If there is none of this name, or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), AdminError> {
         match name {
             "disk_timeout" => {
@@ -293,8 +293,8 @@ impl Attributes {
     }
 }
 
-/// Checks an attribute of which no value changes anything: what ASM has and this engine has not, or
-/// does always.
+/// Checks an attribute whose value has no effect: a feature of ASM that this engine lacks, or
+/// always has.
 fn check_without_effect(name: &str, value: &str) -> Result<(), AdminError> {
     match name {
         "content.check" => {
@@ -346,8 +346,8 @@ fn version(text: &str) -> Vec<u16> {
     parts
 }
 
-/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, software may
-/// rely on a version for good.
+/// Refuses to lower an attribute that can only be raised: as in ASM, software may rely on a version
+/// for good.
 ///
 /// # Errors
 /// That refusal, or if the catalog fails.
@@ -381,11 +381,11 @@ pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(
     Ok(tables::attribute::set_read_only(connection, name, value)?)
 }
 
-/// The name under which the catalog keeps that a rebalance runs, and its power. No statement sees
-/// this attribute.
+/// The name under which the catalog stores that a rebalance runs, and its power. Statements do not
+/// see this attribute.
 const REBALANCE: &str = "_rebalance";
 
-/// Stores with which power a rebalance runs, or that none does.
+/// Stores the power of the running rebalance, or that none runs.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -402,7 +402,7 @@ pub fn store_rebalance(
     keep(connection, REBALANCE, begun.map(text))
 }
 
-/// Stores a value, or none any more.
+/// Stores a value, or deletes it.
 fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<(), FileError> {
     if let Some(value) = value {
         return store(connection, name, &value);
@@ -418,13 +418,13 @@ pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, 
     let Some(text) = tables::attribute::value(connection, REBALANCE)? else { return Ok(None) };
     let says = |word| text.split_whitespace().any(|other| other == word);
     let compact = if says("compact") { Some(true) } else { says("loose").then_some(false) };
-    // A text that is no number means all the same that a rebalance ran.
+    // A text that is not a number still means that a rebalance ran.
     let power = text.split_whitespace().next().and_then(|power| power.parse().ok()).unwrap_or(1);
     Ok(Some((power, Phases { balance: !says("unbalanced"), compact })))
 }
 
-/// The name under which the catalog keeps that nothing is left to discard. No statement sees this
-/// attribute.
+/// The name under which the catalog stores that nothing is left to discard. Statements do not see
+/// this attribute.
 const ALL_DISCARDED: &str = "_all_discarded";
 
 /// Stores that nothing is left to discard, or that there may be something from now on.
@@ -443,8 +443,8 @@ pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
     Ok(tables::attribute::exists(connection, ALL_DISCARDED)?)
 }
 
-/// The name under which the catalog keeps when the whole group was last scrubbed. No statement sees
-/// this attribute.
+/// The name under which the catalog stores when the whole group was last scrubbed. Statements do
+/// not see this attribute.
 const SCRUBBED: &str = "_scrubbed";
 
 /// Stores when the whole group was scrubbed.
@@ -464,20 +464,20 @@ pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileE
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-/// The name under which the catalog keeps how long the group waits for one disk, with the number of
-/// the disk behind it. No statement sees this attribute.
+/// The name under which the catalog stores how long the group waits for one disk, followed by the
+/// number of the disk. Statements do not see this attribute.
 const DROP_AFTER: &str = "_drop_after.";
 
-/// How long the group waits for a disk that is offline, instead of its repair time: `OFFLINE ...
+/// How long the group waits for a disk that is OFFLINE, instead of its repair time: `OFFLINE ...
 /// DROP AFTER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropAfter {
     pub seconds: u64,
-    /// When the disk went offline, as in the membership: it holds for this absence only.
+    /// When the disk went OFFLINE, as in the membership: the time holds for this absence only.
     pub since: i64,
 }
 
-/// Stores how long the group waits for a disk, or that it is as long as for any.
+/// Stores how long the group waits for a disk, or that the time is that of all disks.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -490,7 +490,7 @@ pub fn store_drop_after(
     keep(connection, &format!("{DROP_AFTER}{}", disk.0), value)
 }
 
-/// How long the group waits for single disks, where a statement gave a time.
+/// How long the group waits for single disks for which a statement gave a time.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -508,7 +508,7 @@ pub fn load_drop_after(
     Ok(found)
 }
 
-/// The values under a name with the number of a disk behind it.
+/// The values under a name that is followed by the number of a disk.
 fn kept_of_disks(
     connection: &Connection,
     name: &str,
@@ -521,11 +521,11 @@ fn kept_of_disks(
     Ok(found.into_iter().filter_map(of_disk).collect())
 }
 
-/// The name under which the catalog keeps the size that a disk reaches in stages, with the number
-/// of the disk behind it. No statement sees this attribute.
+/// The name under which the catalog stores the size that a disk reaches in stages, followed by the
+/// number of the disk. Statements do not see this attribute.
 const GOAL: &str = "_resize_goal.";
 
-/// Stores which size a disk reaches in stages, in bytes, or that it does not any more.
+/// Stores the size in bytes that a disk reaches in stages, or deletes it.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -538,7 +538,7 @@ pub fn store_goal(
     keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
 }
 
-/// Sizes that disks reach in stages, in bytes, each with the id of the disk that had the number
+/// The sizes in bytes that disks reach in stages, each with the id of the disk that had the number
 /// then.
 ///
 /// # Errors
@@ -551,7 +551,7 @@ pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, Strin
     Ok(kept_of_disks(connection, GOAL)?.into_iter().filter_map(goal).collect())
 }
 
-/// The attributes as stored; one with a value that is not understood has its default.
+/// The attributes as stored; one with an invalid value has its default.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -564,7 +564,7 @@ pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
 }
 
 impl Attributes {
-    /// How many failures of a disk are too many.
+    /// The numbers of failures from which a disk has failed.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             reads: self.disk_error_limit,

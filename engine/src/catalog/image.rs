@@ -1,22 +1,21 @@
 //! The catalog's two files in memory, between SQLite and the mirrored store.
 //!
-//! The log is kept whole in memory, from its last restart on: readers and
-//! checkpoints never read it from a disk, so a rotten frame can do no harm, and a
-//! push never needs to read what is around it. Its size is capped, see
-//! [`Catalog`](super::Catalog).
+//! The log is kept whole in memory, from its last restart on: readers and checkpoints never read it
+//! from a disk, so a damaged frame can do no harm, and a push never needs to read the bytes around
+//! it. Its size is limited, see [`Catalog`](super::Catalog).
 //!
-//! Pages of the database are kept in a cache that all connections share (`pages.rs`); those that a
-//! reader will want next are read together (`readahead.rs`). A checkpoint writes pages into it;
-//! they reach the store in runs, when they are pushed. Every page is sealed before it goes to the
-//! store and verified when it comes back.
+//! Pages of the database are kept in a cache that all connections share (`pages.rs`); pages that a
+//! reader will need next are read together (`readahead.rs`). A checkpoint writes pages into the
+//! cache; they reach the store in runs, when they are pushed. Every page is sealed before it goes
+//! to the store and verified when it is read.
 //!
 //! Invariants:
 //!
 //!   1. Dirty pages and dirty log blocks are never dropped from memory.
 //!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile. It is
-//!      what was written last: where that is not known yet, all mirrors are read, for one of them
-//!      may have lost a write and not know it; afterwards the number of the write is remembered,
-//!      and one mirror that has it is enough.
+//!      the version that was written last. If the number of its last write is not known yet, all
+//!      mirrors are read, because one of them may have lost a write without an error; afterwards
+//!      the number is remembered, and one mirror that has it is enough.
 //!   3. `sync` returns after everything written before it is durable on the store.
 
 use super::{
@@ -49,7 +48,7 @@ const RUN_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 struct Log {
-    /// Bytes of the log as SQLite sees it.
+    /// Bytes of the log from SQLite's view.
     size: u64,
     /// Where the last frame since the last restart ends.
     position: u64,
@@ -57,7 +56,7 @@ struct Log {
     dirty: BTreeSet<usize>,
 }
 
-/// A page that was read, and the write that it is of.
+/// A page that was read, and the number of the write that it comes from.
 struct FetchedPage {
     number: u32,
     write: u64,
@@ -69,16 +68,17 @@ pub(super) struct Image {
     store: Arc<dyn Store>,
     pages: Mutex<Pages>,
     log: Mutex<Log>,
-    /// Held while something is being pushed: one run of writes at a time.
+    /// Held during a push: one run of writes at a time.
     pushing: Mutex<()>,
     /// The number of the last write of pages.
     writes: AtomicU64,
-    /// Counts reads for which one mirror is enough: they go to the mirrors by turns.
+    /// Counts reads for which one mirror is enough: they are distributed round robin over the
+    /// mirrors.
     waiters: AtomicU64,
     log_syncs: AtomicU64,
-    /// Capacities last seen, which never shrink: read again only when they are reached.
+    /// Capacities last seen, which never shrink: they are read again only when they are reached.
     room: [AtomicU64; 2],
-    /// The last thing that went wrong, for messages: SQLite passes on only a number.
+    /// The last error, for messages: SQLite passes on only a number.
     error: Mutex<Option<StoreError>>,
 }
 
@@ -87,7 +87,7 @@ fn to_usize(value: u64) -> usize {
 }
 
 impl Image {
-    /// `pages`: how many the database has.
+    /// `pages`: the number of pages of the database.
     pub(super) fn new(store: Arc<dyn Store>, pages: u32) -> Self {
         let pages = Pages::new(u64::from(pages) * PAGE_SIZE as u64);
         let writes = AtomicU64::new(wal::first_write(&*store));
@@ -108,7 +108,7 @@ impl Image {
         &self.store
     }
 
-    /// The last thing that went wrong.
+    /// The last error.
     pub(super) fn error(&self) -> Option<StoreError> {
         self.error.lock().clone()
     }
@@ -133,7 +133,8 @@ impl Image {
         self.log.lock().position
     }
 
-    /// Reads bytes of the database; those past its end are not touched. Returns how many were read.
+    /// Reads bytes of the database; the part of `into` past its end is left as it is. Returns the
+    /// number of bytes read.
     pub(super) fn read_database(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let size = self.database_size();
         let length = into.len().min(to_usize(size.saturating_sub(offset)));
@@ -184,9 +185,9 @@ impl Image {
         Ok(())
     }
 
-    /// Reads pages, all at once: from one mirror, by turns, where their last write is known; from
-    /// all where it is not. Those come back that are what was written last, as far as is known, and
-    /// the same wherever they were read.
+    /// Reads pages, all at once: from one mirror, round robin, if their last write is known; from
+    /// all if it is not. Returns the pages that are the last version as far as is known, and the
+    /// same on every mirror that was read.
     fn fetch(&self, wanted: &[(u32, u64)]) -> Vec<FetchedPage> {
         let file = CatalogFile::Database;
         let mirrors = self.store.mirrors(file);
@@ -261,7 +262,8 @@ impl Image {
         pages.truncate(size);
     }
 
-    /// Reads bytes of the log; those past its end are not touched. Returns how many were read.
+    /// Reads bytes of the log; the part of `into` past its end is left as it is. Returns the number
+    /// of bytes read.
     pub(super) fn read_log(&self, offset: u64, into: &mut [u8]) -> usize {
         let log = self.log.lock();
         let length = into.len().min(to_usize(log.size.saturating_sub(offset)));
@@ -301,8 +303,7 @@ impl Image {
         if full { self.push_log() } else { Ok(()) }
     }
 
-    /// Empties the log in memory. The store's copy is void from when the next log's header is
-    /// written.
+    /// Empties the log in memory. The store's copy is void once the next log's header is written.
     pub(super) fn truncate_log(&self, size: u64) {
         let mut log = self.log.lock();
         if size == 0 {
@@ -312,15 +313,15 @@ impl Image {
         }
     }
 
-    /// Gives back what the store keeps for the database beyond `size` bytes. The caller makes sure
-    /// that none of it is needed: all that was written is in the database, durably, and the log on
-    /// the disks is void.
+    /// Gives back the store's space for the database beyond `size` bytes. The caller makes sure
+    /// that none of it is needed: every commit is in the database, durably, and the log on the
+    /// disks is void.
     pub(super) fn shrink(&self, size: u64) -> Result<(), StoreError> {
         self.room[CatalogFile::Database as usize - 1].store(0, Ordering::Relaxed);
         self.note(self.store.shrink(CatalogFile::Database, size))
     }
 
-    /// The last resort when a file outgrows what was made ready ahead.
+    /// The last resort when a file outgrows the space that was allocated in advance.
     fn make_room(&self, file: CatalogFile, end: u64) -> Result<(), StoreError> {
         let end = end.next_multiple_of(BLOCK as u64);
         let room = &self.room[file as usize - 1];
@@ -334,7 +335,7 @@ impl Image {
         Ok(())
     }
 
-    /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when
+    /// Writes dirty blocks of the log to the store. They are on the disks, though not durable, when
     /// this returns.
     pub(super) fn push_log(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.pushing.lock_for_long();
@@ -364,7 +365,7 @@ impl Image {
         };
         let mut problems = Vec::new();
         let mut wrong = |mirror: u8, offset: u64, right: &[Box<[u8]>], what: String| {
-            // Its disk may have been dropped, or gone offline, and have taken it along.
+            // Its disk may have been dropped, or gone OFFLINE, and the mirror with it.
             if !self.store.mirrors(CatalogFile::Wal).contains(&mirror) {
                 return;
             }
@@ -410,7 +411,7 @@ impl Image {
         problems
     }
 
-    /// Hands dirty pages to the store.
+    /// Writes dirty pages to the store.
     pub(super) fn push_database(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.pushing.lock_for_long();
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
@@ -460,7 +461,7 @@ impl Image {
     }
 }
 
-/// Blocks as runs of neighbours, each with its byte offset.
+/// Groups adjacent blocks into runs, each with its byte offset.
 fn runs(blocks: &BTreeSet<usize>, mut fill: impl FnMut(usize, &mut [u8])) -> Vec<(u64, Slice)> {
     let mut runs = Vec::new();
     let mut blocks = blocks.iter().copied().peekable();

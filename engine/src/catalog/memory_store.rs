@@ -1,5 +1,5 @@
-//! A [`Store`] in memory, whose mirrors rot, whose power fails at the n-th
-//! operation, and whose disks may be full. For tests.
+//! A [`Store`] in memory, whose mirrors can be damaged, whose power fails at the n-th operation,
+//! and whose disks may be full. For tests.
 
 use super::store::{CatalogFile, FileName, Store, StoreError};
 use crate::{
@@ -28,11 +28,11 @@ struct State {
     during_read: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// See the module's description. A clone shares the disks but not the connection:
-/// after [`MemoryStore::reconnect`] older ones are dead.
+/// See the module's description. A clone shares the disks but not the connection: after
+/// [`MemoryStore::reconnect`] older clones do not work any more.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    /// Set by `reconnect` on the one it replaces: nothing it does reaches the disks.
+    /// Set by `reconnect` on the store that it replaces: none of its operations reaches the disks.
     severed: std::sync::atomic::AtomicBool,
 }
 
@@ -41,7 +41,7 @@ fn index(file: CatalogFile) -> usize {
 }
 
 impl MemoryStore {
-    /// `noise`: what the disks hold before; zeros if `None`. Capacities are bytes.
+    /// `noise`: the seed of the disks' initial content; zeros if `None`. Capacities are bytes.
     #[must_use]
     pub fn new(mirrors: usize, database: u64, log: u64, noise: Option<u64>) -> Arc<Self> {
         let image =
@@ -95,7 +95,7 @@ impl MemoryStore {
         self.reconnect()
     }
 
-    /// The process ends, the power does not: what was written stays.
+    /// The process ends, the power does not fail: all writes stay.
     #[must_use]
     pub fn reconnect(&self) -> Arc<Self> {
         self.severed.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -111,22 +111,22 @@ impl MemoryStore {
         self.lock().capacity_max = [database, log];
     }
 
-    /// Every write and flush fails from now on, or no longer.
+    /// Every write and flush fails from now on, or succeeds again.
     pub fn fail_writes(&self, fail: bool) {
         self.lock().fail_writes = fail;
     }
 
-    /// Does something when the next read of a mirror has its bytes, before its caller has them.
+    /// Calls a function when the next read of a mirror has its bytes, before its caller has them.
     pub fn during_next_read(&self, what: impl FnOnce() + Send + 'static) {
         self.lock().during_read = Some(Box::new(what));
     }
 
-    /// A mirror is struck from the list.
+    /// Removes a mirror from the list.
     pub fn lose(&self, mirror: usize) {
         self.lock().lost.push(mirror);
     }
 
-    /// Overwrites bytes of one mirror, which the store does not notice.
+    /// Overwrites bytes of one mirror without an error of the store.
     pub fn corrupt(&self, file: CatalogFile, mirror: usize, offset: u64, bytes: &[u8]) {
         self.lock().mirrors[mirror][index(file)].corrupt(offset, bytes);
     }
@@ -139,7 +139,7 @@ impl MemoryStore {
         bytes
     }
 
-    /// Mirrors that a read repaired.
+    /// The number of mirrors that reads repaired.
     #[must_use]
     pub fn repairs(&self) -> u64 {
         self.lock().repairs
@@ -157,7 +157,7 @@ impl MemoryStore {
         self.lock().operations
     }
 
-    /// Counts one operation. `Ok(true)`: it is the last one, and may be half done.
+    /// Counts one operation. `Ok(true)` if it is the last one: then it may be half done.
     fn step(&self, file: CatalogFile, doing: &'static str) -> Result<bool, StoreError> {
         if self.severed.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(StoreError::Stopped("the process has ended".into()));
@@ -332,7 +332,7 @@ impl Store for MemoryStore {
         let last = self.step(file, "shrinking")?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        // The last record before the power went counts, or does not.
+        // The last record before the power failed is kept or lost, by seed.
         if !last || state.numbers.below(2) == 0 {
             let now = &mut state.capacity[index(file)];
             *now = capacity.min(*now);

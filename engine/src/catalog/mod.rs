@@ -7,24 +7,24 @@
 //! ```
 //!
 //! - [`Catalog::write`] runs a job in a transaction that it shares with others ([`writer`]). When
-//!   it returns, the change is on the disks: it survives the end of our processes. It survives the
-//!   loss of power from the next *durable point* on: a commit made with `durable`,
+//!   it returns, the change is on the disks: it survives the end of the process. It survives a loss
+//!   of power from the next *durable point* on: a commit made with `durable`,
 //!   [`Catalog::durable_point`], or a checkpoint.
-//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8). A
-//!   job that ends well is part of the commit with the next number, even if it changed nothing: a
-//!   cache that was given that number does not wait for a commit that never comes.
-//! - [`Catalog::read`] and [`Catalog::query`] see one snapshot, and neither wait for the writer nor
-//!   hold it up ([`reader`]).
+//! - Commits are numbered in order; [`Catalog::durable`] is the last durable one (R8). A job that
+//!   succeeds is part of the commit with the next number, even if it changed nothing: a cache that
+//!   got that number does not wait for a commit that never comes.
+//! - [`Catalog::read`] and [`Catalog::query`] see one snapshot; they neither wait for the writer
+//!   nor delay it ([`reader`]).
 //! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).
 //!
 //! The schema is in `schema.sql`, the views are declared in `columns/`.
 //!
 //! Invariants:
 //!
-//!   1. One thread writes. Jobs run in the order in which they were given, and are answered in that
-//!      order.
-//!   2. A commit is answered after the store has it, and counts as durable after the
-//!      store was flushed and no later write can touch its last block (R7).
+//!   1. One thread writes. Jobs run in the order in which they were submitted, and are answered in
+//!      that order.
+//!   2. A commit is answered after the store has it, and counts as durable after the store was
+//!      flushed and no later write can touch its last block (R7).
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
 
 pub mod attributes;
@@ -75,14 +75,14 @@ use writer::{Progress, Writer, WriterRequest};
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// The version of the schema, in the database's `user_version`. A later one is refused, an earlier
-/// one is brought up to date.
+/// one is converted.
 pub const SCHEMA_VERSION: i64 = 3;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of clients.
 pub(crate) const READERS: usize = 2;
 const QUERIES: usize = 4;
-/// The name of the threads that serve statements of clients: they may be throttled in favour of all
+/// The name of the threads that run statements of clients: they may be throttled in favour of all
 /// others.
 pub const STATEMENTS: &str = "catalog-query";
 /// A commit's place in the order of commits since the catalog was opened.
@@ -112,8 +112,7 @@ pub enum CatalogError {
     LogHidden,
 }
 
-/// Is called with the writer's progress, on the writer's thread; must not call the catalog and
-/// wait.
+/// Called with the writer's progress, on the writer's thread; must not call the catalog and wait.
 pub trait Listener: Send + Sync {
     /// Everything up to and including this commit is durable.
     fn durable(&self, number: CommitNumber);
@@ -121,7 +120,7 @@ pub trait Listener: Send + Sync {
     fn failed(&self, reason: &str);
 }
 
-/// Waits for room that is about to become free: whether there is some.
+/// Waits for space that is about to become free. Returns whether there is some.
 pub(crate) type MakeRoom = Box<dyn Fn() -> Task<'static, bool> + Send + Sync>;
 
 /// An open catalog. See the module's description.
@@ -160,7 +159,8 @@ impl Catalog {
                 wal::clear(&*store)?;
                 let vfs = Vfs::register(Arc::new(Image::new(store, 0)), Arc::clone(world));
                 let link = Link::open(&vfs, true)?;
-                // Before there is a page: what rows leave behind is given back (writer.rs).
+                // Before there is a page, so that the pages of deleted rows can be given back
+                // (writer.rs).
                 link.connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL")?;
                 prepare_writer(&link.connection)?;
                 link.connection.execute_batch(SCHEMA)?;
@@ -174,8 +174,8 @@ impl Catalog {
         .map(|(catalog, _)| catalog)
     }
 
-    /// Opens the catalog on `store`; replays its log if it was not closed in good order. `force`:
-    /// ignores the part of the log that no disk can read.
+    /// Opens the catalog on `store`; replays its log if it was not closed in good order. With
+    /// `force` the part of the log that no disk can read is ignored.
     ///
     /// # Errors
     /// If the store fails, the catalog is damaged, or of a later version.
@@ -237,7 +237,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// On the writer's thread: opens, answers, serves.
+    /// On the writer's thread: opens the catalog, reports the result, serves requests.
     fn start(
         world: &Arc<dyn World>,
         opened: oneshot::Sender<Result<(Arc<Self>, Recovery), CatalogError>>,
@@ -294,10 +294,9 @@ impl Catalog {
 
     /// Runs a job that may make the catalog larger, and commits it, together with others.
     ///
-    /// The job runs on the writer's thread, in its own savepoint: if it returns an
-    /// error it is undone, alone. It may update caches as its last act; if the
-    /// commit fails after that, the catalog stops for good.
-    /// With `durable` the commit is a durable point.
+    /// The job runs on the writer's thread, in its own savepoint: if it returns an error it is
+    /// undone, alone. It may update caches as its last act; if the commit fails after that, the
+    /// catalog stops for good. With `durable` the commit is a durable point.
     ///
     /// # Errors
     /// The error of the job; `NoSpace` if the catalog cannot grow; `CatalogStopped`.
@@ -314,18 +313,18 @@ impl Catalog {
         }
     }
 
-    /// Bytes that the catalog has left, if it wants to grow and cannot.
+    /// Bytes that the catalog has left, if it needs to grow and cannot.
     #[must_use]
     pub fn shortage(&self) -> Option<u64> {
         self.progress.shortage()
     }
 
-    /// Sets who makes room when the catalog cannot grow, before the job fails.
+    /// Sets the function that makes room when the catalog cannot grow, before the job fails.
     pub(crate) fn when_tight(&self, make_room: MakeRoom) {
         let _ = self.room.set(make_room);
     }
 
-    /// Whether there may be room now that there was not.
+    /// Whether there may be room now where there was none.
     async fn make_room(&self) -> bool {
         match self.room.get() {
             Some(make_room) => make_room().await,
@@ -333,14 +332,14 @@ impl Catalog {
         }
     }
 
-    /// Jobs that wait for their turn.
+    /// The number of waiting jobs.
     #[cfg(test)]
     pub(crate) fn jobs_waiting(&self) -> usize {
         self.writes.len()
     }
 
-    /// As [`Catalog::write`], for a job that releases space: it runs although the
-    /// catalog cannot grow any more.
+    /// As [`Catalog::write`], for a job that releases space: it runs even if the catalog cannot
+    /// grow any more.
     ///
     /// # Errors
     /// The error of the job; `CatalogStopped`.
@@ -352,7 +351,7 @@ impl Catalog {
         self.submit(durable, false, job).await.map_err(|(error, _)| error)
     }
 
-    /// A job that did not run comes back with the error.
+    /// Submits a job. A job that did not run is returned with the error.
     async fn submit<T, J>(
         &self,
         durable: bool,
@@ -413,7 +412,7 @@ impl Catalog {
         self.ask(WriterRequest::DurablePoint).await
     }
 
-    /// Makes a commit durable that is done or in progress.
+    /// Makes a commit durable that has been made or is in progress.
     ///
     /// # Errors
     /// `CatalogStopped`.
@@ -421,12 +420,11 @@ impl Catalog {
         if self.durable() >= number && self.progress.failure().is_none() {
             return Ok(());
         }
-        // Behind it in the queue.
+        // After that commit in the queue.
         self.ask(WriterRequest::DurablePoint).await.map(|_| ())
     }
 
-    /// Brings everything into the database and restarts the log. Ends readers that stand in the
-    /// way.
+    /// Brings everything into the database and restarts the log. Ends readers that still need it.
     ///
     /// # Errors
     /// `CatalogStopped`.
@@ -446,7 +444,7 @@ impl Catalog {
         self.progress.durable()
     }
 
-    /// Waits until a commit is durable, without asking for it.
+    /// Waits until a commit is durable, without requesting that.
     ///
     /// # Errors
     /// If it never will be: the catalog stopped or was closed.
@@ -454,7 +452,7 @@ impl Catalog {
         self.progress.when_durable(number).await.map_err(|_| self.progress.stopped())
     }
 
-    /// Whom to tell of durable points and of failure.
+    /// Sets the listener for durable points and failure.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.progress.listen(listener);
     }
@@ -465,9 +463,9 @@ impl Catalog {
         self.progress.failure()
     }
 
-    /// Runs a job on a snapshot of what is committed: again, on a newer one, if it took so long
-    /// that the log ran full. The job must not wait for the writer: the writer may be waiting for
-    /// it.
+    /// Runs a job on a snapshot of the commits so far; if that took so long that the log ran full,
+    /// runs it again on a newer one. The job must not wait for the writer: the writer may be
+    /// waiting for it.
     ///
     /// # Errors
     /// The error of the job; `SnapshotTooOld` if it took too long each time.
@@ -499,12 +497,12 @@ impl Catalog {
         receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
     }
 
-    /// Runs a SELECT of a client over the views; the result comes piece by piece. The catalog waits
-    /// for the receiver, but not longer than it can keep the snapshot, and never holds more of the
+    /// Runs a SELECT of a client over the views; the result comes in pieces. The catalog waits for
+    /// the receiver, but not longer than it can keep the snapshot, and never holds more of the
     /// result than some MiB.
     ///
     /// # Errors
-    /// If the catalog has stopped. An error in the statement, or the limit that it passed, is the
+    /// If the catalog has stopped. An error in the statement, or a limit that it exceeded, is the
     /// last piece.
     pub fn query(
         &self,
@@ -524,7 +522,7 @@ impl Catalog {
         Ok(receiver)
     }
 
-    /// Has SQLite check the structure of the whole database. Returns what it complains about.
+    /// Has SQLite check the structure of the whole database. Returns its messages.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -538,7 +536,8 @@ impl Catalog {
         self.read(job).await
     }
 
-    /// Compares the mirrors of the log with what memory has of it; `repair`: rewrites what differs.
+    /// Compares the mirrors of the log with the log in memory; with `repair` it rewrites what
+    /// differs.
     ///
     /// # Errors
     /// If the catalog has stopped.
@@ -556,7 +555,7 @@ impl Catalog {
         self.vfs.image().log_position()
     }
 
-    /// Ends the catalog in good order: everything durable and in the database, the log empty.
+    /// Closes the catalog in good order: everything durable and in the database, the log empty.
     ///
     /// # Errors
     /// `CatalogStopped`; the threads end all the same.

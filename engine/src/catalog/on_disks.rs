@@ -1,16 +1,17 @@
 //! The catalog's storage on the group's disks (R6).
 //!
-//! The membership lists, for each of the catalog's two files and each mirror, which AUs
-//! of which disk hold which AUs of the file. Reading and writing need nothing else:
-//! no allocation, no activity-log entry, no commit.
+//! The membership lists, for each of the catalog's two files and each mirror, which AUs of which
+//! disk hold which AUs of the file. Reading and writing need nothing else: no allocation, no
+//! activity-log entry, no commit.
 //!
-//! A mirror whose disk fails goes with the disk: the membership that takes the disk offline strikes
-//! the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more
-//! again, `places.rs` where they go, and `damage.rs` which one is right where they differ.
+//! When a disk fails, its mirror is lost with it: the membership that takes the disk OFFLINE
+//! removes the mirror from the list, and is recorded before the write returns. `mirrors.rs`
+//! describes how mirrors are built again, `places.rs` where, and `damage.rs` which one is right if
+//! they differ.
 //!
-//! A flush that fails on a disk of the catalog, of whatever caller, may have lost what the catalog
-//! wrote there since its own last flush. Such a disk goes offline, or the catalog's next flush
-//! fails although the disk would take it (R9).
+//! A failed flush on a disk of the catalog, by whatever caller, may have lost the catalog's writes
+//! there since its own last flush. Such a disk goes OFFLINE, or the catalog's next flush fails even
+//! if the disk would carry it out (R9).
 
 mod damage;
 mod mirrors;
@@ -50,50 +51,50 @@ pub struct DiskStore {
     members: Arc<Members>,
     voters: Arc<Voters>,
     space: Arc<Mutex<Space>>,
-    /// `space` knows the AUs of files, too: until then nothing is allocated from it.
+    /// Whether `space` has the AUs of files as well: until then nothing is allocated from it.
     is_space_known: AtomicBool,
     au_size: u64,
-    /// The AUs that are marked used on the catalog's behalf.
+    /// The AUs that are marked used because the catalog has them.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
     /// Sentences about pages that a read found damaged on one mirror and rewrote, until they are
-    /// taken.
+    /// reported.
     mended: Mutex<Vec<String>>,
     /// Sentences about pages that are damaged on every mirror, each reported once: SQLite's own
-    /// errors know no place.
+    /// errors name no place.
     lost: Mutex<BTreeMap<u64, String>>,
-    /// The disks on which something is written and not flushed: how often each had gone, and failed
-    /// a flush, when that began.
+    /// The disks with writes that are not flushed. For each, how often it had gone OFFLINE, and how
+    /// often a flush had failed on it, when the first of them began.
     unflushed: Mutex<BTreeMap<DiskNumber, (u64, u64)>>,
-    /// A flush failed on a disk that stayed.
+    /// A flush failed on a disk that stayed in use.
     flush_failed: AtomicBool,
     retired: Mutex<Retired>,
-    /// Whose turn it is to write to the mirrors, or to flush them: threads that read mend pages
-    /// (`damage.rs`), and the catalog's own must neither be overtaken by what was right before it
-    /// wrote, nor take their flush for its own.
+    /// Held while the mirrors are written or flushed. Threads that read may mend pages
+    /// (`damage.rs`): their repair must not overwrite a newer write of the catalog's own threads,
+    /// and these must not rely on such a thread's flush.
     turn: AsyncMutex<()>,
 }
 
-/// The copies that the mirrors have of a range that is read.
+/// The copies of a range that the mirrors returned to a read.
 struct Looked {
     /// The newest good copy, if there is one.
     right: Option<Buffer>,
-    /// The mirrors that have something else, or could not be read.
+    /// The mirrors that returned other bytes, or could not be read.
     wrong: Vec<u8>,
     /// Disks that did not answer, and could not be spared.
     silent: Vec<Arc<Member>>,
-    /// Mirrors that there are, and those of them that could not be read.
+    /// The number of mirrors, and how many of them could not be read.
     tried: usize,
     unread: usize,
 }
 
-/// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of
-/// mirrors that could not be built. They become free when no I/O of them is in flight, and not
+/// AUs that the catalog does not use any more, or could not use: those of replaced mirrors, and of
+/// mirrors that could not be built. They become free when no I/O on them is in flight, and not
 /// while their disk hangs: a write that was given up may still land there (R2).
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
     aus: Vec<(DiskNumber, u32)>,
-    /// As long as there are any.
+    /// Set as long as there are any.
     in_hand: Option<InHand>,
 }
 
@@ -115,20 +116,20 @@ struct MirrorPart {
     range: Range<usize>,
 }
 
-/// The AUs that a membership gives to the catalog.
+/// The AUs that belong to the catalog according to a membership.
 #[must_use]
 pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
     let runs = membership.catalog.iter();
     runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
 }
 
-/// The disks were released.
+/// The error after the disks were released.
 fn let_go() -> StoreError {
     StoreError::Stopped("dismounted by force".to_owned())
 }
 
 impl DiskStore {
-    /// The store that the membership in force describes, whose AUs are marked used in `space`.
+    /// The store of the membership in force, whose AUs are marked used in `space`.
     #[must_use]
     pub fn new(
         world: Arc<dyn World>,
@@ -155,14 +156,14 @@ impl DiskStore {
         }
     }
 
-    /// From now on the catalog may grow: what files have is marked used in the space it shares with
-    /// them.
+    /// From now on the catalog may grow: the AUs of files are marked used in the space that it
+    /// shares with them.
     pub fn note_space_known(&self) {
         self.is_space_known.store(true, Ordering::Release);
     }
 
-    /// Frees retired AUs, if no read is in progress. A read that begins now uses the membership
-    /// that does not list them.
+    /// Frees retired AUs, if no read is in progress. A read that begins from now on uses the
+    /// membership that does not list them.
     fn free_retired(&self) {
         let mut retired = self.retired.lock();
         if retired.readers > 0 || retired.aus.is_empty() {
@@ -194,7 +195,8 @@ impl DiskStore {
         Reading(self)
     }
 
-    /// Where a range of a file lies on one mirror. `None` if the mirror does not have it all.
+    /// The parts of a range of a file on one mirror. `None` if the mirror does not have the whole
+    /// range.
     fn parts(
         &self,
         file: CatalogFile,
@@ -237,7 +239,7 @@ impl DiskStore {
         StoreError::Failed { file: FileName(file), doing, offset, length, reason }
     }
 
-    /// Whether a flush has failed on a disk that stayed: what else was written to it may be lost,
+    /// Whether a flush has failed on a disk that stayed in use: other writes to it may be lost,
     /// too.
     pub fn has_failed_to_flush(&self) -> bool {
         self.flush_failed.load(Ordering::Relaxed)
@@ -265,7 +267,7 @@ impl DiskStore {
         Ok(whole)
     }
 
-    /// Reads from every mirror, and expels those that are silent.
+    /// Reads from every mirror, and expels disks that do not answer.
     fn look(
         &self,
         file: CatalogFile,
@@ -315,8 +317,8 @@ impl DiskStore {
         looked
     }
 
-    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It
-    /// is the caller's turn.
+    /// Writes to mirrors; a mirror whose write fails loses its disk. `Err` if no current mirror has
+    /// the write. The caller must hold `turn`.
     async fn write_to(
         &self,
         file: CatalogFile,
@@ -324,7 +326,7 @@ impl DiskStore {
         runs: &[(u64, Slice)],
     ) -> Result<(), StoreError> {
         loop {
-            // The AUs of a mirror stay the mirror's while a write to them is in flight.
+            // The AUs of a mirror must not be freed while a write to them is in flight.
             let _reading =
                 (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
             let mut jobs = Vec::new();
@@ -361,8 +363,8 @@ impl DiskStore {
         }
     }
 
-    /// Notes that a disk is about to be written. Writes from before it last went offline no longer
-    /// count.
+    /// Records that a disk is about to be written. Writes from before it last went OFFLINE do not
+    /// count any more.
     fn begin_unflushed(&self, member: &Member) {
         let mut unflushed = self.unflushed.lock();
         let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));
@@ -371,8 +373,8 @@ impl DiskStore {
         }
     }
 
-    /// Takes failed disks offline. True: a silent disk could not be spared, so the I/O is to be
-    /// tried again.
+    /// Takes failed disks OFFLINE. True if a disk that does not answer could not be spared: then
+    /// the I/O is to be tried again.
     async fn drop_failed(
         &self,
         file: CatalogFile,
@@ -387,7 +389,7 @@ impl DiskStore {
                     && is_silent
                     && self.members.get(disk).is_none_or(|member| !member.is_hung())
                 {
-                    // It has answered while another one was waited for.
+                    // It has answered while another disk was waited for.
                     break;
                 }
                 match self
@@ -398,8 +400,8 @@ impl DiskStore {
                     Ok(()) => break,
                     Err(Refusal::Closing) => return Err(let_go()),
                     Err(_) if is_silent => {
-                        // R2: when nothing else is left, wait until the old I/O has ended, on each
-                        // disk: before that none is begun.
+                        // R2: no disk is left to do without, so this waits until the old I/O has
+                        // ended, on each such disk: no new I/O is started before.
                         again = true;
                         let Some(member) = self.members.get(disk) else { break };
                         member.answers_soon(|| self.voters.is_closing()).await;
@@ -422,7 +424,7 @@ impl DiskStore {
         Ok(again)
     }
 
-    /// Flushes every disk that the catalog has something on. It is the caller's turn.
+    /// Flushes every disk that has AUs of the catalog. The caller must hold `turn`.
     async fn flush_all(&self) -> Result<(), StoreError> {
         let membership = self.voters.current();
         let disks: BTreeSet<_> = membership.catalog.iter().map(|run| run.disk).collect();
@@ -454,7 +456,7 @@ impl DiskStore {
                 dropped?;
                 continue;
             }
-            // Our flush does not make good one of another caller that failed meanwhile.
+            // This flush does not repair a failed flush of another caller meanwhile.
             let broken = {
                 let unflushed = self.unflushed.lock();
                 let is_broken = |member: &Member| {
@@ -487,7 +489,7 @@ impl DiskStore {
         }
     }
 
-    /// Mirrors that can be read, and the disk of each one's start.
+    /// The mirrors that can be read, each with the disk of its start.
     fn current_mirrors(&self, file: CatalogFile) -> BTreeMap<u8, DiskNumber> {
         let membership = self.voters.current();
         let mut mirrors = BTreeMap::new();
@@ -508,7 +510,7 @@ impl Store for DiskStore {
     }
 
     fn epoch(&self) -> u64 {
-        // Grows with every mount.
+        // It grows with every mount.
         self.voters.current().generation
     }
 
@@ -544,7 +546,7 @@ impl Store for DiskStore {
                     tried,
                 });
             }
-            // R2: where nothing else is left, wait until one that is silent has answered.
+            // R2: no other mirror is left, so this waits until one of the disks answers.
             wait_for(&*self.world, async {
                 while silent.iter().all(|member| member.is_hung()) && !self.voters.is_closing() {
                     self.world.sleep(Duration::from_millis(50)).await;

@@ -1,16 +1,16 @@
-//! Pages of the database in memory: which stay when there is room for no more.
+//! Pages of the database in memory: a cache, and which pages are evicted from it.
 //!
-//! Two queues (as in Johnson and Shasha's 2Q, 1994), so that a walk along everything does not throw
-//! out what is used again and again:
+//! Two queues (as in Johnson and Shasha's 2Q, 1994), so that a full scan does not evict pages that
+//! are used again and again:
 //!
 //! ```text
 //!   read or written --> passing --(used twice)--> kept --(not used since the hand passed)--> gone
 //!                          \-----(used once)----------------------------------------> gone
 //! ```
 //!
-//! Those that pass leave first as long as they have a quarter of the room or more. A page that is
-//! taken in gets the memory of one that goes: all that were ever here lie in the same [`ROOM`]
-//! places, whichever threads read them.
+//! While the `passing` queue has more than a quarter of the pages, it is evicted from first. A new
+//! page gets the memory of an evicted one: all pages ever cached lie in the same [`ROOM`] places,
+//! whichever threads read them.
 
 use super::readahead::ReadAhead;
 use crate::limits::Limit;
@@ -24,24 +24,24 @@ const ROOM_USED: Limit = Limit::new(ROOM, 64);
 
 struct Page {
     bytes: Box<[u8]>,
-    /// How often it was looked at or written since it came, or since the hand passed; more than
-    /// twice is twice.
+    /// How often it was used or written since it was cached, or since the eviction passed it; at
+    /// most two.
     looks: u8,
 }
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// Bytes of the database as SQLite sees it.
+    /// Bytes of the database from SQLite's view.
     pub size: u64,
-    /// Pages that are not on the store as they are here. Never dropped.
+    /// Pages that are newer here than on the store. Never evicted.
     pub dirty: BTreeSet<u32>,
     /// Grows with every write and push.
     pub changes: u64,
     cached: BTreeMap<u32, Page>,
     passing: VecDeque<u32>,
     used: VecDeque<u32>,
-    /// The number of each page's last write, from the first page on; 0 where that is not known.
+    /// The number of each page's last write, from the first page on; 0 if it is not known.
     written: Vec<u64>,
     ahead: ReadAhead,
 }
@@ -51,7 +51,7 @@ impl Pages {
         Self { size, ..Self::default() }
     }
 
-    /// A page, if it is here.
+    /// A page, if it is cached.
     pub(super) fn look(&mut self, number: u32) -> Option<&[u8]> {
         let page = self.cached.get_mut(&number)?;
         page.looks = (page.looks + 1).min(2);
@@ -59,8 +59,8 @@ impl Pages {
         Some(&page.bytes)
     }
 
-    /// What to read when a page is wanted that is not here: that first. With each the number of its
-    /// last write, 0 where that is not known.
+    /// The pages to read when a page is needed that is not cached: that one first. Each with the
+    /// number of its last write, 0 if it is not known.
     pub(super) fn wanted(&mut self, number: u32) -> Vec<(u32, u64)> {
         let end = u32::try_from(self.size / PAGE_SIZE as u64).unwrap_or(u32::MAX).saturating_add(1);
         let Self { cached, written, ahead, .. } = self;
@@ -78,7 +78,7 @@ impl Pages {
         self.written[at] = write;
     }
 
-    /// Takes a page in.
+    /// Caches a page.
     pub(super) fn insert(&mut self, number: u32, bytes: &[u8]) {
         if let Some(page) = self.cached.get_mut(&number) {
             page.bytes.copy_from_slice(bytes);
@@ -97,17 +97,17 @@ impl Pages {
         self.passing.push_back(number);
     }
 
-    /// Lets a page go if there is no room, unless all are dirty.
+    /// Evicts a page if the cache is full, unless all are dirty.
     fn evict(&mut self) -> Option<Box<[u8]>> {
         let mut room = None;
         let mut left = 2 * (self.passing.len() + self.used.len());
         while self.cached.len() >= ROOM_USED.get() && left > 0 {
             left -= 1;
-            // A quarter of the pages that stay may be such that pass.
+            // Up to a quarter of the cached pages may be in the first queue.
             let passes = self.passing.len() > ROOM_USED.get() / 4 || self.used.is_empty();
             let queue = if passes { &mut self.passing } else { &mut self.used };
             let Some(victim) = queue.pop_front() else { continue };
-            // One that was cut off.
+            // The page may have been truncated.
             let Some(page) = self.cached.get_mut(&victim) else { continue };
             let stays = if passes { page.looks > 1 } else { page.looks > 0 };
             if self.dirty.contains(&victim) {
@@ -123,12 +123,12 @@ impl Pages {
     }
 
     /// # Panics
-    /// If the page is not dirty: others may not be here.
+    /// If the page is not dirty: it may not be cached then.
     pub(super) fn dirty_page(&self, number: u32) -> &[u8] {
         &self.cached[&number].bytes
     }
 
-    /// Ends the database after this number of bytes.
+    /// Truncates the database to this number of bytes.
     pub(super) fn truncate(&mut self, size: u64) {
         self.size = self.size.min(size);
         let first = u32::try_from(size.div_ceil(PAGE_SIZE as u64)).expect("32 bits") + 1;
@@ -148,12 +148,12 @@ mod tests {
             return true;
         }
         pages.insert(number, &[0; PAGE_SIZE]);
-        // Whoever wanted it.
+        // The read for which the page was fetched.
         pages.look(number);
         false
     }
 
-    /// Pages that are used again stay in the cache while walks along ten times its size go by.
+    /// Pages that are used again stay in the cache during scans of ten times its size.
     #[test]
     fn walks_evict_no_page_in_use() {
         let mut pages = Pages::new(1 << 40);
@@ -173,7 +173,7 @@ mod tests {
         assert!(pages.cached.len() <= ROOM);
     }
 
-    /// Dirty pages stay, however many there are, and go like others when they are clean.
+    /// Dirty pages stay, however many there are, and are evicted like others once they are clean.
     #[test]
     fn dirty_pages_stay() {
         let mut pages = Pages::new(1 << 40);

@@ -13,7 +13,7 @@ struct State<T> {
     waiting: Vec<Waker>,
 }
 
-/// Many put, several take; in order.
+/// A queue with several producers and several consumers; in order.
 pub(super) struct Queue<T>(Mutex<State<T>>);
 
 impl<T> Queue<T> {
@@ -25,7 +25,7 @@ impl<T> Queue<T> {
         self.0.lock()
     }
 
-    /// Adds an item; gives it back if the queue is closed.
+    /// Adds an item; returns it if the queue is closed.
     pub(super) fn put(&self, item: T) -> Result<(), T> {
         let waiting = {
             let mut state = self.lock();
@@ -39,7 +39,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Nothing can be added any more; what is there can still be taken.
+    /// Closes the queue: nothing can be added any more; items in it can still be taken.
     pub(super) fn close(&self) {
         let waiting = {
             let mut state = self.lock();
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
         self.lock().items.len()
     }
 
-    /// Puts an item back where it was taken from, even into a closed queue.
+    /// Puts an item back at the front, even into a closed queue.
     pub(super) fn put_back(&self, item: T) {
         self.lock().items.push_front(item);
     }

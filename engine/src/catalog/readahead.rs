@@ -1,23 +1,23 @@
-//! Which pages of the database a reader will want next.
+//! Predicts which pages of the database a reader will need next.
 //!
-//! A walk along a table or an index reads leaf after leaf, and each would be a wait for a disk.
-//! Which leaf follows is known: the inner page above them has the numbers of all that are below it,
-//! in order, wherever in the file they lie.
+//! A walk along a table or an index reads leaf after leaf, and each would wait for a disk. The next
+//! leaf is known: the inner page above them lists all its leaves, in order, wherever in the file
+//! they are.
 //!
-//!   1. The inner pages that were looked at last are remembered.
-//!   2. A page that is not in memory, and stands in one of them, is read together with those that
+//!   1. The inner pages that were used last are remembered.
+//!   2. A page that is not cached, and is listed in one of them, is read together with those that
 //!      follow it there.
-//!   3. Where no inner page is known, it is the pages that follow in the file.
+//!   3. If no inner page is known, the pages that follow in the file are read.
 //!
-//! How many are read depends on the reads before: one page for a lookup; for a walk that goes on
-//! where it was, twice as many each time, up to [`AHEAD_MAX`]. This only decides which pages are
-//! read; a wrong guess costs a read and nothing else.
+//! How many are read depends on the reads before: one page for a lookup; for a walk that continues
+//! where it stopped, twice as many each time, up to [`AHEAD_MAX`]. This only decides which pages
+//! are read; a wrong guess costs a read and nothing else.
 
 use std::collections::VecDeque;
 
-/// Pages read at once, at most.
+/// Most pages read at once.
 const AHEAD_MAX: u32 = 64;
-/// Walks that are remembered; a lookup of one page is one, too.
+/// Walks that are remembered; a lookup of one page counts as one, too.
 const WALKS: usize = 32;
 /// Inner pages that are remembered.
 const INNER: usize = 32;
@@ -42,7 +42,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// A page is used.
+    /// Notes that a page is used.
     pub(super) fn saw(&mut self, number: u32, page: &[u8]) {
         if !is_inner(page, number) || self.inner.back() == Some(&number) {
             return;
@@ -54,8 +54,8 @@ impl ReadAhead {
         self.inner.push_back(number);
     }
 
-    /// The pages to read when `number` is wanted and not in memory: that first, then others that
-    /// are not there either, all below `end`. `cached` shows pages that are in memory.
+    /// The pages to read when `number` is needed and not cached: that first, then others that are
+    /// not cached either, all below `end`. `cached` returns pages that are cached.
     pub(super) fn pages<'a>(
         &mut self,
         number: u32,
@@ -95,7 +95,7 @@ impl ReadAhead {
         wanted
     }
 
-    /// How many pages a walk gets that wants a page now; the walk is forgotten.
+    /// How many pages a walk gets that needs a page now; the walk is removed from the list.
     fn count(&mut self, is_it: impl Fn(Next) -> bool) -> u32 {
         let known = self
             .walks
@@ -106,17 +106,17 @@ impl ReadAhead {
     }
 }
 
-/// Where the header of a page begins: the first page has the database's before it.
+/// The offset of the header of a page: the first page has the database's before it.
 fn header(number: u32) -> usize {
     if number == 1 { 100 } else { 0 }
 }
 
-/// Whether it is an inner page of a table or an index (SQLite's file format, section 1.6).
+/// Whether a page is an inner page of a table or an index (SQLite's file format, section 1.6).
 fn is_inner(page: &[u8], number: u32) -> bool {
     matches!(page.get(header(number)), Some(2 | 5))
 }
 
-/// The pages below an inner page, in order; whatever the bytes are.
+/// The pages below an inner page, in order; any bytes are accepted.
 fn children(page: &[u8], number: u32) -> impl Iterator<Item = u32> + '_ {
     let header = header(number);
     let short = |at: usize| {
@@ -154,7 +154,7 @@ mod tests {
         page
     }
 
-    /// Walks along pages, keeps what is read, and returns how often it had to wait.
+    /// Walks along pages, caches them, and returns how often it had to wait.
     fn walk(
         ahead: &mut ReadAhead,
         cached: &mut BTreeMap<u32, Vec<u8>>,
@@ -175,8 +175,8 @@ mod tests {
         waits
     }
 
-    /// Leaves that lie anywhere are read as they stand in the pages above them, from one of these
-    /// to the next.
+    /// Leaves at any places are read in the order of the inner pages, and from one inner page to
+    /// the next.
     #[test]
     fn a_walk_follows_the_tree() {
         let leaves: Vec<Vec<u32>> = (0..4)
@@ -195,7 +195,7 @@ mod tests {
         assert!(waits <= 7 + 4 * 5, "{waits} waits for 1000 leaves");
     }
 
-    /// Where nothing is known of the tree the file's order is followed, over small gaps.
+    /// Without a known inner page the order of the file is followed, over small gaps.
     #[test]
     fn a_walk_follows_the_file() {
         let (mut ahead, mut cached) = (ReadAhead::default(), BTreeMap::new());
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Bytes that are no inner page, or a strange one, lead nowhere outside the database.
+    /// Bytes that are not an inner page, or a malformed one, lead to no page outside the database.
     #[test]
     fn strange_pages_are_harmless() {
         let mut state = 1_u64;

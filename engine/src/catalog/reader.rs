@@ -1,11 +1,11 @@
 //! Readers of the catalog: threads with a connection each, on snapshots.
 //!
-//! A read never waits for a write, nor a write for a read, with one exception: the log is capped,
-//! and it cannot be restarted while a reader needs a frame of it. When it is half full the writer
-//! keeps new statements of clients waiting, and goes on; when those that run have ended, which is
-//! nearly always soon, it restarts the log. A statement that the writer waits for is throttled no
-//! more. If the log runs full before that, the writer closes the barrier: all new reads wait, those
-//! that run get a moment to end, and then end with "snapshot too old".
+//! A read never waits for a write, nor a write for a read, with one exception: the log has a limit,
+//! and it cannot be restarted while a reader needs a frame of it. When it is half full, the writer
+//! makes new statements of clients wait, and goes on; when the running ones have ended, which is
+//! nearly always soon, it restarts the log. A statement that the writer waits for is not throttled
+//! any more. If the log runs full before that, the writer closes the barrier: all new reads wait;
+//! running ones get a short time to end, and are then ended with "snapshot too old".
 //!
 //! ```text
 //!   open --hold--> held --(no statement in)--> closed --(no read in)--> restart --open--> open
@@ -63,9 +63,9 @@ impl Default for QueryLimits {
     }
 }
 
-/// SQLite's virtual machine instructions between two looks at the clock: well below a millisecond.
+/// SQLite's virtual machine instructions between two checks of the clock: well below a millisecond.
 const STEPS: i32 = 2_000;
-/// Bytes of one value in a statement: enough for what the catalog holds.
+/// The longest value in a statement, in bytes: more than any in the catalog.
 const VALUE_MAX: i32 = 16 << 20;
 
 /// The state that the progress handler of a reader's connection reads.
@@ -101,7 +101,7 @@ type Quiet = Arc<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 struct Inside {
     closed: bool,
-    /// Statements stay outside.
+    /// Set while statements wait outside.
     held: Option<Quiet>,
     active: BTreeMap<u64, (Who, Arc<Snapshot>)>,
     count: u64,
@@ -117,7 +117,7 @@ impl Inside {
     }
 }
 
-/// The reads that run, and the barrier in front of them.
+/// The running reads, and the barrier in front of them.
 #[derive(Default)]
 pub(super) struct SnapshotBarrier(Mutex<Inside>);
 
@@ -160,8 +160,8 @@ impl SnapshotBarrier {
         }
     }
 
-    /// Keeps statements outside until the barrier is opened again. `quiet` is called, perhaps more
-    /// than once, when none is inside any more.
+    /// Makes statements wait outside until the barrier is opened again. `quiet` is called, perhaps
+    /// more than once, when no statement is inside any more.
     pub(super) fn hold(&self, quiet: Quiet) {
         let now = {
             let mut inside = self.lock();
@@ -187,7 +187,7 @@ impl SnapshotBarrier {
         self.mark(world, limit, |snapshot| &snapshot.too_old);
     }
 
-    /// Reads that began before `limit` ago stop to give way.
+    /// Statements that began before `limit` ago are not throttled any more.
     pub(super) fn hurry(&self, world: &dyn World, limit: Duration) {
         self.mark(world, limit, |snapshot| &snapshot.hurries);
     }
@@ -202,7 +202,7 @@ impl SnapshotBarrier {
         }
     }
 
-    /// Lets no read in, and waits until none is inside; those that stay longer than `grace` are
+    /// Lets no read in, and waits until none is inside; reads that take longer than `grace` are
     /// ended.
     pub(super) async fn close(&self, world: &dyn World, grace: Duration) {
         self.lock().closed = true;
@@ -236,7 +236,7 @@ impl SnapshotBarrier {
     }
 }
 
-/// A read to be done: with a connection in a snapshot, or the reason why there is none.
+/// A read to be run: it gets a connection in a snapshot, or the reason why there is none.
 pub(super) type Read = Box<dyn FnOnce(Result<&mut Reader, FileError>) + Send>;
 
 /// A reader thread's connection.
@@ -246,7 +246,7 @@ pub(super) struct Reader {
     world: Arc<dyn World>,
 }
 
-/// Starts a thread that serves `queue` until it is closed. `views`: it answers statements.
+/// Starts a thread that serves `queue` until it is closed. `views`: it runs statements of clients.
 pub(super) fn start(
     world: &Arc<dyn World>,
     name: &str,
@@ -390,7 +390,7 @@ impl Reader {
         }
     }
 
-    /// Why a statement had to end before its result was whole.
+    /// Why a statement was ended before its result was complete.
     fn interrupted(&self, limits: QueryLimits) -> AdminError {
         if self.snapshot.too_old.load(Ordering::Relaxed) {
             let text = format!(
@@ -445,11 +445,11 @@ fn nanoseconds(since: Duration) -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Why a statement gave no rows.
+/// Why a statement has no result.
 enum Stop {
     Sqlite(rusqlite::Error),
     Refused(AdminError),
-    /// It was not received, or not in time.
+    /// The result was not received, or not in time.
     Unread,
 }
 
@@ -496,7 +496,7 @@ fn send(
     put(Piece::Part { rows, bytes })
 }
 
-/// Lets a statement read the views and what they are made of, and nothing else.
+/// Lets a statement read the views and the tables that they use, and nothing else.
 fn authorize(context: AuthContext<'_>) -> Authorization {
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Recursive => true,

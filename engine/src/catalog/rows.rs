@@ -1,5 +1,5 @@
-//! Rows of a query on their way out: as bytes, in parts, made where SQLite shows a row and read
-//! where it is used.
+//! Encodes rows of a query: as bytes, in parts, made while SQLite shows a row and decoded where
+//! they are used.
 //!
 //! ```text
 //!   row:    count u32 | value ...        all numbers little-endian
@@ -8,10 +8,10 @@
 //!           3 | length u32 | UTF-8       4 | length u32 | bytes
 //! ```
 //!
-//! Between the two stands a [`Pipe`] that holds some MiB: the reader of the catalog waits while it
-//! is full, and looks meanwhile whether it may still hold its snapshot. So a result may be as large
-//! as it likes, and a client that does not read it holds up neither the catalog's log nor the
-//! engine's memory.
+//! Between the two is a [`Pipe`] that holds some MiB: the catalog's reader thread waits while it is
+//! full, and checks meanwhile whether it may still hold its snapshot. So a result may have any
+//! size, and a client that does not read it delays neither the catalog's log nor fills the engine's
+//! memory.
 
 use crate::{
     admin::{AdminError, Rows, Value},
@@ -27,11 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// Bytes in one part, about.
+/// About how many bytes a part has.
 pub const PART: usize = 256 << 10;
-/// Bytes that wait in a pipe at most, not counting the part that comes last.
+/// Most bytes that wait in a pipe, without the last part.
 const ROOM: usize = 4 << 20;
-/// How often a writer looks whether there is room again.
+/// How often a writer checks whether there is room again.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A value that is not owned.
@@ -130,8 +130,8 @@ pub fn encode_row(row: &[Value], body: &mut Vec<u8>) {
     }
 }
 
-/// Sends rows in parts: `send` gets how many rows a part has, and the part's bytes. The last may be
-/// empty.
+/// Sends rows in parts: `send` gets the number of rows in a part, and the part's bytes. The last
+/// part may be empty.
 ///
 /// # Errors
 /// The first error of `send`.
@@ -153,7 +153,7 @@ pub fn in_parts<E>(
     send(count, &body)
 }
 
-/// Takes how many values follow.
+/// Decodes the number of values of a row.
 #[must_use]
 pub fn decode_count(body: &mut &[u8]) -> Option<usize> {
     let (count, rest) = body.split_first_chunk::<4>()?;
@@ -161,7 +161,7 @@ pub fn decode_count(body: &mut &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*count) as usize)
 }
 
-/// Takes a value. `None` if there is none or it makes no sense.
+/// Decodes a value. `None` if there is none or it is malformed.
 #[must_use]
 pub fn decode_value<'a>(body: &mut &'a [u8]) -> Option<Seen<'a>> {
     fn eight(body: &mut &[u8]) -> Option<[u8; 8]> {
@@ -187,7 +187,7 @@ pub fn decode_value<'a>(body: &mut &'a [u8]) -> Option<Seen<'a>> {
     })
 }
 
-/// Takes a row from a body. `None` if there is none or it makes no sense.
+/// Decodes a row. `None` if there is none or it is malformed.
 #[must_use]
 pub fn decode_row(body: &mut &[u8]) -> Option<Vec<Value>> {
     let count = decode_count(body)?;
@@ -198,7 +198,7 @@ pub fn decode_row(body: &mut &[u8]) -> Option<Vec<Value>> {
     Some(row)
 }
 
-/// Takes all rows of a part. `None` if they make no sense.
+/// Decodes all rows of a part. `None` if they are malformed.
 #[must_use]
 pub fn decode_rows(rows: usize, mut body: &[u8]) -> Option<Vec<Vec<Value>>> {
     (0..rows).map(|_| decode_row(&mut body)).collect()
@@ -211,14 +211,14 @@ pub enum Piece {
     Columns(Vec<String>, Vec<Option<String>>),
     /// Encoded rows, `rows` of them.
     Part { rows: usize, bytes: Vec<u8> },
-    /// Last, if it went wrong; what came before is not all.
+    /// The last piece if the query failed; the pieces before are not the whole result.
     Refused(AdminError),
 }
 
 #[derive(Debug, Default)]
 struct Inside {
     pieces: VecDeque<Piece>,
-    /// In parts that wait.
+    /// In waiting parts.
     bytes: usize,
     /// The writer has ended.
     complete: bool,
@@ -251,8 +251,7 @@ pub fn pipe() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Hands a piece on; waits, as long as `may_wait` says, while there is no room. `false`: it was
-    /// not taken.
+    /// Adds a piece; waits for room as long as `may_wait` is true. `false` if it was not added.
     #[must_use]
     pub fn put(&self, piece: Piece, world: &dyn World, may_wait: impl Fn() -> bool) -> bool {
         loop {
@@ -272,7 +271,7 @@ impl Sender {
         }
     }
 
-    /// Says why there is no more.
+    /// Ends the result with an error.
     pub fn refuse(&self, error: AdminError) {
         self.push(self.0.lock(), Piece::Refused(error));
     }
@@ -324,10 +323,10 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// All of it.
+    /// The whole result.
     ///
     /// # Errors
-    /// Why the query was refused.
+    /// The refusal of the query.
     pub async fn collect(mut self) -> Result<Rows, AdminError> {
         let mut all = Rows::default();
         while let Some(piece) = self.next().await {

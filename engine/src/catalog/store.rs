@@ -1,17 +1,17 @@
-//! Where the catalog's two files lie: the operations that the catalog needs of the disks.
+//! The storage of the catalog's two files: the operations on the disks that the catalog needs.
 //!
-//! The database and its write-ahead log are two byte ranges, each in one to three
-//! mirrors on disks of different failure groups. Where they lie is in the
-//! membership (R6), so that nothing here needs the catalog.
+//! The database and its write-ahead log are two byte ranges, each in one to three mirrors on disks
+//! of different failure groups. Their places are in the membership (R6), so that nothing here needs
+//! the catalog.
 //!
 //! Everything is synchronous: the catalog calls from threads of its own, and the
 //! implementation waits by [`World::wait`](crate::world::World::wait).
 //!
-//! What an implementation must hold:
+//! An implementation must guarantee:
 //!
 //!   1. Offsets and lengths are multiples of 4 KiB, and every range lies below the capacity.
-//!   2. A write returns when every current mirror has it. A mirror that could not
-//!      be written is struck from the list, recorded, before the write returns `Ok`.
+//!   2. A write returns when every current mirror has it. A mirror that could not be written is
+//!      removed from the list, recorded, before the write returns `Ok`.
 //!   3. A flush covers both files, and every write that had returned before. A disk that cannot be
 //!      flushed loses its mirrors, recorded, before the flush returns `Ok`.
 //!   4. Nothing here allocates for, or waits for, a commit of the catalog.
@@ -30,7 +30,7 @@ pub enum StoreError {
     NoGoodMirror { file: FileName, offset: u64, length: usize, tried: usize },
     #[error("the catalog's {file}: {doing} {length} bytes at {offset}: {reason}")]
     Failed { file: FileName, doing: &'static str, offset: u64, length: usize, reason: String },
-    /// The group is gone or going.
+    /// The group is closed or closing.
     #[error("the catalog's storage stopped: {0}")]
     Stopped(String),
 }
@@ -53,18 +53,18 @@ pub trait Store: Send + Sync {
     /// Bytes allocated to a file.
     fn capacity(&self, file: CatalogFile) -> u64;
 
-    /// The mirrors that are current, in a stable order.
+    /// The current mirrors, in a stable order.
     fn mirrors(&self, file: CatalogFile) -> Vec<u8>;
 
-    /// A number that is higher than in any engine before, on the same disks.
+    /// A number that is higher than in any earlier engine on the same disks.
     fn epoch(&self) -> u64;
 
-    /// Reads from every mirror, takes what is newest by `age`, which says `None` of what is
-    /// damaged, and repairs the mirrors that have something else: one of them may have lost a write
-    /// and not know it.
+    /// Reads from every mirror, takes the newest copy by `age`, which returns `None` for a damaged
+    /// one, and repairs the mirrors that have other bytes: a mirror may have lost a write without
+    /// an error.
     ///
     /// # Errors
-    /// `NoGoodMirror` if none is good.
+    /// `NoGoodMirror` if no copy is good.
     fn read(
         &self,
         file: CatalogFile,
@@ -73,7 +73,7 @@ pub trait Store: Send + Sync {
         age: &dyn Fn(&[u8]) -> Option<u64>,
     ) -> Result<Buffer, StoreError>;
 
-    /// Reads from one mirror, as it is.
+    /// Reads from one mirror, without a check.
     ///
     /// # Errors
     /// If the mirror cannot be read or is not current.
@@ -85,8 +85,9 @@ pub trait Store: Send + Sync {
         length: usize,
     ) -> Result<Buffer, StoreError>;
 
-    /// Reads places, each of one mirror, its offset and length, as they are, all at once. `None`:
-    /// that could not be read; whoever needs it reads it by [`Store::read`].
+    /// Reads from several places, each of one mirror with an offset and a length, without a check,
+    /// all at once. `None` if a place could not be read; a caller that needs it reads it by
+    /// [`Store::read`].
     fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
         places
             .iter()
@@ -97,7 +98,7 @@ pub trait Store: Send + Sync {
     /// Writes to every current mirror.
     ///
     /// # Errors
-    /// If no current mirror has the bytes, or what happened could not be recorded.
+    /// If no current mirror has the bytes, or a lost mirror could not be recorded.
     fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError>;
 
     /// Writes several runs, in any order, to every current mirror.
@@ -108,10 +109,10 @@ pub trait Store: Send + Sync {
         runs.into_iter().try_for_each(|(offset, data)| self.write(file, offset, data))
     }
 
-    /// Writes to one mirror: recovery makes mirrors equal before anything else uses them.
+    /// Writes to one mirror: recovery makes mirrors equal before any other use of them.
     ///
     /// # Errors
-    /// As [`Store::write`]; a mirror that was struck meanwhile is no error.
+    /// As [`Store::write`]; a mirror that was removed from the list meanwhile is not an error.
     fn write_mirror(
         &self,
         file: CatalogFile,
@@ -123,10 +124,10 @@ pub trait Store: Send + Sync {
     /// Makes every write that has returned durable.
     ///
     /// # Errors
-    /// If no current mirror could be flushed, or what happened could not be recorded.
+    /// If no current mirror could be flushed, or a lost mirror could not be recorded.
     fn flush(&self) -> Result<(), StoreError>;
 
-    /// Gives a file at least `capacity` bytes, recorded. The bytes that are new are undefined.
+    /// Gives a file at least `capacity` bytes, recorded. The content of the new bytes is undefined.
     ///
     /// # Errors
     /// `NoSpace`, or as [`Store::write`].

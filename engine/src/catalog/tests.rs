@@ -56,7 +56,7 @@ fn store() -> Arc<MemoryStore> {
     MemoryStore::new(2, 4 * MIB, 4 * MIB, Some(7))
 }
 
-/// A catalog made on disks full of noise is whole, also after it was closed and opened.
+/// A catalog created on disks full of noise is whole, even after it was closed and opened.
 #[test]
 fn a_clean_stop_keeps_every_commit() {
     let store = store();
@@ -90,7 +90,7 @@ fn a_kill_loses_no_acknowledged_commit() {
     }
 }
 
-/// Jobs of one batch that fail are undone alone, and told why.
+/// Failed jobs of a batch are undone alone, and their callers get the reason.
 #[test]
 fn a_failed_job_is_undone_alone() {
     let store = store();
@@ -133,8 +133,8 @@ fn a_failed_job_is_undone_alone() {
     assert!(last.0 <= begun.0 + 1, "jobs that wait together are committed together");
 }
 
-/// A job that changes no row is part of a commit of its own number, which writes nothing and is as
-/// durable as the one before it.
+/// A job that changes no row is part of a commit with a number of its own, which writes nothing and
+/// is as durable as the commit before it.
 #[test]
 fn a_job_that_changes_no_row_is_a_commit() {
     let store = store();
@@ -153,7 +153,7 @@ fn a_job_that_changes_no_row_is_a_commit() {
     // A job that failed is part of no commit.
     assert!(block_on(catalog.release(false, |_| Err::<(), _>(FileError::NotEmpty))).is_err());
     assert_eq!(catalog.committed().0, whole.0 + 3);
-    // Behind a commit that is not durable it is not durable either.
+    // After a commit that is not durable, it is not durable either.
     let (_, open) = block_on(catalog.write(false, set(2, 2, 0))).unwrap();
     let number = nothing(false);
     assert!(number > open && catalog.durable() < open);
@@ -255,7 +255,7 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
             }
             assert!(store.is_dead(), "seed {seed}: the power was cut");
             store = store.restart(seed.wrapping_mul(31) + life);
-            // Now and then power goes again while the catalog is being recovered.
+            // In some cases power fails again while the catalog is being recovered.
             for again in 0..numbers.below(3) {
                 store.fail_after(1 + numbers.below(12), seed + again);
                 let _ = open(&store);
@@ -276,8 +276,8 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
     }
 }
 
-/// A durable job that leaves every row as it was writes nothing, and what was committed before it
-/// is durable all the same.
+/// A durable job that changes no row writes nothing, and earlier commits are made durable all the
+/// same.
 #[test]
 fn a_durable_job_that_changes_nothing_is_a_durable_point() {
     for (seed, again) in (0..40).flat_map(|seed| [(seed, 5), (seed, 6)]) {
@@ -292,8 +292,8 @@ fn a_durable_job_that_changes_nothing_is_a_durable_point() {
     }
 }
 
-/// Noise over a page of one mirror: the other is read, and the bad one repaired.
-/// Noise over all mirrors: an error that says so.
+/// Noise over a page of one mirror: the other is read, and the bad one repaired. Noise over all
+/// mirrors: the error says that no mirror is good.
 #[test]
 fn a_bad_page_is_read_from_the_next_mirror() {
     let store = store();
@@ -342,7 +342,7 @@ fn a_bad_page_is_read_from_the_next_mirror() {
     assert!(matches!(open(&store), Err(CatalogError::Store(StoreError::NoGoodMirror { .. }))));
 }
 
-/// The log of one mirror is damaged after a kill: the other has it all.
+/// The log of one mirror is damaged after a kill: the other mirror has all of it.
 #[test]
 fn the_longest_log_of_the_mirrors_counts() {
     for bad in 0..2 {
@@ -393,8 +393,8 @@ fn recovery_cut_short_never_needs_the_mirror_it_copied_from() {
     }
 }
 
-/// A reader that never ends does not let the log grow beyond its capacity: it is ended, and so are
-/// all its repetitions.
+/// A reader that never ends does not let the log grow beyond its capacity: it is ended, and so is
+/// each of its repetitions.
 #[test]
 fn a_long_reader_ends_when_the_log_is_full() {
     let store = small_log();
@@ -448,7 +448,7 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     }
     assert!(position() > MIB / 2, "the statement still needs the log");
     drop(long);
-    // Columns, and then a row: it went in when the log had been restarted.
+    // Columns, and then a row: the statement began after the log had been restarted.
     assert!(matches!(block_on(late.next()), Some(crate::catalog::rows::Piece::Columns(..))));
     assert!(matches!(
         block_on(late.next()),
@@ -458,8 +458,8 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     assert_eq!(all(&catalog).unwrap().len(), 500);
 }
 
-/// A statement gives way before it begins and on its way, until the log is so full that commits
-/// would have to wait for its end.
+/// A statement is throttled before it begins and while it runs, until the log is so full that
+/// commits would have to wait for its end.
 #[test]
 fn a_statement_that_the_writer_waits_for_is_not_throttled() {
     let world = TestWorld::new();
@@ -504,7 +504,7 @@ fn small_log() -> Arc<MemoryStore> {
     store
 }
 
-/// Reads while others write as long as it takes.
+/// Reads while another task writes, for as long as the read takes.
 fn read_while_it_grows(
     catalog: &Catalog,
     read: impl Fn(&Connection) -> Result<i64, FileError> + Send + Sync + 'static,
@@ -522,7 +522,7 @@ fn read_while_it_grows(
     }
 }
 
-/// A read on a snapshot that lasts for ever, or not.
+/// A read on a snapshot that lasts for ever, or ends.
 fn read_slowly(connection: &Connection, for_ever: bool) -> Result<i64, FileError> {
     connection.query_row("SELECT count(*) FROM attribute", [], |row| row.get::<_, i64>(0))?;
     let last = if for_ever { "" } else { "LIMIT 1" };
@@ -532,8 +532,8 @@ fn read_slowly(connection: &Connection, for_ever: bool) -> Result<i64, FileError
     Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?)
 }
 
-/// The database cannot grow: jobs that need space are told, releases still run, and then there is
-/// space again.
+/// The database cannot grow: jobs that need space get an error, releases still run, and then there
+/// is space again.
 #[test]
 fn a_full_group_still_takes_releases() {
     let store = MemoryStore::new(2, MIB, MIB, None);
@@ -563,7 +563,7 @@ fn a_full_group_still_takes_releases() {
     assert_eq!(all(&catalog).unwrap().len() as u64, name - 200 + 1);
 }
 
-/// The store fails: the batch and everything after it is told, with the reason; nothing hangs.
+/// The store fails: the batch and everything after it get the reason as their error; nothing hangs.
 #[test]
 fn a_store_that_fails_stops_the_catalog() {
     let store = store();
@@ -595,7 +595,7 @@ fn a_later_schema_is_refused() {
     );
 }
 
-/// A catalog of the first version, with files in it, made by what that version made.
+/// A catalog of the first version, with files in it, made with that version's schema.
 fn first_version(store: &Arc<MemoryStore>) {
     let catalog = create(store);
     let back = |connection: &Connection| {
@@ -620,7 +620,7 @@ fn first_version(store: &Arc<MemoryStore>) {
     block_on(catalog.close()).unwrap();
 }
 
-/// Everything that the schema says, apart from how it is written.
+/// The whole schema, apart from its formatting.
 fn schema_of(catalog: &Catalog) -> Vec<String> {
     block_on(catalog.read(|connection| {
         let sql = "SELECT m.type || ' ' || m.name || ' ' || coalesce(x.name, '') || ' ' || coalesce(x.type, '') || ' '
@@ -636,8 +636,8 @@ fn schema_of(catalog: &Catalog) -> Vec<String> {
     .unwrap()
 }
 
-/// A catalog of an earlier version has what it had, and is like a new one; whenever the power goes
-/// meanwhile, so it is at the next mount.
+/// A catalog of an earlier version keeps its content, and is otherwise like a new one. If the power
+/// fails during the conversion, the next mount completes it.
 #[test]
 fn an_earlier_schema_is_brought_up_to_date() {
     let expected = schema_of(&create(&store()));
@@ -671,8 +671,8 @@ fn an_earlier_schema_is_brought_up_to_date() {
     }
 }
 
-/// A catalog gives space back when its rows are gone; whenever the power goes meanwhile, nothing
-/// that was committed is lost, and the next catalog goes on giving back.
+/// A catalog gives space back when its rows are deleted. If the power fails meanwhile, no commit is
+/// lost, and the next catalog goes on giving space back.
 #[test]
 fn a_catalog_shrinks_when_its_rows_are_gone() {
     const ROWS: u64 = 800;
@@ -690,7 +690,7 @@ fn a_catalog_shrinks_when_its_rows_are_gone() {
     let empty = |catalog: &Catalog| -> Result<(), FileError> {
         let delete = "DELETE FROM attribute WHERE CAST(name AS INTEGER) % 40 <> 7";
         block_on(catalog.release(true, |connection| Ok(connection.execute(delete, [])?)))?;
-        // Each waits for the step that was asked for before it.
+        // Each write waits for the step that was requested before it.
         (0..200).try_for_each(|_| block_on(catalog.write(false, set(7, 7, 30_000))).map(drop))
     };
     let is_whole = |catalog: &Catalog| {
@@ -731,7 +731,7 @@ fn a_catalog_shrinks_when_its_rows_are_gone() {
     }
 }
 
-/// Threads and the VFS go when the catalog goes.
+/// Threads and the VFS end with the catalog.
 #[test]
 fn closing_ends_the_threads() {
     let world = TestWorld::new();
@@ -744,8 +744,8 @@ fn closing_ends_the_threads() {
     }
 }
 
-/// The views answer with ASM's columns; the tree of names can be walked as DBAs' scripts do;
-/// what is not a SELECT is refused, and errors point at their place.
+/// The views have ASM's columns; the tree of names can be walked as in DBAs' scripts; statements
+/// that are not a SELECT are refused, and errors have their position.
 #[test]
 fn clients_can_query_the_views() {
     let catalog = create(&store());
@@ -828,8 +828,8 @@ fn clients_can_query_the_views() {
     assert!(query("SELECT 1").is_ok());
 }
 
-/// A million rows are read in the order in which they lie, none is looked up by itself, and what
-/// only counts walks along an index.
+/// A million rows are read in their physical order, none is looked up by itself, and queries that
+/// only count walk along an index.
 #[test]
 fn views_of_many_rows_are_read_in_order() {
     let connection = Connection::open_in_memory().unwrap();

@@ -1,9 +1,8 @@
-//! SQLite's window on the catalog's storage: a VFS, registered for each open catalog.
+//! SQLite's interface to the catalog's storage: a VFS, registered for each open catalog.
 //!
-//! Thin on purpose: what reaches the disks, and when, is in [`super::image`].
-//! Here are only the C interface, the locks that connections of one process take
-//! against each other, and the shared memory of the WAL-index, which is ordinary
-//! memory: one process serves a group.
+//! It is thin on purpose: [`super::image`] decides which bytes reach the disks, and when. Here are
+//! only the C interface, the locks that connections of one process take against each other, and the
+//! shared memory of the WAL-index, which is ordinary memory: one process serves a group.
 //!
 //! ```text
 //!   "catalog"      the database: Image, pages   locks: NONE, SHARED, RESERVED, PENDING, EXCLUSIVE
@@ -11,8 +10,8 @@
 //!   anything else  journals and temporary files: memory, gone when closed
 //! ```
 //!
-//! It does not claim to write sectors atomically beyond what it writes
-//! (`POWERSAFE_OVERWRITE`) nor in order (`SEQUENTIAL`): R7 depends on it.
+//! It does not claim that a write leaves the bytes beside it alone (`POWERSAFE_OVERWRITE`), nor
+//! that writes are in order (`SEQUENTIAL`): R7 depends on that.
 //!
 //! Invariants:
 //!
@@ -55,7 +54,7 @@ struct Shared {
 #[derive(Default)]
 struct Locks {
     readers: u32,
-    /// Which file holds each, by its id.
+    /// The file that holds each lock, by its id.
     reserved: Option<u64>,
     pending: Option<u64>,
     exclusive: Option<u64>,
@@ -96,7 +95,7 @@ struct Inner {
     role: Role,
 }
 
-/// What SQLite allocates for an open file (`szOsFile`).
+/// SQLite allocates this for an open file (`szOsFile`).
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
@@ -117,8 +116,8 @@ unsafe impl Send for Vfs {}
 unsafe impl Sync for Vfs {}
 
 impl Vfs {
-    /// Registers a VFS under a name of its own: a group can be opened again while remains of it are
-    /// closing.
+    /// Registers a VFS under a name of its own: a group can be opened again while its previous
+    /// connections are still closing.
     pub(super) fn register(image: Arc<Image>, world: Arc<dyn World>) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("plinth-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -184,7 +183,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// `new`: the database is empty and is to have our page format.
+    /// `new`: the database is empty, and gets the page format with reserved bytes.
     pub(super) fn open(vfs: &Arc<Vfs>, new: bool) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -222,7 +221,7 @@ fn guarded(failed: c_int, call: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(failed)
 }
 
-/// The code that SQLite gets for a storage error; the words are in `Image::error`.
+/// The code that SQLite gets for a storage error; the text is in `Image::error`.
 fn code(error: &StoreError, otherwise: c_int) -> c_int {
     match error {
         StoreError::NoSpace => ffi::SQLITE_FULL,
@@ -666,7 +665,7 @@ impl Inner {
         ffi::SQLITE_OK
     }
 
-    /// Lets go of every WAL lock.
+    /// Releases all WAL locks.
     fn shm_release(&mut self) {
         if matches!(self.role, Role::Database { .. }) {
             self.shm_lock(0, WAL_LOCKS, ffi::SQLITE_SHM_UNLOCK);

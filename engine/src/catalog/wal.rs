@@ -1,24 +1,24 @@
-//! The catalog's log after an engine stopped: which mirror to believe, and how to
-//! make the database whole from it (R6).
+//! The catalog's log after an engine stopped: which mirror counts, and how the database is made
+//! whole from it (R6).
 //!
 //! Mirrors of the log may differ: the last writes reached some of them, or parts of them.
 //! Acknowledged commits are on each, within its longest valid prefix.
 //!
-//!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit.
-//!      Where no mirror shows its end, because it cannot be read so far, there may be more of it
-//!      that was acknowledged: refuse, unless FORCE.
-//!   2. Take the one that counts ([`decide`]), as a rule the longest; copy it to the other mirrors,
+//!   1. Read the log of each mirror as far as its checksums are right, and cut it after the last
+//!      commit. If no mirror can be read up to its end, acknowledged commits may follow the part
+//!      that was read: refuse, unless FORCE.
+//!   2. Take the log that counts ([`decide`]), as a rule the longest; copy it to the other mirrors,
 //!      flush.
 //!   3. Write the pages of its last commits into the database, flush.
 //!   4. Write zeros over the log's header, flush. Now it is empty.
 //!
-//! A crash before the flush of 2 leaves the longest where it was; after it, the same prefix on
-//! every mirror, whichever of them is lost next. 3 can be repeated. A crash in
-//! 4 leaves some mirrors with the whole log, of which nothing is missing in the database.
+//! A crash before the flush of 2 leaves the longest log where it was; a crash after it leaves the
+//! same prefix on every mirror, whichever of them is lost next. 3 can be repeated. A crash in 4
+//! leaves some mirrors with the whole log, of which every commit is in the database.
 //!
-//! Nothing beyond the prefix can come back: the next log starts with other
-//! salts, so no old frame continues it. SQLite itself never recovers here: it
-//! is shown an empty log, and so never reads a frame from a disk.
+//! Nothing beyond the prefix can come back: the next log starts with other salts, so no old frame
+//! continues it. SQLite itself never recovers here: it gets an empty log, and so never reads a
+//! frame from a disk.
 //!
 //! The format is SQLite's (<https://sqlite.org/fileformat2.html#walformat>): a
 //! header of 32 bytes, then frames of 24 + 4096 bytes; checksums run on from
@@ -41,7 +41,7 @@ pub(super) const FRAME: usize = FRAME_HEADER + PAGE_SIZE;
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 const BLOCK: usize = 4096;
-/// Read at a time, in bytes: large enough for a disk to be fast.
+/// Bytes read at a time: enough for the full throughput of a disk.
 const WINDOW: usize = 1 << 20;
 
 /// The result of a recovery, for the alert log.
@@ -51,7 +51,7 @@ pub struct Recovery {
     /// Commits replayed from the log.
     pub commits: u64,
     pub frames: u64,
-    /// Mirrors of the log that were brought up to the longest.
+    /// Mirrors of the log to which missing commits were copied.
     pub mirrors_repaired: usize,
     /// Pages of the database after it; `None` if the log was empty.
     pub pages: Option<u32>,
@@ -88,11 +88,11 @@ fn sum(big_endian: bool, mut state: (u32, u32), bytes: &[u8]) -> (u32, u32) {
     state
 }
 
-/// The log of one mirror, as a scan finds it.
+/// The result of scanning the log of one mirror.
 struct Scanned {
     /// `None` if it holds no commit.
     prefix: Option<Prefix>,
-    /// The end of what is valid was seen; otherwise it cannot be read there.
+    /// The end of the valid part was read; otherwise the log cannot be read there.
     whole: bool,
 }
 
@@ -117,7 +117,7 @@ fn prefix_of(
             if length == 0 {
                 return false;
             }
-            // A block that cannot be read hides none before it.
+            // A block that cannot be read must not hide the ones before it.
             let at = bytes.len() as u64;
             match read(at, length).or_else(|| read(at, BLOCK)) {
                 Some(more) => bytes.extend_from_slice(&more),
@@ -180,21 +180,21 @@ pub enum Holders {
 pub enum Relation {
     /// One log, as far as it goes.
     Same,
-    /// One was restarted after the other: its salt follows the other's, and its first commit is
-    /// younger than all of that.
+    /// One log was restarted after the other: its salt follows the other's, and its first commit is
+    /// younger than the whole other log.
     Restarted,
     /// It is not known which is younger.
     Unrelated,
 }
 
-/// Whether the end of the log is known: acknowledged commits are on every mirror, so one that ends
-/// tells of all.
+/// Whether the end of the log is known: acknowledged commits are on every mirror, so none is
+/// missing if one mirror can be read up to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Seen,
-    /// No mirror can be read so far.
+    /// No mirror can be read up to its end.
     Hidden,
-    /// The same, and the operator gave up what may be there.
+    /// Likewise, and the operator gave up the commits that may follow.
     Waived,
 }
 
@@ -208,21 +208,21 @@ pub struct Facts {
     pub end: End,
 }
 
-/// Which log counts: a row of the table of logs in docs/format.md, section 8.
+/// The log that counts: a row of the table of logs in docs/format.md, section 8.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogChoice {
     /// No mirror has a commit: the database is whole without a log.
     #[default]
     Empty,
-    /// Every mirror has the same.
+    /// Every mirror has the same log.
     Agreed,
-    /// The longest of one log.
+    /// The longest part of one log.
     Longest,
-    /// The log that was begun last, however short.
+    /// The log that was started last, however short.
     Youngest,
-    /// The longest of logs that have nothing to do with each other.
+    /// The longest of unrelated logs.
     Unrelated,
-    /// None: commits may be missing in each.
+    /// None: commits may be missing in each log.
     HiddenEnd,
 }
 
@@ -258,7 +258,7 @@ impl Log {
     }
 }
 
-/// The case, and which mirror's log counts.
+/// The case, and the mirror whose log counts.
 fn choose(mirrors: &[Option<Log>], end: End) -> (LogChoice, Option<usize>) {
     let logs: Vec<(usize, Log)> =
         mirrors.iter().enumerate().filter_map(|(at, log)| Some((at, (*log)?))).collect();
@@ -285,12 +285,13 @@ fn choose(mirrors: &[Option<Log>], end: End) -> (LogChoice, Option<usize>) {
 /// Brings the database up to the last commit in any mirror's log, and empties the log.
 ///
 /// # Errors
-/// If no mirror can be written, or read as far as the log's end; with `force` that is done without.
+/// If no mirror can be written, or read up to the log's end; with `force` a log that ends early is
+/// used.
 pub fn recover(store: &dyn Store, force: bool) -> Result<Recovery, CatalogError> {
     let file = CatalogFile::Wal;
     let capacity = store.capacity(file);
     let mirrors = store.mirrors(file);
-    // A mirror that cannot be read has no log, or a shorter one; the others have it.
+    // A mirror that cannot be read has no log, or a shorter one; the other mirrors have it.
     let scanned: Vec<(u8, Scanned)> = mirrors
         .into_iter()
         .map(|mirror| {
@@ -350,7 +351,7 @@ pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
 }
 
 fn copy(store: &dyn Store, mirror: u8, bytes: &[u8]) -> Result<(), StoreError> {
-    // The header last: a half-copied log is no log.
+    // The header last: a half-copied log must not be valid.
     let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(BLOCK));
     buffer[..bytes.len()].copy_from_slice(bytes);
     let slice = buffer.share();
@@ -379,8 +380,8 @@ fn replay(store: &dyn Store, log: &Prefix) -> Result<(), StoreError> {
     write_pages(store, pages)
 }
 
-/// The number of a write of pages that is higher than those of all engines before; whoever writes
-/// on counts up from it.
+/// A number for the writes of pages that is higher than that of any earlier engine; the writer
+/// counts up from it.
 pub(super) fn first_write(store: &dyn Store) -> u64 {
     store.epoch() << 32
 }
@@ -425,8 +426,8 @@ mod tests {
         Some(Log { header, frames })
     }
 
-    /// Whatever up to three mirrors hold, in whatever order: one row of the table, its case, and
-    /// the log that it names.
+    /// Every content of up to three mirrors, in every order, matches exactly one row of the table,
+    /// whose case and log are chosen.
     #[test]
     fn every_combination_of_logs_is_one_case() {
         let mut table = Table::read("log case");
@@ -443,7 +444,7 @@ mod tests {
         ];
         for count in 1..=3 {
             for mirrors in combinations(&values, count) {
-                // The facts, in other words than the code's.
+                // The facts, derived in another way than in the code.
                 let held: Vec<(u32, usize)> =
                     mirrors.iter().flatten().map(|log| (log.salt(), log.frames)).collect();
                 let is_last =

@@ -1,11 +1,11 @@
 //! The one writer of the catalog: group commit.
 //!
-//! A thread that takes all jobs that wait, runs each in a savepoint of one
-//! transaction, commits once, hands the log to the disks, and answers in order. A
-//! job that fails is undone alone. If any job wants to be durable, the commit is a
-//! durable point for all (R7); others that arrive meanwhile share the next one.
+//! A thread takes all waiting jobs, runs each in a savepoint of one transaction, commits once,
+//! pushes the log to the disks, and answers in order. A job that fails is undone alone. If any job
+//! must be durable, the commit is a durable point for all (R7); jobs that arrive meanwhile share
+//! the next one.
 //!
-//! Before each batch there is room, or it is made:
+//! Before each batch it makes sure that there is room:
 //!
 //! ```text
 //!   log       .........|.............|........|...............|
@@ -17,16 +17,17 @@
 //!             0                 its end       tight capacity, grown ahead in growing runs
 //! ```
 //!
-//! When much of the database is free, and nothing else is to be done, its last pages move into the
-//! gaps, some at a time, and then the AUs behind its end are given back. That is, when the whole
-//! log is in the database, durably, and the log on the disks is void: a log that was replayed after
-//! a crash could need them.
+//! When much of the database is free, and there is nothing else to do, its last pages move into the
+//! gaps, some at a time, and then the AUs beyond its end are given back. That is done only when the
+//! whole log is in the database, durably, and the log on the disks is void: a log that was replayed
+//! after a crash could need them.
 //!
-//! When the database cannot grow any more and what is left is tight, jobs that may
-//! grow it are refused with `NoSpace`, and jobs that release something still run.
+//! When the database cannot grow any more and few pages are left, jobs that may grow it are refused
+//! with `NoSpace`, and jobs that release something still run.
 //!
 //! A commit that fails, or a log that does not reach the disks, stops the catalog for good: caches
-//! were updated by the jobs, and it is not known what is on the disks. The next mount finds out.
+//! were updated by the jobs, and the content of the disks is not known. The next mount finds it
+//! out.
 
 use super::{
     CommitNumber, Listener,
@@ -57,8 +58,8 @@ use std::{
 
 /// Passes the result to the caller.
 pub(super) type OnCommit = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
-/// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to
-/// answer.
+/// A job: it gets the connection, or the reason why it cannot run; it returns whether it succeeded,
+/// and how to answer.
 pub(super) type Job =
     Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<OnCommit>) + Send>;
 
@@ -78,7 +79,7 @@ pub(super) enum WriterRequest {
     Close(oneshot::Sender<Result<CommitNumber, FileError>>),
 }
 
-/// Jobs in one commit: beyond this the first wait too long for the last.
+/// Most jobs in one commit: with more, the first would wait too long for the last.
 const JOBS_MAX: Limit = Limit::new(256, 3);
 /// A passive checkpoint is due when the log is this long: long enough to coalesce pages, short
 /// enough to be quick.
@@ -90,12 +91,13 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Free pages below which only releases run: more than a batch can take.
 const TIGHT_PAGES: u64 = 512;
 
-/// Free pages that are not worth the effort: 4 MiB, and a quarter of all.
+/// The fewest free pages for which moving pages is worth the effort: 4 MiB; a quarter of all pages
+/// must be free, too.
 const GAPS_MIN: u64 = 1024;
 /// Pages that move in one commit, for which the next job waits: some milliseconds.
 const TIDY_PAGES: u64 = 128;
-/// Bytes behind the database's end that are not worth giving back, beyond half of what is wanted
-/// there.
+/// The least surplus over the wanted capacity that is worth giving back; it must be half of that
+/// capacity, too.
 const SLACK_MIN: u64 = 16 << 20;
 
 /// The writer's progress, which every thread may read.
@@ -106,7 +108,7 @@ pub(super) struct Progress {
     count: AtomicU64,
     failure: Mutex<Option<Arc<str>>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
-    /// Bytes that the database has left where it cannot grow; otherwise [`u64::MAX`].
+    /// Bytes that the database has left if it cannot grow; otherwise [`u64::MAX`].
     left: AtomicU64,
 }
 
@@ -131,7 +133,7 @@ impl Progress {
         CommitNumber(self.durable.load(Ordering::Acquire))
     }
 
-    /// Bytes that the database has left, if it wants to grow and cannot.
+    /// Bytes that the database has left, if it needs to grow and cannot.
     pub(super) fn shortage(&self) -> Option<u64> {
         Some(self.left.load(Ordering::Relaxed)).filter(|left| *left != u64::MAX)
     }
@@ -151,7 +153,8 @@ impl Progress {
         }
     }
 
-    /// Is completed when `number` is durable, or dropped when that will never be.
+    /// A channel that gets a message when `number` is durable, and is dropped when it never will
+    /// be.
     pub(super) fn when_durable(&self, number: CommitNumber) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock();
@@ -278,7 +281,7 @@ impl Writer {
         }
     }
 
-    /// Stops the catalog, and says why.
+    /// Stops the catalog for good, with the reason.
     fn poison(&self, error: &FileError) -> FileError {
         let cause = self.link.vfs().image().error();
         let reason = match (error, cause) {
@@ -304,7 +307,7 @@ impl Writer {
         Ok(u64::try_from(number).unwrap_or(0))
     }
 
-    /// One group commit, of `first` and what waits behind it.
+    /// One group commit, of `first` and the requests after it.
     fn commit(&mut self, first: WriterRequest) {
         let room = self.make_room();
         let tight = match room {
@@ -315,7 +318,8 @@ impl Writer {
                 return;
             }
         };
-        // Whether the commit is a durable point is decided before it begins: SQLite wants to know.
+        // Whether the commit is a durable point is decided before it begins: SQLite's `synchronous`
+        // must be set before.
         let mut batch = vec![first];
         while batch.len() < JOBS_MAX.get() {
             match self.queue.try_take() {
@@ -363,7 +367,7 @@ impl Writer {
         tight: bool,
         answers: &mut Vec<OnCommit>,
     ) -> Result<CommitNumber, FileError> {
-        // Whatever goes wrong below, every request gets an answer.
+        // Whatever fails below, every request gets an answer.
         let mut batch = batch.into_iter();
         let result = self.run_batch(&mut batch, durable, tight, answers);
         if let Err(error) = &result {
@@ -422,8 +426,8 @@ impl Writer {
             let (done, answer) = job(Ok(self.connection()));
             answers.extend(answer);
             if self.connection().is_autocommit() {
-                // SQLite gave the whole transaction up: jobs before this one are undone, their
-                // caches are not.
+                // SQLite has rolled the whole transaction back: earlier jobs are undone, their
+                // updates of caches are not.
                 return Err(FileError::CatalogStopped(
                     "a transaction was rolled back by SQLite".into(),
                 ));
@@ -447,20 +451,20 @@ impl Writer {
         let (syncs, position) = (image.log_syncs(), image.log_position());
         self.execute("COMMIT")?;
         let mut number = self.progress.committed().0;
-        // A job may have given caches the number of its commit, even where it changed no row: a
-        // caller that waits for that commit sees it.
+        // A job may have given caches the number of its commit, even if it changed no row: then a
+        // caller that waits for that commit must be woken.
         if changed || has_ended_well {
             image.push_log().map_err(|error| stopped(&error))?;
             let was_durable = self.progress.durable().0 >= number;
             number += 1;
             self.progress.committed.store(number, Ordering::Release);
-            // Nothing was written: it is as durable as the commit before it.
+            // Nothing was written: this commit is as durable as the one before it.
             if was_durable && !changed && image.log_position() == position {
                 self.progress.set_durable(number);
             }
         }
         if durable && self.progress.durable().0 < number {
-            // SQLite writes no page, and syncs nothing, where rows were left as they were.
+            // SQLite writes no page, and syncs nothing, if no row was changed.
             if image.log_syncs() == syncs {
                 number = self.change_something()?;
             }
@@ -469,15 +473,16 @@ impl Writer {
         Ok(CommitNumber(number))
     }
 
-    /// A commit that SQLite has to sync, with all before it. To flush the disks would not be
-    /// enough: SQLite fills the last sector of what it syncs, so that no later write touches it.
+    /// Makes a commit that SQLite has to sync, with all before it. Flushing the disks would not be
+    /// enough: SQLite fills the last sector of a synced log, so that no later write touches it.
     fn change_something(&self) -> Result<u64, FileError> {
         self.execute(tables::counter::NEXT_DURABLE_POINT)?;
         self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
         Ok(self.progress.committed.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Changed rows after which a batch ends, so that it fits into what is kept free in the log.
+    /// The number of changed rows after which a batch ends, so that it fits into the space that is
+    /// kept free in the log.
     fn changes_max(&self) -> u64 {
         let reserve = self.log_capacity() / 4;
         (reserve / PAGE_SIZE as u64 / 4).max(16)
@@ -487,7 +492,7 @@ impl Writer {
         self.link.vfs().image().store().capacity(CatalogFile::Wal)
     }
 
-    /// Makes room in the log and behind the database. Whether space is tight.
+    /// Makes room in the log and beyond the database. Returns whether space is tight.
     fn make_room(&mut self) -> Result<bool, FileError> {
         if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3
             && !self.grow_log()?
@@ -521,14 +526,14 @@ impl Writer {
         let free = self.number("PRAGMA freelist_count")?;
         let tight = pages.saturating_sub(used) + free < TIGHT_PAGES.min(pages / 8);
         if tight {
-            // Space may have been freed meanwhile: ask each time.
+            // Space may have been freed meanwhile: the store is asked each time.
             self.refused_at = None;
         }
         Ok(tight)
     }
 
-    /// Where running statements keep the log from being restarted, it grows instead of keeping
-    /// commits waiting. Whether it did.
+    /// If running statements keep the log from being restarted, it grows, so that commits need not
+    /// wait. Returns whether it did.
     fn grow_log(&mut self) -> Result<bool, FileError> {
         let capacity = self.log_capacity();
         if self.barrier.is_quiet() || capacity >= LOG_MAX {
@@ -560,13 +565,13 @@ impl Writer {
         let step = (CHECKPOINT_BYTES.get() as u64).min(capacity / 4);
         if position > self.checkpointed + step {
             self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
-            // The next commit restarts the log, unless a reader is in the way.
+            // The next commit restarts the log, unless a reader needs it.
             self.checkpointed = position;
         }
         Ok(())
     }
 
-    /// Whether everything is in the database now.
+    /// Runs a checkpoint. Returns whether all of the log is in the database now.
     fn checkpoint(&self, sql: &str) -> Result<bool, FileError> {
         let committed = self.progress.committed().0;
         let (busy, frames, done): (i64, i64, i64) = self
@@ -580,10 +585,9 @@ impl Writer {
         Ok(whole)
     }
 
-    /// Brings everything into the database and restarts the log, ending readers that stand in the
-    /// way.
+    /// Brings everything into the database and restarts the log, ending readers that still need it.
     fn restart_log(&mut self) -> Result<(), FileError> {
-        // Most of the work while readers may go on.
+        // Most of the work is done while readers may go on.
         self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
         wait_for(&*self.world, self.barrier.close(&*self.world, GRACE));
         let whole = self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -595,7 +599,7 @@ impl Writer {
         }
     }
 
-    /// Asks itself for a step, behind what waits, when much of the database is free.
+    /// Queues a tidying step, after the waiting requests, when much of the database is free.
     fn tidy_if_due(&mut self) -> Result<(), FileError> {
         if self.tidies {
             return Ok(());
@@ -604,21 +608,21 @@ impl Writer {
             (self.number("PRAGMA freelist_count")?, self.number("PRAGMA page_count")?);
         // A catalog of an earlier version keeps its pages.
         let gaps = free >= GAPS_MIN && free >= used / 4 && self.number("PRAGMA auto_vacuum")? == 2;
-        // Or it was cut short after its last step.
+        // Or the engine ended after the last step, before giving back.
         if gaps || self.spare(used).is_some() {
             self.tidies = self.queue.put(WriterRequest::Tidy).is_ok();
         }
         Ok(())
     }
 
-    /// Bytes of its capacity that the database needs, if that is much less than it has.
+    /// The capacity that the database needs, in bytes, if it has much more.
     fn spare(&self, used: u64) -> Option<u64> {
         let wanted = (used + (used / 4).clamp(256, 8192)) * PAGE_SIZE as u64;
         let capacity = self.link.vfs().image().store().capacity(CatalogFile::Database);
         (capacity >= wanted + (wanted / 2).max(SLACK_MIN)).then_some(wanted)
     }
 
-    /// One step; after the last one, gives back what is behind the end.
+    /// One step; after the last one, gives back the space beyond the end.
     fn tidy(&mut self) -> Result<(), FileError> {
         self.tidies = false;
         self.make_room()?;
@@ -654,7 +658,7 @@ impl Writer {
         self.link.vfs().image().shrink(wanted).map_err(|error| stopped(&error))
     }
 
-    /// The last checkpoint; the log is left empty on the disks.
+    /// The last checkpoint; the log on the disks is empty after it.
     fn finish(&mut self) -> Result<(), FileError> {
         self.restart_log()?;
         wal::clear(&**self.link.vfs().image().store()).map_err(|error| stopped(&error))

@@ -1,8 +1,8 @@
-//! Attributes that ASM has and a group of Plinth has not: why, and what there is instead.
+//! Attributes of ASM that a group of Plinth does not have: the reason, and the alternative.
 
 use crate::admin::{AdminError, Code};
 
-/// The beginning of a name, and the reason: the first that fits.
+/// The beginning of a name, and the reason: the first that matches.
 const REASONS: &[(&str, &str, &str)] = &[
     ("sector_size", "is fixed at creation", "make a new disk group"),
     ("logical_sector_size", "is what the disks have", "v$asm_disk shows it for each disk"),
@@ -31,7 +31,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The refusal of an attribute that cannot be set, if there is more to say about it than that.
+/// The refusal of an attribute that cannot be set, if there is a more specific reason.
 pub(super) fn refusal(name: &str) -> Option<AdminError> {
     let (_, reason, hint) = REASONS.iter().find(|(start, ..)| name.starts_with(start))?;
     let error = AdminError::new(

@@ -1,4 +1,4 @@
-//! Mirrors of the catalog that differ: which page is right, what is mended, and what is lost.
+//! Mirrors of the catalog that differ: which page is right, which are repaired, and which are lost.
 
 use super::DiskStore;
 use crate::{
@@ -17,7 +17,7 @@ use plinth_format::page::{self, PAGE_SIZE};
 
 /// Bytes compared at once.
 const STEP: u64 = 1 << 20;
-/// Sentences about mended pages, and about lost ones, that are kept.
+/// Most sentences kept about mended pages, and about lost ones.
 const MENDED_MAX: usize = 1000;
 
 impl DiskStore {
@@ -56,7 +56,7 @@ impl DiskStore {
         }
     }
 
-    /// A page of the database is damaged on each of these mirrors.
+    /// Records that a page of the database is damaged on each of these mirrors.
     pub(super) fn tell_lost(&self, mirrors: &[u8], offset: u64) {
         let mut lost = self.lost.lock();
         if lost.len() >= MENDED_MAX || lost.contains_key(&offset) {
@@ -76,7 +76,8 @@ impl DiskStore {
         self.world.event(Event { group, severity: Severity::Alarm, disk: None, text });
     }
 
-    /// Adds to an error what of the catalog was found lost so far: most likely its cause.
+    /// Adds to an error the pages of the catalog that were found lost so far: most likely its
+    /// cause.
     #[must_use]
     pub fn explain(&self, error: AdminError) -> AdminError {
         let lost = self.lost.lock();
@@ -91,16 +92,16 @@ impl DiskStore {
         )
     }
 
-    /// Sentences about pages that reads found damaged and rewrote since the last call.
+    /// Takes the sentences about pages that reads found damaged and rewrote since the last call.
     pub fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut self.mended.lock())
     }
 
-    /// Compares the mirrors of some pages of the database, from `offset` on, and says where the
-    /// next begin. Runs on the catalog's writer thread. Other threads only mend pages.
+    /// Compares the mirrors of some pages of the database, from `offset` on. Returns the offset of
+    /// the next pages. Runs on the catalog's writer thread. Other threads only mend pages.
     ///
-    /// A page that is good nowhere is none that the database uses, or its own check finds it. Of
-    /// pages that are good and differ the one that was written last is what the catalog reads.
+    /// A page that is good on no mirror is not used by the database, or the database's own check
+    /// finds it. If good copies of a page differ, the catalog uses the one that was written last.
     pub fn compare_mirrors(&self, offset: u64, repair: bool) -> (Vec<Problem>, Option<u64>) {
         let file = CatalogFile::Database;
         let pages = match database_pages(self) {
@@ -126,7 +127,7 @@ impl DiskStore {
             )
         };
         let mut copies: Vec<_> = before.keys().map(read).collect();
-        // A disk may have been dropped, or gone offline, and have taken its mirror along.
+        // A disk may have been dropped, or gone OFFLINE, and its mirror with it.
         let after = self.current_mirrors(file);
         copies.retain(|(mirror, _)| before.get(mirror) == after.get(mirror));
         let unread = copies.iter().filter_map(|(_, copy)| copy.as_ref().err().cloned());
@@ -176,8 +177,8 @@ impl DiskStore {
         (problems, Some(offset + length as u64))
     }
 
-    /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if
-    /// one is.
+    /// Reads the content of a new mirror: for each page of the database its newest good copy, if
+    /// there is one.
     pub(super) async fn read_best(
         &self,
         file: CatalogFile,
@@ -212,9 +213,9 @@ impl DiskStore {
         best.ok_or(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
     }
 
-    /// Rewrites the mirrors on which a read found something wrong, with what it finds when it is
-    /// its turn: the catalog may have written there meanwhile. `right`: what was found before, for
-    /// whoever reads.
+    /// Rewrites the mirrors that returned wrong bytes to a read. It reads them again under the lock
+    /// `turn`, because the catalog may have written there meanwhile. `right`: the bytes that the
+    /// first read found.
     pub(super) fn mend(
         &self,
         file: CatalogFile,
@@ -228,7 +229,7 @@ impl DiskStore {
         } else {
             let turn = wait_for(&*self.world, self.turn.lock());
             let looked = self.look(file, offset, right.len(), age);
-            // Perhaps no copy is right any more, and the last right one may be out of date.
+            // No copy may be right any more, and `right` may be out of date: nothing is rewritten.
             let Some(now) = looked.right else { return right };
             (Some(turn), now, looked.wrong)
         };
@@ -237,14 +238,13 @@ impl DiskStore {
         }
         reached::at(Mark::PageMended);
         let slice = right.share();
-        // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be
-        // gone by now.
+        // The caller gets the right bytes even if the rewrite fails: the mirror may be gone by now.
         if wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())])).is_ok() {
-            // The other mirror may be the next to go.
+            // The other mirror may be the next to be lost.
             let _ = wait_for(&*self.world, self.flush_all());
             let current = self.mirrors(file);
-            // What cannot be read back is not mended: the next read finds it again, and too many
-            // take the disk offline (`health.rs`).
+            // A page that cannot be read back is not mended: the next read finds it again, and too
+            // many take the disk OFFLINE (`health.rs`).
             let is_there = |mirror: &&u8| {
                 let found = self.read_mirror(file, **mirror, offset, slice.len());
                 found.is_ok_and(|found| found[..] == slice[..])

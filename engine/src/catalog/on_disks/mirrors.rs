@@ -1,18 +1,18 @@
-//! How mirrors of the catalog come and grow. `places.rs` says where.
+//! How mirrors of the catalog are built and grow. `places.rs` decides where.
 //!
-//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where
-//! nothing else writes:
+//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, so that
+//! no other write to the catalog happens meanwhile:
 //!
-//!   1. Allocate AUs on a disk of a failure group that has no mirror; where there are too few, the
-//!      rest on others, apart from all other mirrors.
+//!   1. Allocate AUs on a disk of a failure group that has no mirror; if it has too few, the rest
+//!      on other disks, separate from all other mirrors.
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 //!
-//! Two mirrors may be in one failure group, built while no other could be written. Where all three
-//! are there, the new one takes the place of one of those in the same membership. Its AUs are free
-//! when all reads that began before have ended.
+//! Two mirrors may be in one failure group, built while no other could be written. If all three
+//! mirrors exist, the new one replaces one of those two in the same membership. The replaced one's
+//! AUs are free when all reads that began before have ended.
 //!
-//! Where the disk is one that returns, that membership is the one that makes it ONLINE
+//! If the disk is a returning one, that membership also makes it ONLINE
 //! ([`DiskStore::bring_online`]).
 
 use super::{
@@ -42,27 +42,27 @@ use std::{
     time::Duration,
 };
 
-/// Where a mirror is to be, or its AUs: some on each disk, in the order of the file.
+/// The AUs of a mirror, or numbers of AUs to take: some on each disk, in the order of the file.
 type Parts<T> = Vec<(DiskNumber, T)>;
 
-/// A mirror that was copied, and is not listed yet.
+/// A mirror that was copied and is not listed yet.
 struct Built {
     aus: Parts<Vec<u32>>,
     runs: Vec<CatalogRun>,
 }
 
-/// A mirror, and the AUs of a disk with which it grows.
+/// A mirror, and the AUs of a disk by which it grows.
 type Growing = (u8, DiskNumber, Vec<u32>);
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
-/// After which a change that could not be recorded is tried again.
+/// How long until a change that could not be recorded is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl DiskStore {
-    /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
+    /// Frees the AUs of mirrors that were removed from the list, by a membership that is recorded.
     pub fn free_struck(&self) {
-        // In this order: what is listed meanwhile is not gone.
+        // The lock is taken first: AUs that become listed after this are not taken for free ones.
         let mut owned = self.owned.lock();
         let listed = units(&self.voters.current());
         let gone: Vec<_> = owned.difference(&listed).copied().collect();
@@ -79,9 +79,9 @@ impl DiskStore {
         self.reserve();
     }
 
-    /// Keeps room for the mirrors that the catalog lacks: in each failure group without one. Else
-    /// files could take all space while a disk is away, and its return would not make the group
-    /// whole.
+    /// Reserves space for the mirrors that the catalog lacks: in each failure group without one.
+    /// Otherwise files could take all space while a disk is away, and its return would not make the
+    /// group whole.
     fn reserve(&self) {
         let membership = self.voters.current();
         let mut space = self.space.lock();
@@ -96,7 +96,7 @@ impl DiskStore {
                     *here += take;
                     left -= take;
                 }
-                // AUs that are not free now are kept when they become so.
+                // AUs that are not free now are reserved when they become free.
                 if let Some(emptiest) = disks.first() {
                     *reserved.entry(*emptiest).or_default() += left;
                 }
@@ -105,8 +105,8 @@ impl DiskStore {
         space.reserve(reserved);
     }
 
-    /// Where mirrors of a file could be built if the disks were there: the disks of each failure
-    /// group without a mirror, emptiest first.
+    /// Where mirrors of a file could be built if the disks were ONLINE: the disks of each failure
+    /// group without a mirror, the one with the most free space first.
     fn lacking(
         &self,
         membership: &Membership,
@@ -134,8 +134,8 @@ impl DiskStore {
         groups.into_values().map(by_room).collect()
     }
 
-    /// Whether a file may grow by this number of AUs and leave room for the mirrors that it lacks,
-    /// as far as there is room now.
+    /// Whether a file may grow by this number of AUs and still leave space for the mirrors that it
+    /// lacks, as far as there is such space now.
     fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
         let membership = self.voters.current();
         let space = self.space.lock();
@@ -151,7 +151,7 @@ impl DiskStore {
     /// Runs on the catalog's writer thread.
     ///
     /// # Errors
-    /// If a copy cannot be read or recorded. No space for a mirror is no error.
+    /// If a copy cannot be read or recorded. No space for a mirror is not an error.
     pub fn rebuild(&self) -> Result<(), StoreError> {
         wait_for(&*self.world, async {
             for file in [CatalogFile::Database, CatalogFile::Wal] {
@@ -161,15 +161,16 @@ impl DiskStore {
                 self.strike_reserved(file).await;
                 while self.move_reserved_unit(file).await? {}
             }
-            // AUs for which there is no room now are kept when they become free.
+            // AUs that are not free now are reserved when they become free.
             self.reserve();
             Ok(())
         })
     }
 
-    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and
-    /// records with `edit`, in the same change, that it is. Runs on the catalog's writer thread. A
-    /// mirror that cannot be built keeps no disk away: [`Self::rebuild`] tries again, and says why.
+    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is ONLINE, and
+    /// records them and `edit`, which makes it ONLINE, in one change. Runs on the catalog's writer
+    /// thread. A mirror that cannot be built does not prevent the return of the disk:
+    /// [`Self::rebuild`] tries again, and reports the reason.
     ///
     /// # Errors
     /// If the change is refused.
@@ -190,7 +191,7 @@ impl DiskStore {
                     if !edit(next)? {
                         return Ok(false);
                     }
-                    // This thread is the only one that gives the catalog mirrors.
+                    // This thread is the only one that adds mirrors of the catalog.
                     let fit: Vec<_> =
                         all.iter().filter(|built| can_list(next, &built.runs)).collect();
                     fit.into_iter().for_each(|built| list(next, &built.runs));
@@ -205,7 +206,7 @@ impl DiskStore {
         })
     }
 
-    /// A mirror of one file with its start on a disk that is about to be online.
+    /// Builds a mirror of one file with its start on a disk that is about to be ONLINE.
     async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<Built> {
         let mut membership = (*self.voters.current()).clone();
         find(&mut membership, disk)?.state = DiskState::Online;
@@ -214,7 +215,7 @@ impl DiskStore {
         self.build(file, mirror, &parts).await.ok()?
     }
 
-    /// Copies a file to AUs taken for it. `None`: there are too few.
+    /// Copies a file to newly taken AUs. `None` if there are too few.
     async fn build(
         &self,
         file: CatalogFile,
@@ -239,8 +240,8 @@ impl DiskStore {
         Ok(Some(built))
     }
 
-    /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if
-    /// not. Whether it does.
+    /// The AUs of a new mirror belong to the catalog if the membership in force lists it, and are
+    /// free otherwise. Returns whether it is listed.
     fn keep_if_listed(&self, membership: Option<&Arc<Membership>>, built: &Built) -> bool {
         let listed = membership
             .is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
@@ -253,7 +254,7 @@ impl DiskStore {
         listed
     }
 
-    /// Whether without a disk the catalog would be in fewer failure groups than it could be.
+    /// Whether without a disk the catalog would be in fewer failure groups than possible.
     pub fn needs(&self, disk: DiskNumber) -> bool {
         let membership = self.voters.current();
         let groups = |disks: &mut dyn Iterator<Item = &MemberDisk>| {
@@ -275,7 +276,7 @@ impl DiskStore {
         })
     }
 
-    /// Whether a mirror could be built that is not there.
+    /// Whether the catalog lacks a mirror that could be built.
     pub fn lacks_mirror(&self) -> bool {
         let membership = self.voters.current();
         [CatalogFile::Database, CatalogFile::Wal]
@@ -283,7 +284,7 @@ impl DiskStore {
             .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
     }
 
-    /// The number of the next mirror of a file, and where it goes, its start on one of the
+    /// The number of the next mirror of a file, and its places, with its start on one of the
     /// candidates.
     fn place_mirror(
         &self,
@@ -315,9 +316,9 @@ impl DiskStore {
         next(&on_one).or_else(|| next(&in_parts))
     }
 
-    /// How a mirror of this number of AUs could lie on several disks, as many AUs as possible on
-    /// its home, and none where the loss of a disk or a failure group would take another mirror
-    /// along. `None`: there is no room for it.
+    /// How a mirror of this number of AUs can be distributed over disks: as many AUs as possible on
+    /// its home, and none where the loss of a disk or a failure group would also lose another
+    /// mirror. `None` if there is no room for it.
     fn parts_for(
         &self,
         membership: &Membership,
@@ -342,13 +343,13 @@ impl DiskStore {
         (left == 0 && parts.first().is_some_and(|(first, _)| *first == home)).then_some(parts)
     }
 
-    /// Whether a disk is to give up a part of a run.
+    /// Whether a run includes space that a disk is giving up.
     fn is_reserved_for_shrink(&self, run: &CatalogRun) -> bool {
         let space = self.space.lock();
         (run.first..run.first + run.count).any(|au| space.is_reserved_for_shrink(run.disk, au))
     }
 
-    /// A disk that is to give up space in which the catalog has a mirror.
+    /// A disk that is giving up space in which the catalog has a mirror.
     pub fn in_the_way(&self) -> Option<DiskNumber> {
         self.voters
             .current()
@@ -358,8 +359,8 @@ impl DiskStore {
             .map(|run| run.disk)
     }
 
-    /// Gives up mirrors that are in the way of a resize and more than there should be: there is no
-    /// place to which they could move.
+    /// Removes mirrors that are in the way of a resize and superfluous: there is no place to which
+    /// they could move.
     async fn strike_reserved(&self, file: CatalogFile) {
         let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
             run.file == file
@@ -379,14 +380,14 @@ impl DiskStore {
         };
         let membership = self.voters.current();
         if membership.catalog.iter().any(|run| is_in_the_way(&membership, run)) {
-            // Where it cannot be recorded the next try is as good.
+            // If it cannot be recorded now, the next try will do.
             let _ = self.voters.change(strike).await;
             self.free_struck();
         }
     }
 
-    /// Moves an AU that is in the way of a resize to another place on its disk, where there is none
-    /// for the whole mirror. False: there is none in the way, or no room for it.
+    /// Moves an AU that is in the way of a resize to another place on its disk, if the whole mirror
+    /// has no other place. False if no AU is in the way, or there is no room for it.
     async fn move_reserved_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
         let Some(run) = membership
@@ -491,7 +492,7 @@ impl DiskStore {
         Ok(())
     }
 
-    /// AUs that every mirror of a file has.
+    /// The number of AUs that every mirror of a file has.
     pub(super) fn mirror_units(&self, file: CatalogFile) -> u32 {
         let membership = self.voters.current();
         let mirrors = self.current_mirrors(file);
@@ -526,10 +527,10 @@ impl DiskStore {
         parts.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
     }
 
-    /// AUs that were taken and are not needed. They stay taken while their disk hangs.
+    /// Frees AUs that were taken and are not needed. They stay taken while their disk hangs.
     pub(crate) fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
         if self.voters.is_closing() {
-            // A membership that lists them may have reached a voter; then the next mount finds it.
+            // A membership that lists them may have reached a voter; then the next mount uses it.
             return;
         }
         self.retire(disk, aus);
@@ -541,8 +542,9 @@ impl DiskStore {
         Ok(())
     }
 
-    /// The AUs are free when the membership that does not list them is in force, and all reads that
-    /// began before have ended. A crash before leaves them to the catalog.
+    /// Shrinks a file to this capacity. The AUs are free when the membership that does not list
+    /// them is in force, and all reads that began before have ended. After a crash before that they
+    /// still belong to the catalog.
     pub(super) async fn shrink_to(
         &self,
         file: CatalogFile,
@@ -556,8 +558,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// What could not be recorded is tried again: the catalog does not end because a disk that is
-    /// to vote does not take the activity log.
+    /// After a change that could not be recorded, waits before the next try: the catalog must not
+    /// stop because a disk that is to vote does not take the activity log.
     async fn wait_for_voters(&self, refusal: Refusal) -> Result<(), StoreError> {
         if !matches!(refusal, Refusal::Other(_))
             || self.voters.is_closing()
@@ -569,7 +571,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// False: a disk has gone meanwhile, and it is to be tried with those that are left.
+    /// Grows a file. False if a disk has gone OFFLINE meanwhile: then it is to be tried with the
+    /// remaining disks.
     async fn try_to_grow(&self, file: CatalogFile, capacity: u64) -> Result<bool, StoreError> {
         let membership = self.voters.current();
         let mirrors = self.current_mirrors(file);
@@ -589,8 +592,8 @@ impl DiskStore {
         grown
     }
 
-    /// Takes AUs with which the mirrors of a file grow from `size.start` to `size.end` AUs or
-    /// somewhat more, all of them by as many.
+    /// Takes AUs by which the mirrors of a file grow from `size.start` to `size.end` AUs or
+    /// somewhat more, all by the same number.
     fn take_to_grow(
         &self,
         file: CatalogFile,
@@ -599,7 +602,7 @@ impl DiskStore {
         size: Range<u32>,
     ) -> Result<(Vec<Growing>, Vec<CatalogRun>, InHand), StoreError> {
         let (have, want) = (size.start, size.end);
-        // Growing runs: an eighth more than there is, so that a large catalog has few runs.
+        // Growth by an eighth of the present size, so that a large catalog has few runs.
         let mut ahead = (want + have / 8) - have;
         if !self.leaves_room(file, ahead) {
             ahead = want - have;
@@ -611,8 +614,8 @@ impl DiskStore {
         let mut taken: Parts<Vec<u32>> = Vec::new();
         let mut runs: Vec<Growing> = Vec::new();
         for (mirror, home) in mirrors {
-            // Where the others are, and where they grow now: a disk whose loss takes two mirrors
-            // along is no place for a part of this one.
+            // The disks of the other mirrors, and those onto which they grow now: a disk whose loss
+            // would lose two mirrors must not get a part of this one.
             let mut others = disks_of_others(membership, file, *mirror);
             others.extend(runs.iter().map(|(_, disk, _)| *disk));
             let found = [*home].into_iter().chain(neighbours(membership, *home, &others)).find_map(
@@ -646,8 +649,8 @@ impl DiskStore {
         Ok((runs, entries, in_hand))
     }
 
-    /// Records the membership in which mirrors have these AUs, too. False: a disk has gone
-    /// meanwhile.
+    /// Records a membership in which the mirrors also have these AUs. False if a disk has gone
+    /// OFFLINE meanwhile.
     async fn record_growth(
         &self,
         runs: &[Growing],
@@ -656,8 +659,9 @@ impl DiskStore {
         let recorded = self
             .voters
             .change(|next| {
-                // A mirror struck meanwhile does not grow. One that would grow onto a disk that has
-                // gone meanwhile would be struck for it.
+                // A mirror that was removed from the list meanwhile does not grow. A mirror that
+                // would grow onto a disk that has gone OFFLINE meanwhile would be removed because
+                // of that.
                 let grows = growing(next, entries);
                 let online = can_list(next, &grows);
                 if online {
@@ -681,7 +685,7 @@ impl DiskStore {
                 Ok(growing(&membership, entries).iter().all(|run| membership.catalog.contains(run)))
             }
             Err(refusal) => {
-                // AUs beyond the smallest number are given back already.
+                // AUs beyond the smallest number have been given back already.
                 runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
                 self.wait_for_voters(refusal).await.map(|()| false)
             }

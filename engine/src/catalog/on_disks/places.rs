@@ -1,4 +1,4 @@
-//! Where mirrors of the catalog are, and where the next one goes, as a membership has it.
+//! Where mirrors of the catalog are, and where the next one should be, according to a membership.
 
 use crate::catalog::store::CatalogFile;
 use plinth_format::{
@@ -7,10 +7,10 @@ use plinth_format::{
 };
 use std::collections::BTreeSet;
 
-/// Mirrors of the catalog where there are disks for them.
+/// The number of mirrors of the catalog, if there are enough disks.
 pub(super) const MIRRORS: usize = 3;
 
-/// The runs of a file's mirrors that are wanted.
+/// The runs of those mirrors of a file for which `is_wanted` holds.
 fn runs_where(
     membership: &Membership,
     file: CatalogFile,
@@ -24,7 +24,7 @@ pub(super) fn takes_mirrors(disk: &MemberDisk) -> bool {
     disk.state == DiskState::Online && !disk.quorum && !disk.leaving
 }
 
-/// Whether all disks of a mirror are online, and there is a place for it in the list.
+/// Whether all disks of a mirror are ONLINE, and there is room for it in the list.
 pub(super) fn can_list(membership: &Membership, runs: &[CatalogRun]) -> bool {
     membership.catalog.len() + runs.len() <= RUNS_MAX
         && runs.iter().all(|run| {
@@ -32,7 +32,7 @@ pub(super) fn can_list(membership: &Membership, runs: &[CatalogRun]) -> bool {
         })
 }
 
-/// Those of new runs whose mirrors are there.
+/// Those of the new runs whose mirrors are listed.
 pub(super) fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<CatalogRun> {
     let is_there = |new: &&CatalogRun| {
         membership
@@ -43,8 +43,8 @@ pub(super) fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<Catal
     runs.iter().filter(is_there).copied().collect()
 }
 
-/// Disks on which a mirror that has its start on `home` can have a part, given those of all other
-/// mirrors: what takes two mirrors along at once is no place for it.
+/// Disks on which a mirror with its start on `home` can have a part, given the disks of all other
+/// mirrors: no single loss may affect two mirrors.
 pub(super) fn neighbours<'a>(
     membership: &'a Membership,
     home: DiskNumber,
@@ -62,12 +62,12 @@ pub(super) fn neighbours<'a>(
     open.filter(is_apart).map(|disk| disk.number)
 }
 
-/// AUs that a mirror has.
+/// The number of AUs of a mirror.
 pub(super) fn units_of(membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
     runs_where(membership, file, |one| one == mirror).map(|run| run.count).sum()
 }
 
-/// The disks that a mirror has a part on.
+/// The disks on which a mirror has a part.
 pub(super) fn disks_of(
     membership: &Membership,
     file: CatalogFile,
@@ -76,7 +76,7 @@ pub(super) fn disks_of(
     runs_where(membership, file, |one| one == mirror).map(|run| run.disk).collect()
 }
 
-/// The disks that other mirrors have a part on.
+/// The disks on which other mirrors have a part.
 pub(super) fn disks_of_others(
     membership: &Membership,
     file: CatalogFile,
@@ -93,7 +93,7 @@ fn groups_of<'a>(membership: &'a Membership, disks: &BTreeSet<DiskNumber>) -> BT
         .collect()
 }
 
-/// Disks that could take a whole mirror, given those that others have a part on.
+/// Disks that could take a whole mirror, given those on which others have a part.
 fn open_disks<'a>(
     membership: &'a Membership,
     others: &'a BTreeSet<DiskNumber>,
@@ -106,8 +106,8 @@ fn open_disks<'a>(
     open.filter(move |disk| has_room(disk.number))
 }
 
-/// The disk on which the next mirror of the catalog should go, given those that others have a part
-/// on: online, in a failure group without one.
+/// The disk on which the next mirror of the catalog should be, given those on which others have a
+/// part: ONLINE, in a failure group without one.
 fn disk_apart(
     membership: &Membership,
     others: &BTreeSet<DiskNumber>,
@@ -118,7 +118,7 @@ fn disk_apart(
     open_disks(membership, others, has_room).find(is_apart).map(|disk| disk.number)
 }
 
-/// The same; and any other disk will do where there are fewer than two mirrors besides, `mirrors`.
+/// Like `disk_apart`; or any other disk if there are fewer than two other mirrors (`mirrors`).
 pub(crate) fn next_disk(
     membership: &Membership,
     mirrors: usize,
@@ -137,9 +137,9 @@ pub(crate) fn next_disk(
     disk_apart(membership, others, &has_room).or_else(any)
 }
 
-/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With none to add,
-/// in place of one that shares a disk or a failure group with another, if there is a place apart
-/// from all others; and in place of one that has to leave where it is.
+/// Where the next mirror of one of the catalog's files should be: [`next_disk`]. If none is to be
+/// added, it replaces one that shares a disk or a failure group with another, if there is a place
+/// separate from all others; or one that has to leave its place.
 pub(super) fn next_mirror(
     membership: &Membership,
     file: CatalogFile,
@@ -163,8 +163,8 @@ pub(super) fn next_mirror(
         !own.is_disjoint(&groups_of(membership, &others(*mirror)))
     };
     let free = (0..3).find(|mirror| !mirrors.contains(mirror));
-    // Of two that share, the later one goes, if it can. Where there is no disk for one there may be
-    // one for the next.
+    // Of two that share, the later one is replaced, if possible. If there is no disk for one of
+    // them there may be one for the next.
     let spares = || {
         mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror))
     };
@@ -173,8 +173,8 @@ pub(super) fn next_mirror(
         .or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
-/// Whether a mirror is one more than there should be, given where those others are that stay: with
-/// room everywhere there would be no place for it.
+/// Whether a mirror is superfluous, given the places of the mirrors that stay: there would be no
+/// place for it even if every disk had room.
 pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
     let stays = |disk: &DiskNumber| membership.disk(*disk).is_some_and(takes_mirrors);
     let others: BTreeSet<u8> = runs_where(membership, file, |one| one != mirror)
@@ -185,7 +185,7 @@ pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8
     !others.is_empty() && next_disk(membership, others.len(), &on, |_| true).is_none()
 }
 
-/// Lists new mirrors, each in place of the one that had its number.
+/// Lists new mirrors, each instead of the old one with its number.
 pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     let is_replaced =
         |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
@@ -193,8 +193,8 @@ pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     membership.catalog.extend(runs.iter().copied());
 }
 
-/// The runs of the mirror that `run` is of, with one AU in another place on its disk. `None`: it
-/// does not have the AU any more.
+/// The runs of the mirror that `run` belongs to, with one AU at another place on its disk. `None`
+/// if the mirror does not have the AU any more.
 pub(super) fn moved(
     membership: &Membership,
     run: CatalogRun,
@@ -214,7 +214,7 @@ pub(super) fn moved(
     has_moved.then_some(runs)
 }
 
-/// Takes a file's AUs from the `keep`th on out of the list. Whether there were any.
+/// Removes a file's AUs from the `keep`th on from the list. Returns whether there were any.
 pub(super) fn cut(membership: &mut Membership, file: CatalogFile, keep: u32) -> bool {
     let before = membership.catalog.clone();
     membership.catalog.retain(|run| run.file != file || run.at < keep);
