@@ -16,19 +16,23 @@ pub const COVERED: &[&str] = &[
     "CHANGELOG.md",
     "README.md",
     "bench",
+    "docs/architecture.md",
+    "docs/decisions",
     "docs/faults.md",
     "docs/glossary.md",
+    "docs/operating.md",
     "docs/performance.md",
     "docs/shell.md",
+    "docs/sql.md",
     "engine/src/admin",
     "engine/src/api",
-    "engine/src/catalog/tables",
+    "engine/src/catalog",
     "engine/src/check",
     "engine/src/completion.rs",
     "engine/src/disk",
-    "engine/src/extent",
     "engine/src/error.rs",
     "engine/src/event.rs",
+    "engine/src/extent",
     "engine/src/files",
     "engine/src/group",
     "engine/src/lib.rs",
@@ -39,16 +43,39 @@ pub const COVERED: &[&str] = &[
     "engine/src/reached.rs",
     "engine/src/rooms.rs",
     "engine/src/space",
+    "engine/src/stories",
     "engine/src/sync",
     "engine/src/testing.rs",
+    "engine/src/views",
     "engine/src/words.rs",
     "engine/src/world.rs",
+    "format",
     "frontend",
     "fuse",
     "fuzz",
+    "host",
     "nbd",
     "quickstart",
     "scripts",
+    "server/src/alert",
+    "server/src/alert.rs",
+    "server/src/engine",
+    "server/src/fuzz.rs",
+    "server/src/lib.rs",
+    "server/src/login_failures.rs",
+    "server/src/main.rs",
+    "server/src/paths.rs",
+    "server/src/pg",
+    "server/src/process.rs",
+    "server/src/query",
+    "server/src/rooms.rs",
+    "server/src/scram.rs",
+    "server/src/serve.rs",
+    "server/src/sql",
+    "server/src/sql_error.rs",
+    "server/src/text.rs",
+    "server/src/tls.rs",
+    "server/src/users.rs",
     "sim",
     "test",
     "tests",
@@ -60,8 +87,14 @@ pub const COVERED: &[&str] = &[
 /// The widest line with a comment, in characters.
 const WIDTH_MAX: usize = 100;
 
-/// Where the words of a rule are meant for persons: a file, words of the paragraph, the reason.
-const PERSONS: &[(&str, &str, &str)] = &[];
+/// Where the words of a rule stay: a file, words of the paragraph, the reason.
+const KEPT: &[(&str, &str, &str)] = &[
+    ("schema.sql", "freed when nobody holds it any more", STORED),
+    ("schema_1.sql", "freed when nobody holds it any more", STORED),
+];
+
+const STORED: &str =
+    "SQLite stores the text of a CREATE statement, with its comments, on the disks";
 
 struct Rule {
     /// The words that are wrong, and the usual ones.
@@ -185,9 +218,9 @@ fn find(
             letter.is_whitespace() || matches!(letter, ')' | ']' | '"' | '”' | '*' | '_')
         });
         let sentence = Sentence { kind: paragraph.kind, before: &text[..found.start()], rest };
-        let is_person =
+        let is_kept =
             |(file, words, _): &&(&str, &str, &str)| path.ends_with(file) && text.contains(words);
-        if (rule.exempt)(&sentence) || PERSONS.iter().find(is_person).is_some() {
+        if (rule.exempt)(&sentence) || KEPT.iter().find(is_kept).is_some() {
             continue;
         }
         findings.push(Finding {
