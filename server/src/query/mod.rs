@@ -62,7 +62,7 @@ type Result<T> = std::result::Result<T, SqlError>;
 const RUN_MAX: Duration = Duration::from_secs(60);
 /// The longest value, in bytes.
 const VALUE_MAX: i32 = 16 << 20;
-/// About the largest result, in bytes.
+/// The largest result, approximately, in bytes.
 const RESULT_MAX: usize = 512 << 20;
 /// Memory of all statements together, in bytes; a statement that needs more is refused.
 const HEAP_MAX: u64 = 1 << 30;

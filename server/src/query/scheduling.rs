@@ -28,8 +28,8 @@ use std::{
 /// The most processor time at normal priority that a session can save up: longer than almost every
 /// query over the views takes.
 const PROMPT: Duration = Duration::from_millis(100);
-/// The fraction of elapsed time that is added to the allowance: this many sessions that never pause
-/// take one processor from others.
+/// One part in this many of the elapsed time is added to the allowance: this many sessions that
+/// never pause take one processor from others.
 const SAVED: u32 = 100;
 /// How often a thread that waits for a turn checks whether its statement is cancelled.
 const LOOK: Duration = Duration::from_millis(50);
