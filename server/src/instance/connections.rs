@@ -4,9 +4,11 @@
 //! how far the client has come (`nbd/src/connection_memory.rs`). The instance has duplicates, so
 //!
 //! ```text
-//!   engine dies               the next one gets duplicates of the instance's, before it takes requests of new clients
-//!   instance dies             the next one gets all of them from the engine
-//!   both die                  the service manager's store has them (systemd.rs); without it the clients are cut
+//!   engine dies      the next one gets duplicates of the instance's, before it takes requests of
+//!                    new clients
+//!   instance dies    the next one gets all of them from the engine
+//!   both die         the service manager's store has them (systemd.rs); without it the clients are
+//!                    disconnected
 //! ```
 //!
 //! A thread for each engine receives connections that begin and end. The instance waits for it
@@ -40,7 +42,7 @@ struct Connection {
     socket: OwnedFd,
 }
 
-/// Those of all groups.
+/// The connections of all groups.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     /// By group and id.
@@ -49,12 +51,14 @@ pub(super) struct Connections {
     hearing: Mutex<BTreeMap<String, JoinHandle<()>>>,
 }
 
-/// What the store calls the two of a connection. A group's name has letters, digits and no `-`.
+/// The names under which the store has a connection's memory and its socket. A group's name
+/// contains no `-`.
 fn names(group: &str, id: u64) -> [String; 2] {
     ["memory", "socket"].map(|what| format!("nbd-{group}-{id:016x}-{what}"))
 }
 
-/// Which group and connection a name of the store means, and whether it is the memory.
+/// The group and the connection that a name in the store stands for, and whether it is the name of
+/// the memory; `None`: it is another name.
 fn meaning(name: &str) -> Option<(String, u64, bool)> {
     let (group, rest) = name.strip_prefix("nbd-")?.split_once('-')?;
     let id = u64::from_str_radix(rest.split_once('-')?.0, 16).ok()?;
@@ -63,7 +67,7 @@ fn meaning(name: &str) -> Option<(String, u64, bool)> {
 }
 
 impl Connections {
-    /// What the store gives back, and what of it is something else.
+    /// Sorts the descriptors that the store returned: connections, and all others.
     pub fn from_store(stored: Vec<(String, OwnedFd)>) -> (Self, Vec<(String, OwnedFd)>) {
         let mut halves: BTreeMap<_, (Option<OwnedFd>, Option<OwnedFd>)> = BTreeMap::new();
         let mut others = Vec::new();
@@ -84,7 +88,8 @@ impl Connections {
                 (Some(memory), Some(socket)) => {
                     _ = kept.insert((group, id), Connection { memory, socket })
                 }
-                // The manager lets a socket go that was closed by its client.
+                // One of the two is missing: the service manager drops a socket that its client has
+                // closed.
                 _ => names(&group, id).iter().for_each(|name| systemd::remove(name)),
             }
         }
@@ -110,7 +115,8 @@ impl Connections {
         }
     }
 
-    /// Closes all of a group: when its engine is dead, their clients see the end.
+    /// Closes the instance's descriptors of all connections of a group. If its engine is dead,
+    /// their clients are disconnected.
     pub fn remove_all(&self, group: &str) {
         self.ids(group).into_iter().for_each(|id| self.remove(group, id));
     }
@@ -123,7 +129,7 @@ impl Connections {
         lock(&self.kept).keys().filter(|(of, _)| of == group).map(|(_, id)| *id).collect()
     }
 
-    /// Duplicates.
+    /// Duplicates of a connection's descriptors.
     fn get(&self, group: &str, id: u64) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
         let kept = lock(&self.kept);
         let found = kept.get(&(group.to_owned(), id));
@@ -132,7 +138,7 @@ impl Connections {
 }
 
 impl Instance {
-    /// Hears of the engine's NBD clients from now on.
+    /// Starts the thread that receives the engine's NBD connections, unless it runs already.
     pub(super) fn hear_of_clients(self: &Arc<Self>, group: &str, pid: u32) {
         let mut hearing = lock(&self.nbd.hearing);
         if hearing.get(group).is_some_and(|thread| !thread.is_finished()) {
@@ -153,7 +159,7 @@ impl Instance {
                     None => instance.nbd.remove(&name, id),
                 });
                 if heard.is_err_and(|error| error.code != Code::Io) {
-                    // It is of a version that has nothing to say.
+                    // The engine is of a version that does not know this request.
                     return;
                 }
             }
@@ -167,7 +173,7 @@ impl Instance {
         }
     }
 
-    /// Waits until all messages of an engine that has ended are received.
+    /// Waits until all messages of an engine that has ended are received, for at most [`GONE`].
     pub(super) fn heard_of_clients(&self, group: &str) {
         let Some(thread) = lock(&self.nbd.hearing).remove(group) else { return };
         let began = Instant::now();
@@ -176,8 +182,8 @@ impl Instance {
         }
     }
 
-    /// Gives the engine the clients of the one before it, which has mounted the group and exports
-    /// nothing yet. Those that it has stay.
+    /// Hands an engine the NBD connections of the engine before it. The engine has mounted the
+    /// group and exports nothing yet. Connections that it has already stay.
     pub(super) fn resume_clients(&self, engine: &Client, group: &str) {
         for id in self.nbd.ids(group) {
             let resumed = match self.nbd.get(group, id) {
@@ -199,7 +205,7 @@ impl Instance {
         }
     }
 
-    /// All exports are made: clients of others are cut.
+    /// All exports are made: the engine disconnects the clients that are left over.
     pub(super) fn clients_are_resumed(engine: &Client) {
         let _ = engine.ask(ProcessRequest::Resumed);
     }

@@ -1,5 +1,5 @@
-//! The instance's own socket: the commands of `plinth` that are more than a statement, and
-//! statements too.
+//! The instance's control socket. It takes the requests of `plinth` that are no SQL statements, and
+//! SQL statements too.
 //!
 //! The same rights hold here as on PostgreSQL's socket: a client that may only look gets results of
 //! queries, nothing else.
@@ -38,7 +38,7 @@ use std::{
 
 /// The name of the protocol in greetings.
 const NAME: &str = "control";
-/// How soon a client that cancels is heeded.
+/// How often the instance looks whether the client of a running request has cancelled it.
 const SLICE: Duration = Duration::from_millis(50);
 /// Most connections at one time.
 const CONNECTIONS_MAX: usize = 64;
@@ -86,7 +86,7 @@ pub(crate) enum Request {
     Shutdown {
         force: bool,
     },
-    /// What of a group shall be exported.
+    /// Asks for the exports that a group shall have.
     Exports {
         group: String,
     },
@@ -102,12 +102,12 @@ pub(crate) enum Answer {
         warning: bool,
         text: String,
     },
-    /// Rows follow, as parts, and then what the statement was.
+    /// The columns of a result. Its rows follow as `Part`s, and then the statement's `Tag`.
     Columns(Vec<(String, u8)>),
     Part {
         rows: usize,
     },
-    /// One statement is done.
+    /// One statement is done; its command tag.
     Tag(String),
     Report(Report),
     Exports(Vec<Export>),
@@ -326,7 +326,7 @@ pub struct Client {
 
 impl Client {
     /// # Errors
-    /// If no instance runs there, or it lets us not in.
+    /// If no instance runs there, or it refuses this user.
     pub fn connect(paths: &Paths) -> Result<Self, SqlError> {
         let socket = paths.control();
         Frames::connect(&socket, NAME).map(|frames| Self { frames }).map_err(|error| {
@@ -377,7 +377,8 @@ impl Client {
     /// Runs statements and hands out each result.
     ///
     /// # Errors
-    /// At the first that is refused; the results before it were handed out, with their notices.
+    /// At the first statement that is refused. The results before it have been handed out, with
+    /// their notices.
     pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), SqlError> {
         self.frames
             .send(&Request::Sql(text.to_owned()), &[], None)
@@ -422,14 +423,14 @@ impl Client {
         }
     }
 
-    /// Cancels the statement that another thread waits for, which gets that error. The connection
-    /// cannot be used for requests after that.
+    /// Cancels the statement that another thread waits for; that thread gets the error. The
+    /// connection cannot be used for requests after that.
     pub fn cancel(&self) {
         let _ = self.frames.stream().shutdown(Shutdown::Write);
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn mount(&self, group: &str, directory: &Path, options: &str) -> Result<(), SqlError> {
         self.ask(&Request::Mount {
             group: group.to_owned(),
@@ -439,32 +440,32 @@ impl Client {
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn remount(&self, directory: &Path, options: &str) -> Result<(), SqlError> {
         self.ask(&Request::Remount { directory: directory.to_owned(), options: options.to_owned() })
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn unmount(&self, directory: &Path, force: bool) -> Result<(), SqlError> {
         self.ask(&Request::Unmount { directory: directory.to_owned(), force })
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn export(&self, group: &str, export: &Export) -> Result<(), SqlError> {
         self.ask(&Request::Export { group: group.to_owned(), export: export.clone() })
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn withdraw(&self, group: &str, export: &Export, cut: bool) -> Result<(), SqlError> {
         let (at, name) = (export.at.clone(), export.name.clone());
         self.ask(&Request::Withdraw { group: group.to_owned(), at, name, cut })
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn check(&self, group: &str, repair: bool) -> Result<Report, SqlError> {
         let found = self.fetch(&Request::Check { group: group.to_owned(), repair })?;
         if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
@@ -473,16 +474,16 @@ impl Client {
     /// Scrubs a group to the end.
     ///
     /// # Errors
-    /// What the instance refuses, or why the scrub ended.
+    /// If the instance refuses, or the scrub ended with an error.
     pub fn scrub(&self, group: &str, order: ScrubOrder) -> Result<Report, SqlError> {
         let found = self.fetch(&Request::Scrub { group: group.to_owned(), order })?;
         if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
     }
 
-    /// What of a group shall be exported, whether it is or not.
+    /// The exports that a group shall have, whether they are made at the moment or not.
     ///
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn exports(&self, group: &str) -> Result<Vec<Export>, SqlError> {
         let found = self.fetch(&Request::Exports { group: group.to_owned() })?;
         if let Answer::Exports(exports) = found { Ok(exports) } else { Err(Self::strange()) }
@@ -496,7 +497,7 @@ impl Client {
         self.ask(&Request::Await { group: group.to_owned() })
     }
 
-    /// The only request on this connection.
+    /// Sends a request whose answer is one value and then `Done`.
     fn fetch(&self, request: &Request) -> Result<Answer, SqlError> {
         self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
         let found = self.next()?.0;
@@ -509,10 +510,10 @@ impl Client {
         }
     }
 
-    /// Has another engine take a group over; returns what is said of it.
+    /// Has another engine take a group over; returns the instance's report.
     ///
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn upgrade(&self, group: &str) -> Result<String, SqlError> {
         self.frames
             .send(&Request::Upgrade { group: group.to_owned() }, &[], None)
@@ -525,11 +526,11 @@ impl Client {
     }
 
     /// # Errors
-    /// What the instance refuses.
+    /// If the instance refuses.
     pub fn shut_down(&self, force: bool) -> Result<(), SqlError> {
         self.ask(&Request::Shutdown { force })?;
-        // It lets go of its directory at its very end, and the connection with it: another may
-        // start then.
+        // The instance releases its directory at its very end, and closes this connection with it.
+        // Then another instance can start.
         let _ = self.next();
         Ok(())
     }

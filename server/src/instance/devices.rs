@@ -4,14 +4,16 @@
 //! duplicate. So
 //!
 //! ```text
-//!   engine dies               the next one gets a duplicate of the instance's
-//!   instance dies             the next one asks the engine for a duplicate of its own
-//!   both die                  the service manager's store has one (systemd.rs); without it the mount is dead, and made again
+//!   engine dies      the next one gets a duplicate of the instance's
+//!   instance dies    the next one asks the engine for a duplicate of its own
+//!   both die         the service manager's store has one (systemd.rs); without it the mount is
+//!                    dead, and is made again
 //! ```
 //!
-//! With the descriptor goes the connection's id, by which the group knows what was done for it. It
-//! is made here, at random, when the mount is made, and noted in `instance.json`, by which a
-//! descriptor that comes out of the store is known.
+//! Each descriptor is kept with the id of its connection. Under this id the group records which
+//! requests of the mount it has carried out. The id is made here, at random, when the mount is
+//! made, and is also in its name in the store. `instance.json` has it: from there the instance
+//! knows the mount of a descriptor that the store returns.
 
 use super::{Instance, systemd};
 use plinth_engine::api::ConnectionId;
@@ -37,7 +39,7 @@ impl Device {
     }
 }
 
-/// Those of all mounts, by mount point.
+/// The descriptors of all mounts, by mount point.
 #[derive(Debug, Default)]
 pub(super) struct Devices(Mutex<BTreeMap<PathBuf, Device>>);
 
@@ -53,7 +55,7 @@ pub(super) fn new_connection() -> io::Result<ConnectionId> {
     }
 }
 
-/// What the store calls a descriptor.
+/// The name under which the store has a mount's descriptor.
 fn name_of(connection: ConnectionId) -> String {
     format!("fuse-{:016x}", connection.0)
 }
@@ -64,8 +66,8 @@ fn connection_of(name: &str) -> Option<ConnectionId> {
 }
 
 impl Devices {
-    /// Takes descriptors from the store, those of known mounts; the rest is closed, and with it
-    /// mounts that no group knows.
+    /// Takes the descriptors of known mounts from those that the store returned. It closes all
+    /// others, which ends mounts that no group knows.
     pub fn from_store(
         stored: Vec<(String, OwnedFd)>,
         known: &BTreeMap<PathBuf, ConnectionId>,
@@ -89,20 +91,22 @@ impl Devices {
         lock(&self.0).insert(mount_point, device);
     }
 
-    /// With the last descriptor of its device a mount is dead for good. Whether there was one.
+    /// Closes a mount's descriptor, and returns whether there was one. A mount of which the last
+    /// descriptor is closed is dead for good.
     pub fn remove(&self, mount_point: &Path) -> bool {
         let removed = lock(&self.0).remove(mount_point);
         removed.inspect(|device| systemd::remove(&name_of(device.connection))).is_some()
     }
 
-    /// A duplicate.
+    /// A duplicate of a mount's descriptor.
     pub fn get(&self, mount_point: &Path) -> Option<Device> {
         lock(&self.0).get(mount_point).and_then(|device| device.duplicate().ok())
     }
 }
 
 impl Instance {
-    /// The connections of a group whose devices are held: what its next engine takes over.
+    /// The connections of a group whose descriptors the instance holds: its next engine takes them
+    /// over.
     pub(super) fn connections(&self, group: &str) -> Vec<ConnectionId> {
         let mount_points = self.mount_points(group);
         mount_points

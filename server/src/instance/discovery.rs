@@ -1,8 +1,8 @@
-//! What disks there are: `Group::survey`, run in the instance.
+//! Discovery of disks for the instance: `Group::survey`.
 //!
 //! A survey may meet a device that hangs. It does not wait long for that, and shows it as one that
 //! does not answer; the alert log has a line when it begins to hang, and when it answers again. The
-//! survey runs on a thread of its own, and who wants it waits for a limited time.
+//! survey runs on a thread of its own, and its caller waits for a limited time.
 
 use crate::alert::Alert;
 use plinth_engine::{
@@ -21,14 +21,14 @@ use std::{
     time::Duration,
 };
 
-/// How long a survey may take. The look itself ends when devices have kept it waiting for too long;
-/// on a host that is very busy that takes ten times as long by the clock.
+/// How long a survey may take. The survey itself ends when devices have kept it waiting for too
+/// long; on a very busy host that takes ten times as long by the clock.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// A device that has not answered for so long is told of.
+/// A device that has not answered for this long is reported in the alert log.
 const SILENT: Duration = Duration::from_secs(4);
 
-/// The way to look at disks.
+/// The instance's access to disks, for discovery only.
 pub struct Discovery {
     world: Arc<RealWorld>,
     alert: Alert,
@@ -53,7 +53,7 @@ impl Discovery {
     /// Every disk that the discovery string shows.
     ///
     /// # Errors
-    /// If it takes too long, or whoever looks ends.
+    /// If it takes too long, or its thread ends without a result.
     pub fn survey(&self) -> Result<Vec<Survey>, AdminError> {
         let world: Arc<dyn World> = self.world.clone();
         let (tell, told) = mpsc::channel();
@@ -74,7 +74,7 @@ impl Discovery {
         })
     }
 
-    /// Says what has begun to hang, and what answers again.
+    /// Reports in the alert log the devices that have begun to hang, and those that answer again.
     fn tell_silent(&self) {
         let silent: BTreeSet<String> =
             self.world.silent(SILENT).into_iter().map(|silent| silent.path).collect();

@@ -1,9 +1,9 @@
 //! Engine processes: starting one, and learning how it ended.
 //!
 //! An engine is a child of the instance that started it, which has to wait for its end, or it stays
-//! as a zombie. The exit status tells an engine that died of itself, which the next one may too,
-//! from one that was killed from outside. Of an engine that another instance started only the end
-//! is seen.
+//! as a zombie. The exit status distinguishes an engine that died of itself (crashed), as the next
+//! one may, from one that was killed from outside. Of an engine that another instance started only
+//! the fact that it ended is known.
 
 use super::{Instance, Result, systemd};
 use crate::engine::client::Client;
@@ -31,10 +31,10 @@ const START: Duration = Duration::from_secs(30);
 /// How long after its connections ended a process may take to be gone.
 pub(super) const GONE: Duration = Duration::from_secs(2);
 
-/// How processes ended; `None`: it runs.
+/// How processes ended, by pid; `None`: the process runs.
 type Ends = BTreeMap<u32, Option<ExitStatus>>;
 
-/// The ends of our children.
+/// The instance's child processes, and how they ended.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Children(Arc<(Mutex<Ends>, Condvar)>);
 
@@ -44,7 +44,7 @@ impl Children {
         let pid = child.id();
         {
             let mut known = lock(&self.0.0);
-            // The ends of others are not wanted.
+            // Children that have ended and whose status no thread has asked for are forgotten.
             known.retain(|_, end| end.is_none());
             known.insert(pid, None);
         }
@@ -63,12 +63,13 @@ impl Children {
         }
     }
 
-    /// A child has ended before it was watched.
+    /// Records a child that ended before it was watched.
     fn note(&self, pid: u32, status: ExitStatus) {
         lock(&self.0.0).insert(pid, Some(status));
     }
 
-    /// How a process ended, within this time; `None`: it is no child of ours, or has not.
+    /// Waits until a process has ended, for at most `timeout`, and returns its status; `None`: it
+    /// is no child of this process, or has not ended.
     pub fn end_of(&self, pid: u32, timeout: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         let mut known = lock(&self.0.0);
@@ -83,14 +84,14 @@ impl Children {
     }
 }
 
-/// Whether an engine that ended like this died of itself: it did not exit with a message, and was
-/// not killed or terminated.
+/// Whether an engine that ended with this status died of itself: a signal ended it, and none of
+/// those that are sent from outside.
 pub(super) fn died_of_itself(status: ExitStatus) -> bool {
     let from_outside = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
     status.signal().is_some_and(|signal| !from_outside.contains(&signal))
 }
 
-/// A program's path without what the kernel adds when the file was replaced.
+/// A program's path without the suffix that the kernel adds when the file was replaced.
 fn installed(path: &Path) -> PathBuf {
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(path) => OsString::from_vec(path.to_vec()).into(),
@@ -98,10 +99,10 @@ fn installed(path: &Path) -> PathBuf {
     }
 }
 
-/// The program that stands where this one was started from; this one itself if none does.
+/// The program that is installed now at the path of this one; this one itself if there is none.
 fn program() -> std::io::Result<PathBuf> {
     let program = installed(&std::env::current_exe()?);
-    // It was removed: what runs here can still be started.
+    // Its file was removed: the running program can still be started, through `/proc`.
     Ok(if program.exists() { program } else { PathBuf::from("/proc/self/exe") })
 }
 
@@ -169,7 +170,7 @@ impl Instance {
                 self.children.note(child.id(), status);
                 return Err(failed(format!("it ended with {status}; see {}", log.display())));
             }
-            // Another version's messages will not become ours.
+            // The process speaks another version of the protocol: to wait longer does not help.
             let is_strange = last.filter(|error| error.code == Code::Invalid);
             if is_strange.is_some() || began.elapsed() > START {
                 let _ = child.kill();

@@ -2,9 +2,9 @@
 //! groups, and answers SQL. It is in no I/O path, and when it dies engines go on.
 //!
 //! ```text
-//!   .s.PGSQL.5432 --pg----------+
-//!                               +--> session.rs: one statement --> this file: groups --> engines' sockets
-//!   control.sock --control.rs---+                \--> query: views
+//!   .s.PGSQL.5432 --pg---------+
+//!                              +--> session.rs: one statement --> this file: groups --> engines
+//!   control.sock --control.rs--+                \--> query: views
 //! ```
 //!
 //! A group that shall be mounted has a supervisor, a thread that:
@@ -81,7 +81,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the process of a group that was dropped may take to its end.
+/// How long the engine of a group that was dropped may take to exit.
 const PARTING: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -94,10 +94,10 @@ const IN_SERVICE: Duration = Duration::from_secs(30);
 const IN_VIEW: Duration = Duration::from_secs(5);
 /// How often a statement looks whether the next engine is there.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-/// How long it may take an engine to notice that a mount is gone: all that the kernel let go of
-/// with it is done first.
+/// How long an engine may take to notice that a mount is gone: it first carries out all requests
+/// that the kernel sends because of the unmount.
 const LET_GO: Duration = Duration::from_secs(60);
-/// Estimates that `v$asm_estimate` shows.
+/// Most estimates that `v$asm_estimate` shows.
 const ESTIMATES_MAX: usize = 1000;
 
 /// Which users may look without administering.
@@ -119,7 +119,7 @@ pub struct Instance {
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     supervised: Mutex<BTreeSet<String>>,
-    /// Since when no engine serves a group that shall be mounted, if none does: when the last one
+    /// The groups that shall be mounted and that no engine serves, and when the last engine of each
     /// ended.
     unserved: Mutex<BTreeMap<String, Instant>>,
     /// Groups of which an export is missing and tried again.
@@ -127,7 +127,7 @@ pub struct Instance {
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the
     /// mount.
     devices: Devices,
-    /// Those of NBD clients: the same.
+    /// The connections of NBD clients, which outlive engines in the same way.
     nbd: Connections,
     children: Children,
     /// The last engine that was started for each group.
@@ -168,7 +168,7 @@ impl Instance {
         if peer.administers() {
             return Some(Role::Administer);
         }
-        // The socket's own permissions let in no other than the group's members.
+        // If a unix group may look, the socket's permissions admit only its members.
         (self.looking != Looking::Nobody).then_some(Role::Look)
     }
 
@@ -237,8 +237,8 @@ impl Instance {
         Ok(())
     }
 
-    /// As `remember`, where failing would leave more undone than done: then it goes to the alert
-    /// log.
+    /// As `remember`, for callers whose work is already done and cannot be taken back: an error
+    /// goes to the alert log.
     fn remember_or_say(&self, group: &str, change: impl FnOnce(&mut State)) {
         if let Err(error) = self.remember(change) {
             self.alert.line(
@@ -252,13 +252,13 @@ impl Instance {
     /// Sets the discovery string, here and in every engine.
     ///
     /// # Errors
-    /// If it is none, or does not show a disk that a mounted group uses: the next mount would miss
-    /// it.
+    /// If the text is no discovery string, or does not show a disk that a mounted group uses: the
+    /// next mount would miss that disk.
     pub fn set_diskstring(&self, diskstring: &str) -> Result<()> {
         let before = self.diskstring();
         self.discovery.set_diskstring(diskstring)?;
         if let Err(refusal) = self.shows_mounted_disks(diskstring) {
-            // It was one before.
+            // It was valid before.
             let _ = self.discovery.set_diskstring(&before);
             return Err(refusal);
         }
@@ -277,10 +277,10 @@ impl Instance {
         Ok(())
     }
 
-    /// Whether discovery shows every disk that is ONLINE, by whatever path.
+    /// Checks that discovery shows every disk that is ONLINE, by whatever path.
     fn shows_mounted_disks(&self, diskstring: &str) -> Result<()> {
-        // One that hangs, and is to be taken out of the string, is not in the way: a look ends
-        // without it.
+        // A disk that hangs, and is to be taken out of the string, does not prevent that: a survey
+        // ends without it.
         let seen = self.discovery.survey()?;
         let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
@@ -343,11 +343,11 @@ impl Instance {
     }
 
     /// Runs a SELECT in the group's engine, or in the next one if there is none just now, or it
-    /// ends before it has handed out a part.
+    /// ends before it has handed out a part of the result.
     ///
     /// # Errors
-    /// What the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5
-    /// s of the end of the last one.
+    /// If the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5 s
+    /// of the end of the last one.
     pub fn query(
         &self,
         group: &str,
@@ -371,8 +371,9 @@ impl Instance {
         }
     }
 
-    /// What takes from clients what the next engine would serve them asks that one whether they may
-    /// be cut.
+    /// For requests that take mounts or exports away from clients. Unless clients may be
+    /// disconnected, such a request waits for the next engine if there is none just now, because
+    /// that engine refuses it if it serves clients.
     fn await_unless(&self, may_cut: bool, group: &str) {
         if !may_cut {
             // If no engine comes, no mount and no client is being served that could be lost.
@@ -380,13 +381,13 @@ impl Instance {
         }
     }
 
-    /// Statements wait for as long as `timeout` after the end of the last engine.
+    /// As [`Self::engine_in_service`], but waits until `timeout` after the end of the last engine.
     fn engine_within(&self, group: &str, timeout: Duration) -> Result<Client> {
         let began = Instant::now();
         loop {
             let waits = self.is_between_engines(group);
             match self.engine(group) {
-                // It may have begun, and not be mounted yet.
+                // The engine may have started, and not have mounted the group yet.
                 Ok(engine) if !waits || engine.status().is_ok_and(|status| status.mounted) => {
                     return Ok(engine);
                 }
@@ -405,8 +406,8 @@ impl Instance {
         }
     }
 
-    /// Waits for the next engine of a group that shall be mounted and has none; nothing is done for
-    /// one that shall not.
+    /// Waits for the next engine of a group that shall be mounted and has none; returns at once for
+    /// any other group.
     ///
     /// # Errors
     /// `NotMounted` if none of its engines could mount it for a while.
@@ -421,7 +422,8 @@ impl Instance {
     /// Makes a group and mounts it.
     ///
     /// # Errors
-    /// If the engine refuses; then there is no group.
+    /// If the engine refuses. Then there is no group, unless the error says that it was made, but
+    /// not mounted.
     pub fn create_group(self: &Arc<Self>, new: NewGroup) -> Result<()> {
         let name = new.name.clone();
         let own = self.group_lock(&name);
@@ -451,7 +453,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Notes that the group is mounted, and guards it.
+    /// Records that the group is mounted, and starts its supervisor.
     fn mounted(self: &Arc<Self>, group: &str, new: bool, restricted: bool) -> Result<()> {
         self.remember(|state| {
             let entry = state.group(group);
@@ -474,14 +476,15 @@ impl Instance {
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
         let resume = if restricted { Vec::new() } else { self.connections(group) };
         engine.ask(ProcessRequest::Mount { force, restricted, patient: false, resume })?;
-        // Those that it had when its guard gave it up; after a dismount there are none.
+        // The mounts and exports that the group had when its supervisor gave it up; after a
+        // dismount there are none.
         if !restricted {
             self.serve_again(&engine, group)?;
         }
         self.mounted(group, false, restricted)
     }
 
-    /// Gives up a group that is not mounted: the headers of its visible disks become FORMER.
+    /// Drops a group that is not mounted: the headers of its discovered disks become FORMER.
     ///
     /// # Errors
     /// If an engine holds one of its disks, or one cannot be written.
@@ -540,7 +543,7 @@ impl Instance {
             self.remember(|state| drop(state.group(group).mount_points.remove(&mount_point)))?;
         }
         wait_until_unserved(&engine, |serving| serving.is_empty());
-        // First, so that the supervisor takes the engine's end for what it is.
+        // First, so that the supervisor does not start another engine when this one ends.
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(ProcessRequest::Dismount { force });
         if result.is_err()
@@ -569,7 +572,7 @@ impl Instance {
             )
             .hint(format!("plinth umount {}", mount_point.display())));
         }
-        // Somebody may have unmounted it a moment ago.
+        // A directory of the group may have been unmounted a moment ago.
         wait_until_unserved(&engine, |serving| serving.is_empty());
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(ProcessRequest::Drop { contents });
@@ -586,7 +589,7 @@ impl Instance {
         result
     }
 
-    /// Removes what the engine of a group that is no more leaves, once its process has ended.
+    /// Removes the files that the engine of a dropped group leaves, once its process has ended.
     fn clear_away(&self, group: &str) {
         let sign = self.paths.engine_pid(group);
         let began = Instant::now();
@@ -603,7 +606,7 @@ impl Instance {
         }
     }
 
-    /// Where the group shall be mounted, and how.
+    /// The directories on which the group's files shall be mounted, and the options.
     #[must_use]
     pub fn mount_points(&self, group: &str) -> BTreeMap<PathBuf, String> {
         lock(&self.state)
@@ -613,7 +616,7 @@ impl Instance {
             .unwrap_or_default()
     }
 
-    /// What of the group shall be exported.
+    /// The exports that the group shall have.
     #[must_use]
     pub fn exports(&self, group: &str) -> Vec<Export> {
         lock(&self.state).groups.get(group).map(|group| group.exports.clone()).unwrap_or_default()
@@ -645,7 +648,8 @@ impl Instance {
             engine.ask(ProcessRequest::Withdraw { at: at.clone(), name: name.to_owned(), cut })
         };
         match self.engine(group).and_then(ask) {
-            // What could not be made again, or whose engine is dead, is forgotten.
+            // An export that could not be made again, or whose engine is dead, is only removed from
+            // the state.
             Err(error)
                 if !is_known || !matches!(error.code, Code::NotMounted | Code::NoSuchFile) =>
             {
@@ -701,7 +705,8 @@ impl Instance {
     /// Gives a mount other options, and remembers them.
     ///
     /// # Errors
-    /// If it is none of ours, or files are open that are written and it should be read-only.
+    /// If it is no mount of this instance, or shall become read-only while files are open for
+    /// writing.
     pub fn remount(&self, directory: &Path, options: &str) -> Result<()> {
         let parsed = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
         let Some(group) = self.owner_of(directory) else {
@@ -723,10 +728,10 @@ impl Instance {
         owner.map(|(name, _)| name.clone())
     }
 
-    /// Takes a mount away, for good.
+    /// Unmounts a directory, for good.
     ///
     /// # Errors
-    /// If it is none of ours, or in use and `force` is not given.
+    /// If it is no mount of this instance, or is in use and `force` is not given.
     pub fn unmount(&self, directory: &Path, force: bool) -> Result<()> {
         let Some(group) = self.owner_of(directory) else {
             return self.unmount_directory(directory, force);
@@ -743,15 +748,15 @@ impl Instance {
 
     fn unmount_directory(&self, directory: &Path, force: bool) -> Result<()> {
         match mount::unmount(directory, force) {
-            // Somebody was faster; it is gone, and that was wanted.
+            // `NotMounted`: another process was faster. The mount is gone, as requested.
             Ok(()) | Err(MountError::NotMounted(_)) if self.devices.remove(directory) => Ok(()),
             Ok(()) => Ok(()),
             Err(error) => Err(mount_refused(&error)),
         }
     }
 
-    /// Ends with an error what waits on the group's dead mounts. They stay: nothing can be written
-    /// below them.
+    /// Fails the requests that wait on the group's dead mounts. The mounts stay, so that no program
+    /// can write into the directories below them.
     fn end_waiting(&self, group: &str) {
         for mount_point in self.mount_points(group).into_keys() {
             self.devices.remove(&mount_point);
@@ -759,7 +764,7 @@ impl Instance {
         self.nbd.remove_all(group);
     }
 
-    /// Takes the group's dead mounts away.
+    /// Removes the group's dead mounts.
     fn forget_mounts(&self, group: &str) {
         self.mount_points(group)
             .keys()
@@ -767,7 +772,7 @@ impl Instance {
         self.nbd.remove_all(group);
     }
 
-    /// Takes a dead mount away, so that it can be made again.
+    /// Removes a dead mount, so that it can be made again.
     fn forget_mount(&self, group: &str, mount_point: &Path) {
         self.devices.remove(mount_point);
         match mount::unmount(mount_point, true) {
@@ -782,11 +787,11 @@ impl Instance {
         }
     }
 
-    /// Unmounts everything, ends every engine, and with the last the instance.
+    /// Unmounts everything and ends every engine. Then the caller ends the instance.
     ///
     /// # Errors
-    /// If something is in use and `force` is not given: then all is as it was, but for what could
-    /// be dismounted.
+    /// If something is in use and `force` is not given. Then groups that were dismounted before it
+    /// stay dismounted, and the others are as they were.
     pub fn shut_down(self: &Arc<Self>, force: bool) -> Result<()> {
         self.groups().keys().for_each(|group| self.await_unless(force, group));
         self.ending.store(true, Ordering::Release);
@@ -809,8 +814,8 @@ impl Instance {
     }
 }
 
-/// Waits until the engine has noticed that mounts are gone, and has let go of what they held. After
-/// a large removal that takes a while.
+/// Waits until the engine has noticed that mounts are gone, and has released the files that they
+/// held open. After the removal of large files that takes a while.
 fn wait_until_unserved(engine: &Client, is_done: impl Fn(&[PathBuf]) -> bool) {
     let began = Instant::now();
     while began.elapsed() < LET_GO {

@@ -1,4 +1,4 @@
-//! Users with a password: who may connect over the network, and with which role.
+//! Users with a password: which users may connect over the network, and with which role.
 //!
 //! Only verifiers are kept (`scram.rs`), in `instance.json`, which only the instance's user reads.
 //! Names are kept in upper case; a client may write them in any.
@@ -28,7 +28,7 @@ const USERS_MAX: usize = 1000;
 /// The users in `instance.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passwords {
-    /// Makes the verifiers of unknown names. Empty: not made yet.
+    /// The secret from which the verifiers of unknown names are made. Empty: not made yet.
     #[serde(default)]
     pub secret: String,
     #[serde(default)]
@@ -184,5 +184,5 @@ fn made(password: &Password) -> Result<String, SqlError> {
         .ok_or_else(|| SqlError::new(state::INTERNAL, "no random bytes"))
 }
 
-/// As clients have it.
+/// Most bytes of a password: the limit that clients have.
 const PASSWORD_MAX: usize = 1000;

@@ -90,8 +90,8 @@ impl Instance {
     /// Sets the list, here and in every engine.
     ///
     /// # Errors
-    /// If it is none, or names a failure group that a mounted disk group has not; then nothing is
-    /// changed.
+    /// If the text is no such list, or names a failure group that a mounted disk group does not
+    /// have; then nothing is changed.
     pub fn set_preferred(&self, text: &str) -> Result<()> {
         let preferred: Preferred = text.parse()?;
         let _alone = lock(&self.preferring);
@@ -103,7 +103,8 @@ impl Instance {
         for (engine, group) in engines() {
             match engine.ask(ProcessRequest::CheckFailureGroups(preferred.of(&group))) {
                 Err(error) if error.code == Code::NoSuchDisk => return Err(error),
-                // It has no group at the moment, or ends: this cannot be checked.
+                // The engine has not mounted its group at the moment, or ends: this part cannot be
+                // checked.
                 _ => {}
             }
         }
@@ -112,7 +113,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Tells an engine that was started or adopted.
+    /// Sends the list to an engine that was started or adopted.
     pub(super) fn tell_preferred(&self, engine: &Client, group: &str) {
         let _alone = lock(&self.preferring);
         self.tell(engine, group);

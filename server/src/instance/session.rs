@@ -1,4 +1,5 @@
-//! One statement carried out: what both ways in, psql's and our own, have in common.
+//! Carries out one statement: the part that PostgreSQL's socket and the control socket have in
+//! common.
 
 mod access;
 mod alter;
@@ -41,38 +42,41 @@ use std::{
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// So many engines in a row that die while a statement asks how far its work is, and it ends.
+/// A statement that waits for an operation ends with an error when more than this many engines in a
+/// row die while it asks them for the operation's state.
 const DEATHS: u32 = 3;
-/// Problems of a CHECK that a statement shows; the rest is counted.
+/// Most problems of a CHECK that a statement lists; the others are only counted.
 const PROBLEMS_SHOWN: usize = 50;
 
-/// Who asks.
+/// The client of a statement.
 #[derive(Clone)]
 pub struct Context {
     pub instance: Arc<Instance>,
     pub access: Role,
-    /// The name of who asks.
+    /// The client's name.
     pub who: String,
     /// The process at the other end of the unix socket; over the network, no user of this host.
     pub peer: Peer,
-    /// Whether who asks has come with a password, and its role is looked up for each statement.
+    /// Whether the client has logged in with a password; then its role is looked up for each
+    /// statement.
     pub with_password: bool,
-    /// What the client has `SET`.
+    /// The parameters that the client has `SET`.
     pub settings: Arc<Mutex<Settings>>,
-    /// What its queries may take of the processors.
+    /// How much processor time its queries may take.
     pub budget: Budget,
-    /// A DROP returns when the disks can be pulled, unless it says NOWAIT.
+    /// Whether a statement that drops disks returns only when they can be pulled, unless it says
+    /// NOWAIT.
     pub waits_for_drops: bool,
 }
 
-/// What became of a statement.
+/// The result of a statement, and its notices.
 #[derive(Debug)]
 pub struct Reply {
     pub notices: Vec<Notice>,
     pub result: Result<Outcome>,
 }
 
-/// Something to know beside the result.
+/// A message to the client beside the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub warning: bool,
@@ -98,7 +102,7 @@ pub fn execute(
     Reply { notices, result }
 }
 
-/// Tells the columns of a statement's result before it runs; `None`: it has no rows.
+/// The columns of a statement's result, before it runs; `None`: it has no rows.
 ///
 /// # Errors
 /// If it is a query that cannot be prepared.
@@ -129,7 +133,7 @@ fn text_column(name: &str) -> Column {
     Column { name: name.to_owned(), kind: Type::Text }
 }
 
-/// A refusal's place, in the whole text instead of the query.
+/// Moves a refusal's position from one in the query to one in the whole text.
 fn shifted(mut refusal: SqlError, by: usize) -> SqlError {
     refusal.at = refusal.at.map(|at| at + by);
     refusal
@@ -140,7 +144,7 @@ fn note(text: String) -> Notice {
 }
 
 impl Context {
-    /// Of a process on this host.
+    /// The context of a process on this host.
     #[must_use]
     pub fn of_peer(instance: &Arc<Instance>, access: Role, peer: Peer) -> Self {
         Self {
@@ -155,7 +159,7 @@ impl Context {
         }
     }
 
-    /// Of somebody who has come over the network.
+    /// The context of a client that has logged in over the network.
     #[must_use]
     pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
         let peer = Peer { pid: 0, uid: u32::MAX };
@@ -166,7 +170,7 @@ impl Context {
         }
     }
 
-    /// What is allowed to who asks, now.
+    /// Refuses a statement that the client's present role does not allow.
     fn allowed(&self, statement: &Statement) -> Result<()> {
         let access = if self.with_password {
             self.instance.role(&self.who).ok_or_else(|| {
@@ -289,13 +293,13 @@ impl Context {
             .map_err(|error| SqlError::from(error).or_at(group.at))
     }
 
-    /// Waits until no operation of a kind is under way; its error is the statement's.
+    /// Waits until no operation of a kind runs or is to run. Its error becomes the statement's.
     fn wait_for(&self, group: &At<String>, pass: OperationPass, cancel: &Cancel) -> Result<()> {
         let mut deaths = 0;
         loop {
             let engine = self.instance.engine_in_service(&group.value);
             let operations = match engine.and_then(|engine| engine.operations()) {
-                // Its engine died while it answered: the next one goes on with it.
+                // The engine died while it answered: the next one goes on with the operation.
                 Err(error) if error.code == Code::Io && deaths < DEATHS => {
                     deaths += 1;
                     continue;
@@ -353,7 +357,7 @@ impl Context {
         Ok("its disks in sight are FORMER; one that was not in sight still says that it is a member".to_owned())
     }
 
-    /// Those that are meant, of the groups that are mounted.
+    /// The groups that a statement names; for ALL those that are mounted.
     fn mounted_groups(&self, groups: &Groups) -> Vec<At<String>> {
         match groups {
             Groups::Named(names) => names.clone(),
@@ -437,17 +441,18 @@ impl Context {
     }
 }
 
-/// A refusal at the place of the disk that is meant: it stands in the message, and in the statement.
+/// A refusal with the position of the disk that it is about: the disk whose path is in the message
+/// and in the statement.
 fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> SqlError {
     let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
     let place = longest.max_by_key(|(path, _)| path.len()).map_or(otherwise, |(_, at)| *at);
     SqlError::from(error).or_at(place)
 }
 
-/// What a CHECK found, told as notices; the rest of it is an error.
+/// Turns a CHECK's findings into notices, and into an error if problems are left.
 ///
 /// # Errors
-/// If something was found that was not repaired.
+/// If a problem was found and not repaired.
 fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>) -> Result<()> {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
         let done = if problem.repaired { " (repaired)" } else { "" };
@@ -497,7 +502,7 @@ fn each(
     together(results.collect())
 }
 
-/// What was refused of several: the first refusal, with the others as its detail.
+/// One result of several: the first refusal, with the others as its detail.
 fn together(results: Vec<Result<()>>) -> Result<Outcome> {
     let mut refused: Option<SqlError> = None;
     for refusal in results.into_iter().filter_map(Result::err) {
@@ -512,7 +517,7 @@ fn together(results: Vec<Result<()>>) -> Result<Outcome> {
     refused.map_or(Ok(Outcome::Done), Err)
 }
 
-/// The paths that a clause means: those that discovery shows.
+/// The paths of the discovered disks that a clause names, or that its pattern matches.
 fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec<String>> {
     let at = path.at;
     let wanted = &path.value;

@@ -1,4 +1,4 @@
-//! From a directory to an instance that runs, and back.
+//! Starting an instance on its directory, and ending it.
 
 use super::{
     Instance, Looking,
@@ -26,14 +26,15 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
-/// What an instance is started with.
+/// The options with which an instance is started.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub paths: Paths,
-    /// Replaces what is remembered.
+    /// Replaces the remembered discovery string.
     pub diskstring: Option<String>,
     pub looking: Looking,
-    /// Where to listen beside the unix socket; `Some(None)`: nowhere. Replaces what is remembered.
+    /// Where to listen beside the unix socket; `Some(None)`: nowhere. Replaces the remembered
+    /// address.
     pub network: Option<Option<Network>>,
     pub io: IoChoice,
 }
@@ -47,13 +48,13 @@ pub struct Started {
     pub postgres: UnixListener,
     /// `control.sock`
     pub control: UnixListener,
-    /// Where to listen beside them.
+    /// Where to listen beside the unix sockets.
     pub network: Option<Network>,
-    /// Whether the operator has given it now.
+    /// Whether the operator gave the network at this start.
     pub is_new_network: bool,
 }
 
-/// Takes the directory, reads what is remembered, makes the sockets, adopts the engines that run.
+/// Locks the directory, reads the remembered state, makes the sockets, adopts the engines that run.
 /// `stored`: descriptors that systemd has kept since the last instance.
 ///
 /// # Errors
@@ -114,7 +115,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
     Ok(Started { instance, lock, postgres, control, network, is_new_network })
 }
 
-/// The directories of the instance, which from here on makes files that only its user can read.
+/// Makes the directories of the instance. From here on its new files can be read by its user only.
 fn own_directories(paths: &Paths, looking: Looking) -> io::Result<()> {
     let mode = match looking {
         Looking::Nobody => 0o700,
@@ -129,7 +130,7 @@ fn own_directories(paths: &Paths, looking: Looking) -> io::Result<()> {
     Ok(())
 }
 
-/// The remembered state, with the operator's options of now in its place.
+/// The remembered state, with the options of this start in place of the remembered ones.
 fn remembered(
     loaded: Option<State>,
     diskstring: Option<String>,

@@ -1,5 +1,5 @@
 //! What an instance remembers: where to look for disks, what to mount at start and under which
-//! numbers, where to listen, and who may come with a password.
+//! numbers, where to listen, and which users may log in with a password.
 //!
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the
 //! old one or the new.
@@ -43,22 +43,22 @@ pub struct GroupState {
     pub number: u32,
     /// To be mounted at start, and again when its engine dies.
     pub mounted: bool,
-    /// Mounted for whoever administers alone.
+    /// Mounted RESTRICTED: for administrators only.
     #[serde(default)]
     pub restricted: bool,
     /// Directories to mount it on, and the options.
     #[serde(default)]
     pub mount_points: BTreeMap<PathBuf, String>,
-    /// The mounts that there are, or were last, on these directories.
+    /// The connections of the present mounts on these directories, or of the last ones.
     #[serde(default)]
     pub connections: BTreeMap<PathBuf, ConnectionId>,
-    /// Files that NBD clients are served.
+    /// Files that are served to NBD clients.
     #[serde(default)]
     pub exports: Vec<Export>,
 }
 
 impl GroupState {
-    /// In place of what has its name there.
+    /// Adds an export in place of one with the same name at the same address.
     pub fn add_export(&mut self, export: Export) {
         self.exports
             .retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
@@ -68,8 +68,8 @@ impl GroupState {
 
 impl State {
     /// # Errors
-    /// If there is a file and it cannot be read or understood: it is not guessed at, nor
-    /// overwritten.
+    /// If there is a file and it cannot be read or understood: its contents are not guessed, and it
+    /// is not overwritten.
     pub fn load(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {

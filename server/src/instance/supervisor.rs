@@ -1,14 +1,20 @@
-//! The supervisor of one group: see step by step in the module above.
+//! The supervisor of one group. The module above lists its steps.
 //!
 //! What happens after an engine has ended:
 //!
-//! | it ended | the next one starts | after several in a row |
-//! | --- | --- | --- |
-//! | killed, or unseen | at once, or soon | reported as an alarm; pauses up to 30 s |
-//! | of itself, soon after it began to serve | soon | after 5 the requests that wait on the mounts fail, and the mounts are made again; after 10 BROKEN |
-//! | because its catalog stopped, soon | later | after 5 BROKEN |
-//! | because another takes over | that one runs | |
-//! | it could not mount the group | later | after 30 s the requests that wait on the mounts fail |
+//! ```text
+//!   how it ended                  the next one    after several in a row
+//!
+//!   killed, or cause unknown      at once or      reported as an alarm; pauses up to 30 s
+//!                                 soon
+//!   of itself, soon after it      soon            after 5 the requests that wait on the mounts
+//!   began to serve                                fail, and the mounts are made again; after 10
+//!                                                 BROKEN
+//!   its catalog stopped, soon     later           after 5 BROKEN
+//!   another engine took over      runs already
+//!   it could not mount the group  later           after 30 s the requests that wait on the mounts
+//!                                                 fail
+//! ```
 
 use super::{
     Instance,
@@ -36,11 +42,11 @@ use std::{
 /// How long to wait before the first start after an end, and at most.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// The longest pause after an engine that could be mounted: databases wait, and whatever kills
+/// The longest pause after an engine that could mount the group: databases wait, and whatever kills
 /// engines usually stops soon. But the engines must not be started in a tight loop for ever.
 const WAIT_MOUNTED: Duration = Duration::from_millis(500);
 const WAIT_MOUNTED_ENDS: u32 = 100;
-/// An engine that ran so long did not die because it was started: another is started at once.
+/// An engine that ran for this long did not die because it was started: another is started at once.
 const RAN_WELL: Duration = Duration::from_secs(2);
 /// The same after an engine that was killed from outside: this only keeps the host from doing
 /// nothing but starting engines.
@@ -48,12 +54,12 @@ const RAN_KILLED: Duration = Duration::from_millis(300);
 /// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last
 /// I/O may be as late (R1), and disks may come back.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(30);
-/// So many engines in a row that died of themselves soon: what waits may be what kills them, and is
-/// ended with an error.
+/// After this many engines in a row that died of themselves soon, the waiting requests fail: one of
+/// them may be what kills the engines.
 const FAULTS_PATIENT: u32 = 5;
-/// So many, and no more is started.
+/// After this many no more is started.
 const FAULTS_MAX: u32 = 10;
-/// An engine that ran so long is not one of those that end again and again.
+/// An engine that ran for this long is not one of those that end again and again.
 const RAN_LONG: Duration = Duration::from_secs(60);
 /// How long to wait at first before an export is tried again that could not be made; at most it is
 /// [`WAIT_MAX`].
@@ -65,9 +71,9 @@ const ALARM: u32 = 5;
 /// started: each that mounts and stops shows databases a healthy group, and then a broken one.
 const STOPS_MAX: u32 = 5;
 
-/// How long to wait before the next start. `wait`: the pause before the last start, which gave an
-/// engine that ran for `ran` (zero: it could not be mounted) and was the last of `ends` that ended
-/// in a row. `killed`: from outside.
+/// How long to wait before the next start. `wait`: the pause before the last start. That engine ran
+/// for `ran` (zero: it could not mount the group) and was the last of `ends` in a row that ended.
+/// `killed`: it did not die of itself, as far as is known.
 fn next_wait(wait: Duration, ran: Duration, ends: u32, killed: bool) -> Duration {
     let well = if killed && ends <= WAIT_MOUNTED_ENDS { RAN_KILLED } else { RAN_WELL };
     let most = if ran.is_zero() || ends > WAIT_MOUNTED_ENDS { WAIT_MAX } else { WAIT_MOUNTED };
@@ -90,12 +96,12 @@ fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
     }
 }
 
-/// Whether a mount was unmounted while no engine served it. `false` in doubt.
+/// Whether a mount was unmounted while no engine served it. `false` if the mounts cannot be listed.
 fn was_unmounted(mount_point: &Path) -> bool {
     mount::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.directory != mount_point))
 }
 
-/// What the supervisor of a group remembers from one engine to the next.
+/// The state of a group's supervisor, which lasts from one engine to the next.
 struct History {
     /// No engine has been started yet, or the last one was handed over.
     is_first: bool,
@@ -108,7 +114,7 @@ struct History {
     faults: u32,
     /// Since when no engine serves the mounts.
     since: Instant,
-    /// The last error that the alert log has.
+    /// The last error that was written to the alert log.
     told: Option<String>,
 }
 
@@ -119,7 +125,7 @@ impl History {
     }
 }
 
-/// How the last engine ended; none of it if there was none.
+/// How the last engine ended; the default if there was none.
 #[derive(Default)]
 struct LastEngine {
     ran: Duration,
@@ -134,7 +140,7 @@ impl Instance {
         if !lock(&self.supervised).insert(group.to_owned()) {
             return;
         }
-        // An earlier supervisor may have left when its last engine ended.
+        // An earlier supervisor may have left the time at which its last engine ended.
         lock(&self.unserved).insert(group.to_owned(), Instant::now());
         let instance = Arc::clone(self);
         let name = group.to_owned();
@@ -160,11 +166,12 @@ impl Instance {
     fn watch_over(self: &Arc<Self>, group: &str) {
         let mut history = History::new();
         while self.still_wanted(group) {
-            // One that ended before it could be watched served for a moment.
+            // An engine that ended before it could be watched served for a moment, and the entry
+            // was removed.
             lock(&self.unserved).entry(group.to_owned()).or_insert_with(Instant::now);
             let Some(mut last) = self.watch_engine(group, &mut history) else { return };
             if last.status.is_none() && !history.is_first {
-                // It died before it could be watched.
+                // The engine died before it could be watched.
                 let pid = lock(&self.launched).get(group).copied();
                 last.status = pid.and_then(|pid| self.children.end_of(pid, GONE));
             }
@@ -213,7 +220,7 @@ impl Instance {
             return Some(LastEngine::default());
         }
         if lock(&self.handed_over).remove(&pid) {
-            // Waits until that is done.
+            // The next start waits until the takeover is done: it needs the group's lock.
             history.is_first = true;
             return Some(LastEngine::default());
         }
@@ -242,7 +249,7 @@ impl Instance {
             &format!("its engine ended{how}{times}; it is started again"),
         );
         Some(LastEngine {
-            // It may have ended for a reason that is there still.
+            // The reason for which it ended may still be there.
             ran: if history.stops > 0 { Duration::ZERO } else { ran },
             is_long,
             was_killed: !status.is_some_and(died_of_itself),
@@ -272,7 +279,7 @@ impl Instance {
         }
     }
 
-    /// Starts no engine any more until a statement mounts the group: it is BROKEN. False: a
+    /// Starts no engine any more until a statement mounts the group: it is BROKEN. `false`: a
     /// statement has mounted it meanwhile.
     fn give_up(&self, group: &str, text: &str) -> bool {
         let own = self.group_lock(group);
@@ -287,7 +294,8 @@ impl Instance {
         true
     }
 
-    /// Reacts to `faults` engines in a row that died of themselves. Whether no more is started.
+    /// Reacts to `faults` engines in a row that died of themselves. Returns whether no more is
+    /// started.
     fn has_too_many(&self, group: &str, faults: u32) -> bool {
         let log = self.paths.engine_log(group);
         if faults == FAULTS_PATIENT {
@@ -306,8 +314,8 @@ impl Instance {
         faults >= FAULTS_MAX && self.give_up(group, &text)
     }
 
-    /// Ends with an error what waits on the mounts, if there are any that an engine could take
-    /// over.
+    /// Fails the requests that wait on the mounts, if there are mounts or NBD connections that an
+    /// engine could take over.
     fn fail_waiting_requests(&self, group: &str, why: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -321,7 +329,7 @@ impl Instance {
         self.alert.line(Severity::Alarm, group, &text);
     }
 
-    /// Has an engine run and serve what it should.
+    /// Makes sure that an engine runs and serves the mounts and exports that it should.
     fn revive(self: &Arc<Self>, group: &str) -> super::Result<()> {
         let own = self.group_lock(group);
         let _held = lock(&own);
@@ -330,7 +338,7 @@ impl Instance {
         }
         let began = Instant::now();
         let engine = match self.engine(group) {
-            // An instance that died meanwhile may not have come so far as to give it the mounts.
+            // The instance before this one may have died before it handed the engine the mounts.
             Ok(engine) if engine.status()?.mounted => return self.serve_again(&engine, group),
             Ok(engine) => Ok(engine),
             Err(_) => {
@@ -338,8 +346,8 @@ impl Instance {
                 self.start_engine(group)
             }
         };
-        // Programs that use the mounts wait. The dead engine is gone when the new one listens, and
-        // the mount keeps R1.
+        // Programs that use the mounts wait. The dead engine's process is gone when the new one
+        // listens, and the mount of the group obeys R1.
         let engine = engine?;
         let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
         let resume = self.connections(group);
@@ -353,9 +361,9 @@ impl Instance {
         Ok(())
     }
 
-    /// Has the engine take over the mounts that the group has, and makes those again, and the
-    /// exports, that cannot be taken over. What it serves already stays. The caller holds the
-    /// group's lock.
+    /// Has the engine take over the group's mounts. Mounts that cannot be taken over are made
+    /// again, and so are the exports. Mounts that the engine serves already stay. The caller holds
+    /// the group's lock.
     ///
     /// # Errors
     /// If the engine has ended: the next one takes the mounts over.
@@ -401,7 +409,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Asks a running engine for the devices of its mounts that are not held here.
+    /// Gets from a running engine the descriptors of its mounts that the instance does not have.
     pub(super) fn take_devices(&self, engine: &Client, group: &str) -> super::Result<()> {
         for (mount_point, connection, descriptor) in engine.devices()? {
             if self.devices.get(&mount_point).is_none_or(|device| device.connection != connection) {
@@ -414,8 +422,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes its exports again; those that there are stay. What fails because of its address is
-    /// tried again.
+    /// Makes the group's exports again; those that exist stay. An export that fails because of its
+    /// address is tried again.
     pub(super) fn export_again(self: &Arc<Self>, engine: &Client, group: &str) {
         let mut waits = false;
         for export in self.exports(group) {
@@ -435,8 +443,8 @@ impl Instance {
         }
     }
 
-    /// Makes exports that could not be made, until they can: the host may get an address later than
-    /// the group.
+    /// Tries again and again to make the exports that could not be made: the host may get an
+    /// address after the group is mounted.
     fn go_on_exporting(self: &Arc<Self>, group: &str) {
         if !lock(&self.exporting).insert(group.to_owned()) {
             return;
@@ -459,16 +467,16 @@ impl Instance {
         }
     }
 
-    /// Tries once. True: nothing is left to try, and the thread ends.
+    /// Tries once. `true`: nothing is left to try, and the thread ends.
     fn exports_what_it_should(&self, group: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
         if self.ending.load(Ordering::Acquire) {
-            // It may be refused yet.
+            // The shutdown may still be refused.
             return false;
         }
         let mut missing = self.exports(group);
-        // Without an engine it is the next one's turn.
+        // Without an engine the next one makes them, or the next try.
         if let Ok(engine) = self.engine(group)
             && let Ok(there) = engine.exports()
         {
@@ -481,7 +489,7 @@ impl Instance {
                         &format!("{export} is exported again"),
                     ),
                     Err(error) if error.code == Code::Io => return true,
-                    // Its address is not what is missing.
+                    // Not because of its address: another try would not help.
                     Err(error) => {
                         self.alert.line(
                             Severity::Alarm,
@@ -517,8 +525,8 @@ impl Instance {
             let exports = engine.exports();
             self.remember_or_say(group, |state| {
                 let entry = state.group(group);
-                // A mount that it does not serve was unmounted meanwhile, or the instance before
-                // died before it handed it over.
+                // A mount that the engine does not serve was unmounted meanwhile, or the instance
+                // before this one died before it handed the mount over.
                 entry.mount_points.retain(|mount_point, _| {
                     let may_be_there =
                         || self.devices.get(mount_point).is_some() || !was_unmounted(mount_point);
@@ -551,7 +559,8 @@ impl Instance {
 
     fn noticed(&self, group: &str, notice: &Notice) {
         match notice {
-            // By `umount`, without a word to us: it was not to be mounted any more.
+            // By `umount`, and not through the instance: the directory shall not be mounted any
+            // more.
             Notice::Unmounted(mount_point) => {
                 let own = self.group_lock(group);
                 let Ok(_held) = own.try_lock() else { return };

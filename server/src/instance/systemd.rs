@@ -32,7 +32,7 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 pub(super) const OURS: [&str; 4] = [SOCKET, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// The first descriptor that the manager passes.
 const FIRST: RawFd = 3;
-/// More than this no manager passes: `FileDescriptorStoreMax` of the unit, and some.
+/// Most descriptors that are taken from the manager: more than the unit's `FileDescriptorStoreMax`.
 const STORED_MAX: usize = 4096;
 
 /// An address as the environment writes it: a path, or with `@` a name in no file system.
@@ -67,17 +67,18 @@ fn send(text: &str, descriptor: Option<BorrowedFd<'_>>) {
     }
 }
 
-/// The instance answers.
+/// Notifies the manager that the instance is ready.
 pub(crate) fn ready() {
     send("READY=1", None);
 }
 
-/// Keeps a descriptor under a name. It is let go by itself when it is of no use any more.
+/// Has the manager keep a descriptor under a name. The manager drops it by itself when it is of no
+/// use any more.
 pub(super) fn store(name: &str, descriptor: BorrowedFd<'_>) {
     send(&format!("FDSTORE=1\nFDNAME={name}"), Some(descriptor));
 }
 
-/// Keeps it no longer.
+/// Has the manager drop the descriptor of that name.
 pub(super) fn remove(name: &str) {
     send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
 }
@@ -93,15 +94,15 @@ fn passed(pid: Option<&str>, count: Option<&str>, names: Option<&str>) -> Vec<St
     (0..count).map(|_| names.next().unwrap_or_default()).collect()
 }
 
-/// What the manager kept for us, with names. To be called once, before this process has opened
-/// anything.
+/// The descriptors that the manager kept for this process, with their names. To be called once,
+/// before this process has opened anything.
 pub(crate) fn stored() -> Vec<(String, OwnedFd)> {
     let variable = |name| env::var(name).ok();
     let (pid, count, names) =
         (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
     let names = passed(pid.as_deref(), count.as_deref(), names.as_deref());
     let all = names.into_iter().zip(FIRST..).filter_map(|(name, number)| {
-        // SAFETY: looks at the number only; if nothing is open there the call says so.
+        // SAFETY: looks at the number only; if nothing is open there the call returns an error.
         let is_open =
             rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC)
                 .is_ok();

@@ -1,5 +1,5 @@
-//! Another engine takes a group over, on purpose, while it is used: the program was replaced by a
-//! newer one.
+//! Upgrade of a group's engine while the group is used: the program was replaced by a newer one,
+//! and an engine of that one takes the group over.
 //!
 //!   1. A new engine starts beside the old one, and gets as far as it can without the disks: it
 //!      probes them, and reports whether it could mount the group.

@@ -1,8 +1,9 @@
 //! Users and user groups of a disk group: the host's, by name here and by number in the engine.
 //!
-//! The kernel judges what a program may do with a file, by the numbers of its user and groups. So a user of a disk group
-//! is a user of this host, and a user group is a group of it, with members that are members there: another list would be one that
-//! nobody keeps to. What a statement says that the host contradicts is refused here, with the command that would make it so.
+//! The kernel decides what a program may do with a file, by the numbers of its user and groups. So
+//! a user of a disk group is a user of this host, and a user group is a group of this host, with
+//! the same members: the kernel would not enforce any other list. A statement that contradicts the
+//! host is refused here, with the command that would change the host.
 
 use super::{AdminError, Code, Context, Result, SqlError, alter::InText};
 use crate::{sql::At, users};
@@ -32,7 +33,8 @@ fn user_group(name: &At<String>) -> Result<Principal> {
     Ok(Principal { number: Some(number), name: name.value.clone() })
 }
 
-/// The names of members; refused where the host says the contrary of what is to be.
+/// The names of members. Refused if the host's group contradicts them: if a user that shall be a
+/// member is none there, or a user that shall be none is one.
 fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<Vec<String>> {
     let refuse = |one: &At<String>, what: &str, command: String| {
         let text = format!("user {} {what} of group {} on this host", one.value, group.value);
@@ -60,7 +62,8 @@ fn members(group: &At<String>, names: &[At<String>], shall_be: bool) -> Result<V
 }
 
 impl Context {
-    /// Refuses a user who takes the place of one in user groups that he is no member of on this host.
+    /// Refuses a user that replaces another one, if the other one is in a user group of which the
+    /// new user is no member on this host.
     fn check_successor(&self, group: &At<String>, old: &str, new: &At<String>) -> Result<()> {
         let sql = "SELECT g.name, u.os_name FROM v$asm_usergroup AS g \
                    JOIN v$asm_usergroup_member AS m ON m.usergroup_number = g.usergroup_number \

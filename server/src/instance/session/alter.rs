@@ -31,7 +31,7 @@ impl<'a> InText<'a> {
         at
     }
 
-    /// The same, with the name.
+    /// The name, with the place of its next occurrence.
     pub(super) fn find(&mut self, name: &str) -> At<String> {
         At { value: name.to_owned(), at: self.next(name) }
     }
@@ -47,7 +47,7 @@ impl Context {
         let command = &alter.command;
         match command {
             Command::Scrub(order) => self.scrub(alter, order, cancel, notices),
-            // Also of a group whose engine is busy starting: it has no scrub.
+            // Does not wait for an engine that is being started: it has no scrub to stop.
             Command::StopScrub => each(&self.mounted_groups(&alter.groups), |group| {
                 self.instance.engine(group)?.ask(command.clone())
             }),
@@ -86,7 +86,8 @@ impl Context {
         Ok(Outcome::Done)
     }
 
-    /// The command as its engine can carry it out, and the places of names that an error may be about.
+    /// The command as its engine can carry it out, and the places of names that an error may be
+    /// about.
     pub(super) fn completed(&self, alter: &Alter, group: &At<String>) -> Result<(Command, Places)> {
         let mut text = InText::new(&alter.places, alter.at);
         Ok(match &alter.command {
@@ -147,7 +148,8 @@ impl Context {
         Ok((pairs.map(one).collect(), places))
     }
 
-    /// The disks that clauses name, one for each path that a pattern matches; and where each stands in the statement.
+    /// The disks that clauses name, one for each path that a pattern matches, and the place of each
+    /// in the statement.
     pub(super) fn find_disks(
         &self,
         clauses: &[NewDisk],
@@ -186,7 +188,7 @@ impl Context {
     }
 }
 
-/// The group of a statement on one.
+/// The group of a statement that is for exactly one group.
 pub(super) fn one_group(alter: &Alter) -> Result<&At<String>> {
     match &alter.groups {
         Groups::Named(names) if names.len() == 1 => Ok(&names[0]),

@@ -1,4 +1,4 @@
-//! SCRUB: begun, waited for, told.
+//! The SCRUB statement: begins a scrub, waits for its end, reports what it found.
 
 use super::{Context, Notice, Outcome, Result, SqlError, checked, together};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 use plinth_engine::admin::{Command, OperationPass, Report, ScrubOrder};
 
 impl Context {
-    /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells
-    /// what they found as CHECK does.
+    /// Begins a scrub in all groups that the statement names. With WAIT it returns when all have
+    /// ended, and reports what they found as CHECK does.
     pub(super) fn scrub(
         &self,
         alter: &Alter,
@@ -52,7 +52,7 @@ impl Context {
     /// Scrubs a group, and returns what that found.
     ///
     /// # Errors
-    /// If there is no such group, one is under way, or it ended with an error.
+    /// If there is no such group, a scrub of it runs already, or the scrub ended with an error.
     pub(crate) fn scrub_group(
         &self,
         group: &str,

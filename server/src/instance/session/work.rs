@@ -1,8 +1,8 @@
 //! `EXPLAIN WORK`: the plan as a result set, and in one sentence.
 //!
-//! A row for each way that mirrors take, in the order in which they are carried out, and a last
-//! one, `TOTAL`, that sums them up. Minutes are told where a rebalance has been measured since the
-//! mount.
+//! There is a row for each step, which moves mirrors from one disk to another, in the order in
+//! which the steps are carried out, and a last row, `TOTAL`, with their sum. Minutes are shown if a
+//! rebalance has been measured since the mount.
 
 use super::{Context, Notice, Result, SqlError, alter::one_group, at_disk, note};
 use crate::{
@@ -72,7 +72,7 @@ fn table(estimate: &Estimate, power: Option<u32>) -> Table {
 }
 
 impl Context {
-    /// What a statement would move. Nothing is changed.
+    /// Reports how much a statement would move. Nothing is changed.
     pub(super) fn explain(
         &self,
         id: &str,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use plinth_engine::admin::{PlannedPass, Rate};
 
-    /// The rows are the steps and their sum; without a measurement nothing is said of minutes.
+    /// The rows are the steps and their sum; without a measurement the minutes are NULL.
     #[test]
     fn a_plan_is_a_table() {
         let step = |mirrors| PlannedStep {
