@@ -1,4 +1,4 @@
-//! Who may do what with files: permissions, users and user groups of a disk group.
+//! Access to files: permissions, users and user groups of a disk group.
 
 use super::{
     Result, asm_path,
@@ -35,7 +35,7 @@ pub(super) struct Chmod {
     files: Vec<String>,
 }
 
-/// What a class of users may do with a file.
+/// The rights of one class of users to a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rights {
     read: bool,
@@ -55,7 +55,7 @@ impl Rights {
 /// The classes, in the order of digits.
 const CLASSES: [(char, &str); 3] = [('u', "OWNER"), ('g', "GROUP"), ('o', "OTHER")];
 
-/// What a mode makes of rights.
+/// The rights after a mode is applied to those of `before`; `None`: it is no valid mode.
 fn changed(mode: &str, before: [Rights; 3]) -> Option<[Rights; 3]> {
     if let [a, b, c] = mode.as_bytes()
         && mode.bytes().all(|byte| byte.is_ascii_digit())

@@ -3,7 +3,7 @@
 //! A name that is written otherwise than it is kept is found all the same (`engine/find.rs`). Names
 //! that are made keep the case in which they were written. `+DATA.259.1234` is a file by its number
 //! and incarnation. `*` and `%` stand for any run of characters, in every part. `.` and `..` are
-//! taken out before anybody is asked.
+//! resolved here, before the engine gets a path.
 
 use super::{
     Result,
@@ -16,8 +16,7 @@ use crate::{
 use plinth_engine::{admin::Value, api::Kind};
 use std::fmt;
 
-/// A place: `+` above all groups, a group's root, or below it. Whether something is there is
-/// another question.
+/// A place: `+` above all groups, a group's root, or below it. Nothing need exist there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AsmPath {
     /// Upper case.
@@ -37,7 +36,7 @@ impl fmt::Display for AsmPath {
 }
 
 impl AsmPath {
-    /// The place that `text` means for somebody who is here.
+    /// The place that `text` means if this place is the current directory.
     pub(super) fn join(&self, text: &str) -> Self {
         let mut place = if text.starts_with('+') { Self::default() } else { self.clone() };
         for part in text.strip_prefix('+').unwrap_or(text).split('/') {
@@ -89,7 +88,7 @@ impl AsmPath {
     }
 }
 
-/// Something that is there.
+/// A file or directory that exists.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub place: AsmPath,
@@ -161,13 +160,13 @@ fn no_directory(place: &AsmPath) -> SqlError {
     asmcmd(8006, format!("entry '{place}' does not refer to a valid directory"))
 }
 
-/// What is at a place in a group, under the name that it really has.
+/// The file or directory at a place in a group, under its real name.
 pub(super) fn find(engine: &Client, place: &AsmPath) -> Result<Found> {
     let (parts, info, missing) = engine.find(&place.inside())?;
     let Some(name) = missing.first() else {
         return Ok(Found { place: AsmPath { group: place.group.clone(), parts }, info });
     };
-    // A file by its number is nobody's entry.
+    // A name that is a file's number and incarnation is no entry of a directory.
     if let [number] = &place.parts[..]
         && is_number(number)
         && let Ok(info) = engine.look(number)
@@ -182,7 +181,7 @@ pub(super) fn find(engine: &Client, place: &AsmPath) -> Result<Found> {
     })
 }
 
-/// The place for a new name: its directory is there, under the name that it really has.
+/// The place for a new name: its directory exists, and is named by its real name.
 pub(super) fn new_name(engine: &Client, place: &AsmPath) -> Result<AsmPath> {
     let Some((directory, name)) = place.split() else {
         return Err(SqlError::new("22023", format!("{place} is a disk group")));
@@ -201,7 +200,7 @@ pub(super) fn directory(engine: &Client, place: &AsmPath) -> Result<Found> {
     if found.is_directory() { Ok(found) } else { Err(no_directory(&found.place)) }
 }
 
-/// What is in a directory, in the order of names.
+/// The entries of a directory, in the order of names.
 pub(super) fn entries(engine: &Client, directory: &AsmPath) -> Result<Vec<Found>> {
     let mut entries = engine.list(&directory.inside())?;
     entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -264,7 +263,7 @@ pub(super) fn expand(context: &Context, pattern: &AsmPath) -> Result<Vec<Found>>
     }
 }
 
-/// The one thing that a pattern matches.
+/// The only file or directory that a pattern matches.
 pub(super) fn expand_one(context: &Context, pattern: &AsmPath) -> Result<Found> {
     let mut found = expand(context, pattern)?.into_iter();
     match (found.next(), found.next()) {

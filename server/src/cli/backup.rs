@@ -34,7 +34,7 @@ use std::{
     fs,
 };
 
-/// The form of the text. One that is higher is refused.
+/// The form of the text. A text with a higher number is refused.
 const FORM: u32 = 1;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -102,7 +102,8 @@ struct Alias {
     file: String,
 }
 
-/// Of a directory. Users and groups of the host by their numbers, as on any file system.
+/// The owner and the mode of a directory: users and groups of the host by their numbers, as on any
+/// file system.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Owner {
     directory: String,
@@ -115,7 +116,7 @@ struct Owner {
 struct Volume {
     name: String,
     size_mb: i64,
-    /// HIGH in a group of less.
+    /// HIGH redundancy in a group whose own is lower.
     high: bool,
     stripe_width_k: i64,
     stripe_columns: i64,
@@ -352,17 +353,17 @@ pub(super) struct MdRestore {
     groups: Vec<String>,
 }
 
-/// One thing that is made.
+/// One object that a restore makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Statement(String),
-    /// Unless it is there.
+    /// A directory, unless it exists.
     Directory(AsmPath, Option<Owner>),
-    /// One more name for a file, unless it is there.
+    /// One more name for a file, unless it exists.
     Alias(AsmPath, AsmPath),
 }
 
-/// What an existing group has already.
+/// The objects that an existing group has already.
 #[derive(Debug, Default)]
 struct Present {
     templates: BTreeSet<String>,
@@ -409,7 +410,8 @@ impl Step {
     }
 }
 
-/// What makes a group again, in order: with the group itself, or with what one that is there lacks.
+/// The steps that make a group again, in order: with the group itself, or only the objects that an
+/// existing group lacks.
 fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step>> {
     let create = present.is_none();
     let nothing = Present::default();
@@ -484,7 +486,7 @@ fn create_statement(group: &Group, name: &str) -> Result<String> {
     ))
 }
 
-/// What makes a volume again.
+/// The clauses that make a volume again.
 fn volume_clauses(volume: &Volume) -> Result<Vec<String>> {
     let mut clauses = Vec::new();
     let name = checked_name(&volume.name, "a volume")?;
@@ -505,7 +507,7 @@ fn volume_clauses(volume: &Volume) -> Result<Vec<String>> {
     Ok(clauses)
 }
 
-/// What makes a user group again.
+/// The clause that makes a user group again.
 fn usergroup_clause(usergroup: &UserGroup) -> String {
     let members: Vec<String> = usergroup.members.iter().map(|member| quoted(member)).collect();
     let members = if members.is_empty() {

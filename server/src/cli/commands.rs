@@ -2,7 +2,7 @@
 //! made of it.
 //!
 //! A row is a name and a type with the command's flags; the type's own file has the description and
-//! what it does. A command that is not here is none; `asmcmd`'s names are kept, with their flags.
+//! the code. Every command is in this table. Commands of `asmcmd` keep their names and flags.
 
 use super::{
     Result, access, backup, check,

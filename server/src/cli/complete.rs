@@ -1,6 +1,6 @@
 //! Completion on the tab key: commands, their flags, names of groups and disks where a command
-//! wants one, and what is at a path everywhere else. What an argument wants, its name in the table
-//! of commands says.
+//! takes one, and paths everywhere else. The name of an argument in the table of commands says
+//! which kind it takes.
 
 use super::{
     asm_path::{self, AsmPath},
@@ -21,7 +21,7 @@ use rustyline::{
 /// The names of mounted groups.
 const MOUNTED: &str = "SELECT name FROM v$asm_diskgroup_stat WHERE group_number > 0 ORDER BY name";
 
-/// What an argument wants.
+/// The kind of name that an argument takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// A disk group, mounted or not.
@@ -41,9 +41,9 @@ impl Wanted {
         let name =
             argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
         match (command, name) {
-            // A number.
+            // This GROUP is a number.
             ("mapau", _) => Self::Path,
-            // One of unix.
+            // This GROUP is a unix group.
             (_, "GROUP") if argument.get_id() == "socket_group" => Self::Path,
             ("lsdg", "PATTERN") | ("dropdg", "GROUP") => Self::Group,
             ("mount", "GROUP|DIRECTORY") => Self::GroupToMount,
@@ -56,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// What the word behind these is for, and the disk group that they name.
+/// The kind of name that the word after `words` stands for, and the disk group that `words` name.
 fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
     let name = command.get_name();
     let places: Vec<&Arg> = command.get_positionals().collect();
@@ -66,7 +66,7 @@ fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
         let argument = if word.len() > 1 && word.starts_with('-') {
             let flag = command.get_arguments().find(|flag| match word.strip_prefix("--") {
                 Some(long) => flag.get_long() == Some(long),
-                // Of several letters in a word the last may have a value.
+                // If a word has several letters, the last may take a value.
                 None => flag.get_short().is_some_and(|short| word.ends_with(short)),
             });
             let Some(flag) = flag.filter(|flag| flag.get_action().takes_values()) else { continue };
@@ -87,7 +87,7 @@ fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
     (places.get(place).or(last).map_or(Wanted::Path, |argument| Wanted::by(name, argument)), group)
 }
 
-/// Completes for somebody who stands at a place.
+/// Completes lines of a shell whose current directory is `here`.
 pub(super) struct Completer {
     paths: Paths,
     here: AsmPath,
@@ -98,7 +98,7 @@ impl Completer {
         Self { paths: context.paths.clone(), here: context.here.clone() }
     }
 
-    /// What the last word of a line may become.
+    /// The words that the last word of a line can be completed to.
     pub(super) fn candidates(&self, line: &str) -> Vec<String> {
         let (before, word) = line.split_at(last_word(line));
         let table = interactive::commands();
@@ -120,7 +120,7 @@ impl Completer {
             let names = table.get_subcommands().map(|command| command.get_name().to_owned());
             return names.filter(|name| name.starts_with(word)).collect();
         }
-        // As it would be read: a backslash keeps a blank.
+        // As the shell reads it: a backslash quotes a blank.
         let word = word.replace("\\ ", " ");
         let words: Vec<&str> = before.split_whitespace().skip(1).collect();
         let (wanted, group) = table
@@ -157,7 +157,7 @@ impl Completer {
             Wanted::Path => return Vec::new(),
             Wanted::MountedGroup | Wanted::GroupToDismount => (MOUNTED.to_owned(), None),
             Wanted::Group => ("SELECT name FROM v$asm_diskgroup ORDER BY name".to_owned(), None),
-            // A mounted one may be meant, too: its files on a directory.
+            // The group may be mounted already, and its files are to be mounted on a directory.
             Wanted::GroupToMount => (
                 "SELECT name FROM v$asm_diskgroup WHERE state = 'DISMOUNTED' ORDER BY name"
                     .to_owned(),
@@ -195,7 +195,7 @@ impl Completer {
         }
     }
 
-    /// Names that a path may end in; who asks for what is not there gets nothing.
+    /// Names that a path may end in; none if its directory does not exist.
     fn names(&self, word: &str) -> Vec<String> {
         let context = Context::new(self.paths.clone(), false);
         let (directory, start) = match word.rfind('/') {

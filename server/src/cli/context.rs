@@ -31,7 +31,7 @@ const INTERRUPTED: i32 = 130;
 /// A command that the shell and `plinth` both have.
 pub(super) trait Run {
     /// # Errors
-    /// Why it was not, or not all, carried out.
+    /// If it was not carried out, or not completely.
     fn run(&self, context: &mut Context) -> Result<()>;
 }
 
@@ -53,14 +53,14 @@ impl Headings {
 #[derive(Debug)]
 pub(super) struct Context {
     pub paths: Paths,
-    /// Where `cd` went.
+    /// The current directory, which `cd` changes.
     pub here: AsmPath,
     pub json: bool,
-    /// What the program exits with if nothing is refused.
+    /// The program's exit code if nothing is refused.
     pub status: u8,
     /// `exit` was entered.
     pub leave: bool,
-    /// Somebody at the terminal wants the command to end.
+    /// Ctrl-C was pressed: the running command is to end.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -81,18 +81,18 @@ pub(super) fn like(column: &str, pattern: &str) -> String {
     format!("{column} ILIKE {} ESCAPE '\\'", quoted(&pattern))
 }
 
-/// As [`like`]; without a pattern, always.
+/// As [`like`]; without a pattern a condition that is always true.
 pub(super) fn like_or_all(column: &str, pattern: Option<&str>) -> String {
     pattern.map_or_else(|| "1".to_owned(), |pattern| like(column, pattern))
 }
 
-/// A group's name as people write it, without what stands around it: `data`, `+DATA`, `DATA/`.
+/// A group's name without the signs that users write around it: `data`, `+DATA`, `DATA/`.
 pub(super) fn bare(written: &str) -> &str {
     written.trim_start_matches('+').trim_end_matches('/')
 }
 
-/// A group's name as people write it: `data`, `+DATA`, `DATA/`. A statement can hold what this
-/// returns.
+/// A group's name as users write it: `data`, `+DATA`, `DATA/`. The result can be put into a
+/// statement.
 pub(super) fn group_name(written: &str) -> Result<String> {
     let name = bare(written);
     match name.strip_suffix(';') {
@@ -104,13 +104,13 @@ pub(super) fn group_name(written: &str) -> Result<String> {
     }
 }
 
-/// The refusal of a group that is not there.
+/// The refusal for a group that does not exist or is not mounted.
 pub(super) fn no_group(name: &str) -> SqlError {
     asmcmd(8001, format!("diskgroup '{}' does not exist or is not mounted", name.to_uppercase()))
 }
 
 /// A connection to the engine of a mounted group. Between an engine's death and its successor it
-/// waits for that one.
+/// waits for the successor.
 ///
 /// # Errors
 /// If there is no such group, it is not mounted, or no engine could mount it for a while.
@@ -135,7 +135,7 @@ pub(super) fn engine_in_service(paths: &Paths, group: &str) -> Result<engine::cl
     })
 }
 
-/// A name that a statement can hold as it is, in upper case.
+/// Checks that a name can be put into a statement without quotes; returns it in upper case.
 pub(super) fn checked_name(written: &str, what: &str) -> Result<String> {
     let name = written.to_uppercase();
     if is_name(&name) {
@@ -145,7 +145,7 @@ pub(super) fn checked_name(written: &str, what: &str) -> Result<String> {
         .hint("a letter, then letters, digits, _, $, #; 30 in all"))
 }
 
-/// Anything that a statement wants as a bare word: a size, a number with a unit.
+/// Checks a word that a statement takes without quotes: a size, a number with a unit.
 pub(super) fn checked_word(written: &str, what: &str) -> Result<String> {
     if !written.is_empty() && written.chars().all(|char| char.is_ascii_alphanumeric()) {
         return Ok(written.to_owned());
@@ -215,21 +215,21 @@ impl Context {
         });
     }
 
-    /// Runs a query and prints what it gives.
+    /// Runs a query and prints its result.
     pub(super) fn show_query(&self, sql: &str, headings: Headings) -> Result<()> {
         let listed = self.query(sql)?;
         self.show(&listed, headings);
         Ok(())
     }
 
-    /// Tells a person what is done.
+    /// Prints what was done, unless the output is JSON.
     pub(super) fn say(&self, text: impl fmt::Display) {
         if !self.json {
             print(&format!("{}\n", crate::text::clean(&text.to_string())));
         }
     }
 
-    /// Asks whether to go on; without a terminal the answer is no.
+    /// Asks the user whether to go on; refused without a terminal.
     pub(super) fn sure(&self, question: &str) -> Result<bool> {
         if !io::stdin().is_terminal() {
             return Err(SqlError::new("22023", format!("{question} There is nobody to ask"))
@@ -245,8 +245,8 @@ impl Context {
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
 
-    /// From now on Ctrl-C ends a command that listens, and pressed again before it does, the
-    /// program. While a line is edited the editor has the key.
+    /// From now on Ctrl-C ends a command that looks at `interrupted`; pressed again before that, it
+    /// ends the program. While a line is edited the editor handles the key.
     pub(super) fn heed_interrupts(&self) -> Result<()> {
         static HEEDED: AtomicBool = AtomicBool::new(false);
         if HEEDED.swap(true, Ordering::Relaxed) {
@@ -261,7 +261,7 @@ impl Context {
             .map_err(|error| SqlError::new(state::INTERNAL, format!("signals: {error}")))
     }
 
-    /// Whether the command shall end, for those that go on until then.
+    /// Whether the command shall end: for commands that go on until they are interrupted.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }

@@ -10,9 +10,9 @@
 //!   3. Each piece is read back from the target, and its checksum compared.
 //!   4. The file gets its name, which is made durable.
 //!
-//! An end before 4 leaves the temporary name, `.NAME.HASH.part`, and at NAME the file that was
-//! there before. The hash is that of the source's path, size and time: the same copy finds it again
-//! and goes on, another one does not take it for its own.
+//! A copy that ends before 4 leaves the temporary file, `.NAME.HASH.part`, and at NAME the file
+//! that was there before. The hash is that of the source's path, size and time: the same copy finds
+//! the file again and resumes; a copy of another source does not use it.
 //!
 //! A file to which the system gives a name (`+GROUP`) is made first, since its name has its file
 //! type, and written in place; a copy that fails removes it.
@@ -55,7 +55,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// As people write it.
+    /// The path as users write it.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
@@ -80,12 +80,12 @@ pub(super) struct Job {
     pub gid: u32,
 }
 
-/// How a copy went.
+/// The result of a copy.
 #[derive(Debug, Clone)]
 pub(super) struct Copied {
     /// CRC-64/NVME of the pieces' checksums, in order.
     pub checksum: u64,
-    /// Bytes that were there from an earlier copy.
+    /// Bytes that an earlier copy had written.
     pub resumed: u64,
 }
 
@@ -97,7 +97,7 @@ fn sum(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
-/// A file with the name of an interrupted copy that cannot be one.
+/// The refusal for a file that has the name of an interrupted copy and cannot be one.
 fn strange(what: &str) -> SqlError {
     SqlError::new("58030", format!("{what} has the name of an interrupted copy, and is none"))
         .hint("remove it")
@@ -112,7 +112,7 @@ impl Job {
         let identity = format!("{}\n{}\n{}", self.from.text(), self.size, self.modified);
         let hash = format!("{:016x}", sum(identity.as_bytes()));
         let beside = |name: &str| {
-            // The longest name, less what is put around it.
+            // The longest name, less the characters that are added to it.
             let mut end = name.len().min(220);
             while !name.is_char_boundary(end) {
                 end -= 1;
@@ -139,14 +139,14 @@ impl Job {
         self.size.div_ceil(PIECE as u64)
     }
 
-    /// Where a piece begins, and how long it is.
+    /// The offset and the length of a piece.
     fn piece(&self, number: u64) -> (u64, usize) {
         let offset = number * PIECE as u64;
         (offset, usize::try_from((self.size - offset).min(PIECE as u64)).unwrap_or(PIECE))
     }
 }
 
-/// A worker's hold on one end of a copy.
+/// One end of a copy, open in a worker.
 enum Open {
     Local(File, PathBuf),
     Group(Client, u64),
@@ -167,13 +167,14 @@ impl Open {
         }
     }
 
-    /// The target under its temporary name; and how many bytes it has from before.
+    /// Opens the target under its temporary name; returns also how many bytes it has from an
+    /// earlier copy.
     fn target(paths: &Paths, job: &Job) -> Result<(Self, u64)> {
         match job.temporary() {
             End::Local(path) => {
                 let mut options = OpenOptions::new();
                 options.create(true).truncate(false).read(true).write(true).mode(job.mode & 0o777);
-                // Somebody else may have put a link there, in a directory like /tmp.
+                // In a directory like /tmp another user may have put a link there.
                 options.custom_flags(libc::O_NOFOLLOW);
                 let file = options.open(&path).map_err(|error| local(&path, &error))?;
                 let found = file.metadata().map_err(|error| local(&path, &error))?;
@@ -200,7 +201,7 @@ impl Open {
         }
     }
 
-    /// As many bytes as there are, up to the buffer's length.
+    /// Reads up to `length` bytes: fewer only at the end of the file.
     fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         match self {
             Self::Local(file, path) => {
@@ -230,8 +231,8 @@ impl Open {
         }
     }
 
-    /// Makes durable what was written; of a local file, so that it is read from the device
-    /// afterwards.
+    /// Makes the written bytes durable. For a local file it also makes later reads come from the
+    /// device.
     fn sync(&self) -> Result<()> {
         match self {
             Self::Local(file, path) => {
@@ -269,7 +270,7 @@ fn name(paths: &Paths, job: &Job) -> Result<()> {
     }
 }
 
-/// Removes what a copy that cannot be gone on with has written.
+/// Removes the target of a copy that cannot be resumed.
 fn give_up(paths: &Paths, job: &Job) {
     match job.temporary() {
         End::Local(path) => drop(fs::remove_file(path)),
@@ -366,9 +367,9 @@ impl Copying<'_> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker: until there is nothing to do.
+    /// A worker's loop, until there is nothing left to do.
     fn work(&self) {
-        // The ends of the file that this worker had last.
+        // The open ends of the file that this worker worked on last.
         let mut ends: Option<(usize, Open, Open)> = None;
         let mut work = self.lock();
         loop {
@@ -438,7 +439,7 @@ impl Copying<'_> {
     fn step(&self, file: usize, step: Step, ends: &mut Option<(usize, Open, Open)>) -> Result<()> {
         let Some(job) = self.jobs.get(file) else { return Ok(()) };
         self.may_go_on()?;
-        // Of a file that has failed meanwhile nothing more is done.
+        // If the file has failed meanwhile, its other steps are skipped.
         let Some((old, expected)) = self.known(file, step) else { return Ok(()) };
         if ends.as_ref().is_none_or(|(held, ..)| *held != file) {
             *ends = Some((
@@ -491,7 +492,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// What a step needs of its file: the bytes it had before, and the piece's checksum.
+    /// The state of its file that a step needs: the bytes that the target had before, and the
+    /// piece's checksum.
     fn known(&self, file: usize, step: Step) -> Option<(u64, u64)> {
         let work = self.lock();
         let progress = work.under_way.get(file)?.as_ref()?;
@@ -499,7 +501,7 @@ impl Copying<'_> {
         Some((progress.old, progress.sums.get(usize::try_from(piece).ok()?).copied().unwrap_or(0)))
     }
 
-    /// One step of a file is done; what comes after its last one is done here.
+    /// One step of a file is done. After its last one this starts what comes next.
     fn passed<'a>(&'a self, mut work: MutexGuard<'a, Work>, file: usize) -> MutexGuard<'a, Work> {
         let Some(Some(progress)) = work.under_way.get_mut(file) else { return work };
         progress.left = progress.left.saturating_sub(1);
@@ -616,8 +618,8 @@ mod tests {
         })
     }
 
-    /// The target gives back another byte than it was given: the piece is refused, and the file
-    /// does not get its name.
+    /// The target returns another byte than was written: the piece is refused, and the file does
+    /// not get its name.
     #[test]
     fn what_reads_back_otherwise_is_refused() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
@@ -647,8 +649,8 @@ mod tests {
         Ok(())
     }
 
-    /// Another source, or the same one changed, goes to another name: no copy goes on with what is
-    /// not its own.
+    /// Another source, or the same one after a change, has another temporary name: no copy resumes
+    /// one of another source.
     #[test]
     fn an_interrupted_copy_is_found_by_its_source() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
@@ -671,7 +673,7 @@ mod tests {
         Ok(())
     }
 
-    /// A link, or another user's file, in the place of the part is not written through.
+    /// If the temporary name is a link, or another user's file, nothing is written through it.
     #[test]
     fn a_link_in_the_place_of_a_part_is_refused() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
@@ -695,7 +697,8 @@ mod tests {
         Ok(())
     }
 
-    /// After an interrupted copy the old file is there, and beside it the part that was copied.
+    /// After an interrupted copy the old file is unchanged, and beside it is the part that was
+    /// copied.
     #[test]
     fn an_interrupted_copy_changes_nothing() -> io::Result<()> {
         let folder = tempfile::tempdir()?;

@@ -1,9 +1,9 @@
 //! `cp`: files into a disk group, out of it, and between groups.
 //!
-//! `+GROUP/path` is in a group, `/path` on the host. Any other name is in the directory where the
-//! shell stands, and on the host where it stands at `+`, as `plinth cp` does. To `+GROUP`,
-//! `+GROUP(template)` and `+GROUP(template)/alias` the system gives a name. How a file gets from
-//! one end to the other: `copying.rs`.
+//! `+GROUP/path` is in a group, `/path` on the host. Any other name is in the shell's current
+//! directory, or on the host if that is `+`, as it always is for `plinth cp`. If the target is
+//! `+GROUP`, `+GROUP(template)` or `+GROUP(template)/alias`, the system names the file.
+//! `copying.rs` copies the bytes.
 
 use super::{
     Result, asm_path, complain,
@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes from which the system recognises what a file is.
+/// Bytes from which the system recognises the type of a file.
 const HEAD: u64 = 1 << 20;
 
 /// Copy files: +GROUP/path on at least one side.
@@ -44,7 +44,7 @@ pub(super) struct Cp {
     paths: Vec<String>,
 }
 
-/// Somewhere that a copy comes from or goes to.
+/// The source or the target of a copy.
 #[derive(Debug, Clone)]
 enum Side {
     Local(PathBuf),
@@ -150,7 +150,7 @@ fn of_group(found: asm_path::Found) -> Result<Source> {
     })
 }
 
-/// All that one of the first arguments means.
+/// All files and directories that one of the source arguments names.
 fn sources(context: &Context, text: &str) -> Result<Vec<Source>> {
     match side(context, text)? {
         Side::Local(path) => Ok(vec![of_host(&path)?]),
@@ -160,7 +160,7 @@ fn sources(context: &Context, text: &str) -> Result<Vec<Source>> {
     }
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 fn within(context: &Context, source: &Source) -> Result<Vec<Source>> {
     match &source.side {
         Side::Local(path) => {
@@ -179,8 +179,8 @@ fn within(context: &Context, source: &Source) -> Result<Vec<Source>> {
     }
 }
 
-/// `+DATA`, `+DATA(template)`, `+DATA(template)/alias`: the group, and what the system is to name
-/// there.
+/// `+DATA`, `+DATA(template)`, `+DATA(template)/alias`: the group, and the file that the system is
+/// to name there.
 fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
     let rest = text.strip_prefix('+')?;
     let (group, rest) = rest.split_at(rest.find(['/', '.', '(']).unwrap_or(rest.len()));
@@ -196,8 +196,8 @@ fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
     Some((group, NewSystemFile { template, alias, ..NewSystemFile::default() }))
 }
 
-/// Makes the file under a name of the system; what the source is called, and its first bytes, say
-/// what it is.
+/// Makes the file under a system name. The source's name and its first bytes tell the system the
+/// type.
 fn make_system(
     context: &Context,
     source: &Source,
@@ -225,7 +225,7 @@ fn make_system(
 }
 
 impl Cp {
-    /// Adds the jobs of one source that goes to one place.
+    /// Adds the jobs that copy one source to one place.
     fn plan(
         &self,
         context: &Context,
@@ -347,7 +347,7 @@ impl Run for Cp {
     }
 }
 
-/// Copies, and tells what came of it.
+/// Copies, and reports the results.
 fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
     let json = context.json;
     let begun = move |job: &Job| {

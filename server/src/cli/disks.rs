@@ -40,7 +40,7 @@ impl Run for Rebal {
     }
 }
 
-/// Which disks of a group.
+/// Arguments that select disks of a group.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true)))]
 struct Which {

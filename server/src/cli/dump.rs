@@ -1,4 +1,4 @@
-//! `dump`: what stands on a disk, as text. Whatever the bytes are, something is shown.
+//! `dump`: the structures on a disk, as text. It shows something for any bytes.
 
 use super::{Result, print};
 use crate::{alert::rfc3339, sql_error::SqlError};
@@ -61,13 +61,13 @@ impl Disk<'_> {
         copies.max_by_key(|header| header.sequence)
     }
 
-    /// Where the copies of the header are, or the first one if there is none.
+    /// The places of the header's copies; the first place only, if no copy is valid.
     fn header_places(&self) -> Vec<u64> {
         self.header()
             .map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec())
     }
 
-    /// Where the records are.
+    /// The areas that hold records.
     fn areas(&self) -> Vec<RecordArea> {
         self.header().map_or_else(|| vec![FIRST_AREA], |header| header.record_areas())
     }
@@ -114,7 +114,7 @@ fn usage() -> SqlError {
         .hint("header, stamp, activity, membership, 'au N' or 'block OFFSET' (bytes; 512K and 0x1000 work too)")
 }
 
-/// Reads `length` bytes at `place` and shows what `decode` makes of them.
+/// Reads `length` bytes at `place`, decodes them with `decode`, and shows the result.
 fn record<T>(
     disk: &Disk<'_>,
     out: &mut String,

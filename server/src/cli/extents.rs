@@ -70,7 +70,7 @@ impl Run for Mapau {
 }
 
 impl Mapau {
-    /// Refuses an AU that is not there; one that holds no extent is.
+    /// Refuses an AU that does not exist. An AU that holds no extent does exist.
     fn is_there(&self, context: &Context) -> Result<()> {
         let Self { group, disk, au, .. } = self;
         let groups = context.query(&format!(

@@ -16,8 +16,8 @@ use clap::Args;
 use plinth_engine::admin::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Goes through all that is below a directory, in the order of names, parents before what is in
-/// them.
+/// Visits all files and directories below a directory, in the order of names, parents before their
+/// entries.
 pub(super) fn walk(
     engine: &Client,
     top: &AsmPath,
@@ -34,7 +34,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// The directories that a path means: of + every mounted group.
+/// The directories that a path names; for `+` the root of every mounted group.
 fn tops(context: &Context, path: &str) -> Result<Vec<AsmPath>> {
     let place = context.place(path);
     if place.group.is_none() {
@@ -119,7 +119,7 @@ impl Run for Du {
         let (mut used, mut mirrored) = (0, 0);
         for top in tops(context, self.directory.as_deref().unwrap_or_default())? {
             let group = top.group()?.to_owned();
-            // A file counts once, under however many names it is there.
+            // A file counts once, however many names it has.
             let mut files: BTreeMap<u64, Found> = BTreeMap::new();
             walk(&context.engine(&group)?, &top, &mut |found| {
                 if !found.is_directory() {
@@ -156,7 +156,7 @@ pub(super) struct Mkdir {
     directories: Vec<String>,
 }
 
-/// Makes a directory that belongs to whoever runs this.
+/// Makes a directory that belongs to the user who runs this program.
 pub(super) fn make_directory(engine: &Client, place: &AsmPath) -> Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
@@ -238,8 +238,8 @@ impl Run for Rm {
                         Ok(())
                     })?;
                 }
-                // What is in a directory goes before it; a file with several names goes with the
-                // first of them.
+                // The entries of a directory are removed before it. A file with several names is
+                // removed with the first of them.
                 let mut gone = BTreeSet::new();
                 for found in doomed.iter().rev() {
                     if found.is_directory() || gone.insert(found.info.node) {

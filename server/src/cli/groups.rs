@@ -1,4 +1,4 @@
-//! `mkdg`, `chdg`, `dropdg`: disk groups that are made, changed and dropped.
+//! `mkdg`, `chdg`, `dropdg`: make, change and drop disk groups.
 
 use super::{
     Result,

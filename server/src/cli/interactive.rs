@@ -2,8 +2,8 @@
 //!
 //! A line is split into words as by a POSIX shell, and the words are one command of the table. On a
 //! terminal there are a prompt, history (`~/.plinth_shell_history`) and completion. Otherwise lines
-//! are read from the standard input until it ends; a refused one does not keep the next from being
-//! carried out, and the program then exits with 1.
+//! are read from the standard input until it ends; after a refused line the next one is still
+//! carried out, and the program exits with 1 in the end.
 
 use super::{
     Arguments, Result,
@@ -36,10 +36,10 @@ struct Line {
     verb: Verb,
 }
 
-/// How the shell shows itself.
+/// How the shell prints its prompt and its lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// The prompt says where it stands.
+    /// The prompt shows the current directory.
     pub prompt_place: bool,
     /// Each line is printed, after the prompt, before it is carried out.
     pub echo: bool,
@@ -52,7 +52,8 @@ pub(super) fn commands() -> Command {
     commands
 }
 
-/// What `COMMAND --help` prints, also of those that only the program has.
+/// The text that `COMMAND --help` prints, for commands of the shell and for those of the program
+/// only.
 pub(super) fn help_of(name: &str) -> Result<String> {
     let help = |parsed: clap::error::Error| {
         (parsed.kind() == ErrorKind::DisplayHelp).then(|| parsed.to_string())
@@ -98,7 +99,7 @@ fn carry_out(context: &mut Context, line: &str) -> Result<()> {
     result
 }
 
-/// What the parser has to say: help that was asked for, or what is wrong with the words.
+/// The parser's answer: prints help if that was requested, or refuses the words.
 fn refused(error: &clap::Error, words: &[String]) -> Result<()> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -115,7 +116,7 @@ fn refused(error: &clap::Error, words: &[String]) -> Result<()> {
 }
 
 pub(super) fn run(context: &mut Context, manner: Manner) -> Result<ExitCode> {
-    // Said at once, not at the first command.
+    // Without an instance the shell is refused at once, not at the first command.
     drop(context.instance()?);
     if io::stdin().is_terminal() { interact(context, manner) } else { follow(context, manner) }
 }
@@ -140,7 +141,7 @@ fn follow(context: &mut Context, manner: Manner) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whether it was refused; then it is said why.
+/// Whether a line was refused; then its error is printed.
 fn told(result: Result<()>) -> bool {
     result.inspect_err(complain).is_err()
 }

@@ -1,4 +1,4 @@
-//! `iostat`: what disks read and wrote, since their groups were mounted or in each interval.
+//! `iostat`: reads and writes of disks, since their groups were mounted or in each interval.
 
 use super::{
     Result,
@@ -43,7 +43,7 @@ pub(super) struct Iostat {
     count: Option<u32>,
 }
 
-/// What a disk has counted since its group was mounted.
+/// The counters of a disk since its group was mounted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counted {
     pub reads: f64,
@@ -58,7 +58,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// What came since, in each second.
+    /// The increase since `before`, per second.
     pub(super) fn since(&self, before: &Self, seconds: f64) -> Self {
         // A group that was mounted again counts from 0.
         let rate = |now: f64, before: f64| (now - before).max(0.0) / seconds.max(1e-9);
@@ -75,10 +75,10 @@ impl Counted {
     }
 }
 
-/// By group and disk.
+/// The counters by group and disk.
 pub(super) type Sample = BTreeMap<(String, String), Counted>;
 
-/// What all disks of mounted groups, or of one, have counted.
+/// The counters of all disks of mounted groups, or of one group.
 pub(super) fn sample(context: &Context, group: Option<&str>) -> Result<Sample> {
     let condition =
         group.map_or_else(|| "1".to_owned(), |group| format!("g.name = {}", quoted(group)));
@@ -131,7 +131,7 @@ impl Iostat {
                 .iter()
                 .map(|name| column(name, if name.ends_with("Time") { Type::Real } else { kind })),
         );
-        // A rate is told to the hundredth, a time to the microsecond.
+        // A rate is rounded to the hundredth, a time to the microsecond.
         let count = |number: f64| {
             if rates {
                 Value::Real((number * 100.0).round() / 100.0)

@@ -1,5 +1,5 @@
-//! `lsdg`, `lsdsk`, `lsop`, `lsattr`, `lsct`: queries with `asmcmd`'s columns. What `asmcmd` has
-//! not stands last.
+//! `lsdg`, `lsdsk`, `lsop`, `lsattr`, `lsct`: queries with `asmcmd`'s columns. Columns that
+//! `asmcmd` does not have come last.
 
 use super::{
     Result,
@@ -272,7 +272,7 @@ impl Run for Lsdsk {
 }
 
 impl Lsdsk {
-    /// What the disks that a discovery string shows say of themselves.
+    /// Lists the disks that match the pattern as their headers describe them, without an instance.
     fn scan(&self, context: &Context) -> Result<()> {
         let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
         let world = RealWorld::new(choice, |_| {})

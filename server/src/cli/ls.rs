@@ -1,7 +1,7 @@
-//! `ls`: what is in a disk group, as `asmcmd` shows it.
+//! `ls`: the contents of a disk group, as `asmcmd` shows them.
 //!
-//! Names come from the engine's directories; what `-l`, `-s` and `--permission` tell of files comes
-//! from `v$asm_file`, and who made a name from `v$asm_alias`.
+//! Names come from the engine's directories; the columns of `-l`, `-s` and `--permission` come from
+//! `v$asm_file`, and whether the system made a name from `v$asm_alias`.
 
 use super::{
     Result,
@@ -53,10 +53,10 @@ pub(super) struct Ls {
     patterns: Vec<String>,
 }
 
-/// What the views tell of a file.
+/// Columns of the views, by a file's number.
 type Details = BTreeMap<u64, BTreeMap<String, Value>>;
 
-/// Beyond so many files the whole view is read, and not these alone.
+/// For more files than this the whole view is read, instead of the rows of these files only.
 const NAMED_MAX: usize = 500;
 
 /// Columns of `v$asm_file` for the files among `found`.
@@ -92,7 +92,7 @@ pub(super) fn details<'a>(
     Ok(table.rows.into_iter().map(row).collect())
 }
 
-/// What `v$asm_alias` says of the names in a directory.
+/// The makers of the names in a directory, from `v$asm_alias`.
 struct Made {
     /// The names that the system made.
     by_system: Vec<String>,
@@ -159,10 +159,10 @@ impl Run for Ls {
                 }
             }
         }
-        // With several directories each has its path above it.
+        // If there are several directories, each is printed under its path.
         let titled = directories.len() + usize::from(!names.is_empty()) > 1;
         let mut listings: Vec<(Option<AsmPath>, Vec<Found>)> = Vec::new();
-        // A table is of one group: the numbers of files are the group's.
+        // A table has files of one group only: file numbers are unique in a group.
         let groups: BTreeSet<Option<String>> =
             names.iter().map(|found| found.place.group.clone()).collect();
         let several = names.len() > 1;
@@ -300,7 +300,7 @@ impl Ls {
         row
     }
 
-    /// How each is written: `name`, `directory/`, `alias => +path of the system`.
+    /// How each entry is printed: `name`, `directory/`, `alias => +path of the system`.
     fn names(
         &self,
         context: &Context,
@@ -338,7 +338,7 @@ fn permission(mode: u32) -> String {
     format!("{}{}{}", class(6), class(3), class(0))
 }
 
-/// Whether the system made a name. `makers`: what is known of directories by now.
+/// Whether the system made a name. `makers`: the directories that have been looked up by now.
 fn is_made_by_system(
     context: &Context,
     group: i64,

@@ -1,9 +1,9 @@
-//! `lsof`: which files of mounted groups are open, and by whom.
+//! `lsof`: which files of mounted groups are open, and in which processes.
 //!
-//! An engine knows requests, not who keeps what open; the kernel does. So each process's
-//! descriptors are looked at, and those that are below a directory on which a group's files are
-//! mounted are told. Who may not look at a process does not see its files. Nothing here touches a
-//! mounted file, not even to ask what it is.
+//! An engine knows requests, and not which process has a file open; the kernel does. So this
+//! command reads each process's descriptors, and lists those below a directory on which a group's
+//! files are mounted. It misses the files of processes that its user may not inspect. Nothing here
+//! touches a mounted file, not even with `stat`.
 
 use super::{
     Result, asm_path,
@@ -43,7 +43,7 @@ impl Run for Lsof {
             let status = context.engine(&group)?.status()?;
             mounts.extend(status.serving.into_iter().map(|directory| (directory, group.clone())));
         }
-        // A directory below another one's is looked at first.
+        // A mount point below another one comes first.
         mounts.sort_by_key(|(directory, _)| std::cmp::Reverse(directory.components().count()));
         let mut rows = Vec::new();
         for (pid, program, path) in open_files() {
@@ -75,7 +75,7 @@ impl Run for Lsof {
     }
 }
 
-/// What processes have open: number, name, path.
+/// The files that processes have open: the process's number and name, and the path.
 fn open_files() -> Vec<(u32, String, PathBuf)> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! What the table of commands says of itself: `help`, the manual page, completion for other shells.
+//! Texts made from the table of commands: `help`, the manual page, completion for other shells.
 
 use super::{
     Arguments, Result,

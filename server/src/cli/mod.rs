@@ -1,5 +1,4 @@
-//! The command line: one program, `plinth`, for the instance, the engines and everybody who speaks
-//! to them.
+//! The command line: one program, `plinth`, is the instance, the engines, and the client of both.
 //!
 //! `plinth COMMAND` carries out one command, `plinth` alone is a shell that takes the same commands
 //! (`commands.rs` has the table). Results go to the standard output, everything else to the
@@ -67,7 +66,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// A variable of the environment that is empty is one that is not set.
+/// An empty environment variable counts as not set.
 fn directory() -> impl TypedValueParser<Value = PathBuf> {
     let or_default = |given: OsString| {
         if given.is_empty() { PathBuf::from(DEFAULT_DIR) } else { PathBuf::from(given) }
@@ -102,7 +101,7 @@ struct Arguments {
     command: Option<Command>,
 }
 
-/// As whom `asmcmd` connects.
+/// The role with which `asmcmd` connects.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Privilege {
     Sysasm,
@@ -195,9 +194,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Tells a refusal to whoever reads the standard error.
+/// Prints a refusal to the standard error.
 fn complain(refusal: &SqlError) {
-    // Those that `asmcmd` has too look as there.
+    // Refusals that `asmcmd` has too are printed as it prints them.
     let name = if refusal.message.starts_with("ASMCMD-") { "" } else { "plinth: " };
     let mut text = format!("{name}{}\n", refusal.message);
     if let Some(detail) = &refusal.detail {
@@ -209,7 +208,7 @@ fn complain(refusal: &SqlError) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints a result. A reader that went away (`| head`) is no failure.
+/// Prints a result. It is no failure if the reader has closed the pipe (`| head`).
 fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,7 +1,7 @@
-//! `mount` and `umount`: of a disk group, as `asmcmd` means it, and of its files on a directory.
+//! `mount` and `umount`: of a disk group, as in `asmcmd`, and of its files on a directory.
 //!
-//! The arguments decide. What has a `/` in it, or is `.` or `..`, is a directory; everything else
-//! is a disk group, also `DATA/` as listings have it, where no directory has that name:
+//! The arguments decide. A word with a `/` in it, `.` and `..` are directories; any other word is a
+//! disk group, and so is `DATA/`, as listings write it, if no directory has that name:
 //!
 //! ```text
 //! mount GROUP ... | -a          an engine takes the groups        umount GROUP | -a
@@ -61,13 +61,13 @@ pub(super) struct Umount {
     what: Vec<PathBuf>,
 }
 
-/// Links that lead to each other, as Linux follows them.
+/// Most links that are followed one after the other, as in Linux.
 const LINKS_MAX: usize = 40;
 
 fn is_directory(word: &Path) -> bool {
     let text = word.to_string_lossy();
     if text.ends_with('/') && group_name(&text).is_ok() {
-        // One that cannot be looked at is there.
+        // A directory that cannot be inspected does exist.
         let is_nothing = |error: io::Error| {
             matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
         };
@@ -76,7 +76,7 @@ fn is_directory(word: &Path) -> bool {
     text.contains('/') || text == "." || text == ".."
 }
 
-/// The groups that words mean; several may be in one, with commas between.
+/// The groups that words name; one word may have several, with commas between.
 fn groups(words: &[PathBuf]) -> Result<String> {
     let mut names = Vec::new();
     for word in words {
@@ -151,8 +151,8 @@ impl Run for Umount {
     }
 }
 
-/// The directory that is meant, by the name under which the instance mounted it. Itself it is not
-/// looked at: where its engine is dead, that may not end.
+/// The path under which the instance mounted a directory: links in it are resolved. The directory
+/// itself is not accessed: if its engine is dead, the access may hang.
 fn mount_point(directory: &Path) -> PathBuf {
     let mut path = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     for _ in 0..LINKS_MAX {
@@ -168,7 +168,8 @@ fn mount_point(directory: &Path) -> PathBuf {
 }
 
 fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> Result<()> {
-    // Links are followed here: the instance, which may run elsewhere, gets the real path.
+    // Links are followed here: the instance, which may have another working directory, gets the
+    // real path.
     let real = directory.canonicalize().map_err(|error| {
         SqlError::new("22023", format!("mount point {}: {error}", directory.display()))
     })?;

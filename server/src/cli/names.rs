@@ -1,4 +1,4 @@
-//! `cd`, `pwd`, `mkalias`, `rmalias`: names, and where one stands among them.
+//! `cd`, `pwd`, `mkalias`, `rmalias`: names, and the shell's current directory.
 
 use super::{
     Result,

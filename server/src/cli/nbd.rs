@@ -1,7 +1,7 @@
 //! `nbd`: files and volumes as block devices for NBD clients.
 //!
-//! What has no `+` and no `/` in it is a volume, unless the shell stands in a disk group. An export
-//! goes on until it is stopped, or its disk group dismounted.
+//! A word with no `+` and no `/` in it is a volume, unless the shell's current directory is in a
+//! disk group. An export lasts until it is stopped, or its disk group is dismounted.
 
 use super::{
     Result,
@@ -71,7 +71,7 @@ pub(super) struct Nbd {
     what: Option<String>,
 }
 
-/// A file that is meant: its group, the path behind it, its own name.
+/// The file or volume that an argument names: its group, its path in the group, its own name.
 struct Meant {
     group: String,
     path: String,
@@ -111,7 +111,7 @@ impl Nbd {
         Ok(Some(found))
     }
 
-    /// The address that was given.
+    /// The address that the options give, if they give one.
     fn at(&self, context: &Context, group: &str) -> Result<Option<At>> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Some(tcp) = &self.tcp {
@@ -138,7 +138,7 @@ impl Nbd {
         Ok(Some(At::Unix { path, group: self.members()? }))
     }
 
-    /// The file or volume that `what` is; one that shall be there is looked for.
+    /// The file or volume that `what` names. With `is_there` it must exist.
     fn meant(&self, context: &Context, what: &str, is_there: bool) -> Result<Meant> {
         let is_volume =
             self.group.is_some() || context.here.group.is_none() && !what.contains(['+', '/']);
@@ -171,7 +171,7 @@ impl Nbd {
             Ok(found) => {
                 return Err(SqlError::new("22023", format!("{} is no regular file", found.place)));
             }
-            // It may be gone by now.
+            // It may have been removed since.
             Err(_) if !is_there => place,
             Err(refusal) => return Err(refusal),
         };
@@ -208,7 +208,7 @@ impl Nbd {
         };
         let mut rows = Vec::new();
         for group in among {
-            // One whose engine is being started has none to show.
+            // A group whose engine is being started cannot list its exports.
             let Ok(exports) = exports(context, &group) else { continue };
             for (export, clients) in exports {
                 let access = if export.read_only { "RO" } else { "RW" };
@@ -232,8 +232,9 @@ impl Nbd {
     }
 }
 
-/// All exports of a group, and how many clients each has; `None`: its address is not there yet, as
-/// far as the instance can be asked.
+/// All exports of a group, and how many clients each has; `None`: the engine does not have it yet,
+/// because its address does not exist on the host. If no instance answers, such exports are left
+/// out.
 fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)>> {
     let there = context.engine(group)?.exports()?;
     let mut missing =
@@ -243,7 +244,7 @@ fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)
     Ok(there.chain(missing.into_iter().map(|export| (export, None))).collect())
 }
 
-/// The only group that has a volume of this name.
+/// The group that has a volume of this name, if it is the only one.
 fn group_of(context: &Context, volume: &str) -> Result<String> {
     let found = context.query(&format!(
         "SELECT g.name FROM v$asm_volume v, v$asm_diskgroup_stat g \

@@ -1,5 +1,5 @@
-//! `plinth serve`: where to listen beside the unix socket, and with which certificates. Remembered,
-//! all of it together: who says `--listen` says everything anew.
+//! `plinth serve`: where to listen beside the unix socket, and with which certificates. The options
+//! are remembered together: `--listen` replaces all of them.
 
 use crate::{
     sql_error::SqlError,
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What the instance shall do from now on; `None`: what it remembers.
+    /// The options that the instance shall use from now on; `None`: those that it remembers.
     pub fn network(self) -> Result<Option<Option<Network>>, SqlError> {
         let Some(listen) = self.listen else { return Ok(None) };
         if listen.eq_ignore_ascii_case("off") {
@@ -51,7 +51,7 @@ impl Arguments {
     }
 }
 
-/// The address that somebody means with an option.
+/// The address in the value of an option.
 pub(super) fn address(option: &str, listen: &str, hint: &str) -> Result<SocketAddr, SqlError> {
     let refused = |why: &dyn std::fmt::Display| {
         SqlError::new("22023", format!("{option} {listen}: {why}")).hint(hint)

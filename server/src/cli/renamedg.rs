@@ -1,8 +1,9 @@
-//! `renamedg`: copies of all disks of a disk group get a name and ids of their own.
+//! `renamedg`: gives copies of all disks of a disk group a name and ids of their own.
 //!
-//! As ASM's, with its words: phase one looks at the disks and writes a plan, phase two carries it
-//! out, and both do both. It works on disks that nobody uses, without an instance. The plan stays
-//! until it is carried out whole, so that what cut it short can be gone on from.
+//! It takes the words of ASM's `renamedg`: phase one reads the disks and writes a plan, phase two
+//! carries the plan out, `both` does both. It works without an instance, on disks that are not in
+//! use. The plan stays until it is carried out completely, so that an interrupted run can be
+//! resumed.
 
 use super::{
     Result,
@@ -24,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where the plan is, unless somebody says otherwise: as in ASM.
+/// The default path of the plan, as in ASM.
 const CONFIG: &str = "renamedg_config";
 
 /// Give copies of all disks of a disk group a name and ids of their own.
@@ -50,7 +51,7 @@ enum Phase {
     Both,
 }
 
-/// What the words say.
+/// The options that the words give.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     phase: Phase,
@@ -113,7 +114,7 @@ impl Wanted {
                 "config" => wanted.config = value.into(),
                 "check" => wanted.check = is_true(name, value)?,
                 "verbose" => wanted.verbose = is_true(name, value)?,
-                // Nothing is asked, and whatever votes goes on voting.
+                // Accepted without effect: there is never a question, and voters stay voters.
                 "confirm" | "keep_voting_files" => {
                     is_true(name, value)?;
                 }
@@ -123,7 +124,8 @@ impl Wanted {
         let needed = |word: &str| invalid(format!("{word}= is missing"));
         wanted.from = from.ok_or_else(|| needed("dgname"))?;
         wanted.to = to.ok_or_else(|| needed("newdgname"))?;
-        // What an instance looks at has the disks, too, of which these are copies.
+        // There is no default: the instance's discovery string shows the originals of these copies,
+        // too.
         wanted.diskstring = diskstring.ok_or_else(|| needed("asm_diskstring"))?;
         Ok(wanted)
     }
@@ -210,7 +212,7 @@ impl Run for Renamedg {
         };
         let count =
             block_on(Group::carry_out_renaming(&world, &plan, told)).map_err(SqlError::from)?;
-        // From here on it would be refused.
+        // From here on the plan would be refused.
         let _ = fs::remove_file(&wanted.config);
         let disks = if count == 1 { "1 disk is".to_owned() } else { format!("{count} disks are") };
         print(&format!(

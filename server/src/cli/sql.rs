@@ -1,8 +1,8 @@
-//! `sql`: statements from an argument, from a pipe, or from a person.
+//! `sql`: statements from an argument, from a pipe, or from a terminal.
 //!
 //! A statement ends with `;` at the end of a line, or with a line that is `/`, as in SQL*Plus. `\q`
-//! leaves, Ctrl-C cancels a statement that runs, and pressed twice ends the program. An error shows
-//! the line and a caret under the place.
+//! ends the shell. Ctrl-C cancels the running statement; pressed twice, it ends the program. An
+//! error shows the line and a caret under the place.
 
 use super::{
     Result, complain,
@@ -32,7 +32,7 @@ use std::{
 /// Lines of history that are kept.
 const HISTORY: usize = 1000;
 
-/// How soon Ctrl-C is heeded.
+/// How often a running statement looks whether Ctrl-C was pressed.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Run SQL statements, or a shell for them.
@@ -71,19 +71,19 @@ impl Run for Sql {
     }
 }
 
-/// Runs statements, with a bar while one of them moves data and is waited for.
+/// Runs statements, with a progress bar while it waits for one that moves data.
 fn carry_out(client: &Client, paths: &Paths, text: &str, json: bool) -> Result<()> {
     let watch = || watches(text).then(|| Watch::begin(paths));
     let mut watching = watch();
     client.sql(text, |given| {
-        // The bar goes before something else is printed.
+        // The bar is removed before something else is printed.
         drop(watching.take());
         show(&given, json);
         watching = watch();
     })
 }
 
-/// Whether statements may take long: those that move data, if they are waited for.
+/// Whether statements may take long: they move data, and return when that is done.
 fn watches(text: &str) -> bool {
     text.split(|char: char| !char.is_ascii_alphanumeric())
         .any(|word| ["WAIT", "DROP"].iter().any(|long| word.eq_ignore_ascii_case(long)))
@@ -126,7 +126,7 @@ fn caret(text: &str, at: usize) -> Option<String> {
     Some(format!("{prefix}{line}\n{}{indent}^\n", " ".repeat(prefix.len())))
 }
 
-/// As [`carry_out`]; Ctrl-C cancels. Then the connection is at its end.
+/// As [`carry_out`]; Ctrl-C cancels. After that the connection cannot be used any more.
 fn carry_out_or_cancel(client: &Client, context: &Context, text: &str) -> Result<()> {
     context.interrupted.store(false, Ordering::Relaxed);
     thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn interact(mut client: Client, context: &Context) -> Result<()> {
         if text.is_empty() && word.is_empty() {
             continue;
         }
-        // As from a pipe: what was run is not run again.
+        // As from a pipe: `/` does not run the last statement again.
         if word == "/" && text.is_empty() {
             continue;
         }

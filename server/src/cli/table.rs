@@ -1,4 +1,4 @@
-//! Numbers and tables for people and for programs.
+//! Values and tables as text, and as JSON for programs.
 
 use crate::query::{Table, views::Type};
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table as Drawn, TableStyle};
@@ -23,7 +23,7 @@ const PSQL: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));
 
-/// Columns under headings, as `asmcmd` prints them, or without the headings.
+/// Columns under headings, as `asmcmd` prints them, or without headings.
 #[must_use]
 pub fn plain(table: &Table, headings: bool) -> String {
     let mut drawn = Drawn::new();

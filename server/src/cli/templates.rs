@@ -1,4 +1,4 @@
-//! `lstmpl`, `mktmpl`, `chtmpl`, `rmtmpl`: what new files of a kind get.
+//! `lstmpl`, `mktmpl`, `chtmpl`, `rmtmpl`: templates, the redundancy and striping of new files.
 
 use super::{
     Result,
@@ -79,7 +79,7 @@ enum Region {
     Cold,
 }
 
-/// What a template is to say.
+/// The arguments that describe a template.
 #[derive(Debug, Args)]
 struct Template {
     #[arg(short = 'G', value_name = "GROUP")]
@@ -116,7 +116,8 @@ impl Template {
         words
     }
 
-    /// What is not said is as the group, and COARSE.
+    /// The statement. Attributes that are not given are the defaults: the group's redundancy, and
+    /// COARSE.
     fn statement(&self, verb: &str) -> Result<String> {
         let group = group_name(&self.group)?;
         let name = template_name(&self.template)?;
@@ -189,7 +190,7 @@ impl Run for Rmtmpl {
     }
 }
 
-/// A text with its name, for statements: `USAGE 'x'`; nothing without it.
+/// A clause of a statement with a word and a quoted text: `USAGE 'x'`; empty if there is no text.
 pub(super) fn clause(word: &str, text: Option<&str>) -> String {
     text.map_or_else(String::new, |text| format!(" {word} {}", quoted(text)))
 }

@@ -1,7 +1,8 @@
-//! `top`: groups, disks with their rates and latencies, and what is under way, on one screen that
-//! renews itself.
+//! `top`: groups, disks with their rates and latencies, and running operations, on a screen that is
+//! redrawn at intervals.
 //!
-//! Where the output is no terminal it is one look: what has been since the groups were mounted.
+//! If the output is no terminal, it is printed once, with the counters since the groups were
+//! mounted.
 
 use super::{
     Result,
@@ -54,7 +55,7 @@ impl Run for Top {
     }
 }
 
-/// What there is to see: titles and tables.
+/// The contents of the screen: titles and tables.
 fn look(context: &Context, disks: &Sample, rates: bool) -> Result<Vec<(&'static str, Table)>> {
     let groups = query(
         &context.paths,
@@ -129,7 +130,7 @@ fn page(tables: &[(&str, Table)]) -> String {
     text
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when it is dropped.
 struct Screen;
 
 impl Screen {
@@ -140,7 +141,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws what fits.
+    /// Draws as much of the text as fits.
     fn draw(text: &str) -> io::Result<()> {
         // Some terminals do not know how large they are.
         let (width, height) = terminal::size()
@@ -189,7 +190,7 @@ fn live(context: &Context, interval: Duration) -> Result<()> {
             }
         }
         let head = format!("plinth top, every {} s; q ends it\n\n", interval.as_secs());
-        // An instance that is away for a moment is no reason to leave.
+        // The instance may be restarting: `top` goes on.
         text = match sample(context, None) {
             Ok(now) => {
                 let seconds = then.elapsed().as_secs_f64();

@@ -1,4 +1,5 @@
-//! `upgrade`: disk groups go on with the program that is installed now, while they are used.
+//! `upgrade`: moves disk groups to engines of the program that is installed now, while they are
+//! used.
 
 use super::{
     Result,

@@ -130,7 +130,7 @@ impl Run for Volset {
     }
 }
 
-/// One volume, all of a group, or all.
+/// Arguments that select volumes: one, all of a group, or all.
 #[derive(Debug, Args)]
 struct Which {
     #[arg(short = 'G', value_name = "GROUP", required_unless_present = "all")]
@@ -194,7 +194,7 @@ pub(super) struct Volinfo {
     which: Which,
 }
 
-/// The lines of a volume, as `asmcmd` prints them.
+/// The description of each volume, line by line, as `asmcmd` prints it.
 fn described(table: &Table) -> String {
     let mut text = String::new();
     let mut last = None;

@@ -1,5 +1,5 @@
-//! A bar for each long operation while somebody waits for it, on a terminal: how far it is, its
-//! rate, and the minutes that are left.
+//! A progress bar for each long operation while a command waits, if the standard error is a
+//! terminal: how far the operation is, its rate, and the minutes that are left.
 
 use super::context::query;
 use crate::paths::Paths;
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What is done sooner needs no bar.
+/// The pause before the first bar: shorter operations need none.
 const FIRST_PAUSE: Duration = Duration::from_millis(700);
 const EVERY: Duration = Duration::from_millis(300);
 
@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_millis(300);
 pub(super) struct Watch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Watch {
-    /// Begins to look at what is under way, if there is somebody to see it.
+    /// Starts a thread that shows the running operations, if the standard error is a terminal.
     pub(super) fn begin(paths: &Paths) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);
@@ -50,7 +50,7 @@ impl Drop for Watch {
     }
 }
 
-/// One for each operation, by its group and pass.
+/// A bar for each operation, by its group and pass.
 #[derive(Default)]
 pub(super) struct Bars {
     screen: MultiProgress,

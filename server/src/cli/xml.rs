@@ -1,18 +1,24 @@
 //! The XML of `mkdg` and `chdg`, as `asmcmd` takes it, turned into statements.
 //!
 //! ```text
-//! <dg name="data" redundancy="normal">           <chdg name="data" power="3">
-//!   <fg name="fg1" type="regular">                 <drop> <fg name="fg1"/> <dsk name="data_0001" force="true"/> </drop>
-//!     <dsk name="d1" string="/dev/disk1"           <add> <fg name="fg2"> <dsk string="/dev/disk5"/> </fg> </add>
-//!          size="10G" force="false"/>              <resize> <dsk name="d1" size="5G"/> </resize>
-//!   </fg>                                          <replace> <dsk name="d2" string="/dev/disk6"/> </replace>
-//!   <a name="au_size" value="4M"/>                 <undrop/>
-//! </dg>                                            <a name="disk_repair_time" value="4h"/>
-//!                                                </chdg>
+//! <dg name="data" redundancy="normal">
+//!   <fg name="fg1" type="regular">
+//!     <dsk name="d1" string="/dev/disk1" size="10G" force="false"/>
+//!   </fg>
+//!   <a name="au_size" value="4M"/>
+//! </dg>
+//!
+//! <chdg name="data" power="3">
+//!   <drop> <fg name="fg1"/> <dsk name="data_0001" force="true"/> </drop>
+//!   <add> <fg name="fg2"> <dsk string="/dev/disk5"/> </fg> </add>
+//!   <resize> <dsk name="d1" size="5G"/> </resize>
+//!   <replace> <dsk name="d2" string="/dev/disk6"/> </replace>
+//!   <undrop/>
+//!   <a name="disk_repair_time" value="4h"/>
+//! </chdg>
 //! ```
 //!
-//! `dsk` also stands without an `fg`. An element or attribute that is not known is refused, not
-//! passed over.
+//! `dsk` may also stand outside an `fg`. An unknown element or attribute is refused, not ignored.
 
 use super::{
     Result,
@@ -54,7 +60,7 @@ fn elements<'a>(node: Node<'a, 'a>, names: &[&str]) -> Result<Vec<Node<'a, 'a>>>
     }
 }
 
-/// Refuses attributes with other names.
+/// Refuses attributes with any other name.
 fn only(node: Node<'_, '_>, names: &[&str]) -> Result<()> {
     match node.attributes().find(|attribute| !names.contains(&attribute.name())) {
         Some(attribute) => Err(wrong(node, &format!("it has no attribute {}", attribute.name()))),
@@ -80,7 +86,7 @@ fn size(node: Node<'_, '_>) -> Result<String> {
         .map_or(Ok(String::new()), |size| Ok(format!(" SIZE {}", checked_word(size, "size")?)))
 }
 
-/// A disk that comes: `'path' NAME n SIZE s FORCE`.
+/// A new disk: `'path' NAME n SIZE s FORCE`.
 fn new_disk(node: Node<'_, '_>) -> Result<String> {
     only(node, &["name", "string", "size", "force"])?;
     let path = quoted(wanted(node, "string")?);
@@ -91,7 +97,7 @@ fn new_disk(node: Node<'_, '_>) -> Result<String> {
     Ok(format!("{path}{name}{}{}", size(node)?, force(node)?))
 }
 
-/// Disks that come, in their failure groups: each clause begins with `before`.
+/// New disks in their failure groups: each clause begins with `before`.
 fn new_disks(nodes: &[Node<'_, '_>], before: &str) -> Result<String> {
     let mut clauses = String::new();
     for node in nodes {
@@ -157,7 +163,7 @@ pub(super) fn make(text: &str) -> Result<String> {
     Ok(format!("CREATE DISKGROUP {group} {redundancy} REDUNDANCY {disks}{attributes}"))
 }
 
-/// The statements of `chdg`: what moves data in one, since that is one movement.
+/// The statements of `chdg`. Disks are added and dropped in one statement, so that data moves once.
 pub(super) fn change(text: &str) -> Result<Vec<String>> {
     let document = parse(text)?;
     let root = root(&document, "chdg")?;
