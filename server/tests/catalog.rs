@@ -1,8 +1,8 @@
-//! What drivers, ORMs and tools ask PostgreSQL's catalog when they connect, and to list what there
-//! is, in their own words.
+//! Queries on PostgreSQL's catalog that drivers, ORMs and tools send when they connect, and when
+//! they list tables, in their own words.
 //!
-//! Each statement was taken from the program that is named beside it. An answer is not enough:
-//! where the program goes on only with the right one, that is looked at too.
+//! Each statement was taken from the program that is named beside it. Any answer is not enough:
+//! where the program needs a particular one, the test expects that one.
 
 use plinth_engine::admin::{AdminError, Survey, Value};
 use plinth_server::{
@@ -15,7 +15,7 @@ use plinth_server::{
 };
 use std::collections::BTreeMap;
 
-/// An instance without groups: its views are there all the same.
+/// An instance without groups; it has all views.
 struct Empty;
 
 impl Source for Empty {
@@ -74,7 +74,8 @@ fn shown(table: &Table) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// Statements with what they give; `*`: something, in many rows; `...`: that and more.
+/// Programs, their statements with parameters, and the expected results. `*`: any result that is
+/// not empty; `...` at the end: more follows.
 const CONNECTING: &[(&str, &str, &[&str], &str)] = &[
     (
         "postgres.js: arrays and their elements, before the first query",
@@ -468,7 +469,8 @@ fn what_drivers_ask_when_they_connect_is_answered() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// A truth is told as one, so that a driver does not take `f` for a text that is not empty.
+/// A boolean has the type of a boolean, so that a driver does not take `f` for a text that is not
+/// empty, and so for true.
 #[test]
 fn truths_and_functions_are_what_drivers_expect() {
     let table =
@@ -485,7 +487,7 @@ fn truths_and_functions_are_what_drivers_expect() {
     );
 }
 
-/// Whatever a tool selects of a relation of the catalog, it is there: all relations, all columns.
+/// A tool may select from any relation of the catalog: all relations exist, with all columns.
 #[test]
 fn every_relation_can_be_read() {
     let relations = include_str!("../src/query/pg_compat/catalog/relations.txt")

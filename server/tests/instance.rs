@@ -1,4 +1,4 @@
-//! An instance with `psql`, strangers and noise at its door.
+//! A running instance, used by `psql`, by users without rights, and by clients that send noise.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 
 const PLINTH: &str = env!("CARGO_BIN_EXE_plinth");
 
-/// A running instance in a directory of its own; both go with this.
+/// A running instance in a directory of its own; dropping this ends and removes both.
 struct Instance {
     child: Child,
     home: tempfile::TempDir,
@@ -97,7 +97,7 @@ impl Instance {
             .expect("psql")
     }
 
-    /// What a statement that works prints.
+    /// Runs statements that must succeed, and returns their output.
     fn ask(&self, statements: &str) -> String {
         let output = self.psql(statements);
         assert!(
@@ -108,7 +108,7 @@ impl Instance {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// What is said against a statement that does not.
+    /// Runs statements that must fail, and returns the error.
     fn refusal(&self, statements: &str) -> String {
         let output = self.psql(statements);
         assert!(!output.status.success(), "{statements} was carried out");
@@ -207,7 +207,7 @@ fn statements_end_when_their_client_wants_it() {
     let mut said = String::new();
     psql.stderr.take().expect("a pipe").read_to_string(&mut said).expect("what psql says");
     assert!(!psql.wait().expect("psql").success());
-    // psql says either what the server said, or that it asked for it.
+    // psql prints either the server's error, or that it has sent the cancel request.
     assert!(said.contains("cancel") || said.contains("Cancel"), "{said}");
     assert_eq!(instance.ask("select 1"), "1");
 }
@@ -241,7 +241,8 @@ fn others_look_only_if_they_may() {
     assert!(!output.status.success());
 }
 
-/// Noise, giant lengths, half messages and floods: refused or ignored, and the instance goes on.
+/// Noise, giant lengths, half messages and floods of connections are refused or ignored, and the
+/// instance goes on.
 #[test]
 fn strangers_do_no_harm() {
     let instance = Instance::start(&[]);

@@ -1,5 +1,5 @@
-//! A statement that wants all memory there is: refused, and the next one runs. In a process of its
-//! own, because the limit is the process's.
+//! A statement that needs all memory is refused, and the next one runs. The test has a process of
+//! its own, because the limit is the process's.
 
 use plinth_engine::admin::{AdminError, Survey, Value};
 use plinth_server::{

@@ -1,10 +1,10 @@
-//! Statements that nobody meant: valid ones with something taken away, doubled, exchanged or put
-//! in, and what a grammar gives that knows words and no sense. Each is parsed, and run over rows in
-//! memory if it is a query: an answer or a refusal, never a crash, never without end. Places of
-//! refusals are within the text.
+//! Fuzzing of statements: valid ones with words removed, doubled, exchanged or inserted, and random
+//! sequences of words. Each is parsed, and if it is a query it is run over rows in memory. It must
+//! give an answer or a refusal: no crash, no endless run. Positions of refusals must lie within the
+//! text.
 //!
-//! Some seconds of it belong to every run of the tests; `PLINTH_FUZZ_SECONDS` says how long
-//! otherwise, and `PLINTH_FUZZ_SEED` where to begin: a failure names its seed.
+//! Every run of the tests fuzzes for some seconds. `PLINTH_FUZZ_SECONDS` sets another duration,
+//! `PLINTH_FUZZ_SEED` the first seed: a failure names its seed.
 
 use plinth_engine::{
     admin::{AdminError, Survey, Value},
@@ -27,9 +27,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A statement that is told to end must have ended by then, on the slowest of hosts.
+/// A cancelled statement must have ended after this time, even on the slowest of hosts.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// After so long it is told to.
+/// A statement that runs for longer is cancelled.
 const LONG: Duration = Duration::from_millis(300);
 
 /// Three rows of every view, in two groups.
@@ -112,7 +112,7 @@ impl Source for Memory {
     }
 }
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -301,7 +301,7 @@ const VALID: &[&str] = &[
     "SET LINESIZE 100\nCOL name FORMAT a30\nSELECT name FROM v$asm_disk\n/\n",
 ];
 
-/// A text from a seed: mostly near to something valid.
+/// A random text, mostly close to a valid statement.
 fn text(dice: &mut Dice, scripts: &[String]) -> String {
     if dice.below(10) == 0 {
         let length = dice.below(60) + 1;
@@ -312,7 +312,7 @@ fn text(dice: &mut Dice, scripts: &[String]) -> String {
         _ => dice.one(VALID).to_owned(),
     };
     if dice.below(8) == 0 {
-        // A byte or some, anywhere.
+        // One to four random bytes, anywhere.
         let mut bytes = valid.into_bytes();
         for _ in 0..dice.below(4) + 1 {
             let at = dice.below(bytes.len());
@@ -342,7 +342,7 @@ fn text(dice: &mut Dice, scripts: &[String]) -> String {
     words.concat()
 }
 
-/// Parses a text and runs what can be run; in a thread of its own, which is told to end in time.
+/// Parses a text and runs its queries, in a thread of its own, which is cancelled after [`LONG`].
 fn tried(text: &str, seed: u64) {
     let cancel = Cancel::default();
     let (tell, told) = channel::<()>();
@@ -393,7 +393,7 @@ fn scripts() -> Vec<String> {
     paths.iter().filter_map(|path| fs::read_to_string(path).ok()).collect()
 }
 
-/// Whatever is said, there is an answer or a refusal.
+/// Every text gives an answer or a refusal.
 #[test]
 fn no_statement_crashes_or_hangs() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
@@ -408,7 +408,8 @@ fn no_statement_crashes_or_hangs() {
     }
 }
 
-/// What is large or deep is refused, or done, and does not take the stack, the memory or the day.
+/// Large and deeply nested statements are refused or carried out, without exhausting the stack, the
+/// memory or the time limit.
 #[test]
 fn too_large_queries_are_refused() {
     let nested = |open: &str, close: &str, count: usize| {
