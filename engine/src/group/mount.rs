@@ -62,7 +62,7 @@ use crate::{
     },
     group::{Group, create::catalog_trouble},
     membership::{
-        arrival::look_for_members,
+        arrival::{self, look_for_members},
         mount_decision::{self, Decision, DiskVerdict},
         voters::{Refusal, Voters, find},
     },
@@ -127,12 +127,41 @@ impl Claimed {
     }
 }
 
+/// A device that was not claimed.
+struct NotClaimed {
+    identity: Identity,
+    header: DiskHeader,
+    error: io::Error,
+}
+
 /// Step 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that
 /// cannot be used for another reason counts as missing.
 pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let looked = look_for_members(world.as_ref(), name).await?;
+    let (found, unusable) = set_shrunk_aside(looked.seen);
+    let (found, copies) = originals::set_aside(&**world, found).await;
+    let mut claimed = Claimed {
+        probe_results: Vec::new(),
+        disks: Vec::new(),
+        unusable,
+        copies,
+        silent: looked.silent,
+    };
+    let lost = claim_each(world, name, found, &mut claimed).await?;
+    leave_copies_out(&mut claimed, &lost);
+    claimed.unusable.extend(lost.into_iter().map(|NotClaimed { header, error, .. }| {
+        let why = format!("disk {} is not used: {error}", header.name);
+        Unusable { name: header.name, why }
+    }));
+    Ok(claimed)
+}
+
+/// Separates disks that have shrunk from those that can be claimed.
+fn set_shrunk_aside(
+    seen: Vec<Seen<arrival::Member>>,
+) -> (Vec<originals::Candidate>, Vec<Unusable>) {
     let (mut found, mut unusable) = (Vec::new(), Vec::new());
-    for Seen { found: one, disk, what: (header, _) } in looked.seen {
+    for Seen { found: one, disk, what: (header, _) } in seen {
         let is_whole = header.case != identify::Case::Shrunk;
         let header = header.best;
         if is_whole {
@@ -146,14 +175,16 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
         );
         unusable.push(Unusable { name: header.name, why });
     }
-    let (found, copies) = originals::set_aside(&**world, found).await;
-    let mut claimed = Claimed {
-        probe_results: Vec::new(),
-        disks: Vec::new(),
-        unusable,
-        copies,
-        silent: looked.silent,
-    };
+    (found, unusable)
+}
+
+/// Claims the disks, and looks at each again. Returns the devices that were not claimed.
+async fn claim_each(
+    world: &Arc<dyn World>,
+    name: &str,
+    found: Vec<originals::Candidate>,
+    claimed: &mut Claimed,
+) -> Result<Vec<NotClaimed>> {
     // By device: whether it is claimed, or why it cannot be.
     let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
     let mut waited = Duration::ZERO;
@@ -187,14 +218,17 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
             }
         }
     }
-    let lost = tried
-        .into_iter()
-        .filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
-    let lost: Vec<_> = lost.collect();
-    // Another device with the id of a disk that cannot be used is a copy.
+    let lost = tried.into_iter().filter_map(|(identity, (header, trouble))| {
+        Some(NotClaimed { identity, header, error: trouble? })
+    });
+    Ok(lost.collect())
+}
+
+/// Another device with the id of a disk that was not claimed is a copy: it is not used.
+fn leave_copies_out(claimed: &mut Claimed, lost: &[NotClaimed]) {
     let is_copy = |probe_result: &ProbeResult| {
-        lost.iter().any(|(identity, header, _)| {
-            header.disk == probe_result.header.disk && *identity != probe_result.identity
+        lost.iter().any(|lost| {
+            lost.header.disk == probe_result.header.disk && lost.identity != probe_result.identity
         })
     };
     for at in (0..claimed.probe_results.len())
@@ -210,11 +244,6 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
         );
         claimed.unusable.push(Unusable { name: probe_result.header.name, why });
     }
-    claimed.unusable.extend(lost.into_iter().map(|(_, header, error)| {
-        let why = format!("disk {} is not used: {error}", header.name);
-        Unusable { name: header.name, why }
-    }));
-    Ok(claimed)
 }
 
 /// Claims a disk. A disk that is held is waited for, [`CLAIM_WAIT`] for all disks together. Returns
