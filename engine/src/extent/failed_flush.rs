@@ -26,7 +26,7 @@
 //! an error. Of a write that replaced written bytes only the file is known, not the blocks: after
 //! its error, either bytes may be there.
 //!
-//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 5). Where that
+//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that
 //! fails on a disk that stays, the mount does the same at once: the boot id is no host's, pending
 //! pieces hold nothing, and files that had some get an error at their next sync.
 //!
@@ -37,7 +37,7 @@
 //!   only grew, get no error.
 //! - The errors are kept in memory: those that no sync has returned when the engine is killed again
 //!   are forgotten.
-//! - If the mount is refused before step 5, because the only voter does not take its record, the
+//! - If the mount is refused before its step 6, because the only voter does not take its record, the
 //!   next mount does not know of the failure.
 //!
 //! The cost of a write is some loads, and two stores when the epoch has changed or a sync has

@@ -1,31 +1,39 @@
 //! Mounting a disk group.
 //!
-//! Mount:
+//! Its steps (`mount_disks`):
 //!
-//!   1. Look at every discovered disk; claim those whose header names the group (R1); look again.
-//!   2. Decide (`mount_decision.rs`); refuse, or complete the membership that won.
-//!   3. Record a successor: mounted, disks that are absent or not current offline.
-//!   4. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
-//!      step 7: which AUs are free is known when all extents have been read from it.
-//!   5. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`). If only the
+//!   1. Look at every discovered disk; claim those whose header names the group (R1); look again
+//!      (`claim_members`).
+//!   2. Decide (`mount_decision.rs`), or refuse (`decide`).
+//!   3. Open the members of the membership that won; read the newest activity log of the voters
+//!      (`open_members`).
+//!   4. Complete that membership and that log on the voters. Record a successor: mounted, disks
+//!      that are absent or not current offline (`record_mount`).
+//!   5. Open the catalog; it replays its log if the last stop was unclean (`open_catalog`). It must
+//!      not grow before step 8: which AUs are free is known when all extents have been read from
+//!      it.
+//!   6. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`). If only the
 //!      process died, the disks are flushed, and the pieces are written. If power was lost, they
 //!      hold nothing. Either is made durable before the new boot id is recorded, or a second crash
-//!      would judge them by the wrong one.
-//!   6. Every region of the activity log is stale for every disk that is not online, durably;
-//!      the extents in them are suspect.
-//!   7. Repair header copies, one after the other; then compare the engine's other metadata on the
-//!      disks (`Group::start`).
-//!   8. Serve. Recovery and resync continue in the background.
+//!      would judge them by the wrong one (`resolve_pending`).
+//!   7. Every region of the activity log is stale for every disk that is not online, durably. Then
+//!      record the new boot id (`mark_stale`).
+//!   8. Read all extents: their AUs are in use; those in regions of the activity log are suspect
+//!      (`read_extents`). Read the attributes (`read_attributes`), and open the files
+//!      (`build_group`).
+//!   9. Repair header copies, one after the other; then compare the engine's other metadata on the
+//!      disks; begin the background tasks, among them recovery and resync (`Group::start`).
+//!  10. Serve (`serve`). Recovery and resync continue in the background.
 //!
 //! A crash anywhere in it is an unclean stop like any other: the activity log and the
 //! boot id stay as they were until their consequences are durable.
 
 use crate::{
-    admin::{AdminError, Code, HeaderStatus, Survey},
+    admin::{AdminError, Code, HeaderStatus, Phases, Survey},
     api::ConnectionId,
     catalog::{
         Catalog,
-        attributes::{self, Attributes},
+        attributes::{self, Attributes, DropAfter},
         on_disks::{self, DiskStore},
         tables::{self, extent::NewExtent},
     },
@@ -35,7 +43,7 @@ use crate::{
         disk_io::Settled,
         identify::{self, ProbeResult},
         look::{self, Seen, Silent},
-        member::{self, Member},
+        member::{self, Member, Watch},
         members::Members,
         originals,
     },
@@ -70,7 +78,6 @@ use crate::{
     planted::{self, Bug},
     space::{
         Space,
-        coming::Parting,
         extent_id::ExtentId,
         mirror_sets::{MirrorCount, MirrorSets},
         slots::Slots,
@@ -398,28 +405,79 @@ pub(crate) async fn mount(
     purpose: Purpose,
     connections: &[ConnectionId],
 ) -> Result<Arc<Group>> {
+    let request = MountRequest { world, name, force, purpose, connections };
     let mut opened = None;
     // Boxed: it is large, and callers would move it.
-    let mounted =
-        Box::pin(mount_disks(world, name, force, (purpose, connections), &mut opened)).await;
+    let mounted = Box::pin(mount_disks(&request, &mut opened)).await;
     mounted.map_err(|error| match opened {
         Some(store) => store.explain(error),
         None => error,
     })
 }
 
+/// The parameters of a mount.
+struct MountRequest<'a> {
+    world: Arc<dyn World>,
+    /// The group's.
+    name: &'a str,
+    force: bool,
+    purpose: Purpose,
+    /// FUSE mounts that it is going to take over.
+    connections: &'a [ConnectionId],
+}
+
+impl MountRequest<'_> {
+    fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {
+        self.world.event(Event { group: self.name.to_owned(), severity, disk, text });
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> AdminError {
+        AdminError::new(Code::Io, format!("disk group {}: {error}", self.name))
+    }
+
+    /// The error of a mount whose catalog cannot be read or written.
+    fn unreadable(&self, error: FileError) -> AdminError {
+        error.while_doing(format_args!("disk group {}", self.name))
+    }
+}
+
 /// The steps of a mount; `opened` is the catalog's storage, once there is one.
 async fn mount_disks(
-    world: Arc<dyn World>,
-    name: &str,
-    force: bool,
-    (purpose, connections): (Purpose, &[ConnectionId]),
+    request: &MountRequest<'_>,
     opened: &mut Option<Arc<DiskStore>>,
 ) -> Result<Arc<Group>> {
-    let claimed = claim_members(&world, name).await?;
-    let refused = mount_decision::choose(name, &claimed.probe_results, force);
-    let unusable =
-        if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
+    let claimed = claim_members(&request.world, request.name).await?;
+    let decision = decide(request, &claimed).await?;
+    let disks = open_members(request, &decision, &claimed).await?;
+    record_mount(request, &decision, &disks).await?;
+    let catalog = open_catalog(request, &decision, &disks, opened).await?;
+    let pending = resolve_pending(request, &decision, &disks, &catalog).await?;
+    let stale = mark_stale(request, &decision, &disks, &catalog).await?;
+    let extents = read_extents(request, &decision, &disks, &catalog).await?;
+    let attributes = read_attributes(request, &disks, &catalog).await?;
+    let (rebalance, is_all_discarded) = (attributes.rebalance, attributes.is_all_discarded);
+    let watch = Arc::clone(&disks.watch);
+    let parts = Parts { attributes, extents, stale, pending, catalog, disks };
+    let group = build_group(request, &decision, parts).await?;
+    group
+        .start(&decision, request.purpose, rebalance, request.connections)
+        .await
+        .map_err(|error| request.unreadable(error))?;
+    if request.purpose == Purpose::Serve {
+        serve(request, &decision, &claimed, &group, is_all_discarded).await;
+    }
+    watch.serves.store(request.purpose == Purpose::Serve, Ordering::Relaxed);
+    Ok(group)
+}
+
+/// Step 2: the membership to go on with, and a verdict on each of its disks.
+async fn decide(request: &MountRequest<'_>, claimed: &Claimed) -> Result<Decision> {
+    let refused = mount_decision::choose(request.name, &claimed.probe_results, request.force);
+    let unusable = if refused.is_err() {
+        unusable_disks(&request.world, &claimed.silent).await
+    } else {
+        Vec::new()
+    };
     let decision = refused.map_err(|refusal| {
         let code = match refusal.case() {
             mount_decision::Case::NoDisks => Code::NoGroup,
@@ -434,32 +492,53 @@ async fn mount_disks(
         unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
-    let tell = |severity, disk, text: String| {
-        world.event(Event { group: name.to_owned(), severity, disk, text });
-    };
-    claimed.reasons().for_each(|reason| tell(Severity::Warning, None, reason));
+    claimed.reasons().for_each(|reason| request.tell(Severity::Warning, None, reason));
     for warning in &decision.warnings {
         let is_said =
             |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
         if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
-            tell(Severity::Warning, None, warning.clone());
+            request.tell(Severity::Warning, None, warning.clone());
         }
     }
-    let found = decision.membership.clone();
-    let members = Arc::new(make_members(&decision, &claimed, &world)?);
-    let was_mounted = found.mounted;
+    Ok(decision)
+}
+
+/// The members of the group (step 3).
+struct Disks {
+    voters: Arc<Voters>,
+    mirror_sets: Arc<MirrorSets>,
+    /// The newest activity log, and the voters that have it.
+    log: ActivityLog,
+    log_holders: BTreeSet<DiskNumber>,
+    /// The regions that were active when the last engine ended: none, if it dismounted the group.
+    active: Vec<Region>,
+    watch: Arc<Watch>,
+    /// The disk timeout in ticks, shared with the watchdog.
+    deadline: Arc<AtomicU64>,
+    members: Arc<Members>,
+}
+
+/// Step 3: the members, under the watchdog, and the newest activity log.
+async fn open_members(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    claimed: &Claimed,
+) -> Result<Disks> {
+    let MountRequest { world, name, force, .. } = request;
+    let found = &decision.membership;
+    let members = Arc::new(make_members(decision, claimed, world)?);
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
-    let watch = member::Watch::new(&found.group_name);
-    member::watch(&world, &members, &deadline, &watch);
-    let (log, holders) =
-        read_activity(&world, &found, &members, force).await.map_err(|reason| {
+    let watch = Watch::new(&found.group_name);
+    member::watch(world, &members, &deadline, &watch);
+    let (log, log_holders) =
+        read_activity(world, found, &members, *force).await.map_err(|reason| {
             AdminError::new(Code::Io, format!("disk group {name}: {reason}"))
                 .hint("mount it when the disk answers; MOUNT FORCE if it is lost for good")
         })?;
-
+    let active = if found.mounted { log.regions.clone() } else { Vec::new() };
     let mirror_sets = Arc::new(MirrorSets::default());
     let voters = Voters::new(
-        Arc::clone(&world),
+        Arc::clone(world),
         decision.group,
         Arc::clone(&members),
         Arc::clone(&mirror_sets),
@@ -468,17 +547,25 @@ async fn mount_disks(
         decision.stamped,
     );
     let voters = Arc::new(voters.with_deadline(&deadline));
-    let failed = |error: &dyn std::fmt::Display| {
-        AdminError::new(Code::Io, format!("disk group {name}: {error}"))
-    };
-    let unreadable = |error: FileError| error.while_doing(format_args!("disk group {name}"));
-    voters.forced(force);
-    voters.announce_log(&log);
-    catch_up(&voters, &members).await;
-    if was_mounted {
-        catch_up_with_log(&voters, &members, &log, &holders).await;
+    Ok(Disks { voters, mirror_sets, log, log_holders, active, watch, deadline, members })
+}
+
+/// Step 4: completes the membership and the activity log on the voters, and records the mount.
+async fn record_mount(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    disks: &Disks,
+) -> Result<()> {
+    let Disks { voters, members, log, .. } = disks;
+    voters.forced(request.force);
+    voters.announce_log(log);
+    catch_up(voters, members).await;
+    if decision.membership.mounted {
+        catch_up_with_log(voters, members, log, &disks.log_holders).await;
     }
-    record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
+    record_successor(&request.world, voters, decision)
+        .await
+        .map_err(|refusal| request.failed(&refusal))?;
     voters.forced(false);
     if !decision.stamped {
         // That was the former engine's stamp. This mount has its own, as every mount has.
@@ -486,13 +573,62 @@ async fn mount_disks(
     }
     // A disk that is offline in the membership was only opened to read its records.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
+    Ok(())
+}
 
+/// The catalog and its storage (step 5).
+struct OpenCatalog {
+    catalog: Arc<Catalog>,
+    store: Arc<DiskStore>,
+    /// Until step 8 only the catalog's AUs are in use in it.
+    space: Arc<Mutex<Space>>,
+}
+
+/// Step 5: opens the catalog; its log is replayed.
+async fn open_catalog(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    disks: &Disks,
+    opened: &mut Option<Arc<DiskStore>>,
+) -> Result<OpenCatalog> {
+    let MountRequest { world, name, force, .. } = request;
+    let space = Arc::new(Mutex::new(space_with_catalog(request, decision, disks)?));
+    let store = Arc::new(DiskStore::new(
+        Arc::clone(world),
+        Arc::clone(&disks.members),
+        Arc::clone(&disks.voters),
+        Arc::clone(&space),
+        decision.membership.au_size,
+    ));
+    *opened = Some(Arc::clone(&store));
+    let (catalog, recovery) =
+        Catalog::open(world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, *force)
+            .await
+            .map_err(|error| catalog_trouble(name, &error))?;
+    if decision.membership.mounted {
+        let text = format!(
+            "the last stop was unclean; {}; {} of the catalog replayed",
+            counted(disks.log.regions.len(), "active region"),
+            counted(recovery.commits, "commit")
+        );
+        request.tell(Severity::Warning, None, text);
+    }
+    Ok(OpenCatalog { catalog, store, space })
+}
+
+/// The space of the disks, where only the AUs of the catalog are in use.
+fn space_with_catalog(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    Disks { members, voters, .. }: &Disks,
+) -> Result<Space> {
     let mut space = Space::new();
     for member in members.values().filter(|member| !member.quorum) {
         space.add_disk(member.number, member.layout());
         if let Some(target) = voters.current().disk(member.number).and_then(|entry| entry.target) {
-            let target = Layout::new(target, found.au_size);
-            space.reserve_for_shrink(member.number, Some(target.map_err(|error| failed(&error))?));
+            let target = Layout::new(target, decision.membership.au_size);
+            let target = target.map_err(|error| request.failed(&error))?;
+            space.reserve_for_shrink(member.number, Some(target));
         }
     }
     for (disk, au) in on_disks::units(&voters.current()) {
@@ -500,63 +636,48 @@ async fn mount_disks(
             .mark_used(disk, au)
             .map_err(|error| AdminError::new(Code::Damaged, format!("the membership: {error}")))?;
     }
-    let space = Arc::new(Mutex::new(space));
-    let store = Arc::new(DiskStore::new(
-        Arc::clone(&world),
-        Arc::clone(&members),
-        Arc::clone(&voters),
-        Arc::clone(&space),
-        found.au_size,
-    ));
-    *opened = Some(Arc::clone(&store));
-    let (catalog, recovery) =
-        Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, force)
-            .await
-            .map_err(|error| catalog_trouble(name, &error))?;
-    if was_mounted {
-        tell(
-            Severity::Warning,
-            None,
-            format!(
-                "the last stop was unclean; {}; {} of the catalog replayed",
-                counted(log.regions.len(), "active region"),
-                counted(recovery.commits, "commit")
-            ),
-        );
-    }
-    // Step 5.
-    let mut kept_power =
-        was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    Ok(space)
+}
+
+/// The last engine's failed flushes and kept sizes, for this one (step 6).
+struct Pending {
+    failed_flushes: Arc<FailedFlushes>,
+    sizes: Arc<Sizes>,
+}
+
+/// Step 6: decides, by the boot id, whether pending pieces and kept sizes count, durably.
+async fn resolve_pending(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    disks: &Disks,
+    catalog: &OpenCatalog,
+) -> Result<Pending> {
+    let found = &decision.membership;
+    let mut kept_power = found.mounted
+        && (found.boot == request.world.boot_id() || planted::has(Bug::PendingBelieved));
     let mut uncertain = None;
     if kept_power && !planted::has(Bug::KilledNotFlushed) {
         // The disks' data is consistent now; it is durable, too.
-        uncertain = flush_what_was_left(&world, &voters, &members)
+        uncertain = flush_what_was_left(&request.world, &disks.voters, &disks.members)
             .await
-            .map_err(|refusal| failed(&refusal))?;
+            .map_err(|refusal| request.failed(&refusal))?;
     }
-    if let Some((number, disk, reason)) = &uncertain {
+    if let Some(Uncertain { disk, name, reason }) = &uncertain {
         let text = format!(
-            "disk {disk} cannot be spared, and a flush of it failed: {reason}. What was written before the last engine ended and was not synced is \
+            "disk {name} cannot be spared, and a flush of it failed: {reason}. What was written before the last engine ended and was not synced is \
              lost: each file concerned gets an error at its next sync. Replace the disk"
         );
-        tell(Severity::Alarm, Some(*number), text);
+        request.tell(Severity::Alarm, Some(*disk), text);
         kept_power = false;
     }
-    let sizes = Sizes::open(&*world, decision.group).map_err(|error| {
-        let text = format!(
-            "disk group {name}: what its last engine kept of files that had just grown cannot be read: {error}"
-        );
-        AdminError::new(Code::Io, text)
-            .hint("make it readable; without that file, the last second of what was not synced may be missing")
-    })?;
-    let sizes = Arc::new(sizes);
+    let sizes = Arc::new(open_sizes(request, decision)?);
     let restore = {
         let (sizes, survived) =
             (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
         move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
     };
     let failed_flushes = Arc::new(FailedFlushes::default());
-    if was_mounted {
+    if found.mounted {
         let is_lost = uncertain.is_some() || found.boot == NO_BOOT;
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
@@ -567,9 +688,10 @@ async fn mount_disks(
             };
             crate::extent::resolve_pending(connection, kept_power).map(|()| files)
         };
-        let (files, _) = catalog.release(true, settle).await.map_err(unreadable)?;
+        let released = catalog.catalog.release(true, settle).await;
+        let (files, _) = released.map_err(|error| request.unreadable(error))?;
         match &uncertain {
-            Some((_, disk, reason)) => failed_flushes.lose(files, disk, reason),
+            Some(Uncertain { name, reason, .. }) => failed_flushes.lose(files, name, reason),
             // A former engine could not make it durable, or a mount that was refused.
             None if found.boot == NO_BOOT => {
                 failed_flushes.lose(files, LOST_BEFORE, "the alert log names it")
@@ -577,38 +699,101 @@ async fn mount_disks(
             None => {}
         }
     } else {
-        catalog.release(false, restore).await.map_err(unreadable)?;
+        let released = catalog.catalog.release(false, restore).await;
+        released.map_err(|error| request.unreadable(error))?;
     }
     sizes.begun();
-    let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
+    Ok(Pending { failed_flushes, sizes })
+}
+
+/// Opens the sizes that the last engine kept for the catalog.
+fn open_sizes(request: &MountRequest<'_>, decision: &Decision) -> Result<Sizes> {
+    Sizes::open(&*request.world, decision.group).map_err(|error| {
+        let text = format!(
+            "disk group {}: what its last engine kept of files that had just grown cannot be read: {error}",
+            request.name
+        );
+        AdminError::new(Code::Io, text)
+            .hint("make it readable; without that file, the last second of what was not synced may be missing")
+    })
+}
+
+/// Step 7: marks the active regions stale on disks that are not online; then records the boot id.
+async fn mark_stale(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    disks: &Disks,
+    catalog: &OpenCatalog,
+) -> Result<stale::Stale> {
     let whole: Vec<_> = decision
         .disks
         .iter()
         .filter(|verdict| verdict.verdict.copy_whole())
         .map(|verdict| verdict.number)
         .collect();
-    let stale =
-        note_stale(&catalog, &voters.current(), &regions, &whole).await.map_err(unreadable)?;
-    let boot = world.boot_id();
-    voters
+    let stale = note_stale(&catalog.catalog, &disks.voters.current(), &disks.active, &whole)
+        .await
+        .map_err(|error| request.unreadable(error))?;
+    let boot = request.world.boot_id();
+    disks
+        .voters
         .change(move |next| {
             next.boot = boot;
             Ok(true)
         })
         .await
-        .map_err(|refusal| failed(&refusal))?;
+        .map_err(|refusal| request.failed(&refusal))?;
+    Ok(stale)
+}
 
-    let scan = scan_extents(&catalog, &regions).await.map_err(unreadable)?;
-    let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| {
-        tell(Severity::Alarm, None, text)
+/// The result of reading all extents (step 8).
+struct ReadExtents {
+    slots: Slots,
+    next_extent: u64,
+    suspects: BTreeSet<ExtentId>,
+    activity: Activity,
+}
+
+/// Step 8: reads all extents; from then on the catalog may grow.
+async fn read_extents(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    disks: &Disks,
+    catalog: &OpenCatalog,
+) -> Result<ReadExtents> {
+    let OpenCatalog { catalog, store, space } = catalog;
+    let scan =
+        scan_extents(catalog, &disks.active).await.map_err(|error| request.unreadable(error))?;
+    let au_size = decision.membership.au_size;
+    let slots = build_space(&scan, space, &disks.mirror_sets, au_size, &|text| {
+        request.tell(Severity::Alarm, None, text)
     });
     store.note_space_known();
     // AUs that the catalog lost since they were counted.
     store.free_struck();
-    let next_extent = scan.next_extent.max(
-        regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1),
-    );
-    let activity = Activity::new(&regions, log.sequence, world.monotonic());
+    let ends = disks.active.iter().map(|region| region.first + u64::from(region.count));
+    let next_extent = scan.next_extent.max(ends.max().unwrap_or(1));
+    let activity = Activity::new(&disks.active, disks.log.sequence, request.world.monotonic());
+    Ok(ReadExtents { slots, next_extent, suspects: scan.suspects, activity })
+}
+
+/// The attributes, and other values that the catalog keeps in their table (step 8).
+struct StoredAttributes {
+    attributes: Attributes,
+    /// The power and the phases of an interrupted rebalance.
+    rebalance: Option<(u32, Phases)>,
+    drop_after: BTreeMap<DiskNumber, DropAfter>,
+    /// Whether the last engine had discarded all free space.
+    is_all_discarded: bool,
+}
+
+/// Step 8: reads the attributes.
+async fn read_attributes(
+    request: &MountRequest<'_>,
+    disks: &Disks,
+    OpenCatalog { catalog, .. }: &OpenCatalog,
+) -> Result<StoredAttributes> {
+    let unreadable = |error| request.unreadable(error);
     let load = |connection: &_| {
         let rebalance = attributes::load_rebalance(connection)?;
         Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
@@ -616,58 +801,106 @@ async fn mount_disks(
     let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(unreadable)?;
     let is_all_discarded =
         catalog.read(attributes::load_all_discarded).await.map_err(unreadable)?;
-    if is_all_discarded && purpose == Purpose::Serve {
+    if is_all_discarded && request.purpose == Purpose::Serve {
         // Durably, before anything is freed.
         let forget = |connection: &_| attributes::store_all_discarded(connection, false);
         catalog.release(true, forget).await.map_err(unreadable)?;
     }
-    deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
-    let suspects = Arc::new(Suspects::new(scan.suspects));
+    disks.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+    Ok(StoredAttributes { attributes, rebalance, drop_after, is_all_discarded })
+}
+
+/// The results of steps 3 to 8, of which the group is made.
+struct Parts {
+    attributes: StoredAttributes,
+    extents: ReadExtents,
+    stale: stale::Stale,
+    pending: Pending,
+    catalog: OpenCatalog,
+    disks: Disks,
+}
+
+/// The files, and what they share with the group's data.
+struct OpenFiles {
+    files: Arc<Files>,
+    extents: Arc<Extents>,
+    freeing: Arc<Freeing>,
+    file_stats: Arc<FileStats>,
+}
+
+/// Step 8: opens the files, and makes the group of these parts.
+async fn build_group(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    parts: Parts,
+) -> Result<Arc<Group>> {
+    let open_files = open_files(request, &parts).await?;
+    let drop_after = parts.attributes.drop_after.clone();
+    let deadline = Arc::clone(&parts.disks.deadline);
+    let (files, file_stats) = (Arc::clone(&open_files.files), Arc::clone(&open_files.file_stats));
+    let data = Arc::new(make_data(request, decision, parts, open_files));
+    let file_system = FileSystem::new(data, files, file_stats);
+    Ok(Group::new(Upkeep::new(Movement::new(file_system, drop_after)), deadline))
+}
+
+async fn open_files(request: &MountRequest<'_>, parts: &Parts) -> Result<OpenFiles> {
+    let Parts { catalog: OpenCatalog { catalog, space, .. }, pending, disks, .. } = parts;
     let extents = Arc::new(Extents::default());
-    let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
+    let freeing = Arc::new(Freeing::new(Arc::clone(space), Arc::clone(&disks.mirror_sets)));
     let file_stats = Arc::new(FileStats::default());
     let releaser = Releaser {
         extents: Arc::clone(&extents),
         freeing: Arc::clone(&freeing),
-        failed_flushes: Arc::clone(&failed_flushes),
+        failed_flushes: Arc::clone(&pending.failed_flushes),
         stats: Arc::clone(&file_stats),
     };
-    let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
+    let (world, sizes) = (Arc::clone(&request.world), Arc::clone(&pending.sizes));
+    let files = Files::open(world, Arc::clone(catalog), Arc::new(releaser), sizes)
         .await
-        .map_err(unreadable)?;
-    let mounted = world.now();
-    world.set_poll_time(attributes.poll_time.unwrap_or_default());
+        .map_err(|error| request.unreadable(error))?;
+    Ok(OpenFiles { files, extents, freeing, file_stats })
+}
+
+fn make_data(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    parts: Parts,
+    open_files: OpenFiles,
+) -> Data {
+    let Parts { attributes: StoredAttributes { attributes, .. }, catalog, disks, .. } = parts;
+    let mounted = request.world.now();
+    request.world.set_poll_time(attributes.poll_time.unwrap_or_default());
     let throttle = Throttle::default();
     throttle.promise(attributes.latency_target);
-    let data = Arc::new(Data {
+    Data {
         id: decision.group,
-        name: name.to_owned(),
-        au_size: found.au_size,
-        created: found.created,
+        name: request.name.to_owned(),
+        au_size: decision.membership.au_size,
+        created: decision.membership.created,
         mounted,
-        members,
-        mirror_sets,
-        voters,
-        store,
-        catalog: Arc::clone(&catalog),
-        activity,
-        extents,
-        stale: Arc::new(Mutex::new(stale)),
+        members: disks.members,
+        mirror_sets: disks.mirror_sets,
+        voters: disks.voters,
+        store: catalog.store,
+        catalog: catalog.catalog,
+        activity: parts.extents.activity,
+        extents: open_files.extents,
+        stale: Arc::new(Mutex::new(parts.stale)),
         speeds: Mutex::default(),
-        suspects,
-        failed_flushes,
-        space,
+        suspects: Arc::new(Suspects::new(parts.extents.suspects)),
+        failed_flushes: parts.pending.failed_flushes,
+        space: catalog.space,
         placement: Mutex::new(None),
-        slots: Mutex::new(slots),
-        freeing,
-        parting: Arc::clone(&files) as Arc<dyn Parting>,
+        slots: Mutex::new(parts.extents.slots),
+        freeing: open_files.freeing,
+        parting: open_files.files,
         reclaiming: AsyncMutex::new(()),
         discards: Discards::default(),
         renaming: AsyncMutex::new(()),
         looking: AsyncMutex::new(()),
         next_zone: AtomicU64::new(0),
         promoting: tokio::sync::RwLock::new(()),
-        next_extent: AtomicU64::new(next_extent),
+        next_extent: AtomicU64::new(parts.extents.next_extent),
         ticks: AtomicU64::new(1),
         repairs: Repairs::default(),
         partial_blocks: PartialBlocks::default(),
@@ -680,24 +913,23 @@ async fn mount_disks(
         attributes: Mutex::new(attributes),
         unchecked: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
-        world,
-    });
-    let file_system = FileSystem::new(data, files, file_stats);
-    let group = Group::new(Upkeep::new(Movement::new(file_system, drop_after)), deadline);
-    group.start(&decision, purpose, rebalance, connections).await.map_err(unreadable)?;
-    if purpose == Purpose::Serve {
-        if let Err(error) = group.catalog.make_indexes().await {
-            group.tell(
-                Severity::Warning,
-                None,
-                format!("queries over many files stay slow: {error}"),
-            );
-        }
-        group.retire_strangers(&decision, &claimed.probe_results, &claimed.disks).await;
-        group.begin_discards(is_all_discarded, !force);
+        world: Arc::clone(&request.world),
     }
-    watch.serves.store(purpose == Purpose::Serve, Ordering::Relaxed);
-    Ok(group)
+}
+
+/// Step 10, after [`Group::start`]: tasks that only a group for front ends needs.
+async fn serve(
+    request: &MountRequest<'_>,
+    decision: &Decision,
+    claimed: &Claimed,
+    group: &Arc<Group>,
+    is_all_discarded: bool,
+) {
+    if let Err(error) = group.catalog.make_indexes().await {
+        group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));
+    }
+    group.retire_strangers(decision, &claimed.probe_results, &claimed.disks).await;
+    group.begin_discards(is_all_discarded, !request.force);
 }
 
 fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) -> Result<Members> {
@@ -728,14 +960,21 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
 /// How often overdue I/O is waited for at a mount before the mount is refused (a second each).
 const SILENCE_PATIENCE: u32 = 30;
 
-/// Step 5: makes the former engine's writes durable. A disk that fails to goes offline; one that
+/// A disk of which a flush failed, and that stays: it is not known which writes are on it.
+struct Uncertain {
+    disk: DiskNumber,
+    name: String,
+    reason: String,
+}
+
+/// Step 6: makes the former engine's writes durable. A disk that fails to goes offline; one that
 /// cannot be spared, and does not fail again, is returned with the reason: no later flush makes up
 /// for writes that this one has lost (R9), which are recorded then.
 async fn flush_what_was_left(
     world: &Arc<dyn World>,
     voters: &Voters,
     members: &Members,
-) -> std::result::Result<Option<(DiskNumber, String, String)>, Refusal> {
+) -> std::result::Result<Option<Uncertain>, Refusal> {
     let mut uncertain = None;
     for member in members.values().filter(|member| member.is_writable()) {
         let settled = flush_of_predecessor(world, voters, member).await?;
@@ -761,7 +1000,8 @@ async fn flush_what_was_left(
             return Err(refusal);
         }
         member.take_broken();
-        uncertain = Some((member.number, member.name().to_string(), reason));
+        uncertain =
+            Some(Uncertain { disk: member.number, name: member.name().to_string(), reason });
     }
     Ok(uncertain)
 }
@@ -791,8 +1031,8 @@ async fn flush_of_predecessor(
     end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
 }
 
-/// Step 3: records the mount; disks that are not current are offline.
-async fn record_mount(
+/// Step 4: records the mount; disks that are not current are offline.
+async fn record_successor(
     world: &Arc<dyn World>,
     voters: &Arc<Voters>,
     decision: &Decision,
@@ -829,7 +1069,7 @@ async fn record_mount(
         .map(|_| ())
 }
 
-/// Step 6: marks the regions that are stale on disks that are not online.
+/// Step 7: marks the regions that are stale on disks that are not online.
 async fn note_stale(
     catalog: &Arc<Catalog>,
     membership: &Membership,
