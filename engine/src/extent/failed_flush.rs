@@ -37,8 +37,8 @@
 //!   only grew, get no error.
 //! - The errors are kept in memory: those that no sync has returned when the engine is killed again
 //!   are forgotten.
-//! - If the mount is refused before its step 6, because the only voter does not take its record, the
-//!   next mount does not know of the failure.
+//! - If the mount is refused before its step 6, because the only voter does not take its record,
+//!   the next mount does not know of the failure.
 //!
 //! The cost of a write is some loads, and two stores when the epoch has changed or a sync has
 //! begun.

@@ -14,7 +14,7 @@ use crate::{
     event::{Event, Severity},
     group::{
         Group,
-        mount::{Claimed, claim_members},
+        claim::{Claimed, claim_members},
     },
     words::counted,
     world::World,

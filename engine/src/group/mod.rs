@@ -16,6 +16,7 @@
 
 pub(crate) mod access;
 pub mod check_files;
+mod claim;
 mod commands;
 pub(crate) mod create;
 pub(crate) mod drop_force;

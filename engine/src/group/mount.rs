@@ -3,7 +3,7 @@
 //! Its steps (`mount_disks`):
 //!
 //!   1. Look at every discovered disk; claim those whose header names the group (R1); look again
-//!      (`claim_members`).
+//!      (`claim.rs`).
 //!   2. Decide (`mount_decision.rs`), or refuse (`decide`).
 //!   3. Open the members of the membership that won; read the newest activity log of the voters
 //!      (`open_members`).
@@ -41,11 +41,10 @@ use crate::{
     disk::{
         counters::IoClient,
         disk_io::Settled,
-        identify::{self, ProbeResult},
-        look::{self, Seen, Silent},
+        identify,
+        look::Silent,
         member::{self, Member, Watch},
         members::Members,
-        originals,
     },
     error::FileError,
     event::{Event, Severity},
@@ -68,9 +67,12 @@ use crate::{
     files::{
         Files, allocation::Releaser, file_stats::FileStats, file_system::FileSystem, sizes::Sizes,
     },
-    group::{Group, create::catalog_trouble},
+    group::{
+        Group,
+        claim::{Claimed, Unusable, claim_members},
+        create::catalog_trouble,
+    },
     membership::{
-        arrival::{self, look_for_members},
         mount_decision::{self, Decision, DiskVerdict},
         voters::{Refusal, Voters, find},
     },
@@ -84,309 +86,26 @@ use crate::{
     },
     sync::lock::{AsyncMutex, Mutex},
     words::counted,
-    world::{Disk, Identity, World, is_held},
+    world::World,
 };
 use plinth_format::{
     DiskNumber, Layout,
     activity::{ActivityLog, Region},
-    header::DiskHeader,
     layout::ACTIVITY_SLOT,
     membership::{DiskState, MemberDisk, Membership},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// How long a mount waits for disks that another engine, or its last I/O, holds.
-const CLAIM_WAIT: Duration = Duration::from_secs(5);
-
-/// The claimed disks of a group, and their records.
-pub(crate) struct Claimed {
-    pub probe_results: Vec<ProbeResult>,
-    pub disks: Vec<Arc<dyn Disk>>,
-    pub unusable: Vec<Unusable>,
-    /// Sentences about copies of disks, which are not used.
-    copies: Vec<String>,
-    /// Devices that do not answer, of whatever group.
-    silent: Vec<Silent>,
-}
-
-/// A disk of the group that cannot be used: it counts as missing.
-pub(crate) struct Unusable {
-    name: String,
-    pub why: String,
-}
-
-impl Claimed {
-    /// A sentence for each discovered disk that is not used, and for each device that does not
-    /// answer.
-    fn reasons(&self) -> impl Iterator<Item = String> + '_ {
-        let unusable = self.unusable.iter().map(|disk| disk.why.clone());
-        unusable.chain(self.copies.iter().cloned()).chain(self.silent.iter().map(Silent::sentence))
-    }
-}
-
-/// A device that was not claimed.
-struct NotClaimed {
-    identity: Identity,
-    header: DiskHeader,
-    error: io::Error,
-}
-
-/// Step 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that
-/// cannot be used for another reason counts as missing.
-pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
-    let looked = look_for_members(world.as_ref(), name).await?;
-    let (found, unusable) = set_shrunk_aside(looked.seen);
-    let (found, copies) = originals::set_aside(&**world, found).await;
-    let mut claimed = Claimed {
-        probe_results: Vec::new(),
-        disks: Vec::new(),
-        unusable,
-        copies,
-        silent: looked.silent,
-    };
-    let lost = claim_each(world, name, found, &mut claimed).await?;
-    leave_copies_out(&mut claimed, &lost);
-    claimed.unusable.extend(lost.into_iter().map(|NotClaimed { header, error, .. }| {
-        let why = format!("disk {} is not used: {error}", header.name);
-        Unusable { name: header.name, why }
-    }));
-    Ok(claimed)
-}
-
-/// Separates disks that have shrunk from those that can be claimed.
-fn set_shrunk_aside(
-    seen: Vec<Seen<arrival::Member>>,
-) -> (Vec<originals::Candidate>, Vec<Unusable>) {
-    let (mut found, mut unusable) = (Vec::new(), Vec::new());
-    for Seen { found: one, disk, what: (header, _) } in seen {
-        let is_whole = header.case != identify::Case::Shrunk;
-        let header = header.best;
-        if is_whole {
-            found.push((one, disk, header));
-            continue;
-        }
-        let (path, size, needed) = (&one.path, disk.size(), header.layout.size());
-        let why = format!(
-            "{path} has shrunk: {size} bytes, disk {} needs {needed}; it is not used",
-            header.name
-        );
-        unusable.push(Unusable { name: header.name, why });
-    }
-    (found, unusable)
-}
-
-/// Claims the disks, and looks at each again. Returns the devices that were not claimed.
-async fn claim_each(
-    world: &Arc<dyn World>,
-    name: &str,
-    found: Vec<originals::Candidate>,
-    claimed: &mut Claimed,
-) -> Result<Vec<NotClaimed>> {
-    // By device: whether it is claimed, or why it cannot be.
-    let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
-    let mut waited = Duration::ZERO;
-    for (one, disk, header) in found {
-        // A second path to a device cannot be claimed as well, and need not be; but it may be the
-        // one that works.
-        if !matches!(tried.get(&one.identity), Some((_, None))) {
-            let trouble = claim(world, name, &header, &*disk, &mut waited).await?;
-            let is_new = !tried.contains_key(&one.identity);
-            let has_failed = trouble.is_some();
-            if is_new || !has_failed {
-                tried.insert(one.identity.clone(), (header.clone(), trouble));
-            }
-            if has_failed {
-                continue;
-            }
-        }
-        match identify::read_header(&**world, &*disk).await {
-            Some(header) => {
-                claimed
-                    .probe_results
-                    .push(identify::probe(&**world, &one, &*disk, header.best).await);
-                claimed.disks.push(disk);
-            }
-            None => {
-                let why = format!(
-                    "disk {} is not used: {} could be read, and now it cannot",
-                    header.name, one.path
-                );
-                claimed.unusable.push(Unusable { name: header.name, why });
-            }
-        }
-    }
-    let lost = tried.into_iter().filter_map(|(identity, (header, trouble))| {
-        Some(NotClaimed { identity, header, error: trouble? })
-    });
-    Ok(lost.collect())
-}
-
-/// Another device with the id of a disk that was not claimed is a copy: it is not used.
-fn leave_copies_out(claimed: &mut Claimed, lost: &[NotClaimed]) {
-    let is_copy = |probe_result: &ProbeResult| {
-        lost.iter().any(|lost| {
-            lost.header.disk == probe_result.header.disk && lost.identity != probe_result.identity
-        })
-    };
-    for at in (0..claimed.probe_results.len())
-        .rev()
-        .filter(|at| is_copy(&claimed.probe_results[*at]))
-        .collect::<Vec<_>>()
-    {
-        let probe_result = claimed.probe_results.remove(at);
-        claimed.disks.remove(at);
-        let why = format!(
-            "{} carries the id of disk {} as well; it is not used",
-            probe_result.path, probe_result.header.name
-        );
-        claimed.unusable.push(Unusable { name: probe_result.header.name, why });
-    }
-}
-
-/// Claims a disk. A disk that is held is waited for, [`CLAIM_WAIT`] for all disks together. Returns
-/// why it cannot be claimed otherwise.
-async fn claim(
-    world: &Arc<dyn World>,
-    group: &str,
-    header: &DiskHeader,
-    disk: &dyn Disk,
-    waited: &mut Duration,
-) -> Result<Option<io::Error>> {
-    const STEP: Duration = Duration::from_millis(20);
-    while let Err(error) = disk.claim() {
-        if planted::has(Bug::ClaimIgnored) {
-            break;
-        }
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Err(look::broken());
-        }
-        if !is_held(&error) {
-            return Ok(Some(error));
-        }
-        if *waited >= CLAIM_WAIT {
-            let holder = disk.holder().map_or_else(String::new, |holder| format!(": {holder}"));
-            let text = format!("disk group {group}, disk {}: {error}{holder}", header.name);
-            return Err(AdminError::new(Code::HeldElsewhere, text).hint(
-                "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
-            ));
-        }
-        world.sleep(STEP).await;
-        *waited += STEP;
-    }
-    Ok(None)
-}
-
-/// Sentences about discovered disks that may be of any group, since their headers cannot be used:
-/// one of them may be missing in a mount.
-async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
-    let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
-    let unusable =
-        |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
-    // This adds to a refusal, which stands without it, too.
-    let seen = identify::survey(world).await.unwrap_or_default();
-    let sentence = |disk: &Survey| {
-        format!(
-            "{} is in sight and {}: {}",
-            disk.path,
-            disk.header,
-            disk.remark.as_deref().unwrap_or("no header")
-        )
-    };
-    let answered = seen.iter().filter(|disk| !silent.contains(&disk.path));
-    answered.filter(|disk| unusable(disk)).map(sentence).collect()
-}
-
-/// The newest activity log on the voters, and the voters that have it. A silent voter is waited
-/// for; one of the voters that answer for all of theirs has the newest that counts (R3).
-///
-/// # Errors
-/// If none does, and some do not answer.
-async fn read_activity(
-    world: &Arc<dyn World>,
-    membership: &Membership,
-    members: &Members,
-    force: bool,
-) -> std::result::Result<(ActivityLog, BTreeSet<DiskNumber>), String> {
-    let mut newest = ActivityLog {
-        sequence: 0,
-        membership: membership.id,
-        boot: membership.boot,
-        regions: Vec::new(),
-    };
-    let mut holders = BTreeSet::new();
-    // Whether it is a log of that disk.
-    let mut count = |member: &Member, place: u64, bytes: &[u8]| {
-        let Ok((envelope, log)) = ActivityLog::decode(bytes, place) else { return false };
-        if envelope.disk != member.id() || log.sequence < newest.sequence.max(1) {
-            return envelope.disk == member.id();
-        }
-        if log.sequence > newest.sequence {
-            newest = log;
-            holders.clear();
-        }
-        holders.insert(member.number);
-        true
-    };
-    // A dismounted group had no writes in flight.
-    let (mut silent, mut is_seen) = (Vec::new(), !membership.mounted);
-    for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
-        let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
-        for place in member.areas().iter().flat_map(|area| area.activity) {
-            let mut disk_io = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
-            match disk_io.settle_or_go_on().await {
-                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
-                Some(_) => is_whole = false,
-                None => under_way.push((place, disk_io)),
-            }
-        }
-        is_seen |= is_whole && has_log && under_way.is_empty();
-        if !under_way.is_empty() {
-            silent.push((member, is_whole, has_log, under_way));
-        }
-    }
-    let (mut unanswered, mut patience) = (Vec::new(), SILENCE_PATIENCE);
-    for (member, mut is_whole, mut has_log, under_way) in silent {
-        if is_seen || planted::has(Bug::SilentLogForNone) {
-            break;
-        }
-        for (place, mut disk_io) in under_way {
-            let mut end = disk_io.wait_a_while(&**world).await;
-            while end.is_none() && patience > 0 {
-                patience -= 1;
-                end = disk_io.wait_a_while(&**world).await;
-            }
-            match end {
-                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
-                Some(_) => is_whole = false,
-                None => {
-                    is_whole = false;
-                    unanswered.push(member.name().to_string());
-                    break;
-                }
-            }
-        }
-        is_seen = is_whole && has_log;
-    }
-    if !is_seen && !unanswered.is_empty() && !force {
-        return Err(format!(
-            "what was being written is on {}, which does not answer",
-            unanswered.join(", ")
-        ));
-    }
-    // No extent has such an id: a checksum can be forged, and sums must not overflow.
-    newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
-    Ok((newest, holders))
-}
+/// How often overdue I/O is waited for at a mount before the mount is refused (a second each).
+const SILENCE_PATIENCE: u32 = 30;
 
 /// The purpose of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -503,6 +222,26 @@ async fn decide(request: &MountRequest<'_>, claimed: &Claimed) -> Result<Decisio
     Ok(decision)
 }
 
+/// Sentences about discovered disks that may be of any group, since their headers cannot be used:
+/// one of them may be missing in a mount.
+async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
+    let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
+    let unusable =
+        |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
+    // This adds to a refusal, which stands without it, too.
+    let seen = identify::survey(world).await.unwrap_or_default();
+    let sentence = |disk: &Survey| {
+        format!(
+            "{} is in sight and {}: {}",
+            disk.path,
+            disk.header,
+            disk.remark.as_deref().unwrap_or("no header")
+        )
+    };
+    let answered = seen.iter().filter(|disk| !silent.contains(&disk.path));
+    answered.filter(|disk| unusable(disk)).map(sentence).collect()
+}
+
 /// The members of the group (step 3).
 struct Disks {
     voters: Arc<Voters>,
@@ -550,6 +289,113 @@ async fn open_members(
     Ok(Disks { voters, mirror_sets, log, log_holders, active, watch, deadline, members })
 }
 
+fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) -> Result<Members> {
+    let members = Members::new();
+    for entry in &decision.membership.disks {
+        let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
+        let probe_result = verdict.and_then(|verdict| verdict.probe_result);
+        let serves = verdict.is_some_and(|verdict| {
+            matches!(verdict.verdict, DiskVerdict::Current)
+                || (verdict.verdict == DiskVerdict::Stale && entry.state == DiskState::Syncing)
+        });
+        let serves = serves || decision.complete_on.contains(&entry.number);
+        let disk = probe_result.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
+        let layout = Layout::new(entry.size, decision.membership.au_size).map_err(|error| {
+            AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name))
+        })?;
+        let member = Member::new(entry, layout, disk, world);
+        if let Some(index) = probe_result {
+            member.set_areas(claimed.probe_results[index].header.record_areas());
+        }
+        member
+            .set_origin(probe_result.and_then(|index| claimed.probe_results[index].header.origin));
+        members.join(Arc::new(member));
+    }
+    Ok(members)
+}
+
+/// The newest activity log on the voters, and the voters that have it. A silent voter is waited
+/// for; one of the voters that answer for all of theirs has the newest that counts (R3).
+///
+/// # Errors
+/// If none does, and some do not answer.
+async fn read_activity(
+    world: &Arc<dyn World>,
+    membership: &Membership,
+    members: &Members,
+    force: bool,
+) -> std::result::Result<(ActivityLog, BTreeSet<DiskNumber>), String> {
+    let mut newest = ActivityLog {
+        sequence: 0,
+        membership: membership.id,
+        boot: membership.boot,
+        regions: Vec::new(),
+    };
+    let mut holders = BTreeSet::new();
+    // Whether it is a log of that disk.
+    let mut count = |member: &Member, place: u64, bytes: &[u8]| {
+        let Ok((envelope, log)) = ActivityLog::decode(bytes, place) else { return false };
+        if envelope.disk != member.id() || log.sequence < newest.sequence.max(1) {
+            return envelope.disk == member.id();
+        }
+        if log.sequence > newest.sequence {
+            newest = log;
+            holders.clear();
+        }
+        holders.insert(member.number);
+        true
+    };
+    // A dismounted group had no writes in flight.
+    let (mut silent, mut is_seen) = (Vec::new(), !membership.mounted);
+    for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
+        let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
+        for place in member.areas().iter().flat_map(|area| area.activity) {
+            let mut disk_io = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
+            match disk_io.settle_or_go_on().await {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => under_way.push((place, disk_io)),
+            }
+        }
+        is_seen |= is_whole && has_log && under_way.is_empty();
+        if !under_way.is_empty() {
+            silent.push((member, is_whole, has_log, under_way));
+        }
+    }
+    let (mut unanswered, mut patience) = (Vec::new(), SILENCE_PATIENCE);
+    for (member, mut is_whole, mut has_log, under_way) in silent {
+        if is_seen || planted::has(Bug::SilentLogForNone) {
+            break;
+        }
+        for (place, mut disk_io) in under_way {
+            let mut end = disk_io.wait_a_while(&**world).await;
+            while end.is_none() && patience > 0 {
+                patience -= 1;
+                end = disk_io.wait_a_while(&**world).await;
+            }
+            match end {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => {
+                    is_whole = false;
+                    unanswered.push(member.name().to_string());
+                    break;
+                }
+            }
+        }
+        is_seen = is_whole && has_log;
+    }
+    if !is_seen && !unanswered.is_empty() && !force {
+        return Err(format!(
+            "what was being written is on {}, which does not answer",
+            unanswered.join(", ")
+        ));
+    }
+    // No extent has such an id: a checksum can be forged, and sums must not overflow.
+    newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
+    Ok((newest, holders))
+}
+
 /// Step 4: completes the membership and the activity log on the voters, and records the mount.
 async fn record_mount(
     request: &MountRequest<'_>,
@@ -574,6 +420,82 @@ async fn record_mount(
     // A disk that is offline in the membership was only opened to read its records.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
     Ok(())
+}
+
+/// Writes the membership to voters that did not get it, or lost it to a loss of power: the next one
+/// is written over the one before, which may be their only one. A voter that does not take it is
+/// handled when the next is recorded.
+async fn catch_up(voters: &Voters, members: &Members) {
+    let Some((membership, without)) = voters.audit().await else { return };
+    let is_there = |disk: &DiskNumber| members.get(disk).is_some_and(|member| member.is_writable());
+    let lacking: BTreeSet<DiskNumber> = without.into_iter().filter(is_there).collect();
+    if !lacking.is_empty() {
+        voters.write_everywhere(&membership, &lacking).await;
+    }
+}
+
+/// The same for the activity log: the next one is written over the one before, which is the last
+/// that was on all of them.
+async fn catch_up_with_log(
+    voters: &Voters,
+    members: &Members,
+    log: &ActivityLog,
+    holders: &BTreeSet<DiskNumber>,
+) {
+    if log.sequence == 0 {
+        return;
+    }
+    let current = voters.current();
+    let there = current
+        .voters()
+        .filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
+    let (having, lacking): (BTreeSet<DiskNumber>, _) =
+        there.map(|disk| disk.number).partition(|disk| holders.contains(disk));
+    if !lacking.is_empty() {
+        voters.write_log(log, &lacking).await;
+    }
+    // An engine that was killed may have left it in a cache.
+    for member in having.iter().filter_map(|disk| members.get(disk)) {
+        let _ = member.flush().await;
+    }
+}
+
+/// Step 4: records the mount; disks that are not current are offline.
+async fn record_successor(
+    world: &Arc<dyn World>,
+    voters: &Arc<Voters>,
+    decision: &Decision,
+) -> std::result::Result<(), Refusal> {
+    let now = world.now();
+    let (stamp, disks) = (decision.stamp, decision.disks.clone());
+    let is_unforced = decision.case == mount_decision::Case::Mount;
+    voters
+        .change(move |next| {
+            next.mounted = true;
+            for verdict in &disks {
+                let Some(entry) = find(next, verdict.number) else { continue };
+                let serves = match verdict.verdict {
+                    DiskVerdict::Current => true,
+                    DiskVerdict::Stale => entry.state == DiskState::Syncing,
+                    _ => false,
+                };
+                if !serves && entry.state != DiskState::Offline {
+                    if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
+                        entry.stamp = stamp;
+                    }
+                    // A disk that an engine of an earlier version was copying whole comes back by
+                    // itself, too.
+                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
+                    entry.absent = is_unforced && (verdict.verdict.is_away() || goes_on);
+                    entry.state = DiskState::Offline;
+                    entry.since = now;
+                }
+                entry.copy_whole |= verdict.verdict.copy_whole();
+            }
+            Ok(true)
+        })
+        .await
+        .map(|_| ())
 }
 
 /// The catalog and its storage (step 5).
@@ -706,6 +628,77 @@ async fn resolve_pending(
     Ok(Pending { failed_flushes, sizes })
 }
 
+/// A disk of which a flush failed, and that stays: it is not known which writes are on it.
+struct Uncertain {
+    disk: DiskNumber,
+    name: String,
+    reason: String,
+}
+
+/// Step 6: makes the former engine's writes durable. A disk that fails to goes offline; one that
+/// cannot be spared, and does not fail again, is returned with the reason: no later flush makes up
+/// for writes that this one has lost (R9), which are recorded then.
+async fn flush_what_was_left(
+    world: &Arc<dyn World>,
+    voters: &Voters,
+    members: &Members,
+) -> std::result::Result<Option<Uncertain>, Refusal> {
+    let mut uncertain = None;
+    for member in members.values().filter(|member| member.is_writable()) {
+        let settled = flush_of_predecessor(world, voters, member).await?;
+        let Some(settled) = settled else { continue };
+        let is_flushed = settled.is_ok();
+        if is_flushed && !member.is_broken() {
+            continue;
+        }
+        let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
+        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await
+        else {
+            continue;
+        };
+        let membership = voters.current();
+        let is_needed =
+            |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
+        if !is_flushed && membership.voters().any(is_needed) {
+            // It would take no record of that, either.
+            return Err(refusal);
+        }
+        voters.record_boot(NO_BOOT).await?;
+        if !is_flushed {
+            return Err(refusal);
+        }
+        member.take_broken();
+        uncertain =
+            Some(Uncertain { disk: member.number, name: member.name().to_string(), reason });
+    }
+    Ok(uncertain)
+}
+
+/// Waits for a flush of all former writes to a disk. `None`: the disk went offline for it. A disk
+/// that is only slow has lost nothing: it is waited for, since nothing else can be done meanwhile.
+async fn flush_of_predecessor(
+    world: &Arc<dyn World>,
+    voters: &Voters,
+    member: &Arc<Member>,
+) -> std::result::Result<Option<Settled>, Refusal> {
+    let mut disk_io = member.start_flush_of_all();
+    let mut end = disk_io.settle_or_go_on().await;
+    for _ in 0..SILENCE_PATIENCE {
+        if let Some(settled) = end {
+            return Ok(Some(settled));
+        }
+        let reason = format!("at mount: {}", Settled::Overdue.reason());
+        match voters.expel(member.number, &reason, false).await {
+            Ok(()) => return Ok(None),
+            Err(Refusal::Answers | Refusal::WouldLoseData) => {
+                end = disk_io.wait_a_while(&**world).await
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
+}
+
 /// Opens the sizes that the last engine kept for the catalog.
 fn open_sizes(request: &MountRequest<'_>, decision: &Decision) -> Result<Sizes> {
     Sizes::open(&*request.world, decision.group).map_err(|error| {
@@ -746,6 +739,51 @@ async fn mark_stale(
     Ok(stale)
 }
 
+/// Step 7: marks the regions that are stale on disks that are not online.
+async fn note_stale(
+    catalog: &Arc<Catalog>,
+    membership: &Membership,
+    regions: &[Region],
+    whole: &[DiskNumber],
+) -> std::result::Result<stale::Stale, crate::error::FileError> {
+    let behind: Vec<_> = membership
+        .disks
+        .iter()
+        .filter(|disk| disk.state != DiskState::Online && !disk.quorum)
+        .map(|disk| disk.number)
+        .collect();
+    let mut known = catalog.read(|connection| Ok(stale::load(connection)?)).await?;
+    let before = known.clone();
+    for disk in &behind {
+        let runs: &mut Runs = known.entry(*disk).or_default();
+        let is_passed = planted::has(Bug::SyncingNotStale)
+            && membership.disk(*disk).is_some_and(|one| one.state == DiskState::Syncing);
+        for region in
+            regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale))
+        {
+            runs.add(region.first, region.count.into());
+        }
+        if whole.contains(disk) {
+            runs.add(0, EVERYTHING);
+        }
+    }
+    known.retain(|disk, _| behind.contains(disk));
+    if known == before {
+        return Ok(known);
+    }
+    let rows = known.clone();
+    catalog
+        .release(true, move |connection| {
+            tables::stale::delete_all(connection)?;
+            for (disk, runs) in &rows {
+                stale::replace(connection, *disk, runs)?;
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(known)
+}
+
 /// The result of reading all extents (step 8).
 struct ReadExtents {
     slots: Slots,
@@ -775,6 +813,81 @@ async fn read_extents(
     let next_extent = scan.next_extent.max(ends.max().unwrap_or(1));
     let activity = Activity::new(&disks.active, disks.log.sequence, request.world.monotonic());
     Ok(ReadExtents { slots, next_extent, suspects: scan.suspects, activity })
+}
+
+/// The catalog's extents, as the mount needs them.
+struct Scan {
+    mirrors: Vec<(Mirrors, MirrorCount)>,
+    shared: Vec<ExtentId>,
+    slots: Vec<(ExtentId, usize)>,
+    next_extent: u64,
+    suspects: BTreeSet<ExtentId>,
+}
+
+async fn scan_extents(
+    catalog: &Arc<Catalog>,
+    regions: &[Region],
+) -> std::result::Result<Scan, crate::error::FileError> {
+    let mut runs = Runs::default();
+    regions.iter().for_each(|region| {
+        runs.add(region.first, region.count.into());
+    });
+    catalog
+        .read(move |connection| {
+            let mut scan = Scan {
+                mirrors: Vec::new(),
+                shared: Vec::new(),
+                slots: Vec::new(),
+                next_extent: 1,
+                suspects: BTreeSet::new(),
+            };
+            tables::extent::each(connection, |row| {
+                let NewExtent { id, file, mirrors, own, .. } = row.extent;
+                if file == 0 {
+                    scan.shared.push(ExtentId(id));
+                }
+                if runs.has(ExtentId(id)) && !planted::has(Bug::CrashedRegionsForgotten) {
+                    scan.suspects.insert(ExtentId(id));
+                }
+                scan.next_extent = scan.next_extent.max(id + 1);
+                scan.mirrors.push((mirrors, own));
+            })?;
+            tables::slot::each(connection, |id, piece| scan.slots.push((ExtentId(id), piece)))?;
+            Ok(scan)
+        })
+        .await
+}
+
+/// Marks the AUs that the catalog uses. Damage is reported, not fatal: the rest of the group
+/// serves.
+fn build_space(
+    scan: &Scan,
+    space: &Arc<Mutex<Space>>,
+    mirror_sets: &MirrorSets,
+    au_size: u64,
+    alarm: &dyn Fn(String),
+) -> Slots {
+    let mut space = space.lock();
+    for (mirrors, own) in &scan.mirrors {
+        mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), *own);
+        for mirror in *mirrors {
+            if let Err(error) = space.mark_used(mirror.disk, mirror.au) {
+                alarm(format!("catalog: {error}"));
+            }
+        }
+    }
+    mirror_sets.complete();
+    let per_extent = usize::try_from(au_size / plinth_format::layout::PIECE_SIZE).unwrap_or(1);
+    let mut slots = Slots::new(per_extent);
+    scan.shared.iter().for_each(|id| slots.add_extent(*id));
+    for (id, piece) in &scan.slots {
+        if !slots.mark_used(*id, *piece) {
+            alarm(format!(
+                "catalog: slot {piece} of shared extent {id} is used twice or does not exist; run CHECK"
+            ));
+        }
+    }
+    slots
 }
 
 /// The attributes, and other values that the catalog keeps in their table (step 8).
@@ -930,299 +1043,4 @@ async fn serve(
     }
     group.retire_strangers(decision, &claimed.probe_results, &claimed.disks).await;
     group.begin_discards(is_all_discarded, !request.force);
-}
-
-fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) -> Result<Members> {
-    let members = Members::new();
-    for entry in &decision.membership.disks {
-        let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
-        let probe_result = verdict.and_then(|verdict| verdict.probe_result);
-        let serves = verdict.is_some_and(|verdict| {
-            matches!(verdict.verdict, DiskVerdict::Current)
-                || (verdict.verdict == DiskVerdict::Stale && entry.state == DiskState::Syncing)
-        });
-        let serves = serves || decision.complete_on.contains(&entry.number);
-        let disk = probe_result.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
-        let layout = Layout::new(entry.size, decision.membership.au_size).map_err(|error| {
-            AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name))
-        })?;
-        let member = Member::new(entry, layout, disk, world);
-        if let Some(index) = probe_result {
-            member.set_areas(claimed.probe_results[index].header.record_areas());
-        }
-        member
-            .set_origin(probe_result.and_then(|index| claimed.probe_results[index].header.origin));
-        members.join(Arc::new(member));
-    }
-    Ok(members)
-}
-
-/// How often overdue I/O is waited for at a mount before the mount is refused (a second each).
-const SILENCE_PATIENCE: u32 = 30;
-
-/// A disk of which a flush failed, and that stays: it is not known which writes are on it.
-struct Uncertain {
-    disk: DiskNumber,
-    name: String,
-    reason: String,
-}
-
-/// Step 6: makes the former engine's writes durable. A disk that fails to goes offline; one that
-/// cannot be spared, and does not fail again, is returned with the reason: no later flush makes up
-/// for writes that this one has lost (R9), which are recorded then.
-async fn flush_what_was_left(
-    world: &Arc<dyn World>,
-    voters: &Voters,
-    members: &Members,
-) -> std::result::Result<Option<Uncertain>, Refusal> {
-    let mut uncertain = None;
-    for member in members.values().filter(|member| member.is_writable()) {
-        let settled = flush_of_predecessor(world, voters, member).await?;
-        let Some(settled) = settled else { continue };
-        let is_flushed = settled.is_ok();
-        if is_flushed && !member.is_broken() {
-            continue;
-        }
-        let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
-        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await
-        else {
-            continue;
-        };
-        let membership = voters.current();
-        let is_needed =
-            |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
-        if !is_flushed && membership.voters().any(is_needed) {
-            // It would take no record of that, either.
-            return Err(refusal);
-        }
-        voters.record_boot(NO_BOOT).await?;
-        if !is_flushed {
-            return Err(refusal);
-        }
-        member.take_broken();
-        uncertain =
-            Some(Uncertain { disk: member.number, name: member.name().to_string(), reason });
-    }
-    Ok(uncertain)
-}
-
-/// Waits for a flush of all former writes to a disk. `None`: the disk went offline for it. A disk
-/// that is only slow has lost nothing: it is waited for, since nothing else can be done meanwhile.
-async fn flush_of_predecessor(
-    world: &Arc<dyn World>,
-    voters: &Voters,
-    member: &Arc<Member>,
-) -> std::result::Result<Option<Settled>, Refusal> {
-    let mut disk_io = member.start_flush_of_all();
-    let mut end = disk_io.settle_or_go_on().await;
-    for _ in 0..SILENCE_PATIENCE {
-        if let Some(settled) = end {
-            return Ok(Some(settled));
-        }
-        let reason = format!("at mount: {}", Settled::Overdue.reason());
-        match voters.expel(member.number, &reason, false).await {
-            Ok(()) => return Ok(None),
-            Err(Refusal::Answers | Refusal::WouldLoseData) => {
-                end = disk_io.wait_a_while(&**world).await
-            }
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
-}
-
-/// Step 4: records the mount; disks that are not current are offline.
-async fn record_successor(
-    world: &Arc<dyn World>,
-    voters: &Arc<Voters>,
-    decision: &Decision,
-) -> std::result::Result<(), Refusal> {
-    let now = world.now();
-    let (stamp, disks) = (decision.stamp, decision.disks.clone());
-    let is_unforced = decision.case == mount_decision::Case::Mount;
-    voters
-        .change(move |next| {
-            next.mounted = true;
-            for verdict in &disks {
-                let Some(entry) = find(next, verdict.number) else { continue };
-                let serves = match verdict.verdict {
-                    DiskVerdict::Current => true,
-                    DiskVerdict::Stale => entry.state == DiskState::Syncing,
-                    _ => false,
-                };
-                if !serves && entry.state != DiskState::Offline {
-                    if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
-                        entry.stamp = stamp;
-                    }
-                    // A disk that an engine of an earlier version was copying whole comes back by
-                    // itself, too.
-                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
-                    entry.absent = is_unforced && (verdict.verdict.is_away() || goes_on);
-                    entry.state = DiskState::Offline;
-                    entry.since = now;
-                }
-                entry.copy_whole |= verdict.verdict.copy_whole();
-            }
-            Ok(true)
-        })
-        .await
-        .map(|_| ())
-}
-
-/// Step 7: marks the regions that are stale on disks that are not online.
-async fn note_stale(
-    catalog: &Arc<Catalog>,
-    membership: &Membership,
-    regions: &[Region],
-    whole: &[DiskNumber],
-) -> std::result::Result<stale::Stale, crate::error::FileError> {
-    let behind: Vec<_> = membership
-        .disks
-        .iter()
-        .filter(|disk| disk.state != DiskState::Online && !disk.quorum)
-        .map(|disk| disk.number)
-        .collect();
-    let mut known = catalog.read(|connection| Ok(stale::load(connection)?)).await?;
-    let before = known.clone();
-    for disk in &behind {
-        let runs: &mut Runs = known.entry(*disk).or_default();
-        let is_passed = planted::has(Bug::SyncingNotStale)
-            && membership.disk(*disk).is_some_and(|one| one.state == DiskState::Syncing);
-        for region in
-            regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale))
-        {
-            runs.add(region.first, region.count.into());
-        }
-        if whole.contains(disk) {
-            runs.add(0, EVERYTHING);
-        }
-    }
-    known.retain(|disk, _| behind.contains(disk));
-    if known == before {
-        return Ok(known);
-    }
-    let rows = known.clone();
-    catalog
-        .release(true, move |connection| {
-            tables::stale::delete_all(connection)?;
-            for (disk, runs) in &rows {
-                stale::replace(connection, *disk, runs)?;
-            }
-            Ok(())
-        })
-        .await?;
-    Ok(known)
-}
-
-/// The catalog's extents, as the mount needs them.
-struct Scan {
-    mirrors: Vec<(Mirrors, MirrorCount)>,
-    shared: Vec<ExtentId>,
-    slots: Vec<(ExtentId, usize)>,
-    next_extent: u64,
-    suspects: BTreeSet<ExtentId>,
-}
-
-/// Writes the membership to voters that did not get it, or lost it to a loss of power: the next one
-/// is written over the one before, which may be their only one. A voter that does not take it is
-/// handled when the next is recorded.
-async fn catch_up(voters: &Voters, members: &Members) {
-    let Some((membership, without)) = voters.audit().await else { return };
-    let is_there = |disk: &DiskNumber| members.get(disk).is_some_and(|member| member.is_writable());
-    let lacking: BTreeSet<DiskNumber> = without.into_iter().filter(is_there).collect();
-    if !lacking.is_empty() {
-        voters.write_everywhere(&membership, &lacking).await;
-    }
-}
-
-/// The same for the activity log: the next one is written over the one before, which is the last
-/// that was on all of them.
-async fn catch_up_with_log(
-    voters: &Voters,
-    members: &Members,
-    log: &ActivityLog,
-    holders: &BTreeSet<DiskNumber>,
-) {
-    if log.sequence == 0 {
-        return;
-    }
-    let current = voters.current();
-    let there = current
-        .voters()
-        .filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
-    let (having, lacking): (BTreeSet<DiskNumber>, _) =
-        there.map(|disk| disk.number).partition(|disk| holders.contains(disk));
-    if !lacking.is_empty() {
-        voters.write_log(log, &lacking).await;
-    }
-    // An engine that was killed may have left it in a cache.
-    for member in having.iter().filter_map(|disk| members.get(disk)) {
-        let _ = member.flush().await;
-    }
-}
-
-async fn scan_extents(
-    catalog: &Arc<Catalog>,
-    regions: &[Region],
-) -> std::result::Result<Scan, crate::error::FileError> {
-    let mut runs = Runs::default();
-    regions.iter().for_each(|region| {
-        runs.add(region.first, region.count.into());
-    });
-    catalog
-        .read(move |connection| {
-            let mut scan = Scan {
-                mirrors: Vec::new(),
-                shared: Vec::new(),
-                slots: Vec::new(),
-                next_extent: 1,
-                suspects: BTreeSet::new(),
-            };
-            tables::extent::each(connection, |row| {
-                let NewExtent { id, file, mirrors, own, .. } = row.extent;
-                if file == 0 {
-                    scan.shared.push(ExtentId(id));
-                }
-                if runs.has(ExtentId(id)) && !planted::has(Bug::CrashedRegionsForgotten) {
-                    scan.suspects.insert(ExtentId(id));
-                }
-                scan.next_extent = scan.next_extent.max(id + 1);
-                scan.mirrors.push((mirrors, own));
-            })?;
-            tables::slot::each(connection, |id, piece| scan.slots.push((ExtentId(id), piece)))?;
-            Ok(scan)
-        })
-        .await
-}
-
-/// Marks the AUs that the catalog uses. Damage is reported, not fatal: the rest of the group
-/// serves.
-fn build_space(
-    scan: &Scan,
-    space: &Arc<Mutex<Space>>,
-    mirror_sets: &MirrorSets,
-    au_size: u64,
-    alarm: &dyn Fn(String),
-) -> Slots {
-    let mut space = space.lock();
-    for (mirrors, own) in &scan.mirrors {
-        mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), *own);
-        for mirror in *mirrors {
-            if let Err(error) = space.mark_used(mirror.disk, mirror.au) {
-                alarm(format!("catalog: {error}"));
-            }
-        }
-    }
-    mirror_sets.complete();
-    let per_extent = usize::try_from(au_size / plinth_format::layout::PIECE_SIZE).unwrap_or(1);
-    let mut slots = Slots::new(per_extent);
-    scan.shared.iter().for_each(|id| slots.add_extent(*id));
-    for (id, piece) in &scan.slots {
-        if !slots.mark_used(*id, *piece) {
-            alarm(format!(
-                "catalog: slot {piece} of shared extent {id} is used twice or does not exist; run CHECK"
-            ));
-        }
-    }
-    slots
 }
