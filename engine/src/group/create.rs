@@ -1,9 +1,11 @@
 //! Creating a disk group.
 //!
-//!   1. Check the request and every disk; claim the disks (R1).
-//!   2. Give the catalog its first AUs; wipe the system areas, and old header copies with them.
-//!   3. Record the first membership; write the catalog; stamp the disks.
-//!   4. Write the headers, each copy flushed before the next.
+//!   1. Check the request and every disk; claim the disks (R1) (`claim_disks`).
+//!   2. Give the catalog its first AUs; wipe the system areas, and old header copies with them
+//!      (`prepare_disks`).
+//!   3. Record the first membership (`write_membership`); write the catalog (`write_catalog`);
+//!      stamp the disks.
+//!   4. Write the headers, each copy flushed before the next (`write_headers`).
 //!
 //! The headers come last: a crash before leaves disks that are still candidates.
 
@@ -34,7 +36,7 @@ use plinth_format::{
     membership::{CatalogFile, Membership},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -46,6 +48,22 @@ const DATABASE_SIZE: u64 = 8 * MIB;
 
 /// Creates a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
+    let taken = claim_disks(world, &new).await?;
+    let group = GroupId(new_id(world));
+    let mut membership = first_membership(world, &new, &taken);
+    let space = prepare_disks(&new, &mut membership, &taken).await?;
+    let records = write_membership(world, &new, group, &membership, &taken).await?;
+    write_catalog(world, &new, &records, space, taken[0].disk.sectors().logical).await?;
+    records.voters.restamp(true).await;
+    write_headers(group, membership.created, &records).await?;
+    for member in records.members.values() {
+        member.release();
+    }
+    Ok(())
+}
+
+/// Step 1.
+async fn claim_disks(world: &Arc<dyn World>, new: &NewGroup) -> Result<Vec<Taken>> {
     check_names(&new.name, &new.disks)?;
     let found = find_paths(&**world).await?;
     for one in &found {
@@ -64,25 +82,46 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let wanted =
         Wanted { group: &new.name, au_size: new.au_size, disks: &new.disks, numbers, of: None };
     let taken = take_disks(world, &wanted, &found).await?;
-    check_shape(&new, &taken)?;
-    let group = GroupId(new_id(world));
-    let mut membership = first_membership(world, &new, &taken);
-    let layouts: BTreeMap<_, _> =
-        taken.iter().map(|disk| (disk.entry.number, disk.layout)).collect();
+    check_shape(new, &taken)?;
+    Ok(taken)
+}
+
+/// Step 2. Returns the space, in which the catalog's AUs are in use.
+async fn prepare_disks(
+    new: &NewGroup,
+    membership: &mut Membership,
+    taken: &[Taken],
+) -> Result<Space> {
     let mut space = Space::new();
     taken
         .iter()
         .filter(|disk| !disk.entry.quorum)
         .for_each(|disk| space.add_disk(disk.entry.number, disk.layout));
-    place_catalog(&new, &mut membership, &mut space)?;
-    for disk in &taken {
+    place_catalog(new, membership, &mut space)?;
+    for disk in taken {
         wipe_system_area(&*disk.disk, disk.layout).await?;
     }
+    Ok(space)
+}
+
+/// The members of a new group, and the voters that hold its membership.
+struct Records {
+    members: Arc<Members>,
+    voters: Arc<Voters>,
+}
+
+/// Step 3: the membership.
+async fn write_membership(
+    world: &Arc<dyn World>,
+    new: &NewGroup,
+    group: GroupId,
+    membership: &Membership,
+    taken: &[Taken],
+) -> Result<Records> {
     let members: Members = taken
         .iter()
         .map(|disk| {
-            let layout = layouts[&disk.entry.number];
-            Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk)), world))
+            Arc::new(Member::new(&disk.entry, disk.layout, Some(Arc::clone(&disk.disk)), world))
         })
         .collect();
     let members = Arc::new(members);
@@ -98,26 +137,36 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         true,
     ));
     let targets: BTreeSet<_> = membership.voters().map(|disk| disk.number).collect();
-    let failed = voters.write_everywhere(&membership, &targets).await;
+    let failed = voters.write_everywhere(membership, &targets).await;
     if let Some((disk, reason)) = failed.into_iter().next() {
         let name = membership.disk(disk).map_or_else(String::new, |disk| disk.name.clone());
         return Err(
             AdminError::new(Code::Io, format!("disk {name}: {reason}")).hint("replace the disk")
         );
     }
-    let space = Arc::new(Mutex::new(space));
+    Ok(Records { members, voters })
+}
+
+/// Step 3: the catalog, with the attributes. `sector`: bytes of a disk's logical sectors.
+async fn write_catalog(
+    world: &Arc<dyn World>,
+    new: &NewGroup,
+    records: &Records,
+    space: Space,
+    sector: u32,
+) -> Result<()> {
     let store = DiskStore::new(
         Arc::clone(world),
-        Arc::clone(&members),
-        Arc::clone(&voters),
-        space,
+        Arc::clone(&records.members),
+        Arc::clone(&records.voters),
+        Arc::new(Mutex::new(space)),
         new.au_size,
     );
     store.note_space_known();
     let catalog = Catalog::create(world, Arc::new(store))
         .await
         .map_err(|error| catalog_trouble(&new.name, &error))?;
-    let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
+    let attributes = initial_attributes(new, sector);
     crate::files::make_root(&catalog, world.now()).await?;
     catalog
         .write(true, move |connection| {
@@ -132,17 +181,17 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         })
         .await?;
     catalog.close().await?;
-    voters.restamp(true).await;
-    let final_membership = voters.current();
-    for member in members.values() {
-        let created = membership.created;
-        let header = header_of(group, &final_membership, member, created, Status::Member, 1);
+    Ok(())
+}
+
+/// Step 4.
+async fn write_headers(group: GroupId, created: i64, records: &Records) -> Result<()> {
+    let membership = records.voters.current();
+    for member in records.members.values() {
+        let header = header_of(group, &membership, member, created, Status::Member, 1);
         write_header(member, &header, &header.layout.header_places()).await.map_err(|reason| {
             AdminError::new(Code::Io, format!("disk {}: {reason}", member.name()))
         })?;
-    }
-    for member in members.values() {
-        member.release();
     }
     Ok(())
 }
