@@ -3,16 +3,31 @@
 //! Front ends use it through [`Session`](crate::files::session::Session); operators through the
 //! methods here.
 //!
+//! The end of a mount (`Group::start`, step 9 of `mount.rs`):
+//!
+//!   1. Disks that go offline, and a catalog that is short of space, are reported to the group from
+//!      here on (`set_callbacks`).
+//!   2. Disks that have failed since the mount recorded its stale marks get theirs.
+//!   3. Header copies are repaired, one after the other; then the engine's other metadata on the
+//!      disks is compared (`check_own_metadata`).
+//!   4. The tasks begin that are listed below (`spawn_tasks`).
+//!   5. Operations that the last engine did not complete go on: recovery, the resync of SYNCING
+//!      disks, a rebalance (`resume_operations`).
+//!   6. Files that a taken-over mount may hold stay; other files without names are freed. Volumes
+//!      that were half created or dropped are removed (`resume_files`).
+//!   7. The alert log says that the group is mounted (`report_mount`).
+//!
 //! Tasks that run as long as the group is mounted:
 //!
-//! - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
+//! - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2); the mount starts it
 //! - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
-//! - free space is discarded (`discards.rs`)
 //! - blocks that a read found wrong on one mirror are rewritten
-//! - disks that get no reads are explored (`latency_probe.rs`)
 //! - the stamp is rewritten every minute
 //! - the engine's own metadata is checked (`own_metadata.rs`)
-//! - after an unclean stop, recovery; for SYNCING disks, resync
+//! - disks that get no reads are explored (`latency_probe.rs`)
+//! - disks that fail too often, and those far slower than the others, go offline
+//!   (`disk_health.rs`)
+//! - free space is discarded (`discards.rs`), from the last step of the mount on
 
 pub(crate) mod access;
 pub mod check_files;
@@ -195,7 +210,7 @@ impl Group {
         Arc::new(Self { upkeep, notes: Notes::default(), deadline, weak: OnceLock::new() })
     }
 
-    /// Begins to serve: the last step of a mount. `rebalance`: the power of the interrupted one.
+    /// The last steps of a mount before it serves. `rebalance`: the power of the interrupted one.
     ///
     /// # Errors
     /// If the stale marks of disks cannot be recorded.
@@ -207,6 +222,20 @@ impl Group {
         connections: &[ConnectionId],
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
+        self.set_callbacks();
+        // A disk that has failed since the mount recorded its stale marks was not reported to any
+        // task.
+        self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
+        self.check_own_metadata(decision).await;
+        self.spawn_tasks(purpose);
+        self.resume_operations(purpose, rebalance).await?;
+        self.resume_files(purpose, connections).await?;
+        self.report_mount();
+        Ok(())
+    }
+
+    /// Step 1: the callbacks of voters and catalog.
+    fn set_callbacks(&self) {
         let weak = Arc::downgrade(&self.data);
         self.voters.on_offline(Box::new(move |disks| {
             if let Some(data) = weak.upgrade() {
@@ -225,9 +254,10 @@ impl Group {
                 }
             })
         }));
-        // A disk that has failed since the mount recorded its stale marks was not reported to any
-        // task.
-        self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
+    }
+
+    /// Step 3: the headers, and the engine's other metadata on the disks.
+    async fn check_own_metadata(&self, decision: &Decision) {
         for verdict in &decision.disks {
             if let Some(member) = self.members.get(&verdict.number)
                 && member.is_writable()
@@ -237,6 +267,10 @@ impl Group {
         }
         self.look_at_own_metadata(&ExtentScope::All, MetadataLook::AT_MOUNT).await;
         self.voters.looked_at_mount();
+    }
+
+    /// Step 4: the tasks that run as long as the group is mounted.
+    fn spawn_tasks(self: &Arc<Self>, purpose: Purpose) {
         self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
                 let group = sleep(&group, CARE).await?;
@@ -287,6 +321,14 @@ impl Group {
         if purpose == Purpose::Serve {
             self.spawn_health();
         }
+    }
+
+    /// Step 5: operations that the last engine did not complete.
+    async fn resume_operations(
+        &self,
+        purpose: Purpose,
+        rebalance: Option<(u32, Phases)>,
+    ) -> std::result::Result<(), FileError> {
         if self.suspects.left() > 0 {
             let data = Arc::clone(&self.data);
             self.world.spawn("recovery", Box::pin(data.recover_all()));
@@ -308,6 +350,15 @@ impl Group {
                 self.resume_rebalance(power, phases);
             }
         }
+        Ok(())
+    }
+
+    /// Step 6: files that kernels may hold, files without names, and volumes.
+    async fn resume_files(
+        &self,
+        purpose: Purpose,
+        connections: &[ConnectionId],
+    ) -> std::result::Result<(), FileError> {
         self.files.resume(connections).await?;
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(
@@ -322,6 +373,11 @@ impl Group {
             self.use_whole_units();
             self.note_originals();
         }
+        Ok(())
+    }
+
+    /// Step 7.
+    fn report_mount(&self) {
         let offline: Vec<_> = self
             .members
             .values()
@@ -338,7 +394,6 @@ impl Group {
             None,
             format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")),
         );
-        Ok(())
     }
 
     /// As [`Data::spawn_while_mounted`], for tasks that need the whole group.
