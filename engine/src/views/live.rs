@@ -7,10 +7,14 @@ use crate::{
         live::{Row, live_row},
     },
     check::Upkeep,
-    disk::counters::IoClass,
+    disk::{counters::IoClass, member::Member},
+    space::{Space, placement::Usable},
     views::live_stats::micros,
 };
-use plinth_format::{DiskId, membership::DiskState};
+use plinth_format::{
+    DiskId,
+    membership::{DiskState, Membership},
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Ids are random: their words, XORed, are as good as any hash.
@@ -36,104 +40,15 @@ impl Upkeep {
     pub(crate) fn live(&self) -> Live {
         let membership = self.voters.current();
         let placement = self.placement();
-        let au = self.au_size;
         let mut live = Live::default();
         // Finding paths may take a while; no thread must wait for the lock on space meanwhile.
         let paths: Vec<String> = self.members.values().map(|member| member.path()).collect();
         {
             let space = self.space();
-            let usable = placement.usable(&space);
-            let sectors =
-                self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
-            let group = live_row! {
-                // The instance assigns the numbers of groups.
-                number: 0_i64,
-                name: self.name.clone(),
-                logical_sector: sectors.map_or(512, |sectors| sectors.logical),
-                sector: sectors.map_or(512, |sectors| sectors.physical),
-                au_size: au,
-                state: if self.is_restricted() {
-                    GroupState::Restricted
-                } else {
-                    GroupState::Mounted
-                }
-                .word(),
-                redundancy: self.redundancy().to_string(),
-                total: usable.total * au,
-                free: usable.free * au,
-                required_mirror_free: usable.required_mirror_free * au,
-                usable: usable.usable_file * i64::try_from(au).unwrap_or(i64::MAX),
-                offline_disks: u32::try_from(
-                    membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
-                )
-                .unwrap_or(u32::MAX),
-            };
-            live.add("live_group", [group]);
-            let mut disks = Vec::new();
-            for (member, path) in self.members.values().zip(paths) {
-                let disk = member.disk();
-                let entry = membership.disk(member.number);
-                let state = member.state();
-                let counters = &member.counters;
-                disks.push(live_row! {
-                    number: member.number.0,
-                    mount_status: if disk.is_some() {
-                        MountStatus::Cached
-                    } else {
-                        MountStatus::Missing
-                    }
-                    .word(),
-                    header_status: if disk.is_some() {
-                        HeaderStatus::Member
-                    } else {
-                        HeaderStatus::Unknown
-                    }
-                    .word(),
-                    mode_status: ModeStatus::from(state).word(),
-                    state: match entry {
-                        Some(entry) if entry.leaving && state == DiskState::Offline => {
-                            DiskStatus::Forcing
-                        }
-                        Some(entry) if entry.leaving => DiskStatus::Dropping,
-                        _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
-                        _ => DiskStatus::Normal,
-                    }
-                    .word(),
-                    os_size: disk.as_ref().map_or(0, |disk| disk.size()),
-                    total: u64::from(space.capacity(member.number)) * au,
-                    free: u64::from(space.unowned(member.number)) * au,
-                    name: member.name().to_string(),
-                    failure_group: member.failure_group.clone(),
-                    quorum: member.quorum,
-                    path: path,
-                    id: member.id().to_string(),
-                    created: entry.map_or(self.created, |entry| entry.joined),
-                    mounted: self.mounted,
-                    repair_timer: if state == DiskState::Offline {
-                        self.repair_time_left(member)
-                    } else {
-                        0
-                    },
-                    reads: counters.reads().0,
-                    writes: counters.writes().0,
-                    read_errors: counters.read_errors.load(Relaxed),
-                    write_errors: counters.write_errors.load(Relaxed),
-                    read_timeouts: counters.read_timeouts.load(Relaxed),
-                    write_timeouts: counters.write_timeouts.load(Relaxed),
-                    read_time: micros(counters.timings(IoClass::Read).total()),
-                    write_time: micros(counters.timings(IoClass::Write).total()),
-                    bytes_read: counters.reads().1,
-                    bytes_written: counters.writes().1,
-                    blocks_repaired: counters.repaired.load(Relaxed),
-                    metadata_repaired: counters.metadata_repaired.load(Relaxed),
-                    votes: entry.is_some_and(|entry| entry.votes),
-                    sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),
-                    logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
-                    can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
-                    hash: hash_of(member.id()),
-                    preferred: member.gauge.preference().to_string(),
-                });
-            }
+            live.add("live_group", [self.row_of_group(&membership, placement.usable(&space))]);
+            let disks = self.members.values().zip(paths);
+            let disks =
+                disks.map(|(member, path)| self.row_of_disk(member, path, &membership, &space));
             live.add("live_disk", disks);
         }
         let mut operations = self.list_operations();
@@ -145,5 +60,108 @@ impl Upkeep {
             waits.map(|(micros, count)| live_row! { micros: micros, count: count }),
         );
         live
+    }
+
+    /// The row of `live_group`.
+    fn row_of_group(&self, membership: &Membership, usable: Usable) -> Row {
+        let au = self.au_size;
+        let sectors =
+            self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
+        live_row! {
+            // The instance assigns the numbers of groups.
+            number: 0_i64,
+            name: self.name.clone(),
+            logical_sector: sectors.map_or(512, |sectors| sectors.logical),
+            sector: sectors.map_or(512, |sectors| sectors.physical),
+            au_size: au,
+            state: if self.is_restricted() {
+                GroupState::Restricted
+            } else {
+                GroupState::Mounted
+            }
+            .word(),
+            redundancy: self.redundancy().to_string(),
+            total: usable.total * au,
+            free: usable.free * au,
+            required_mirror_free: usable.required_mirror_free * au,
+            usable: usable.usable_file * i64::try_from(au).unwrap_or(i64::MAX),
+            offline_disks: u32::try_from(
+                membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
+            )
+            .unwrap_or(u32::MAX),
+        }
+    }
+
+    /// A row of `live_disk`.
+    fn row_of_disk(
+        &self,
+        member: &Member,
+        path: String,
+        membership: &Membership,
+        space: &Space,
+    ) -> Row {
+        let au = self.au_size;
+        let disk = member.disk();
+        let entry = membership.disk(member.number);
+        let state = member.state();
+        let counters = &member.counters;
+        live_row! {
+            number: member.number.0,
+            mount_status: if disk.is_some() {
+                MountStatus::Cached
+            } else {
+                MountStatus::Missing
+            }
+            .word(),
+            header_status: if disk.is_some() {
+                HeaderStatus::Member
+            } else {
+                HeaderStatus::Unknown
+            }
+            .word(),
+            mode_status: ModeStatus::from(state).word(),
+            state: match entry {
+                Some(entry) if entry.leaving && state == DiskState::Offline => {
+                    DiskStatus::Forcing
+                }
+                Some(entry) if entry.leaving => DiskStatus::Dropping,
+                _ if member.is_hung() || member.is_silent() => DiskStatus::Hung,
+                _ => DiskStatus::Normal,
+            }
+            .word(),
+            os_size: disk.as_ref().map_or(0, |disk| disk.size()),
+            total: u64::from(space.capacity(member.number)) * au,
+            free: u64::from(space.unowned(member.number)) * au,
+            name: member.name().to_string(),
+            failure_group: member.failure_group.clone(),
+            quorum: member.quorum,
+            path: path,
+            id: member.id().to_string(),
+            created: entry.map_or(self.created, |entry| entry.joined),
+            mounted: self.mounted,
+            repair_timer: if state == DiskState::Offline {
+                self.repair_time_left(member)
+            } else {
+                0
+            },
+            reads: counters.reads().0,
+            writes: counters.writes().0,
+            read_errors: counters.read_errors.load(Relaxed),
+            write_errors: counters.write_errors.load(Relaxed),
+            read_timeouts: counters.read_timeouts.load(Relaxed),
+            write_timeouts: counters.write_timeouts.load(Relaxed),
+            read_time: micros(counters.timings(IoClass::Read).total()),
+            write_time: micros(counters.timings(IoClass::Write).total()),
+            bytes_read: counters.reads().1,
+            bytes_written: counters.writes().1,
+            blocks_repaired: counters.repaired.load(Relaxed),
+            metadata_repaired: counters.metadata_repaired.load(Relaxed),
+            votes: entry.is_some_and(|entry| entry.votes),
+            sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),
+            logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
+            can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
+            hash: hash_of(member.id()),
+            preferred: member.gauge.preference().to_string(),
+        }
     }
 }
