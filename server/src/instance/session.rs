@@ -18,7 +18,7 @@ use crate::{
         views::Type,
     },
     sql::{
-        Role, Statement,
+        Query, Role, Statement,
         parser::parse_size,
         statement::{At, Groups, Places},
     },
@@ -208,24 +208,10 @@ impl Context {
         let instance = &self.instance;
         match statement {
             Statement::Query(query) => {
-                let mut warnings = Vec::new();
-                let table = query::run(self, query, parameters, cancel, &mut warnings);
-                notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
-                table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
+                self.query(query, parameters, cancel, notices).map(Outcome::Rows)
             }
             Statement::Show(name) => self.show(name).map(Outcome::Rows),
-            Statement::ShowAll => {
-                let text = Value::Text;
-                let rows = self
-                    .settings()
-                    .into_iter()
-                    .map(|(name, value)| vec![text(name), text(value)])
-                    .collect();
-                Ok(Outcome::Rows(Table {
-                    columns: ["name", "setting"].map(text_column).to_vec(),
-                    rows,
-                }))
-            }
+            Statement::ShowAll => Ok(Outcome::Rows(self.show_all())),
             Statement::Discard => {
                 lock(&self.settings).set("", None);
                 Ok(Outcome::Done)
@@ -259,12 +245,12 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
-            Statement::DropGroup { name, force, contents } => {
-                if *force {
-                    let dropped = self.drop_by_force(name)?;
-                    notices.push(note(format!("disk group {}: {dropped}", name.value)));
-                    return Ok(Outcome::Done);
-                }
+            Statement::DropGroup { name, force: true, .. } => {
+                let dropped = self.drop_by_force(name)?;
+                notices.push(note(format!("disk group {}: {dropped}", name.value)));
+                Ok(Outcome::Done)
+            }
+            Statement::DropGroup { name, force: false, contents } => {
                 instance
                     .drop_group(&name.value, *contents)
                     .map_err(|error| SqlError::from(error).or_at(name.at))?;
@@ -285,6 +271,19 @@ impl Context {
                 self.explain(id, alter, *power, notices).map(Outcome::Rows)
             }
         }
+    }
+
+    fn query(
+        &self,
+        query: &Query,
+        parameters: &[Value],
+        cancel: &Cancel,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Table> {
+        let mut warnings = Vec::new();
+        let table = query::run(self, query, parameters, cancel, &mut warnings);
+        notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
+        table.map_err(|refusal| shifted(refusal, query.at))
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
@@ -438,6 +437,13 @@ impl Context {
             .at(name.at));
         };
         Ok(Table { columns: vec![text_column(&name.value)], rows: vec![vec![Value::Text(value)]] })
+    }
+
+    fn show_all(&self) -> Table {
+        let text = Value::Text;
+        let settings = self.settings().into_iter();
+        let rows = settings.map(|(name, value)| vec![text(name), text(value)]).collect();
+        Table { columns: ["name", "setting"].map(text_column).to_vec(), rows }
     }
 }
 
