@@ -8,36 +8,16 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 
 /// The directories where this rule is in force. `""` stands for everything.
-pub const COVERED: &[&str] = &[
-    "bench",
-    "engine/src/catalog",
-    "engine/src/check",
-    "engine/src/disk",
-    "engine/src/extent",
-    "engine/src/files",
-    "engine/src/membership",
-    "engine/src/movement",
-    "engine/src/space",
-    "engine/src/sync",
-    "format",
-    "frontend",
-    "fuse",
-    "host",
-    "nbd",
-    "server/src/cli",
-    "server/src/pg",
-    "server/src/query",
-    "server/src/sql",
-    "sim",
-    "tests",
-    "tidy",
-    "workload",
-];
+pub const COVERED: &[&str] = &[""];
 
 const LINES_MAX: usize = 80;
 
 /// Functions that are tables: file, name, and the reason.
-const TABLES: &[(&str, &str, &str)] = &[];
+const TABLES: &[(&str, &str, &str)] = &[(
+    "engine/src/api/types.rs",
+    "by_name",
+    "names of files and the types they give: three lists, and the few rules that no list can say",
+)];
 
 struct Functions<'a> {
     file: &'a Path,
