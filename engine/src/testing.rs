@@ -359,6 +359,27 @@ pub struct Counts {
     pub bytes_discarded: u64,
 }
 
+impl Counts {
+    /// Counts an I/O.
+    pub fn add(&mut self, io: &Io) {
+        match io {
+            Io::Read { buffer, .. } => {
+                self.reads += 1;
+                self.bytes_read += buffer.len() as u64;
+            }
+            Io::Write { data, .. } => {
+                self.writes += 1;
+                self.bytes_written += data.len() as u64;
+            }
+            Io::Flush => self.flushes += 1,
+            Io::Discard { length, .. } => {
+                self.discards += 1;
+                self.bytes_discarded += length;
+            }
+        }
+    }
+}
+
 /// Kills the users of some disks after a number of changes to them: the kill falls between two
 /// I/Os.
 #[derive(Debug, Clone)]
@@ -609,16 +630,13 @@ impl MemoryDisk {
         if refused {
             return failed(io, io::Error::from_raw_os_error(libc::EIO));
         }
+        medium.counts.add(&io);
         match io {
             Io::Read { offset, mut buffer } => {
-                medium.counts.reads += 1;
-                medium.counts.bytes_read += buffer.len() as u64;
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
             Io::Write { offset, data, durably } => {
-                medium.counts.writes += 1;
-                medium.counts.bytes_written += data.len() as u64;
                 let end = offset + data.len() as u64;
                 let mut lost = medium.faults.lost_when_durable.iter();
                 if durably && lost.any(|lost| lost.start < end && offset < lost.end) {
@@ -631,12 +649,9 @@ impl MemoryDisk {
                 medium.faults.latent.retain(|bad| bad.start < offset || end < bad.end);
             }
             Io::Flush => {
-                medium.counts.flushes += 1;
                 medium.image.flush();
             }
             Io::Discard { offset, length } => {
-                medium.counts.discards += 1;
-                medium.counts.bytes_discarded += length;
                 // The content of discarded blocks is undefined: noise is the hardest case.
                 let mut noise = Numbers::new(offset);
                 medium.image.discard(offset, length, |bytes| noise.fill(bytes));

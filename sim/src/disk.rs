@@ -14,7 +14,7 @@
 use crate::executor::{Core, ProcessId, Touch};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    testing::{Image, Numbers, failed, fits},
+    testing::{Counts, Image, Numbers, failed, fits},
     world::{Disk, Identity, Io, Sectors},
 };
 use plinth_format::{
@@ -106,6 +106,7 @@ struct Flight {
 struct Medium {
     image: Image,
     size: u64,
+    counts: Counts,
     /// Blocks that were written since the space of the thin pool became scarce.
     lent: BTreeSet<u64>,
     faults: Faults,
@@ -199,6 +200,7 @@ impl SimDisk {
         let medium = Medium {
             image,
             size,
+            counts: Counts::default(),
             lent: BTreeSet::new(),
             faults: Faults::default(),
             loses: false,
@@ -257,9 +259,21 @@ impl SimDisk {
         medium.loses = false;
     }
 
-    /// Reads into `into` from `offset`, past all faults.
-    pub fn peek(&self, offset: u64, into: &mut [u8]) {
-        lock(&self.medium).image.read(offset, into);
+    /// The bytes from `offset` on, past all faults.
+    pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        lock(&self.medium).image.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// The I/O that has succeeded so far.
+    pub fn counts(&self) -> Counts {
+        lock(&self.medium).counts
+    }
+
+    /// I/O whose time is over, and which hangs.
+    pub fn hung(&self) -> usize {
+        lock(&self.medium).hung.len()
     }
 
     /// How many allocated blocks there are in these places that could be discarded.
@@ -431,6 +445,7 @@ impl SimDisk {
             }
             return failed(io, error);
         }
+        medium.counts.add(&io);
         match io {
             Io::Read { offset, mut buffer } => {
                 let astray = some_left(&mut medium.faults.misdirected_reads);

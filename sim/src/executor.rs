@@ -28,7 +28,10 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -431,6 +434,15 @@ impl Wake for TaskWaker {
     }
 }
 
+/// The waker of [`Executor::run_here`].
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 type Yield = Yielder<(), ()>;
 
 thread_local! {
@@ -557,22 +569,54 @@ impl Executor {
             if let Some(value) = lock(&result).take() {
                 return Ok(value);
             }
-            self.bury();
-            self.take_new();
-            let next = {
-                let mut state = self.core.state();
-                if state.ready.is_empty() {
-                    None
-                } else {
-                    let count = state.ready.len() as u64;
-                    let index = usize::try_from(state.numbers.draw() % count).expect("small");
-                    Some(state.ready.swap_remove(index))
-                }
-            };
-            match next {
-                Some(id) => self.step(id)?,
-                None => self.advance()?,
+            self.turn()?;
+        }
+    }
+
+    /// Runs everything until `main` has ended, which belongs to no process and may borrow from its
+    /// caller: it is polled as soon as it is woken. `None`: `process` died first.
+    ///
+    /// # Errors
+    /// If it never will.
+    pub fn run_here<T>(
+        &mut self,
+        process: ProcessId,
+        main: impl Future<Output = T>,
+    ) -> Result<Option<T>, Stuck> {
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut main = std::pin::pin!(main);
+        loop {
+            if woken.0.swap(false, Ordering::Relaxed)
+                && let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return Ok(Some(value));
             }
+            if self.core.is_dead(process) {
+                return Ok(None);
+            }
+            self.turn()?;
+        }
+    }
+
+    /// Runs the next step of a task that is ready; if there is none, the clock jumps to the next
+    /// alarm.
+    fn turn(&mut self) -> Result<(), Stuck> {
+        self.bury();
+        self.take_new();
+        let next = {
+            let mut state = self.core.state();
+            if state.ready.is_empty() {
+                None
+            } else {
+                let count = state.ready.len() as u64;
+                let index = usize::try_from(state.numbers.draw() % count).expect("small");
+                Some(state.ready.swap_remove(index))
+            }
+        };
+        match next {
+            Some(id) => self.step(id),
+            None => self.advance(),
         }
     }
 

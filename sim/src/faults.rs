@@ -1171,10 +1171,10 @@ struct Pair<'a> {
 impl Pair<'_> {
     /// Whether the checksum was that of the old block, and is that of the new one.
     fn matches(&self, old: &[u8], new: &[u8]) -> bool {
-        let (mut was, mut is) = ([0; 4], [0; 4]);
+        let mut was = [0; 4];
         self.before.read(self.sum, &mut was);
-        self.disk.peek(self.sum, &mut is);
-        [u32::from_le_bytes(was), u32::from_le_bytes(is)] == [of_block(old), of_block(new)]
+        let is = self.disk.peek(self.sum, 4);
+        was == of_block(old).to_le_bytes() && is == of_block(new).to_le_bytes()
     }
 
     /// The disk has the block and its checksums as they were.
@@ -1193,10 +1193,9 @@ impl SimGroup {
         for (disk, before) in self.disks.iter().zip(before) {
             for block in before.written() {
                 let place = block * BLOCK;
-                let (mut was, mut is) = ([0; 4096], [0; 4096]);
+                let mut was = [0; 4096];
                 before.read(place, &mut was);
-                disk.peek(place, &mut is);
-                if was[..] == old[..] && is[..] == new[..] {
+                if was[..] == old[..] && disk.peek(place, 4096) == new {
                     let sum = hostile::sums_of(disk, place);
                     pairs.extend(sum.map(|sum| Pair { disk: disk.clone(), before, place, sum }));
                 }
@@ -1218,11 +1217,7 @@ impl SimGroup {
         if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
             return Err(format!("{}: a pair was lost, and this stays: {}", self.name, other.text));
         }
-        let has = |(disk, place): &(SimDisk, u64)| {
-            let mut bytes = vec![0; 4096];
-            disk.peek(*place, &mut bytes);
-            bytes
-        };
+        let has = |(disk, place): &(SimDisk, u64)| disk.peek(*place, 4096);
         let found: Vec<_> = places.iter().map(has).collect();
         // Blocks that clients write are unlike everything that was there before.
         if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {

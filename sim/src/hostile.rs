@@ -38,8 +38,7 @@ pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
         3 => ("a membership", area.memberships[two], MEMBERSHIP_SLOT),
         _ => return tamper_with_page(disk, numbers),
     };
-    let mut record = vec![0; length];
-    disk.peek(place, &mut record);
+    let mut record = disk.peek(place, length);
     let noise = numbers.below(8) == 0;
     if noise {
         numbers.fill(&mut record);
@@ -120,9 +119,8 @@ fn memberships(disk: &SimDisk) -> Vec<u64> {
 /// The catalog's runs on a disk, as a membership on it says, and the AU size. `None`: there is no
 /// membership.
 fn catalog_on(disk: &SimDisk) -> Option<(Vec<CatalogRun>, u64)> {
-    let mut slot = vec![0; MEMBERSHIP_SLOT];
     memberships(disk).into_iter().find_map(|place| {
-        disk.peek(place, &mut slot);
+        let slot = disk.peek(place, MEMBERSHIP_SLOT);
         let (envelope, membership) = Membership::decode(&slot, place).ok()?;
         let number = membership.disks.iter().find(|known| known.id == envelope.disk)?.number;
         let runs = membership.catalog.iter().filter(|run| run.disk == number).copied().collect();
@@ -157,9 +155,8 @@ pub fn sums_of(disk: &SimDisk, offset: u64) -> Option<u64> {
 
 /// A page of the catalog, as the membership on this disk says where it lies.
 fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
-    let mut slot = vec![0; MEMBERSHIP_SLOT];
     for place in memberships(disk) {
-        disk.peek(place, &mut slot);
+        let slot = disk.peek(place, MEMBERSHIP_SLOT);
         let Ok((envelope, membership)) = Membership::decode(&slot, place) else { continue };
         let Some(number) = membership
             .disks
@@ -184,8 +181,7 @@ fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
         let file_page = u64::from(run.at) * membership.au_size / BLOCK_SIZE as u64 + within + 1;
         // The membership may have been changed before.
         let Ok(file_page) = u32::try_from(file_page) else { continue };
-        let mut block = [0; BLOCK_SIZE];
-        disk.peek(offset, &mut block);
+        let mut block = disk.peek(offset, BLOCK_SIZE);
         change_fields(&mut block, if numbers.below(2) == 0 { 120 } else { 4080 }, numbers);
         let write = if numbers.below(2) == 0 { numbers.draw() } else { u64::MAX };
         page::seal(&mut block, file_page, write);

@@ -22,15 +22,17 @@ pub use records::reseal;
 
 use crate::{
     disk::SimDisk,
-    executor::{Core, Executor, Stuck},
+    executor::{Core, Executor, Fuse, Stuck},
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
     admin::{
-        AdminError, Code, Operation, OperationPass, OperationState, Report, Selection, Survey,
+        AdminError, Code, NewGroup, Operation, OperationPass, OperationState, Report, Selection,
+        Survey,
     },
-    api::{Caller, Changes, NewFile, Node, ROOT},
+    api::{Caller, Changes, ConnectionId, NewFile, Node, ROOT},
     error::FileError,
+    event::Event,
     files::session::Session,
     group::Group,
     testing::{Image, Numbers, new_group},
@@ -39,9 +41,11 @@ use plinth_engine::{
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use plinth_workload::lock;
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fmt::Display,
     future::Future,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -57,6 +61,41 @@ pub const DISK_SIZE: u64 = 40 * MIB;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
 
+/// A file of a story: by its name in the root directory, or by its node, as a program that has it
+/// open. Bytes that are written by a node are not verified at the end.
+#[derive(Debug, Clone)]
+pub enum Target {
+    Name(String),
+    Node(Node),
+}
+
+impl From<&str> for Target {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<&String> for Target {
+    fn from(name: &String) -> Self {
+        Self::Name(name.clone())
+    }
+}
+
+impl From<Node> for Target {
+    fn from(node: Node) -> Self {
+        Self::Node(node)
+    }
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Node(node) => write!(f, "node {node}"),
+        }
+    }
+}
+
 /// The acknowledged contents of a file, and the synced one.
 #[derive(Debug, Clone, Default)]
 struct Content {
@@ -64,12 +103,22 @@ struct Content {
     synced: Option<Vec<u8>>,
 }
 
-/// A write that was begun and not waited for.
-pub struct Writing(Arc<Mutex<Option<Result<(), FileError>>>>);
+/// Unwinds a story whose engine died, as it expects.
+struct Died;
 
-impl Writing {
+/// Something that was begun in the engine's process and is not waited for.
+pub struct Begun<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Begun<T> {
+    /// Whether it has ended. It never does if its process ends first.
+    pub fn is_finished(&self) -> bool {
+        lock(&self.0).is_some()
+    }
+}
+
+impl<T: Copy> Begun<Result<T, FileError>> {
     /// Whether it has ended, and how.
-    pub fn ended(&self) -> Option<Result<(), String>> {
+    pub fn ended(&self) -> Option<Result<T, String>> {
         lock(&self.0).as_ref().map(|ended| ended.as_ref().copied().map_err(ToString::to_string))
     }
 }
@@ -85,6 +134,14 @@ pub struct World {
     failure_groups: Vec<String>,
     redundancy: Redundancy,
     files: BTreeMap<String, Content>,
+    /// Names of the files that the story has made, by their nodes.
+    names: BTreeMap<Node, String>,
+    /// Lines that the alert logs had when the last mount began.
+    log_at_mount: usize,
+    /// When the process of the next mount dies.
+    next_fuse: Option<Fuse>,
+    /// The story expects that the engine dies.
+    is_doomed: bool,
     /// Last: it ends the tasks of the others.
     executor: Option<Executor>,
     _turn: MutexGuard<'static, ()>,
@@ -114,6 +171,13 @@ pub fn words(error: &AdminError) -> String {
     format!("{error} ({})", error.hint.as_deref().unwrap_or("no hint"))
 }
 
+async fn node_of(session: &Session, target: &Target) -> Result<Node, FileError> {
+    match target {
+        Target::Name(name) => Ok(session.lookup(ROOT, name.as_bytes()).await?.node),
+        Target::Node(node) => Ok(*node),
+    }
+}
+
 impl World {
     /// A host without disks. Only one exists at a time: the next one waits until this one ends.
     pub fn new(seed: u64) -> Self {
@@ -132,6 +196,10 @@ impl World {
             failure_groups: Vec::new(),
             redundancy: Redundancy::Normal,
             files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            log_at_mount: 0,
+            next_fuse: None,
+            is_doomed: false,
             executor: Some(executor),
             _turn: turn,
         }
@@ -148,14 +216,19 @@ impl World {
     #[must_use]
     pub fn disks_of(mut self, size: u64, failure_groups: &[&str]) -> Self {
         for name in failure_groups {
-            let path = format!("/disk{}", self.disks.len());
-            let disk =
-                SimDisk::new(&self.core, &path, size, Sectors { logical: 512, physical: 4096 });
-            self.host.attach(&path, disk.clone());
-            self.disks.push(disk);
-            self.failure_groups.push((*name).to_owned());
+            self.add_disk(size, Sectors { logical: 512, physical: 4096 }, name);
         }
         self
+    }
+
+    /// Adds a disk of `size` bytes to the host. Returns its number.
+    pub fn add_disk(&mut self, size: u64, sectors: Sectors, failure_group: &str) -> usize {
+        let path = format!("/disk{}", self.disks.len());
+        let disk = SimDisk::new(&self.core, &path, size, sectors);
+        self.host.attach(&path, disk.clone());
+        self.disks.push(disk);
+        self.failure_groups.push(failure_group.to_owned());
+        self.disks.len() - 1
     }
 
     /// Makes a group of all disks and mounts it.
@@ -178,12 +251,24 @@ impl World {
     /// # Errors
     /// The refusal.
     pub fn create(&mut self, redundancy: Redundancy, disks: &[usize]) -> Result<(), AdminError> {
-        self.redundancy = redundancy;
         let disks =
             disks.iter().map(|disk| (self.disks[*disk].label(), &self.failure_groups[*disk][..]));
-        let new = new_group(redundancy, MIB, disks);
-        let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
+        self.create_as(new_group(redundancy, MIB, disks))
+    }
+
+    /// Makes a group as a statement describes it.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn create_as(&mut self, new: NewGroup) -> Result<(), AdminError> {
+        self.redundancy = new.redundancy;
+        let world = self.process_world();
         self.alive(async move { Group::create(&world, new).await })
+    }
+
+    /// The world of the engine's process.
+    pub fn process_world(&self) -> Arc<dyn plinth_engine::world::World> {
+        Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>
     }
 
     fn fail_with(&self, what: impl Display, why: impl Display) -> ! {
@@ -195,7 +280,13 @@ impl World {
     }
 
     fn drive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
-        match self.executor.as_mut().expect("it lives as long as the world").run(task) {
+        let ended = self.executor.as_mut().expect("it lives as long as the world").run(task);
+        self.unless_stuck(ended)
+    }
+
+    /// The result, unless it never comes.
+    fn unless_stuck<T>(&self, ended: Result<T, Stuck>) -> T {
+        match ended {
             Ok(value) => value,
             Err(Stuck::Deadlock) => {
                 self.fail_with("stuck", "deadlock: no task is ready, and no alarm is set")
@@ -223,13 +314,86 @@ impl World {
                 futures::future::Either::Right(_) => None,
             }
         });
-        ended.unwrap_or_else(|| {
-            self.fail_with("an operation", format!("did not end within {PATIENCE:?}"))
-        })
+        ended.unwrap_or_else(|| self.took_too_long())
     }
 
     fn alive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
-        self.inside(task).unwrap_or_else(|| self.fail_with("the engine", "died by itself"))
+        self.inside(task).unwrap_or_else(|| self.died())
+    }
+
+    /// Runs something to its end, which may borrow from the story: as the code of a front end that
+    /// calls the engine.
+    pub fn finish<T>(&mut self, task: impl Future<Output = T>) -> T {
+        let late = self.core.sleep(PATIENCE);
+        let task = std::pin::pin!(task);
+        let both = async move {
+            match futures::future::select(task, late).await {
+                futures::future::Either::Left((result, _)) => Some(result),
+                futures::future::Either::Right(_) => None,
+            }
+        };
+        let process = self.process.process();
+        let executor = self.executor.as_mut().expect("it lives as long as the world");
+        let ended = executor.run_here(process, both);
+        let ended = self.unless_stuck(ended).unwrap_or_else(|| self.died());
+        ended.unwrap_or_else(|| self.took_too_long())
+    }
+
+    fn took_too_long(&self) -> ! {
+        self.fail_with("an operation", format!("did not end within {PATIENCE:?}"))
+    }
+
+    /// The engine's process has died while the story went on.
+    fn died(&self) -> ! {
+        if self.is_doomed {
+            std::panic::resume_unwind(Box::new(Died));
+        }
+        self.fail_with("the engine", "died by itself")
+    }
+
+    /// Runs `work`; the engine's process dies after this many beginnings and ends of changes to
+    /// disks, counted from the next mount, and `work` ends there. Returns whether it was cut short.
+    pub fn is_cut_short(world: &RefCell<Self>, changes: u64, work: impl FnOnce()) -> bool {
+        let set = |changes: Option<u64>| {
+            let mut world = world.borrow_mut();
+            (world.next_fuse, world.is_doomed) = (changes.map(Fuse::Changes), changes.is_some());
+            let process = world.process.process();
+            world.core.fuse(process, None);
+        };
+        set(Some(changes));
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(work));
+        set(None);
+        match ended {
+            Ok(()) => false,
+            Err(cause) if cause.is::<Died>() => true,
+            Err(cause) => std::panic::resume_unwind(cause),
+        }
+    }
+
+    /// Begins something in the engine's process, and does not wait for it.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Begun<T> {
+        let begun = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&begun);
+        let task = async move {
+            let ended = task.await;
+            *lock(&place) = Some(ended);
+        };
+        self.core.spawn(self.process.process(), Box::pin(task));
+        Begun(begun)
+    }
+
+    /// Waits for the end of something that was begun.
+    pub fn end<T>(&mut self, begun: Begun<T>) -> T {
+        self.until("the end of what was begun", |_| begun.is_finished());
+        lock(&begun.0).take().expect("it is finished")
+    }
+
+    /// Tasks of the engine's process that have not ended.
+    pub fn tasks(&self) -> u64 {
+        self.core.tasks(self.process.process())
     }
 
     /// Lets time pass.
@@ -245,8 +409,16 @@ impl World {
             if self.core.now() > end {
                 self.fail_with(what, format!("not within {PATIENCE:?}"));
             }
-            self.wait(Duration::from_millis(100));
+            self.step(Duration::from_millis(100));
         }
+    }
+
+    /// As [`Self::wait`], for a story that waits for the engine.
+    pub fn step(&mut self, time: Duration) {
+        if self.core.is_dead(self.process.process()) {
+            self.died();
+        }
+        self.wait(time);
     }
 
     // The group.
@@ -265,11 +437,26 @@ impl World {
     /// # Errors
     /// The refusal.
     pub fn try_mount(&mut self, force: bool) -> Result<(), AdminError> {
+        self.mount_for(force, &[])
+    }
+
+    /// Mounts the group in a new process, which serves these connections of the one before.
+    pub fn resume(&mut self, connections: &[ConnectionId]) {
+        if let Err(error) = self.mount_for(false, connections) {
+            self.fail_with("resume", words(&error));
+        }
+    }
+
+    fn mount_for(&mut self, force: bool, connections: &[ConnectionId]) -> Result<(), AdminError> {
         self.end_process();
         self.say(if force { "mount force" } else { "mount" });
+        self.log_at_mount = self.host.event_count();
+        self.core.fuse(self.process.process(), self.next_fuse.take());
         loop {
-            let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
-            match self.alive(async move { Group::mount(world, "DATA", force).await }) {
+            let world = self.process_world();
+            let connections = connections.to_vec();
+            let mount = async move { Group::resume(world, "DATA", force, &connections[..]).await };
+            match self.alive(mount) {
                 // I/O of the process before is still in flight.
                 Err(error) if error.code == Code::HeldElsewhere => {
                     self.wait(Duration::from_millis(50))
@@ -361,6 +548,20 @@ impl World {
         &self.disks[disk]
     }
 
+    pub fn redundancy(&self) -> Redundancy {
+        self.redundancy
+    }
+
+    /// Moves the wall clock.
+    pub fn shift_clock(&mut self, by: Duration) {
+        self.host.move_clock(i64::try_from(by.as_nanos()).expect("less than 292 years"));
+    }
+
+    /// The failure group of each disk.
+    pub fn failure_groups(&self) -> &[String] {
+        &self.failure_groups
+    }
+
     pub fn disk_count(&self) -> usize {
         self.disks.len()
     }
@@ -428,7 +629,7 @@ impl World {
     }
 
     pub fn survey(&mut self) -> Vec<Survey> {
-        let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
+        let world = self.process_world();
         self.alive(async move { Group::survey(&world).await }).expect("a look that ends")
     }
 
@@ -479,9 +680,12 @@ impl World {
 
     /// Whether the alert log has had this line since the last mount began.
     pub fn told(&self, text: &str) -> bool {
-        let story = self.core.story();
-        let since = story.iter().rposition(|line| line.contains("-- mount")).unwrap_or(0);
-        story[since..].iter().any(|line| line.contains(text) && !line.contains("-- "))
+        self.host.events(self.log_at_mount).iter().any(|event| event.to_string().contains(text))
+    }
+
+    /// The alert log since the first mount.
+    pub fn events(&self) -> Vec<Event> {
+        self.host.events(0)
     }
 
     /// Asserts that the alert log has had this line since the last mount began.
@@ -493,52 +697,88 @@ impl World {
 
     // Files.
 
-    fn session(&self) -> Session {
+    /// A session of a program that is not known by its mount.
+    pub fn session(&self) -> Session {
         Session::new(self.mounted(), None)
     }
 
     fn with_file<T: Send + 'static, F: Future<Output = Result<T, FileError>> + Send>(
         &mut self,
-        name: &str,
+        target: Target,
         act: impl FnOnce(Session, Node) -> F + Send + 'static,
     ) -> Result<T, FileError> {
-        let (session, name) = (self.session(), name.to_owned());
-        self.alive(async move {
-            let node = session.lookup(ROOT, name.as_bytes()).await?.node;
-            act(session, node).await
-        })
+        let session = self.session();
+        self.alive(async move { act(session.clone(), node_of(&session, &target).await?).await })
     }
 
-    fn done<T>(&self, what: &str, name: &str, ended: Result<T, FileError>) -> T {
-        ended.unwrap_or_else(|error| self.fail_with(format_args!("{what} {name}"), error))
+    fn done<T>(&self, what: &str, target: impl Display, ended: Result<T, FileError>) -> T {
+        ended.unwrap_or_else(|error| self.fail_with(format_args!("{what} {target}"), error))
     }
 
-    pub fn create_file(&mut self, name: &str) {
+    /// The acknowledged contents of a file, if they are verified.
+    fn content(&mut self, target: &Target) -> Option<&mut Content> {
+        match target {
+            Target::Name(name) => self.files.get_mut(name),
+            Target::Node(_) => None,
+        }
+    }
+
+    /// The contents of a file are not known any more.
+    pub fn forget(&mut self, target: impl Into<Target>) {
+        let name = match target.into() {
+            Target::Name(name) => Some(name),
+            Target::Node(node) => self.names.get(&node).cloned(),
+        };
+        if let Some(name) = name {
+            self.files.remove(&name);
+        }
+    }
+
+    /// Makes an empty file in the root directory.
+    pub fn create_file(&mut self, name: &str) -> Node {
         let (session, file) = (self.session(), name.to_owned());
         let made = self.alive(async move {
             session.create(ROOT, file.as_bytes(), NewFile::Regular, 0o644, CALLER).await
         });
-        self.done("create", name, made);
+        let node = self.done("create", name, made).node;
         self.files.insert(name.to_owned(), Content::default());
+        self.names.insert(node, name.to_owned());
+        node
+    }
+
+    /// The node of a file in the root directory.
+    pub fn find(&mut self, name: &str) -> Node {
+        let found = self.with_file(name.into(), |_, node| async move { Ok(node) });
+        self.done("find", name, found)
     }
 
     /// Returns once the write is acknowledged.
-    pub fn write(&mut self, name: &str, offset: usize, bytes: &[u8]) {
-        let ended = self.try_write(name, offset, bytes);
-        self.done("write", name, ended);
+    pub fn write(&mut self, file: impl Into<Target>, offset: u64, bytes: &[u8]) {
+        let target = file.into();
+        let ended = self.try_write(target.clone(), offset, bytes);
+        self.done("write", target, ended);
     }
 
     /// # Errors
     /// The error that the program gets; then the range has the old bytes or the new ones, and the
     /// file is not verified any more.
-    pub fn try_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Result<(), FileError> {
-        let data = bytes.to_vec();
-        let ended = self.with_file(name, move |session, node| async move {
-            session.write(node, offset as u64, &data, false).await
+    pub fn try_write(
+        &mut self,
+        file: impl Into<Target>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FileError> {
+        let (target, data) = (file.into(), bytes.to_vec());
+        if let Target::Node(node) = target {
+            self.forget(node);
+        }
+        let ended = self.with_file(target.clone(), move |session, node| async move {
+            session.write(node, offset, &data, false).await
         });
         if ended.is_err() {
-            self.files.remove(name);
-        } else if let Some(content) = self.files.get_mut(name) {
+            self.forget(target);
+        } else if let Some(content) = self.content(&target) {
+            let offset = usize::try_from(offset).expect("a small file");
             let end = offset + bytes.len();
             content.now.resize(content.now.len().max(end), 0);
             content.now[offset..end].copy_from_slice(bytes);
@@ -548,33 +788,33 @@ impl World {
 
     /// Begins a write and does not wait for it. The file is not verified any more: the write may
     /// have happened or not.
-    pub fn begin_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Writing {
-        let (session, file, data) = (self.session(), name.to_owned(), bytes.to_vec());
-        let writing = Arc::new(Mutex::new(None));
-        let place = Arc::clone(&writing);
-        let task = async move {
-            let ended = async {
-                let node = session.lookup(ROOT, file.as_bytes()).await?.node;
-                session.write(node, offset as u64, &data, false).await
-            };
-            let ended = ended.await;
-            *lock(&place) = Some(ended);
-        };
-        self.core.spawn(self.process.process(), Box::pin(task));
-        self.files.remove(name);
-        Writing(writing)
+    pub fn begin_write(
+        &mut self,
+        file: impl Into<Target>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Begun<Result<(), FileError>> {
+        let (session, target, data) = (self.session(), file.into(), bytes.to_vec());
+        self.forget(target.clone());
+        self.begin(async move {
+            let node = node_of(&session, &target).await?;
+            session.write(node, offset, &data, false).await
+        })
     }
 
-    pub fn sync(&mut self, name: &str) {
-        let ended = self.try_sync(name);
-        self.done("sync", name, ended);
+    pub fn sync(&mut self, file: impl Into<Target>) {
+        let target = file.into();
+        let ended = self.try_sync(target.clone());
+        self.done("sync", target, ended);
     }
 
     /// # Errors
     /// The error that the program gets.
-    pub fn try_sync(&mut self, name: &str) -> Result<(), FileError> {
-        self.with_file(name, |session, node| async move { session.sync(node, false).await })?;
-        if let Some(content) = self.files.get_mut(name) {
+    pub fn try_sync(&mut self, file: impl Into<Target>) -> Result<(), FileError> {
+        let target = file.into();
+        let sync = |session: Session, node| async move { session.sync(node, false).await };
+        self.with_file(target.clone(), sync)?;
+        if let Some(content) = self.content(&target) {
             content.synced = Some(content.now.clone());
         }
         Ok(())
@@ -587,35 +827,40 @@ impl World {
         self.sync(name);
     }
 
-    pub fn read(&mut self, name: &str, offset: usize, length: usize) -> Vec<u8> {
-        let read = self.try_read(name, offset, length);
-        self.done("read", name, read)
+    pub fn read(&mut self, file: impl Into<Target>, offset: u64, length: usize) -> Vec<u8> {
+        let target = file.into();
+        let read = self.try_read(target.clone(), offset, length);
+        self.done("read", target, read)
     }
 
     /// # Errors
     /// The error that the program gets.
     pub fn try_read(
         &mut self,
-        name: &str,
-        offset: usize,
+        file: impl Into<Target>,
+        offset: u64,
         length: usize,
     ) -> Result<Vec<u8>, FileError> {
-        self.with_file(name, move |session, node| async move {
+        self.with_file(file.into(), move |session, node| async move {
             let mut bytes = vec![0xee; length];
-            let count = session.read(node, offset as u64, &mut bytes).await?;
+            let count = session.read(node, offset, &mut bytes).await?;
             bytes.truncate(count);
             Ok(bytes)
         })
     }
 
-    pub fn truncate(&mut self, name: &str, size: usize) {
-        let changes = Changes { size: Some(size as u64), ..Changes::default() };
-        let cut = self.with_file(name, move |session, node| async move {
+    pub fn truncate(&mut self, file: impl Into<Target>, size: u64) {
+        let target = file.into();
+        if let Target::Node(node) = target {
+            self.forget(node);
+        }
+        let changes = Changes { size: Some(size), ..Changes::default() };
+        let cut = self.with_file(target.clone(), move |session, node| async move {
             session.change(node, changes).await
         });
-        self.done("truncate", name, cut);
-        if let Some(content) = self.files.get_mut(name) {
-            content.now.resize(size, 0);
+        self.done("truncate", &target, cut);
+        if let Some(content) = self.content(&target) {
+            content.now.resize(usize::try_from(size).expect("a small file"), 0);
         }
     }
 
@@ -630,11 +875,6 @@ impl World {
         let (session, file) = (self.session(), name.to_owned());
         self.files.remove(name);
         self.alive(async move { session.unlink(ROOT, file.as_bytes()).await })
-    }
-
-    /// The contents of a file are not known any more.
-    pub fn forget(&mut self, name: &str) {
-        self.files.remove(name);
     }
 
     /// Every file reads back as it was acknowledged, on every mirror in turn.

@@ -33,6 +33,8 @@ pub struct Host {
     notes: Mutex<BTreeMap<String, String>>,
     clock: AtomicI64,
     processes: AtomicU32,
+    /// The alert logs of all processes.
+    events: Mutex<Vec<Event>>,
 }
 
 /// One of [`WORDS_FAIL`] words that a process stores for its successor fails, in histories whose
@@ -73,6 +75,7 @@ impl Host {
             notes: Mutex::default(),
             clock: AtomicI64::new(0),
             processes: AtomicU32::new(1),
+            events: Mutex::default(),
         };
         host.reboot();
         Arc::new(host)
@@ -136,6 +139,16 @@ impl Host {
     /// Moves the wall clock, in nanoseconds.
     pub fn move_clock(&self, by: i64) {
         self.clock.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The lines of the alert logs so far, from the `first`-th on.
+    pub fn events(&self, first: usize) -> Vec<Event> {
+        lock(&self.events)[first..].to_vec()
+    }
+
+    /// How many lines the alert logs have.
+    pub fn event_count(&self) -> usize {
+        lock(&self.events).len()
     }
 
     /// A new process, and its view of the world.
@@ -240,5 +253,6 @@ impl World for ProcessWorld {
         }
         let sign = if event.severity == Severity::Alarm { '!' } else { ' ' };
         self.host.core.tell(|| format!("  {sign}{event}"));
+        lock(&self.host.events).push(event);
     }
 }

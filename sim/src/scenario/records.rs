@@ -24,9 +24,7 @@ pub fn reseal(record: &mut [u8]) {
 
 impl World {
     pub fn peek(&self, disk: usize, offset: u64, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.disk(disk).peek(offset, &mut bytes);
-        bytes
+        self.disk(disk).peek(offset, length)
     }
 
     /// Overwrites bytes of a disk, as rot or `dd` does.

@@ -5,6 +5,11 @@ use sim::scenario::pattern;
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
+
+/// The place of a block in its file, in bytes.
+fn at(block: u64) -> u64 {
+    block * BLOCK as u64
+}
 /// How often a file is read until each of its mirrors was.
 const READS: usize = 200;
 
@@ -58,16 +63,16 @@ fn a_block_that_is_lost_is_an_error() {
             let place = world.place_of(disk, block(&bytes, 9));
             world.corrupt(disk, place, &pattern(seed + disk as u64, BLOCK));
         }
-        let lost = world.try_read("table", 9 * BLOCK, BLOCK).expect_err("it is lost");
+        let lost = world.try_read("table", at(9), BLOCK).expect_err("it is lost");
         assert!(lost.to_string().contains("no good mirror of extent 0"), "seed {seed}: {lost}");
         world.is_told("restore it from a backup");
         assert_eq!(world.read("table", 0, 9 * BLOCK), bytes[..9 * BLOCK], "seed {seed}");
         assert_eq!(
-            world.read("table", 10 * BLOCK, 90 * BLOCK),
+            world.read("table", at(10), 90 * BLOCK),
             bytes[10 * BLOCK..100 * BLOCK],
             "seed {seed}"
         );
-        world.write("table", 9 * BLOCK, block(&bytes, 9));
+        world.write("table", at(9), block(&bytes, 9));
         world.ends_well();
     }
 }
@@ -81,9 +86,9 @@ fn a_block_that_cannot_be_read_anywhere_is_an_error() {
             let place = world.place_of(disk, block(&bytes, 5));
             world.spoil(disk, place);
         }
-        let lost = world.try_read("table", 5 * BLOCK, BLOCK).expect_err("it cannot be read");
+        let lost = world.try_read("table", at(5), BLOCK).expect_err("it cannot be read");
         assert!(lost.to_string().contains("no good mirror of extent 0"), "seed {seed}: {lost}");
-        world.write("table", 5 * BLOCK, block(&bytes, 5));
+        world.write("table", at(5), block(&bytes, 5));
         world.ends_well();
     }
 }
@@ -233,7 +238,7 @@ fn after_a_write_that_failed_mirrors_are_made_equal() {
         let new = pattern(1, 8 * BLOCK);
         world.offline("B");
         // From now on the region is active, and the next write is one write of the disk.
-        world.write("table", 100 * BLOCK, &bytes[100 * BLOCK..101 * BLOCK]);
+        world.write("table", at(100), &bytes[100 * BLOCK..101 * BLOCK]);
         world.disk(0).faults(|faults| faults.failing_writes = 1);
         world.try_write("table", 0, &new).expect_err("the only mirror does not take it");
         let found = world.read("table", 0, bytes.len());
@@ -259,7 +264,7 @@ fn a_stale_mirror_is_never_read() {
         let place = world.place_of(0, &pattern(1, BLOCK));
         world.spoil(0, place);
         world.try_read("table", 0, BLOCK).expect_err("the other mirror is old");
-        assert_eq!(world.read("table", BLOCK, BLOCK), block(&bytes, 1), "seed {seed}");
+        assert_eq!(world.read("table", at(1), BLOCK), block(&bytes, 1), "seed {seed}");
         world.write("table", 0, &pattern(1, BLOCK));
         world.ends_well();
     }
