@@ -821,16 +821,6 @@ fn killed_without_a_sync() -> (Lab, usize) {
 
 const UNSYNCED: usize = 14 << 20;
 
-/// The engine is killed, and the next engine cannot have a disk flush its unflushed writes: it does
-/// not take them for written.
-#[test]
-fn a_mount_is_refused_when_a_flush_of_unflushed_writes_fails() {
-    let (mut lab, plain) = killed_without_a_sync();
-    lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
-    let refused = lab.try_mount(false).expect_err("unflushed writes may be lost");
-    assert_eq!(refused.code, Code::Io, "{refused}");
-}
-
 /// As above, but some flushes fail and later ones succeed: the bytes that the first was to make
 /// durable are lost all the same. No read returns other bytes there, and no sync of a program that
 /// continues after the kill reports them as durable.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    admin::{Problem, Renaming, ScrubOrder, ScrubPower},
+    admin::{Problem, Renaming},
     disk::{headers, identify},
     event::Severity,
     extent::{
@@ -142,45 +142,6 @@ fn the_engine_checks_its_metadata_by_itself() {
     assert_eq!(lab.look(), []);
 }
 
-/// After a clean dismount the disks mount, whatever was overwritten a moment before it.
-#[test]
-fn a_dismount_repairs_overwritten_metadata() {
-    let (mut lab, bytes) = with_an_open_region();
-    for (kind, places, length) in kinds() {
-        lab.overwrite(0, &places, length, false);
-        lab.overwrite(1, &places, length, true);
-        lab.dismount();
-        if let Err(error) = lab.try_mount(false) {
-            panic!("{kind}: {error}");
-        }
-        assert!(!lab.is_offline(0) && !lab.is_offline(1), "{kind}");
-        assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "{kind}");
-        lab.check();
-    }
-}
-
-/// One disk fails. The records of the other, the only one that is left, were overwritten, which was
-/// not found yet: they are written again at once.
-#[test]
-fn the_metadata_of_the_remaining_disks_is_checked_when_a_disk_fails() {
-    for (kind, places, length) in kinds() {
-        let (mut lab, bytes) = with_an_open_region();
-        lab.overwrite(0, &places, length, true);
-        lab.silence(1);
-        lab.write(lab.find("table"), 0, &bytes);
-        assert!(lab.is_offline(1), "{kind}");
-        lab.wait_for("a look", || lab.told("written again") && lab.problems(false).is_empty());
-        lab.kill();
-        lab.disks[1].heal();
-        if let Err(error) = lab.try_mount(false) {
-            panic!("{kind}: {error}");
-        }
-        assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "{kind}");
-        lab.online_all();
-        lab.check();
-    }
-}
-
 /// A change of membership relies on the records of the voters, so it checks them first. The engine
 /// is killed after it, and the group mounts.
 #[test]
@@ -215,40 +176,6 @@ fn a_disk_without_a_header_is_renamed() {
     assert!(lab.group().members().iter().any(|(name, _)| name == "OTHER"));
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
     lab.check();
-}
-
-/// CHECK and SCRUB name what is wrong and leave it. With REPAIR they write it again, and nothing
-/// wrong is left.
-#[test]
-fn a_check_and_a_scrub_with_repair_write_overwritten_metadata_again() {
-    let (lab, _) = with_an_open_region();
-    for (kind, places, length) in kinds() {
-        lab.overwrite(1, &places, length, true);
-        let image = || lab.disks[1].peek(places[0], length);
-        let before = image();
-        let named = lab.problems(false);
-        assert!(
-            named.len() == 1 && named[0].text.contains(kind) && !named[0].repaired,
-            "{kind}: {named:?}"
-        );
-        assert!(image() == before, "{kind}: the check was without REPAIR");
-        let mended = lab.problems(true);
-        assert!(mended.len() == 1 && mended[0].repaired, "{kind}: {mended:?}");
-        assert_eq!(lab.problems(true), [], "{kind}");
-        lab.overwrite(1, &places, length, false);
-        let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
-        block_on(lab.group().scrub(&order)).expect("it begins");
-        let is_over = || {
-            lab.group().operations().iter().all(|one| {
-                one.pass != OperationPass::Scrubbing || one.state == OperationState::Done
-            })
-        };
-        lab.wait_for("the end of the scrub", is_over);
-        let report = lab.group().scrubbed();
-        assert!(report.problems.len() == 1 && report.is_good(), "{kind}: {report:?}");
-        assert_eq!(lab.problems(false), [], "{kind}");
-    }
-    assert!(lab.told("1 problem found, 1 repaired, 0 left"));
 }
 
 /// A region is open, and the checksum blocks that its last release wrote are overwritten, on one

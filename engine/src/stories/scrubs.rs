@@ -210,29 +210,6 @@ fn a_scrub_ends_although_a_disk_fails_during_it() {
     lab.check();
 }
 
-/// STOP ends a scrub, a dismount does not wait for it, and another one can be started afterwards.
-#[test]
-fn a_scrub_can_be_stopped() {
-    let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B"]);
-    let node = lab.create_file("more");
-    lab.write(node, 0, &pattern(5, 20 << 20));
-    lab.sync(node);
-    let order = ScrubOrder { power: ScrubPower::Low, ..ScrubOrder::default() };
-    block_on(lab.group().scrub(&order)).expect("it begins");
-    lab.group().stop_scrub();
-    lab.wait_for("its end", || lab.scrub_operation().state == OperationState::Done);
-    let stopped = lab.scrub_operation();
-    assert!(stopped.so_far < stopped.work && stopped.error.is_none(), "{stopped:?}");
-    block_on(lab.group().scrub(&order)).expect("it begins again");
-    lab.dismount();
-    lab.mount();
-    assert!(
-        lab.group().operations().iter().all(|one| one.pass != OperationPass::Scrubbing),
-        "it is not remembered"
-    );
-    lab.check();
-}
-
 /// While files are written, extended, truncated and removed, no write in flight is taken for rot,
 /// and no write is undone by a repair.
 #[test]

@@ -43,67 +43,6 @@ fn drop_volume(name: &str) -> VolumeChange {
     VolumeChange::Drop { name: name.to_owned() }
 }
 
-fn resize(name: &str, size: u64) -> VolumeChange {
-    VolumeChange::Resize { name: name.to_owned(), size }
-}
-
-/// All of a volume's space is allocated from the beginning, in whole AUs. A volume that does not
-/// fit is refused and leaves nothing.
-#[test]
-fn a_volume_has_all_of_its_space_from_the_beginning() {
-    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
-    let before = lab.free();
-    lab.add("V1", 10 * MIB + 1).expect("it fits");
-    assert_eq!(lab.volumes(), [r#"Text("V1 11")"#]);
-    assert_eq!(before - lab.free(), 22, "two mirrors of 11 AUs");
-    assert_eq!(lab.add("V1", MIB).expect_err("it is there").code, Code::VolumeExists);
-    let full = lab.add("V2", 200 * MIB).expect_err("it does not fit");
-    assert_eq!(full.code, Code::NoSpace, "{full}");
-    assert_eq!((lab.volume_files(), before - lab.free()), (1, 22), "nothing is left of it");
-    assert_eq!(
-        lab.volume(&resize("V1", 300 * MIB)).expect_err("it does not fit").code,
-        Code::NoSpace
-    );
-    assert_eq!(before - lab.free(), 22);
-    lab.volume(&resize("V1", 4 * MIB)).expect("smaller");
-    lab.volume(&resize("V1", 6 * MIB)).expect("larger");
-    assert_eq!(lab.volumes(), [r#"Text("V1 6")"#]);
-    let high = VolumeChange::Add {
-        name: "V3".into(),
-        size: MIB,
-        mirrors: Some(3),
-        stripe_width: 4096,
-        stripe_columns: 1,
-    };
-    assert_eq!(lab.volume(&high).expect_err("it is the group's").code, Code::NotSupported);
-    lab.volume(&VolumeChange::Modify {
-        name: "V1".into(),
-        mount_path: Some("/v".into()),
-        usage: Some("ext4".into()),
-    })
-    .expect("noted");
-    lab.volume(&VolumeChange::Enable { volumes: None, enable: false }).expect("disabled");
-    lab.kill();
-    lab.mount();
-    let row = "SELECT state, usage, mountpath, redundancy, stripe_width_k FROM v$asm_volume";
-    let rows = format!("{:?}", block_on(lab.group().query(row)).expect("a query").rows);
-    assert_eq!(
-        rows,
-        r#"[[Text("DISABLED"), Text("ext4"), Text("/v"), Text("MIRROR"), Integer(128)]]"#
-    );
-    lab.volume(&drop_volume("V1")).expect("dropped");
-    assert_eq!(lab.volume(&drop_volume("V1")).expect_err("it is gone").code, Code::NoSuchVolume);
-    lab.check();
-    lab.wait_for("its space", || lab.free() >= before - 2);
-    // A client removes a volume's file in a mount of the group.
-    lab.add("V4", MIB).expect("it fits");
-    let directory = block_on(lab.session().lookup(ROOT, b".volumes")).expect("it is there").node;
-    block_on(lab.session().unlink(directory, b"V4")).expect("removed");
-    assert!(lab.volumes().is_empty());
-    lab.add("V4", MIB).expect("it can be made again");
-    lab.check();
-}
-
 /// Whenever the engine dies, a volume exists with all its space or not at all, and no space is left
 /// allocated for one that does not exist.
 #[test]

@@ -1,10 +1,12 @@
 //! FUSE mounts that outlive engines: a request leaves both its effect and its row, or neither,
 //! whenever the engine dies.
 
-use super::{kills::cut_short, *};
-use crate::api::{ConnectionId, Invalidation, NewFile, Watcher};
+use super::lab::cut_short;
+use super::*;
+use plinth_engine::api::{ConnectionId, Invalidation, NewFile, Watcher};
 
 const MOUNT: ConnectionId = ConnectionId(42);
+
 const FILES: u64 = 12;
 
 struct Deaf;
@@ -14,12 +16,11 @@ impl Watcher for Deaf {
 }
 
 fn mounted(lab: &Lab) -> Session {
-    Session::of_mount(Arc::clone(lab.group()), Arc::new(Deaf), MOUNT)
+    Session::of_mount(lab.group(), Arc::new(Deaf), MOUNT)
 }
 
-fn resume(lab: &mut Lab) -> Session {
-    lab.group =
-        Some(block_on(Group::resume(lab.world(), "DATA", false, &[MOUNT])).expect("mounted"));
+fn resume(lab: &Lab) -> Session {
+    lab.world().resume(&[MOUNT]);
     mounted(lab)
 }
 
@@ -28,9 +29,9 @@ fn resume(lab: &mut Lab) -> Session {
 /// that it was done before exactly if its file exists.
 #[test]
 fn the_effect_and_the_row_of_a_request_survive_together() {
-    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.dismount();
-    let work = |lab: &mut Lab| {
+    let work = |lab: &Lab| {
         lab.mount();
         let session = mounted(lab);
         let requests: Vec<_> =
@@ -68,7 +69,7 @@ fn the_effect_and_the_row_of_a_request_survive_together() {
 /// are there until the mount is gone.
 #[test]
 fn a_file_without_a_name_outlives_engines() {
-    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = mounted(&lab);
     let made = block_on(session.create(ROOT, b"temporary", NewFile::Regular, 0o600, ROOT_CALLER))
         .expect("made");
@@ -78,7 +79,7 @@ fn a_file_without_a_name_outlives_engines() {
         let bytes = pattern(life + 1, 100_000);
         lab.write(made.node, life * 100_000, &bytes);
         lab.kill();
-        let _session = resume(&mut lab);
+        let _session = resume(&lab);
         assert_eq!(lab.read(made.node, life * 100_000, 100_000), bytes);
         lab.check();
     }
