@@ -1,6 +1,6 @@
 //! Places on a disk, computed from its size and its AU size alone.
 
-use crate::{BLOCK_SIZE, FormatError, checksum};
+use crate::{Au, BLOCK_SIZE, FormatError, checksum};
 use std::collections::BTreeSet;
 
 pub const MIB: u64 = 1 << 20;
@@ -176,27 +176,30 @@ impl Layout {
 
     /// Byte offset of an AU.
     #[must_use]
-    pub fn au_offset(&self, au: u32) -> u64 {
-        u64::from(au) * self.au_size
+    pub fn au_offset(&self, au: Au) -> u64 {
+        u64::from(au.0) * self.au_size
     }
 
     /// The checksums of an AU: byte offset and bytes.
     #[must_use]
-    pub fn sums_of(&self, au: u32) -> (u64, usize) {
+    pub fn sums_of(&self, au: Au) -> (u64, usize) {
         let length = Self::sums_size(self.au_size);
-        (self.au_size + u64::from(au) * length, usize::try_from(length).expect("64 KiB at most"))
+        (self.au_size + u64::from(au.0) * length, usize::try_from(length).expect("64 KiB at most"))
     }
 
     /// Whether an AU holds data: it is not the system area, a checksum zone or a header copy.
     #[must_use]
-    pub fn is_data(&self, au: u32) -> bool {
-        let holds_header = |place: &u64| place / self.au_size == u64::from(au);
-        au > self.zone_units && au < self.au_count && !self.header_places().iter().any(holds_header)
+    pub fn is_data(&self, au: Au) -> bool {
+        let holds_header = |place: &u64| place / self.au_size == u64::from(au.0);
+        au.0 > self.zone_units
+            && au.0 < self.au_count
+            && !self.header_places().iter().any(holds_header)
     }
 
     /// Whether all of `first .. first + count` hold data.
     #[must_use]
-    pub fn is_data_run(&self, first: u32, count: u32) -> bool {
+    pub fn is_data_run(&self, first: Au, count: u32) -> bool {
+        let first = first.0;
         let Some(end) = first.checked_add(count) else { return false };
         let holds_header =
             |place: &u64| (u64::from(first)..u64::from(end)).contains(&(place / self.au_size));
@@ -206,9 +209,9 @@ impl Layout {
     }
 
     /// The AUs that hold data, ascending.
-    pub fn data_units(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn data_units(&self) -> impl Iterator<Item = Au> + use<> {
         let layout = *self;
-        (layout.zone_units + 1..layout.au_count).filter(move |au| layout.is_data(*au))
+        (layout.zone_units + 1..layout.au_count).map(Au).filter(move |au| layout.is_data(*au))
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
                 5001 * au_size + 12345,
             ] {
                 let layout = Layout::new(size, au_size).expect("large enough");
-                let (last_sums, length) = layout.sums_of(layout.au_count() - 1);
+                let (last_sums, length) = layout.sums_of(Au(layout.au_count() - 1));
                 let first_data = layout.data_units().next().expect("there are data AUs");
                 assert!(last_sums + length as u64 <= layout.au_offset(first_data));
                 for au in layout.data_units() {
@@ -312,7 +315,7 @@ mod tests {
                 assert!(
                     !layout
                         .data_units()
-                        .any(|au| is_at_an_end(layout.au_offset(au), layout.au_offset(au + 1)))
+                        .any(|au| is_at_an_end(layout.au_offset(au), layout.au_offset(au.next())))
                 );
                 assert!(
                     !layout

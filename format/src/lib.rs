@@ -23,6 +23,7 @@
 //! `docs/format.md` has the same tables; a test compares the two.
 
 pub mod activity;
+pub mod au;
 pub mod checksum;
 pub mod envelope;
 pub mod header;
@@ -33,6 +34,7 @@ pub mod page;
 pub mod stamp;
 mod wire;
 
+pub use au::Au;
 pub use checksum::crc32c;
 pub use envelope::FormatError;
 pub use layout::Layout;

@@ -6,7 +6,7 @@
 //! (R3).
 
 use crate::{
-    BLOCK_SIZE, DiskId, DiskNumber, FormatError, MembershipId, Redundancy,
+    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, MembershipId, Redundancy,
     envelope::{self, ENVELOPE_SIZE, Envelope},
     is_name,
     layout::{Layout, MEMBERSHIP_SLOT},
@@ -131,7 +131,7 @@ pub struct CatalogRun {
     pub at: u32,
     pub count: u32,
     pub disk: DiskNumber,
-    pub first: u32,
+    pub first: Au,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,7 +293,7 @@ impl Membership {
             if !fits || run.count == 0 {
                 return Err(FormatError::Field {
                     field: "catalog run at AU",
-                    value: run.first.into(),
+                    value: run.first.0.into(),
                 });
             }
         }
@@ -370,12 +370,17 @@ impl MemberDisk {
 }
 
 impl CatalogRun {
+    /// Its AUs, ascending.
+    pub fn aus(&self) -> impl Iterator<Item = Au> + use<> {
+        self.first.run(self.count)
+    }
+
     fn encode(&self, entry: &mut [u8]) {
         put(entry, R_FILE, &[self.file as u8]);
         put(entry, R_MIRROR, &[self.mirror]);
         put(entry, R_DISK, &self.disk.0.to_le_bytes());
         put(entry, R_AT, &self.at.to_le_bytes());
-        put(entry, R_FIRST, &self.first.to_le_bytes());
+        put(entry, R_FIRST, &self.first.0.to_le_bytes());
         put(entry, R_COUNT, &self.count.to_le_bytes());
     }
 
@@ -399,7 +404,7 @@ impl CatalogRun {
             },
             disk: DiskNumber(get_u16(entry, R_DISK)),
             at: get_u32(entry, R_AT),
-            first: get_u32(entry, R_FIRST),
+            first: Au(get_u32(entry, R_FIRST)),
             count: get_u32(entry, R_COUNT),
         })
     }

@@ -13,7 +13,7 @@
 #![allow(unsafe_code)]
 
 use plinth_format::{
-    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId, Redundancy,
+    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId, Redundancy,
     activity::{self, ActivityLog, Region},
     checksum::crc32c,
     envelope::{self, Envelope},
@@ -166,7 +166,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
             at: 0,
             count: 4,
             disk: DiskNumber(index as u16),
-            first: 10,
+            first: Au(10),
         })
         .collect();
     Membership {
@@ -526,7 +526,7 @@ fn a_vast_disk_is_judged_at_once() {
     for disk in &mut vast.disks {
         disk.size = u64::from(u32::MAX) * MIB;
     }
-    let run = CatalogRun { count: 1 << 29, first: 1 << 30, ..vast.catalog[0] };
+    let run = CatalogRun { count: 1 << 29, first: Au(1 << 30), ..vast.catalog[0] };
     vast.catalog = vec![run; membership::RUNS_MAX];
     let here = envelope(&mut random, PLACE);
     let _ = Membership::decode(&vast.encode(here), PLACE);

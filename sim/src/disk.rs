@@ -18,7 +18,7 @@ use plinth_engine::{
     world::{Disk, Identity, Io, Sectors},
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    Au, BLOCK_SIZE,
     header::DiskHeader,
     layout::{HEADER_PLACE, likely_header_places},
 };
@@ -134,7 +134,7 @@ struct Medium {
 impl Medium {
     fn find_sums(&mut self) {
         if let Some(DiskHeader { layout, .. }) = header_in(&self.image, self.size) {
-            self.sums = layout.sums_of(0).0..layout.sums_of(layout.au_count()).0;
+            self.sums = layout.sums_of(Au(0)).0..layout.sums_of(Au(layout.au_count())).0;
         }
     }
 

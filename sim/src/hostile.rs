@@ -9,7 +9,7 @@ use plinth_engine::{
     api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World,
 };
 use plinth_format::{
-    BLOCK_SIZE, checksum, envelope,
+    Au, BLOCK_SIZE, checksum, envelope,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     page,
@@ -132,7 +132,7 @@ fn catalog_on(disk: &SimDisk) -> Option<(Vec<CatalogRun>, u64)> {
 pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
     let (runs, au_size) = catalog_on(disk)?;
     let first = runs.iter().find(|run| run.file == CatalogFile::Database && run.at == 0)?.first;
-    let first = u64::from(first) * au_size;
+    let first = u64::from(first.0) * au_size;
     Some(first..first + (256 * BLOCK_SIZE as u64).min(au_size))
 }
 
@@ -140,7 +140,7 @@ pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
 pub fn catalog_places(disk: &SimDisk) -> Vec<Range<u64>> {
     let Some((runs, au_size)) = catalog_on(disk) else { return Vec::new() };
     let place = |run: &CatalogRun| {
-        u64::from(run.first) * au_size..u64::from(run.first + run.count) * au_size
+        u64::from(run.first.0) * au_size..u64::from(run.first.0 + run.count) * au_size
     };
     runs.iter().map(place).collect()
 }
@@ -149,7 +149,8 @@ pub fn catalog_places(disk: &SimDisk) -> Vec<Range<u64>> {
 pub fn sums_of(disk: &SimDisk, offset: u64) -> Option<u64> {
     // Not every disk has a membership. All have a header.
     let layout = disk.header()?.layout;
-    let au = u32::try_from(offset / layout.au_size()).ok().filter(|au| layout.is_data(*au))?;
+    let au =
+        u32::try_from(offset / layout.au_size()).ok().map(Au).filter(|au| layout.is_data(*au))?;
     Some(layout.sums_of(au).0 + offset % layout.au_size() / BLOCK_SIZE as u64 * 4)
 }
 
@@ -177,7 +178,7 @@ fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
         let run = runs[usize::try_from(numbers.below(runs.len() as u64)).expect("small")];
         // The first pages are those in use.
         let within = numbers.below(60);
-        let offset = u64::from(run.first) * membership.au_size + within * BLOCK_SIZE as u64;
+        let offset = u64::from(run.first.0) * membership.au_size + within * BLOCK_SIZE as u64;
         let file_page = u64::from(run.at) * membership.au_size / BLOCK_SIZE as u64 + within + 1;
         // The membership may have been changed before.
         let Ok(file_page) = u32::try_from(file_page) else { continue };

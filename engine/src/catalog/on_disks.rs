@@ -32,7 +32,7 @@ use crate::{
     world::{World, wait_for},
 };
 use plinth_format::{
-    DiskNumber,
+    Au, DiskNumber,
     membership::{DiskState, Membership},
 };
 use std::{
@@ -55,7 +55,7 @@ pub struct DiskStore {
     is_space_known: AtomicBool,
     au_size: u64,
     /// The AUs that are marked used because the catalog has them.
-    owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
+    owned: Mutex<BTreeSet<(DiskNumber, Au)>>,
     /// Sentences about pages that a read found damaged on one mirror and rewrote, until they are
     /// reported.
     mended: Mutex<Vec<String>>,
@@ -93,7 +93,7 @@ struct Looked {
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
-    aus: Vec<(DiskNumber, u32)>,
+    aus: Vec<(DiskNumber, Au)>,
     /// Set as long as there are any.
     in_hand: Option<InHand>,
 }
@@ -118,9 +118,9 @@ struct MirrorPart {
 
 /// The AUs that belong to the catalog according to a membership.
 #[must_use]
-pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
+pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, Au)> {
     let runs = membership.catalog.iter();
-    runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
+    runs.flat_map(|run| run.aus().map(|au| (run.disk, au))).collect()
 }
 
 /// The error after the disks were released.
@@ -184,7 +184,7 @@ impl DiskStore {
         }
     }
 
-    fn retire(&self, disk: DiskNumber, aus: &[u32]) {
+    fn retire(&self, disk: DiskNumber, aus: &[Au]) {
         let mut retired = self.retired.lock();
         retired.in_hand.get_or_insert_with(|| self.space.lock().take_in_hand());
         retired.aus.extend(aus.iter().map(|au| (disk, *au)));

@@ -37,7 +37,7 @@ use crate::{
     movement::Movement,
     space::{extent_id::ExtentId, mirror_sets::mirrors_wanted},
 };
-use plinth_format::{DiskNumber, membership::DiskState};
+use plinth_format::{Au, DiskNumber, membership::DiskState};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,10 +77,10 @@ enum Owner {
     Extent(ExtentId),
 }
 
-type Owners = BTreeMap<(DiskNumber, u32), Owner>;
+type Owners = BTreeMap<(DiskNumber, Au), Owner>;
 
 /// An AU and two that seemed to have it.
-type Double = ((DiskNumber, u32), Owner, Owner);
+type Double = ((DiskNumber, Au), Owner, Owner);
 
 impl Upkeep {
     pub(crate) fn new(movement: Arc<Movement>) -> Arc<Self> {
@@ -247,7 +247,7 @@ impl Upkeep {
                     disk.name
                 ));
             }
-            for au in run.first..run.first.saturating_add(run.count) {
+            for au in run.aus() {
                 if !units.insert((run.disk, au)) {
                     report.bad(format!(
                         "AU {au} of disk {} is given to the catalog twice",

@@ -65,7 +65,7 @@ use futures::{
     future::{self, Either},
     stream::FuturesUnordered,
 };
-use plinth_format::{DiskNumber, layout::PIECE_SIZE, membership::DiskState};
+use plinth_format::{Au, DiskNumber, layout::PIECE_SIZE, membership::DiskState};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -464,12 +464,13 @@ impl Data {
         let space = self.space();
         let of = |member: &Arc<Member>| {
             let layout = member.layout();
-            let is_free = |au: &u32| space.state(member.number, *au) == Some(AuState::Free);
-            let free = (0..layout.au_count())
+            let is_free = |au: &Au| space.state(member.number, *au) == Some(AuState::Free);
+            let free = Au(0)
+                .run(layout.au_count())
                 .filter(is_free)
                 .map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
             let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
-            let piece = |(_, au, piece): &(DiskNumber, u32, u64)| {
+            let piece = |(_, au, piece): &(DiskNumber, Au, u64)| {
                 let first = layout.au_offset(*au) + piece * PIECE_SIZE;
                 first..first + PIECE_SIZE
             };
@@ -721,7 +722,7 @@ async fn wait_for_end(
     }
 }
 
-async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (u32, u32)) {
+async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (Au, u32)) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
     let disk_io =

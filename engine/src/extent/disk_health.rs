@@ -15,7 +15,7 @@ use crate::{
     extent::data::Data,
     space::AuState,
 };
-use plinth_format::{BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
+use plinth_format::{Au, BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -149,7 +149,7 @@ impl Data {
         let au_size = member.layout().au_size();
         let header = (HEADER_PLACE, BLOCK_SIZE);
         for place in member.health.unread().into_iter().chain([header]) {
-            let au = u32::try_from(place.0 / au_size).unwrap_or(u32::MAX);
+            let au = Au(u32::try_from(place.0 / au_size).unwrap_or(u32::MAX));
             let is_free = self.space().state(member.number, au) == Some(AuState::Free);
             let is_well = is_free
                 || !member.is_hung()

@@ -773,6 +773,7 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plinth_format::Au;
 
     fn extent() -> Extent {
         Extent::new(ExtentId(7), 300, 0, &[])
@@ -810,7 +811,7 @@ mod tests {
     /// it then.
     #[test]
     fn a_target_cancelled_while_its_row_is_written_is_a_mirror_or_is_not() {
-        let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
+        let at = |disk, au| Mirror { disk: DiskNumber(disk), au: Au(au) };
         let mut connection = Connection::open_in_memory().expect("in memory");
         tables::extent::create_table(&connection);
         let extent = Arc::new(Extent::new(ExtentId(7), 300, 0, &[at(0, 11), at(1, 11)]));
@@ -851,7 +852,7 @@ mod tests {
 
     #[test]
     fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
-        let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
+        let at = |disk| Mirror { disk: DiskNumber(disk), au: Au(11) };
         let extent = Extent::new(ExtentId(7), 300, 0, &[at(0), at(1)]);
         assert_eq!(extent.after(Change::Add { target: at(2) }), None, "it is not the target");
         assert!(extent.add_target(at(2)));

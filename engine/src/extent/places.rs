@@ -10,7 +10,7 @@ use crate::{
     disk::members::MIRRORS_MAX,
     sync::lock::{Mutex, MutexGuard},
 };
-use plinth_format::DiskNumber;
+use plinth_format::{Au, DiskNumber};
 use std::{
     ops::{Deref, DerefMut},
     sync::atomic::{
@@ -83,11 +83,12 @@ struct Copied {
 const THERE: u64 = 1 << 63;
 
 fn word_of(mirror: Option<&Mirror>) -> u64 {
-    mirror.map_or(0, |mirror| THERE | u64::from(mirror.disk.0) << 32 | u64::from(mirror.au))
+    mirror.map_or(0, |mirror| THERE | u64::from(mirror.disk.0) << 32 | u64::from(mirror.au.0))
 }
 
 fn mirror_of(word: u64) -> Option<Mirror> {
-    (word & THERE != 0).then_some(Mirror { disk: DiskNumber((word >> 32) as u16), au: word as u32 })
+    (word & THERE != 0)
+        .then_some(Mirror { disk: DiskNumber((word >> 32) as u16), au: Au(word as u32) })
 }
 
 impl Copied {
@@ -191,7 +192,7 @@ mod tests {
     /// A reader sees mirrors and target of one moment, never some of before and some of after.
     #[test]
     fn readers_see_places_of_one_moment() {
-        let at = |disk: u16, au: u32| Mirror { disk: DiskNumber(disk), au };
+        let at = |disk: u16, au: u32| Mirror { disk: DiskNumber(disk), au: Au(au) };
         let placed = Placed::new(&[at(0, 0), at(1, 0), at(u16::MAX, 0)]);
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -207,8 +208,8 @@ mod tests {
             });
             while !ended.load(Acquire) {
                 let (mirrors, target) = placed.look();
-                let round = mirrors[0].au;
-                assert!(mirrors.iter().all(|mirror| mirror.au == round));
+                let round = mirrors[0].au.0;
+                assert!(mirrors.iter().all(|mirror| mirror.au.0 == round));
                 assert!(round == 0 || mirrors.len() == 1 + round as usize % MIRRORS_MAX);
                 assert_eq!(target, (round % 2 == 1).then_some(at(7, round)));
             }

@@ -42,7 +42,7 @@ use futures::{
     channel::oneshot,
     future::{self, Either},
 };
-use plinth_format::DiskNumber;
+use plinth_format::{Au, DiskNumber};
 use std::{
     collections::{BTreeSet, VecDeque},
     pin::pin,
@@ -67,7 +67,7 @@ struct Pending {
 struct Vacated {
     extent: Arc<Extent>,
     is_deleted: bool,
-    units: Vec<(DiskNumber, u32)>,
+    units: Vec<(DiskNumber, Au)>,
 }
 
 /// Takes what commits free. Apart from the group, because the jobs that free know no group.
@@ -165,7 +165,7 @@ impl Freeing {
     /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Reusable {
         let mut pending = self.pending.lock();
-        let settled: BTreeSet<(DiskNumber, u32)> =
+        let settled: BTreeSet<(DiskNumber, Au)> =
             self.space.lock().settle(durable.0).into_iter().collect();
         // Some are not free for all that: of a damaged catalog, or on a disk that has left.
         let units = |mirrors: &mut dyn Iterator<Item = Mirror>| {

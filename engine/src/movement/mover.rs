@@ -40,7 +40,7 @@ use crate::{
     reached::{self, Mark},
     space::Space,
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber};
+use plinth_format::{Au, BLOCK_SIZE, DiskNumber};
 use std::sync::Arc;
 
 /// How often it is tried to get an AU, as long as some become free.
@@ -94,7 +94,7 @@ impl Movement {
         extent: &Arc<Extent>,
         from: DiskNumber,
         to: &Arc<Member>,
-        before: Option<u32>,
+        before: Option<Au>,
     ) -> Result<Option<u64>, FileError> {
         let take = |space: &mut Space| match before {
             Some(before) => space.allocate_before(to.number, before),
@@ -190,7 +190,7 @@ impl Movement {
         &self,
         extent: &Arc<Extent>,
         to: &Arc<Member>,
-        take: impl Fn(&mut Space) -> Option<u32>,
+        take: impl Fn(&mut Space) -> Option<Au>,
         change: impl FnOnce(Mirror) -> Change,
         is_choice: bool,
     ) -> Result<Option<u64>, FileError> {

@@ -16,7 +16,7 @@ use futures::{
     channel::oneshot,
     future::{self, Either},
 };
-use plinth_format::DiskNumber;
+use plinth_format::{Au, DiskNumber};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -69,7 +69,7 @@ pub(super) enum Focus {
     /// Only mirrors in AUs that are reserved for a shrink.
     Reserved,
     /// On these disks, mirrors in this AU or behind it move to an AU before it.
-    Compact(BTreeMap<DiskNumber, u32>),
+    Compact(BTreeMap<DiskNumber, Au>),
 }
 
 /// A step with one mirror of an extent.
@@ -77,7 +77,7 @@ pub(super) enum Focus {
 enum Step {
     /// It moves from a disk to a disk, perhaps the same one; there to an AU before `before`, if
     /// that is given.
-    Move { from: DiskNumber, to: DiskNumber, before: Option<u32> },
+    Move { from: DiskNumber, to: DiskNumber, before: Option<Au> },
     /// It is made, wherever there is room.
     Add,
     /// It is taken, wherever most is in use.
@@ -89,7 +89,7 @@ type Steps = (Arc<Extent>, Vec<Step>);
 
 impl Step {
     /// The mirror on a disk moves within it.
-    fn within(disk: DiskNumber, before: Option<u32>) -> Self {
+    fn within(disk: DiskNumber, before: Option<Au>) -> Self {
         Self::Move { from: disk, to: disk, before }
     }
 }

@@ -1,7 +1,7 @@
 //! The mirrors of an extent: a short list that is copied, not allocated.
 
 use crate::{disk::members::MIRRORS_MAX, space::placement::Mirror};
-use plinth_format::DiskNumber;
+use plinth_format::{Au, DiskNumber};
 
 /// The mirrors of an extent, in the order of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl Mirrors {
     /// If there are more than [`MIRRORS_MAX`].
     #[must_use]
     pub fn new(mirrors: &[Mirror]) -> Self {
-        let mut all = [Mirror { disk: DiskNumber(0), au: 0 }; MIRRORS_MAX];
+        let mut all = [Mirror { disk: DiskNumber(0), au: Au(0) }; MIRRORS_MAX];
         all[..mirrors.len()].copy_from_slice(mirrors);
         Self { all, count: mirrors.len() }
     }
@@ -36,7 +36,7 @@ impl Mirrors {
         let old = self.all[index];
         self.all.copy_within(index + 1..self.count, index);
         self.count -= 1;
-        self.all[self.count] = Mirror { disk: DiskNumber(0), au: 0 };
+        self.all[self.count] = Mirror { disk: DiskNumber(0), au: Au(0) };
         old
     }
 }

@@ -41,7 +41,7 @@ pub(crate) mod slots;
 pub(crate) mod stripes;
 
 use crate::planted::{self, Bug};
-use plinth_format::{DiskNumber, Layout};
+use plinth_format::{Au, DiskNumber, Layout};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -68,13 +68,13 @@ pub enum AuState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MarkError {
     #[error("disk {disk} is not in the group, but its AU {au} is in use; run CHECK")]
-    UnknownDisk { disk: DiskNumber, au: u32 },
+    UnknownDisk { disk: DiskNumber, au: Au },
     #[error(
         "AU {au} of disk {disk} is in use, but it holds no data or lies beyond the disk's end; run CHECK"
     )]
-    NotData { disk: DiskNumber, au: u32 },
+    NotData { disk: DiskNumber, au: Au },
     #[error("AU {au} of disk {disk} is in use twice; run CHECK")]
-    Twice { disk: DiskNumber, au: u32 },
+    Twice { disk: DiskNumber, au: Au },
 }
 
 /// The AUs of every disk of a group.
@@ -82,10 +82,10 @@ pub enum MarkError {
 pub struct Space {
     disks: BTreeMap<DiskNumber, DiskSpace>,
     /// AUs that each commit released and `settle` has not handed out.
-    released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
+    released: BTreeMap<u64, Vec<(DiskNumber, Au)>>,
     /// AUs that more than one owner names: a damaged catalog. They stay taken when one owner
     /// releases them, since another still has them.
-    contested: BTreeSet<(DiskNumber, u32)>,
+    contested: BTreeSet<(DiskNumber, Au)>,
     /// AUs of a disk that are not given to files: the catalog needs them for a mirror when the disk
     /// is back.
     reserved: BTreeMap<DiskNumber, u32>,
@@ -129,7 +129,7 @@ struct DiskSpace {
     pending: u32,
     /// Where the search continues, so that consecutive extents of a file are adjacent and freed AUs
     /// are not reused at once.
-    cursor: u32,
+    cursor: Au,
     /// No AU is free in words before this one.
     lowest: usize,
 }
@@ -159,7 +159,7 @@ impl Space {
     }
 
     #[must_use]
-    pub fn is_reserved_for_shrink(&self, disk: DiskNumber, au: u32) -> bool {
+    pub fn is_reserved_for_shrink(&self, disk: DiskNumber, au: Au) -> bool {
         self.disks.get(&disk).is_some_and(|space| space.is_reserved_for_shrink(au))
     }
 
@@ -206,7 +206,7 @@ impl Space {
     ///
     /// # Errors
     /// If that cannot be: two owners, no such disk, or an AU that holds no data.
-    pub fn mark_used(&mut self, disk: DiskNumber, au: u32) -> Result<(), MarkError> {
+    pub fn mark_used(&mut self, disk: DiskNumber, au: Au) -> Result<(), MarkError> {
         let Some(space) = self.disks.get_mut(&disk) else {
             return Err(MarkError::UnknownDisk { disk, au });
         };
@@ -222,12 +222,12 @@ impl Space {
     }
 
     /// Allocates a free AU of a disk, the next after the last one allocated.
-    pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<u32> {
+    pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<Au> {
         if self.free(disk) == 0 { None } else { self.allocate_reserved(disk) }
     }
 
     /// Allocates the first free AU of a disk, if it is before another one.
-    pub fn allocate_before(&mut self, disk: DiskNumber, before: u32) -> Option<u32> {
+    pub fn allocate_before(&mut self, disk: DiskNumber, before: Au) -> Option<Au> {
         if self.free(disk) == 0 {
             return None;
         }
@@ -238,12 +238,12 @@ impl Space {
     /// The AU before which all AUs in use would be if the disk had no gaps; and the number of AUs
     /// in use that are not before it.
     #[must_use]
-    pub fn compact_end(&self, disk: DiskNumber) -> (u32, u32) {
-        self.disks.get(&disk).map_or((0, 0), DiskSpace::compact_end)
+    pub fn compact_end(&self, disk: DiskNumber) -> (Au, u32) {
+        self.disks.get(&disk).map_or((Au(0), 0), DiskSpace::compact_end)
     }
 
     /// As [`Self::allocate_on`], for the catalog: also from its reserve.
-    pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<u32> {
+    pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<Au> {
         self.changes += 1;
         self.disks.get_mut(&disk)?.allocate()
     }
@@ -258,7 +258,7 @@ impl Space {
     ///
     /// # Panics
     /// If the AU is not in use.
-    pub fn cancel(&mut self, disk: DiskNumber, au: u32) {
+    pub fn cancel(&mut self, disk: DiskNumber, au: Au) {
         if self.contested.contains(&(disk, au)) {
             return;
         }
@@ -270,7 +270,7 @@ impl Space {
     ///
     /// # Panics
     /// If the AU is not in use.
-    pub fn release(&mut self, disk: DiskNumber, au: u32, commit: u64) {
+    pub fn release(&mut self, disk: DiskNumber, au: Au, commit: u64) {
         if self.contested.contains(&(disk, au)) || self.state(disk, au).is_none() {
             return;
         }
@@ -282,7 +282,7 @@ impl Space {
     /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out
     /// once and must come back by [`Space::freed`].
     #[must_use = "what is not given to `freed` is lost until the next mount"]
-    pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, u32)> {
+    pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, Au)> {
         let settled: Vec<_> = match durable.checked_add(1) {
             Some(next) => {
                 let later = self.released.split_off(&next);
@@ -304,13 +304,13 @@ impl Space {
     ///
     /// # Panics
     /// If the AU was not settled.
-    pub fn freed(&mut self, disk: DiskNumber, au: u32) {
+    pub fn freed(&mut self, disk: DiskNumber, au: Au) {
         self.change(disk, au, AuState::Settled, AuState::Free);
     }
 
     /// Takes adjacent free AUs of a disk, at most `most`, to be discarded: the first, and how many.
     /// Each must come back by [`Space::discarded`].
-    pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(u32, u32)> {
+    pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(Au, u32)> {
         self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
     }
 
@@ -319,9 +319,9 @@ impl Space {
     ///
     /// # Panics
     /// If the AUs were not being discarded.
-    pub fn discarded(&mut self, disk: DiskNumber, first: u32, count: u32, done: bool) {
+    pub fn discarded(&mut self, disk: DiskNumber, first: Au, count: u32, done: bool) {
         let Some(space) = self.disks.get_mut(&disk) else { return };
-        for au in first..first + count {
+        for au in first.run(count) {
             let state = space.state(au);
             assert!(
                 state == AuState::Discarding,
@@ -337,7 +337,7 @@ impl Space {
 
     /// Whether an AU was stained when its owner allocated it: the device may hold data wherever
     /// nothing was written since. True once.
-    pub fn take_stain(&mut self, disk: DiskNumber, au: u32) -> bool {
+    pub fn take_stain(&mut self, disk: DiskNumber, au: Au) -> bool {
         let Some(space) = self.disks.get_mut(&disk) else { return false };
         let (word, bit) = place(au);
         let Some(taken) = space.taken_stained.get_mut(word) else { return false };
@@ -349,7 +349,7 @@ impl Space {
     /// Stains every free AU of a disk.
     pub fn stain(&mut self, disk: DiskNumber) {
         if let Some(space) = self.disks.get_mut(&disk) {
-            let free: Vec<u32> =
+            let free: Vec<Au> =
                 space.layout.data_units().filter(|au| space.state(*au) == AuState::Free).collect();
             free.into_iter().for_each(|au| space.stain(au, true));
         }
@@ -455,13 +455,13 @@ impl Space {
 
     /// `None` if the disk is unknown or the AU holds no data.
     #[must_use]
-    pub fn state(&self, disk: DiskNumber, au: u32) -> Option<AuState> {
+    pub fn state(&self, disk: DiskNumber, au: Au) -> Option<AuState> {
         let space = self.disks.get(&disk)?;
         space.layout.is_data(au).then(|| space.state(au))
     }
 
     /// Changes the state. False if the disk was removed.
-    fn change(&mut self, disk: DiskNumber, au: u32, from: AuState, to: AuState) -> bool {
+    fn change(&mut self, disk: DiskNumber, au: Au, from: AuState, to: AuState) -> bool {
         let Some(space) = self.disks.get_mut(&disk) else {
             return false;
         };
@@ -490,7 +490,7 @@ impl DiskSpace {
             total: 0,
             free: 0,
             pending: 0,
-            cursor: 0,
+            cursor: Au(0),
             lowest: 0,
         };
         for au in layout.data_units() {
@@ -518,7 +518,7 @@ impl DiskSpace {
         });
     }
 
-    fn is_reserved_for_shrink(&self, au: u32) -> bool {
+    fn is_reserved_for_shrink(&self, au: Au) -> bool {
         let (word, bit) = place(au);
         self.reserved_for_shrink
             .get(word)
@@ -555,11 +555,11 @@ impl DiskSpace {
             .data_units()
             .filter(|au| !self.layout.is_data(*au))
             .for_each(|au| next.stain(au, true));
-        next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
+        next.cursor = if self.cursor.0 < layout.au_count() { self.cursor } else { Au(0) };
         *self = next;
     }
 
-    fn state(&self, au: u32) -> AuState {
+    fn state(&self, au: Au) -> AuState {
         let (word, bit) = place(au);
         match (self.low[word] & bit != 0, self.high[word] & bit != 0) {
             (false, false) => AuState::Free,
@@ -570,12 +570,12 @@ impl DiskSpace {
         }
     }
 
-    fn is_stained(&self, au: u32) -> bool {
+    fn is_stained(&self, au: Au) -> bool {
         let (word, bit) = place(au);
         self.stained[word] & bit != 0
     }
 
-    fn stain(&mut self, au: u32, is_stained: bool) {
+    fn stain(&mut self, au: Au, is_stained: bool) {
         let (word, bit) = place(au);
         match (is_stained, self.is_stained(au)) {
             (true, false) => {
@@ -608,25 +608,24 @@ impl DiskSpace {
         self.stained[word] & !self.taken(word)
     }
 
-    fn take_to_discard(&mut self, most: u32) -> Option<(u32, u32)> {
+    fn take_to_discard(&mut self, most: u32) -> Option<(Au, u32)> {
         let words = self.stained.len();
         let word = (self.first_stain..words).find(|word| self.to_discard(*word) != 0)?;
         if (self.first_stain..word).all(|word| self.stained[word] == 0) {
             self.first_stain = word;
         }
         let first = au_of(word, !self.to_discard(word));
-        let is_ready = |au: u32| {
+        let is_ready = |au: Au| {
             let (word, bit) = place(au);
             word < words && self.to_discard(word) & bit != 0
         };
-        let count =
-            (first..first.saturating_add(most.max(1))).take_while(|au| is_ready(*au)).count();
+        let count = first.run(most.max(1)).take_while(|au| is_ready(*au)).count();
         let count = u32::try_from(count).expect("as many as a disk has");
-        (first..first + count).for_each(|au| self.set(au, AuState::Discarding));
+        first.run(count).for_each(|au| self.set(au, AuState::Discarding));
         Some((first, count))
     }
 
-    fn set(&mut self, au: u32, to: AuState) {
+    fn set(&mut self, au: Au, to: AuState) {
         let (word, bit) = place(au);
         if to == AuState::Used && self.is_stained(au) {
             self.taken_stained[word] |= bit;
@@ -665,8 +664,8 @@ impl DiskSpace {
         self.low[word] | self.high[word] | self.reserved_for_shrink.get(word).copied().unwrap_or(0)
     }
 
-    fn allocate_before(&mut self, before: u32) -> Option<u32> {
-        let words = before.div_ceil(64) as usize;
+    fn allocate_before(&mut self, before: Au) -> Option<Au> {
+        let words = before.0.div_ceil(64) as usize;
         for word in self.lowest..words.min(self.low.len()) {
             let taken = self.taken(word);
             self.lowest = word;
@@ -681,10 +680,10 @@ impl DiskSpace {
         None
     }
 
-    fn compact_end(&self) -> (u32, u32) {
+    fn compact_end(&self) -> (Au, u32) {
         let open = || self.layout.data_units().filter(|au| !self.is_reserved_for_shrink(*au));
         let used = self.total - self.free - self.discarding_open();
-        let end = open().nth(used as usize).unwrap_or(self.layout.au_count());
+        let end = open().nth(used as usize).unwrap_or(Au(self.layout.au_count()));
         let behind = open()
             .skip(used as usize)
             .filter(|au| !matches!(self.state(*au), AuState::Free | AuState::Discarding))
@@ -692,7 +691,7 @@ impl DiskSpace {
         (end, u32::try_from(behind).unwrap_or(u32::MAX))
     }
 
-    fn allocate(&mut self) -> Option<u32> {
+    fn allocate(&mut self) -> Option<Au> {
         if self.free == 0 {
             return None;
         }
@@ -711,7 +710,7 @@ impl DiskSpace {
             if taken != u64::MAX {
                 let au = au_of(word, taken);
                 self.set(au, AuState::Used);
-                self.cursor = if au + 1 < self.layout.au_count() { au + 1 } else { 0 };
+                self.cursor = if au.0 + 1 < self.layout.au_count() { au.next() } else { Au(0) };
                 return Some(au);
             }
         }
@@ -720,17 +719,17 @@ impl DiskSpace {
 }
 
 /// AUs that hold data in one layout, and not in another.
-fn lost(layout: Layout, target: Layout) -> impl Iterator<Item = u32> {
+fn lost(layout: Layout, target: Layout) -> impl Iterator<Item = Au> {
     layout.data_units().filter(move |au| !target.is_data(*au))
 }
 
 /// The first AU of a word whose bit is not set.
-fn au_of(word: usize, taken: u64) -> u32 {
-    u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones()
+fn au_of(word: usize, taken: u64) -> Au {
+    Au(u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones())
 }
 
-fn place(au: u32) -> (usize, u64) {
-    (au as usize / 64, 1 << (au % 64))
+fn place(au: Au) -> (usize, u64) {
+    (au.0 as usize / 64, 1 << (au.0 % 64))
 }
 
 #[cfg(test)]
@@ -756,9 +755,9 @@ mod tests {
     fn allocates_every_data_unit_once_and_no_other() {
         for units in [13, 64, 65, 127, 128, 129, 1000] {
             let mut space = space(units);
-            let expected: BTreeSet<u32> = layout(units).data_units().collect();
+            let expected: BTreeSet<Au> = layout(units).data_units().collect();
             assert_eq!(space.total(DISK) as usize, expected.len());
-            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let given: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
             assert_eq!(given.len(), expected.len(), "none twice");
             assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), expected);
             assert_eq!((space.free(DISK), space.pending(DISK)), (0, 0));
@@ -769,7 +768,7 @@ mod tests {
     #[test]
     fn a_freed_unit_waits_for_commit_and_discard() {
         let mut space = space(13);
-        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        let given: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
         space.release(DISK, given[2], 7);
         space.release(DISK, given[5], 9);
         assert_eq!((space.allocate_on(DISK), space.pending(DISK)), (None, 2));
@@ -800,15 +799,15 @@ mod tests {
             (0, total, total)
         );
         assert_eq!(space.state(DISK, first), Some(AuState::Discarding));
-        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        let given: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
         assert_eq!(given.len(), total as usize - 3);
         assert!(!given.contains(&first), "being discarded");
         assert_eq!(space.take_to_discard(DISK, 3), None, "the rest is somebody's");
         space.discarded(DISK, first, 2, true);
-        space.discarded(DISK, first + 2, 1, false);
+        space.discarded(DISK, Au(first.0 + 2), 1, false);
         assert_eq!((space.free(DISK), space.stains(DISK)), (3, 1), "one was given up");
-        assert_eq!(space.take_to_discard(DISK, 8), Some((first + 2, 1)));
-        space.discarded(DISK, first + 2, 1, true);
+        assert_eq!(space.take_to_discard(DISK, 8), Some((Au(first.0 + 2), 1)));
+        space.discarded(DISK, Au(first.0 + 2), 1, true);
         space.release(DISK, given[0], 1);
         assert_eq!(space.take_to_discard(DISK, 8), None, "its commit is not durable");
         assert_eq!(space.settle(1), [(DISK, given[0])]);
@@ -832,7 +831,7 @@ mod tests {
         space.discarded(DISK, first, count, false);
         assert_eq!(space.reserved_in_use(DISK), 0);
         while let Some((first, count)) = space.take_to_discard(DISK, 1000) {
-            assert!((first..first + count).all(|au| !space.is_reserved_for_shrink(DISK, au)));
+            assert!(first.run(count).all(|au| !space.is_reserved_for_shrink(DISK, au)));
             space.discarded(DISK, first, count, true);
         }
         space.cut(DISK, layout(40));
@@ -845,16 +844,16 @@ mod tests {
     fn another_size_forgets_no_stain() {
         for (before, after) in [(40, 200), (200, 40)] {
             let mut space = space(before);
-            let both = |au: &u32| layout(before).is_data(*au) && layout(after).is_data(*au);
-            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
-            let freed: BTreeSet<u32> = given.iter().copied().filter(both).step_by(3).collect();
+            let both = |au: &Au| layout(before).is_data(*au) && layout(after).is_data(*au);
+            let given: Vec<Au> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let freed: BTreeSet<Au> = given.iter().copied().filter(both).step_by(3).collect();
             freed.iter().for_each(|au| space.cancel(DISK, *au));
             given.iter().filter(|au| !both(au)).for_each(|au| space.cancel(DISK, *au));
             space.reserve_for_shrink(DISK, Some(layout(after)));
             space.cut(DISK, layout(after));
             let mut discarded = BTreeSet::new();
             while let Some((first, count)) = space.take_to_discard(DISK, 8) {
-                discarded.extend(first..first + count);
+                discarded.extend(first.run(count));
                 space.discarded(DISK, first, count, true);
             }
             let gained = layout(after).data_units().filter(|au| !layout(before).is_data(*au));
@@ -874,12 +873,15 @@ mod tests {
     fn damage_is_an_error() {
         let mut space = space(40);
         let other = DiskNumber(9);
-        assert_eq!(space.mark_used(DISK, 5), Ok(()));
-        assert_eq!(space.mark_used(DISK, 5), Err(MarkError::Twice { disk: DISK, au: 5 }));
-        for au in [0, 1, 39, 40, u32::MAX] {
+        assert_eq!(space.mark_used(DISK, Au(5)), Ok(()));
+        assert_eq!(space.mark_used(DISK, Au(5)), Err(MarkError::Twice { disk: DISK, au: Au(5) }));
+        for au in [0, 1, 39, 40, u32::MAX].map(Au) {
             assert_eq!(space.mark_used(DISK, au), Err(MarkError::NotData { disk: DISK, au }));
         }
-        assert_eq!(space.mark_used(other, 5), Err(MarkError::UnknownDisk { disk: other, au: 5 }));
+        assert_eq!(
+            space.mark_used(other, Au(5)),
+            Err(MarkError::UnknownDisk { disk: other, au: Au(5) })
+        );
     }
 
     #[test]
@@ -910,12 +912,12 @@ mod tests {
         #[test]
         fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..7, any::<u16>()), 0..400)) {
             let mut space = space(units);
-            let mut model: BTreeMap<u32, (AuState, u64)> =
+            let mut model: BTreeMap<Au, (AuState, u64)> =
                 layout(units).data_units().map(|au| (au, (AuState::Free, 0))).collect();
             let mut commit = 1;
             for (call, pick) in calls {
-                let of = |model: &BTreeMap<u32, (AuState, u64)>, state| {
-                    let list: Vec<u32> = model.iter().filter(|(_, is)| is.0 == state).map(|(au, _)| *au).collect();
+                let of = |model: &BTreeMap<Au, (AuState, u64)>, state| {
+                    let list: Vec<Au> = model.iter().filter(|(_, is)| is.0 == state).map(|(au, _)| *au).collect();
                     if list.is_empty() { None } else { Some(list[usize::from(pick) % list.len()]) }
                 };
                 match call {
@@ -945,7 +947,7 @@ mod tests {
                         model.insert(au, (AuState::Free, 0));
                     },
                     5 => if let Some((first, count)) = space.take_to_discard(DISK, u32::from(pick % 7)) {
-                        for au in first..first + count {
+                        for au in first.run(count) {
                             prop_assert_eq!(model[&au].0, AuState::Free);
                             model.insert(au, (AuState::Discarding, 0));
                         }

@@ -46,7 +46,7 @@ use crate::{
     space::Space,
 };
 use plinth_format::{
-    DiskNumber, Redundancy,
+    Au, DiskNumber, Redundancy,
     membership::{DiskState, Membership},
 };
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
@@ -78,7 +78,7 @@ pub type Placements = BTreeMap<usize, Arc<Placement>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mirror {
     pub disk: DiskNumber,
-    pub au: u32,
+    pub au: Au,
 }
 
 /// No AUs are free for another extent. Pending ones may become free: see [`Space::any_pending`].

@@ -29,7 +29,7 @@ impl Lab {
     /// Writes to a disk the bytes that it has there.
     pub(super) fn give_something_to_flush(&self, disk: usize) {
         let member = self.member(disk);
-        let place = member.layout().au_offset(1);
+        let place = member.layout().au_offset(Au(1));
         let same = Buffer::copy_of(&self.disks[disk].peek(place, 4096)).share();
         assert!(block_on(member.start_write(place, same).settle()).is_ok());
     }

@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::{admin::Code, disk::disk_io::Settled, space::AuState, sync::buffer::Buffer};
-use plinth_format::{BLOCK_SIZE, membership::Membership};
+use plinth_format::{
+    BLOCK_SIZE,
+    membership::{CatalogRun, Membership},
+};
 use std::sync::atomic::Ordering;
 
 /// A device that belongs to no group hangs. Mounts, and disks that return, do not wait for it, and
@@ -102,7 +105,7 @@ fn the_place_of_a_struck_log_mirror_is_not_given_out_during_a_write() {
     group.store.free_struck();
     let are_used = || {
         let space = group.space();
-        let mut units = runs.iter().flat_map(|run| run.first..run.first + run.count);
+        let mut units = runs.iter().flat_map(CatalogRun::aus);
         units.all(|au| space.state(number, au) == Some(AuState::Used))
     };
     let before = are_used();

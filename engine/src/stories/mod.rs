@@ -49,7 +49,7 @@ use crate::{
     testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group, run_until},
     world::World,
 };
-use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use plinth_format::{Au, Redundancy, layout::MIB, membership::DiskState};
 use std::{sync::Arc, time::Duration};
 
 /// Turns a catalog into one as the first version of the engine made it.
@@ -328,7 +328,8 @@ impl Lab {
         let runs =
             membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
         runs.map(|run| {
-            member.layout().au_offset(run.first)..member.layout().au_offset(run.first + run.count)
+            member.layout().au_offset(run.first)
+                ..member.layout().au_offset(Au(run.first.0 + run.count))
         })
         .collect()
     }

@@ -8,7 +8,7 @@ use crate::{
     space::AuState,
 };
 use futures::FutureExt;
-use plinth_format::{DiskNumber, layout::MEMBERSHIP_SLOT};
+use plinth_format::{Au, DiskNumber, layout::MEMBERSHIP_SLOT};
 use std::{
     cell::RefCell,
     ops::Range,
@@ -77,7 +77,7 @@ impl Lab {
 }
 
 /// Where an AU is on its disk.
-fn place(layout: &plinth_format::Layout, au: u32) -> Range<u64> {
+fn place(layout: &plinth_format::Layout, au: Au) -> Range<u64> {
     layout.au_offset(au)..layout.au_offset(au) + layout.au_size()
 }
 
@@ -91,7 +91,8 @@ fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
     let bytes = lab.read(node, extent.number * MIB, 1 << 20);
     let bad = Data::offset(&member, mirror, 40);
     lab.disks[plain].faults(|faults| faults.bad.push(bad..bad + 4096));
-    let moved = block_on(lab.group().move_mirror(&extent, mirror.disk, &member, Some(u32::MAX)));
+    let moved =
+        block_on(lab.group().move_mirror(&extent, mirror.disk, &member, Some(Au(u32::MAX))));
     lab.disks[plain].heal();
     let found = lab.try_read(node, extent.number * MIB, 1 << 20);
     assert!(found.is_ok_and(|found| found == bytes), "{moved:?}");
@@ -328,7 +329,7 @@ fn nothing_is_copied_to_the_old_place_of_a_moved_mirror() {
         Some(MIB)
     );
     lab.wait_for("its old place", || group.space().state(old.disk, old.au) == Some(AuState::Free));
-    let moved = block_on(group.move_mirror(&other, third.number, &second, Some(old.au + 1)));
+    let moved = block_on(group.move_mirror(&other, third.number, &second, Some(old.au.next())));
     assert_eq!(moved.expect("it moves"), Some(MIB));
     assert!(other.mirrors().contains(&old));
     let copied =

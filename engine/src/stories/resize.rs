@@ -8,7 +8,7 @@ use crate::{
     movement::goals::Finished,
 };
 use plinth_format::{
-    Layout,
+    Au, Layout,
     layout::{MEMBERSHIP_SLOT, RecordArea},
     membership::Membership,
 };
@@ -110,7 +110,7 @@ fn disks_are_made_smaller() {
         let mut lab = Lab::new(redundancy, 64 * MIB, groups);
         lab.fill_the_end(24 << 20);
         let node = lab.find("table");
-        let least = lab.places().iter().filter(|mirror| mirror.au >= 47).count() as u64;
+        let least = lab.places().iter().filter(|mirror| mirror.au >= Au(47)).count() as u64;
         assert!(least > 0);
         let all = [Resize { which: Selection::All, size: Some(48 * MIB + 8192) }];
         let estimate = block_on(lab.group().estimate_resize(&all)).expect("it fits");
@@ -123,7 +123,7 @@ fn disks_are_made_smaller() {
         assert!(moved <= least + 6, "{moved} moved, {least} had to");
         // Whole AUs, the last of which has a copy of the header.
         assert_eq!(lab.sizes(), vec![48 * MIB; groups.len()]);
-        assert!(lab.places().iter().all(|mirror| mirror.au < 47));
+        assert!(lab.places().iter().all(|mirror| mirror.au < Au(47)));
         assert!(lab.read(node, 0, 24 << 20) == pattern(2, 24 << 20));
         lab.check();
         lab.saw_off(48 * MIB);
@@ -438,13 +438,13 @@ fn an_au_within_a_run_of_the_catalog_moves_with_its_contents() {
         .current()
         .catalog
         .iter()
-        .map(|run| run.first..run.first + run.count)
+        .map(|run| run.first.0..run.first.0 + run.count)
         .collect();
     let catalog: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let layouts = (34 * 16..600 * 16).filter_map(|part| Layout::new(part * MIB / 16, MIB).ok());
     let mut layouts = layouts.filter(|layout| {
         let is_cut = |run: &Range<u32>| {
-            layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au))
+            layout.is_data(Au(run.start)) && run.clone().map(Au).any(|au| !layout.is_data(au))
         };
         layout.data_units().count() > catalog + 4 && runs.iter().any(is_cut)
     });
@@ -470,7 +470,8 @@ fn one_disk_is_made_smaller() {
     lab.write(node, 0, &pattern(1, 60 << 20));
     lab.sync(node);
     let (before, places) = (lab.held(), lab.places());
-    let least = places.iter().filter(|mirror| mirror.disk.0 == 1 && mirror.au >= 32).count() as u64;
+    let least =
+        places.iter().filter(|mirror| mirror.disk.0 == 1 && mirror.au >= Au(32)).count() as u64;
     lab.resize(Some("DATA_0001"), Some(32 * MIB)).expect("it is made smaller");
     let moved = lab.rebalanced();
     let after = lab.held();

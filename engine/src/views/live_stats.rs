@@ -23,7 +23,7 @@ use crate::{
     world::Timestamp,
 };
 use plinth_format::{
-    DiskNumber, Redundancy,
+    Au, DiskNumber, Redundancy,
     membership::{CatalogFile, DiskState},
 };
 use std::{
@@ -257,22 +257,22 @@ impl Upkeep {
         for member in self.members.values().filter(|member| !member.quorum) {
             let (layout, disk) = (member.layout(), u32::from(member.number.0));
             live.add("live_unit_count", [live_row! { disk: disk, count: layout.au_count() }]);
-            let holds_header = |au: u32| {
-                let holds = |place: &u64| place / layout.au_size() == u64::from(au);
+            let holds_header = |au: Au| {
+                let holds = |place: &u64| place / layout.au_size() == u64::from(au.0);
                 // The copy after the first AU is in the checksum zone.
                 layout.header_places().iter().take(3).position(holds)
             };
-            let first_data = layout.data_units().next().unwrap_or(layout.au_count());
-            let fixed = (0..layout.au_count()).take_while(|au| *au < first_data);
+            let first_data = layout.data_units().next().unwrap_or(Au(layout.au_count()));
+            let fixed = Au(0).run(layout.au_count()).take_while(|au| *au < first_data);
             let headers = layout
                 .header_places()
-                .map(|place| u32::try_from(place / layout.au_size()).unwrap_or(u32::MAX));
-            let mut units: BTreeMap<u32, (&'static str, u32)> = BTreeMap::new();
-            for au in fixed.chain(headers).filter(|au| *au < layout.au_count()) {
+                .map(|place| Au(u32::try_from(place / layout.au_size()).unwrap_or(u32::MAX)));
+            let mut units: BTreeMap<Au, (&'static str, u32)> = BTreeMap::new();
+            for au in fixed.chain(headers).filter(|au| au.0 < layout.au_count()) {
                 let unit = match (au, holds_header(au)) {
-                    (0, _) => ("SYSTEM", 0),
+                    (Au(0), _) => ("SYSTEM", 0),
                     (_, Some(copy)) => ("HEADER", u32::try_from(copy).unwrap_or(0)),
-                    (au, None) => ("CHECKSUMS", au - 1),
+                    (au, None) => ("CHECKSUMS", au.0 - 1),
                 };
                 units.insert(au, unit);
             }
@@ -281,12 +281,10 @@ impl Upkeep {
                     CatalogFile::Database => "CATALOG",
                     CatalogFile::Wal => "LOG",
                 };
-                (0..run.count).for_each(|step| {
-                    units.insert(run.first + step, (what, run.at + step));
-                });
+                units.extend(run.aus().zip(run.at..).map(|(au, at)| (au, (what, at))));
             }
-            let row = |(au, (what, number)): (u32, (&'static str, u32))| {
-                live_row! { disk: disk, au: au, what: what, number: number }
+            let row = |(au, (what, number)): (Au, (&'static str, u32))| {
+                live_row! { disk: disk, au: au.0, what: what, number: number }
             };
             live.add("live_unit", units.into_iter().map(row));
         }

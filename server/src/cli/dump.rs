@@ -3,7 +3,7 @@
 use super::{Result, print};
 use crate::{alert::rfc3339, sql_error::SqlError};
 use plinth_format::{
-    BLOCK_SIZE,
+    Au, BLOCK_SIZE,
     activity::ActivityLog,
     envelope::Envelope,
     header::DiskHeader,
@@ -309,14 +309,14 @@ fn au(disk: &Disk<'_>, number: u32, out: &mut String) -> Result<()> {
             format!("the disk has AUs 0 to {}", layout.au_count() - 1),
         ));
     }
-    let start = layout.au_offset(number);
-    let kind = if layout.is_data(number) {
+    let start = layout.au_offset(Au(number));
+    let kind = if layout.is_data(Au(number)) {
         "data"
     } else {
         "no data: system area, checksum zone or a header copy"
     };
     let _ = writeln!(out, "AU {number} at {start}, {} bytes, {kind}", layout.au_size());
-    let (sums_at, length) = layout.sums_of(number);
+    let (sums_at, length) = layout.sums_of(Au(number));
     let sums = disk.read(sums_at, length).unwrap_or_default();
     let _ = writeln!(out, "checksums at {sums_at}");
     let mut zeros = 0;

@@ -3,7 +3,7 @@
 use super::World;
 use plinth_engine::testing::Image;
 use plinth_format::{
-    BLOCK_SIZE, Layout,
+    Au, BLOCK_SIZE, Layout,
     checksum::crc32c,
     envelope::{CHECKSUM, ENVELOPE_SIZE, LENGTH},
     header::DiskHeader,
@@ -110,7 +110,7 @@ impl World {
 
     /// Where the checksum of the block at an offset is stored.
     pub fn sum_place(&self, disk: usize, offset: u64) -> u64 {
-        let (zone, _) = self.layout(disk).sums_of(u32::try_from(offset / MIB).expect("small"));
+        let (zone, _) = self.layout(disk).sums_of(Au(u32::try_from(offset / MIB).expect("small")));
         zone + offset % MIB / BLOCK_SIZE as u64 * 4
     }
 
@@ -121,6 +121,6 @@ impl World {
             |run: &&CatalogRun| usize::from(run.disk.0) == disk && run.file == file && run.at == 0;
         let membership = self.newest_membership();
         let run = membership.catalog.iter().find(is_first)?;
-        Some((u64::from(run.first) * MIB, run.count as usize * MIB as usize))
+        Some((u64::from(run.first.0) * MIB, run.count as usize * MIB as usize))
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     world::wait_for,
 };
 use plinth_format::{
-    DiskNumber,
+    Au, DiskNumber,
     membership::{CatalogRun, DiskState, MemberDisk, Membership, RUNS_MAX},
 };
 use std::{
@@ -47,12 +47,12 @@ type Parts<T> = Vec<(DiskNumber, T)>;
 
 /// A mirror that was copied and is not listed yet.
 struct Built {
-    aus: Parts<Vec<u32>>,
+    aus: Parts<Vec<Au>>,
     runs: Vec<CatalogRun>,
 }
 
 /// A mirror, and the AUs of a disk by which it grows.
-type Growing = (u8, DiskNumber, Vec<u32>);
+type Growing = (u8, DiskNumber, Vec<Au>);
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
@@ -346,7 +346,7 @@ impl DiskStore {
     /// Whether a run includes space that a disk is giving up.
     fn is_reserved_for_shrink(&self, run: &CatalogRun) -> bool {
         let space = self.space.lock();
-        (run.first..run.first + run.count).any(|au| space.is_reserved_for_shrink(run.disk, au))
+        run.aus().any(|au| space.is_reserved_for_shrink(run.disk, au))
     }
 
     /// A disk that is giving up space in which the catalog has a mirror.
@@ -399,8 +399,8 @@ impl DiskStore {
             return Ok(false);
         };
         let is_reserved_for_shrink =
-            |au: &u32| self.space.lock().is_reserved_for_shrink(run.disk, *au);
-        let Some(old) = (run.first..run.first + run.count).find(is_reserved_for_shrink) else {
+            |au: &Au| self.space.lock().is_reserved_for_shrink(run.disk, *au);
+        let Some(old) = run.aus().find(is_reserved_for_shrink) else {
             return Ok(false);
         };
         let _in_hand = self.space.lock().take_in_hand();
@@ -409,7 +409,8 @@ impl DiskStore {
         else {
             return Ok(false);
         };
-        let at = if planted::has(Bug::UnitMiscopied) { run.at } else { run.at + (old - run.first) };
+        let at =
+            if planted::has(Bug::UnitMiscopied) { run.at } else { run.at + (old.0 - run.first.0) };
         if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await
         {
             self.give_back(run.disk, &[new]);
@@ -503,8 +504,8 @@ impl DiskStore {
         &self,
         disk: DiskNumber,
         units: u32,
-        take: impl Fn(&mut Space, DiskNumber) -> Option<u32>,
-    ) -> Option<Vec<u32>> {
+        take: impl Fn(&mut Space, DiskNumber) -> Option<Au>,
+    ) -> Option<Vec<Au>> {
         if !self.is_space_known.load(Ordering::Acquire) {
             return None;
         }
@@ -523,12 +524,12 @@ impl DiskStore {
         Some(aus)
     }
 
-    fn give_back_all(&self, parts: &Parts<Vec<u32>>) {
+    fn give_back_all(&self, parts: &Parts<Vec<Au>>) {
         parts.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
     }
 
     /// Frees AUs that were taken and are not needed. They stay taken while their disk hangs.
-    pub(crate) fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+    pub(crate) fn give_back(&self, disk: DiskNumber, aus: &[Au]) {
         if self.voters.is_closing() {
             // A membership that lists them may have reached a voter; then the next mount uses it.
             return;
@@ -611,7 +612,7 @@ impl DiskStore {
             }
         }
         let in_hand = self.space.lock().take_in_hand();
-        let mut taken: Parts<Vec<u32>> = Vec::new();
+        let mut taken: Parts<Vec<Au>> = Vec::new();
         let mut runs: Vec<Growing> = Vec::new();
         for (mirror, home) in mirrors {
             // The disks of the other mirrors, and those onto which they grow now: a disk whose loss

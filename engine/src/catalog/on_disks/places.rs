@@ -2,7 +2,7 @@
 
 use crate::catalog::store::CatalogFile;
 use plinth_format::{
-    DiskNumber,
+    Au, DiskNumber,
     membership::{CatalogRun, DiskState, MemberDisk, Membership, RUNS_MAX},
 };
 use std::collections::BTreeSet;
@@ -198,14 +198,14 @@ pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
 pub(super) fn moved(
     membership: &Membership,
     run: CatalogRun,
-    old: u32,
-    new: u32,
+    old: Au,
+    new: Au,
 ) -> Option<Vec<CatalogRun>> {
     let is_of_it = |one: &&CatalogRun| (one.file, one.mirror) == (run.file, run.mirror);
     let mut has_moved = false;
     let mut runs = Vec::new();
     for one in membership.catalog.iter().filter(is_of_it) {
-        let mut aus: Vec<u32> = (one.first..one.first + one.count).collect();
+        let mut aus: Vec<Au> = one.aus().collect();
         if let Some(au) = aus.iter_mut().find(|au| one.disk == run.disk && **au == old) {
             (*au, has_moved) = (new, true);
         }
@@ -230,12 +230,12 @@ pub(crate) fn runs_of(
     mirror: u8,
     disk: DiskNumber,
     at: u32,
-    aus: &[u32],
+    aus: &[Au],
 ) -> Vec<CatalogRun> {
     let mut runs: Vec<CatalogRun> = Vec::new();
     for (at, au) in (at..).zip(aus) {
         match runs.last_mut() {
-            Some(run) if run.first + run.count == *au => run.count += 1,
+            Some(run) if run.first.0 + run.count == au.0 => run.count += 1,
             _ => runs.push(CatalogRun { file, mirror, at, count: 1, disk, first: *au }),
         }
     }

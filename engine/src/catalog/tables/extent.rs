@@ -7,7 +7,7 @@ use crate::{
     space::{mirror_sets::MirrorCount, mirrors::Mirrors, placement::Mirror},
     sync::bits::Bits,
 };
-use plinth_format::DiskNumber;
+use plinth_format::{Au, DiskNumber};
 use rusqlite::{CachedStatement, Connection, Error, OptionalExtension, Params, Row, params};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +62,7 @@ fn of_row(row: &Row<'_>) -> Result<ExtentRow> {
         let disk: Option<u16> = row.get(column)?;
         let au: Option<u32> = row.get(column + 1)?;
         if let (Some(disk), Some(au)) = (disk, au) {
-            mirrors.push(Mirror { disk: DiskNumber(disk), au });
+            mirrors.push(Mirror { disk: DiskNumber(disk), au: Au(au) });
         }
     }
     // No extent has an id so high that sums of ids overflow.
@@ -258,7 +258,7 @@ pub(crate) fn clear_pending(connection: &Connection) -> Result<()> {
 /// Adds an extent that holds nothing.
 pub(crate) fn insert(connection: &Connection, new: &NewExtent) -> Result<()> {
     let disk = |index: usize| new.mirrors.get(index).map(|mirror| mirror.disk.0);
-    let au = |index: usize| new.mirrors.get(index).map(|mirror| mirror.au);
+    let au = |index: usize| new.mirrors.get(index).map(|mirror| mirror.au.0);
     connection
         .prepare_cached(&format!(
             "INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"
@@ -281,7 +281,7 @@ pub(crate) fn insert(connection: &Connection, new: &NewExtent) -> Result<()> {
 /// Sets where an extent's mirrors are.
 pub(crate) fn set_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> Result<()> {
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
-    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
+    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au.0);
     connection
         .prepare_cached(
             "UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1",

@@ -3,7 +3,7 @@ use crate::{
     check::cases::{Table, case, combinations, fact},
     world::Identity,
 };
-use plinth_format::{Layout, header::DiskHeader, layout::MIB, membership::CatalogRun};
+use plinth_format::{Au, Layout, header::DiskHeader, layout::MIB, membership::CatalogRun};
 
 const SIZE: u64 = 64 * MIB;
 const STAMP: u64 = 100;
@@ -339,7 +339,7 @@ fn a_current_disk_must_hold_the_catalog() {
         at,
         count,
         disk: DiskNumber(disk),
-        first: 10,
+        first: Au(10),
     };
     first.catalog = vec![run(0, 0, 4, 0), run(1, 0, 2, 1), run(1, 2, 2, 2)];
     let discovered: Vec<_> = (0..3).map(|disk| probe_result(disk, Some(&first))).collect();

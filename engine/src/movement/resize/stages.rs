@@ -27,7 +27,7 @@ use crate::{
     reached::{self, Mark},
     space::balance::TooSmall,
 };
-use plinth_format::{BLOCK_SIZE, DiskId, DiskNumber, Layout, membership::DiskState};
+use plinth_format::{Au, BLOCK_SIZE, DiskId, DiskNumber, Layout, membership::DiskState};
 use std::sync::Arc;
 
 /// The largest layout up to `target` that takes no AU with data from `now`: its middle header copy
@@ -38,8 +38,8 @@ fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
     let [_, middle, ..] = now.header_places();
     // Of twice that many AUs, less a block, the middle is in the same one.
     let same_middle = 2 * (middle / au_size + 1);
-    let zone = now.data_units().next()? - 1;
-    let same_zone = u64::from(zone) * (au_size / now.sums_of(0).1 as u64) + 1;
+    let zone = now.data_units().next()?.0 - 1;
+    let same_zone = u64::from(zone) * (au_size / now.sums_of(Au(0)).1 as u64) + 1;
     let size =
         (same_middle.min(same_zone) * au_size).saturating_sub(BLOCK_SIZE as u64).min(target.size());
     let grown = Layout::new(size, au_size).ok()?;
