@@ -57,6 +57,9 @@ pub const MEMBERSHIP_SLOT: usize = 256 << 10;
 /// A piece: the unit of written maps, and the size of a fragment, in bytes.
 pub const PIECE_SIZE: u64 = 64 << 10;
 
+/// Number of blocks in a piece.
+pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
+
 /// The fewest data AUs of a disk: room for the catalog and something to store.
 pub const DATA_UNITS_MIN: u32 = 8;
 

@@ -31,6 +31,7 @@ pub mod layout;
 pub mod lost;
 pub mod membership;
 pub mod page;
+pub mod piece;
 pub mod stamp;
 mod wire;
 
@@ -38,6 +39,7 @@ pub use au::Au;
 pub use checksum::crc32c;
 pub use envelope::FormatError;
 pub use layout::Layout;
+pub use piece::Piece;
 
 use std::fmt;
 

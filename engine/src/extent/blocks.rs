@@ -40,18 +40,12 @@ use crate::{
     extent::{Extent, Mirror, Mirrors, data::Data},
     sync::buffer::Buffer,
 };
-use plinth_format::{BLOCK_SIZE, envelope::Envelope, layout::PIECE_SIZE, lost};
+pub use plinth_format::layout::BLOCKS_PER_PIECE;
+use plinth_format::{BLOCK_SIZE, envelope::Envelope, lost};
 use std::{ops::Range, sync::Arc};
 
-/// Blocks in a piece.
-pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
 /// Blocks read and compared at once: 1 MiB.
 const STEP: usize = 256;
-
-/// The blocks of a piece.
-pub(crate) fn blocks_of_piece(piece: usize) -> Range<usize> {
-    piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE
-}
 
 fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
@@ -104,8 +98,4 @@ pub(crate) fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
     let block = BLOCK_SIZE as u64;
     let index = |offset: u64| usize::try_from(offset).expect("inside an extent");
     index(bytes.start / block)..index(bytes.end.div_ceil(block))
-}
-
-pub(crate) fn piece_of(offset: u64) -> usize {
-    usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
 }

@@ -65,7 +65,7 @@ use futures::{
     future::{self, Either},
     stream::FuturesUnordered,
 };
-use plinth_format::{Au, DiskNumber, layout::PIECE_SIZE, membership::DiskState};
+use plinth_format::{Au, DiskNumber, Piece, layout::PIECE_SIZE, membership::DiskState};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -202,7 +202,7 @@ impl Discards {
     }
 
     /// A commit cleared the marks of pieces of an extent, or freed a slot.
-    pub fn note(&self, extent: ExtentId, pieces: impl IntoIterator<Item = usize>) {
+    pub fn note(&self, extent: ExtentId, pieces: impl IntoIterator<Item = Piece>) {
         let mut state = self.state();
         let noted = state.fresh.entry(extent).or_default();
         pieces.into_iter().for_each(|piece| noted.add(piece));
@@ -214,7 +214,7 @@ impl Discards {
         let mut state = self.state();
         if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
             let noted = state.fresh.entry(extent).or_default();
-            (0..pieces).for_each(|piece| noted.add(piece));
+            (0..pieces).map(Piece).for_each(|piece| noted.add(piece));
         } else if !planted::has(Bug::StainedNotNoted) {
             reached::at(Mark::SweepFromNote);
             let from = state.sweep.map_or(extent.0, |next| next.min(extent.0));
@@ -339,7 +339,7 @@ fn runs(marked: &Bits, noted: &Bits, pieces: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for start in (0..pieces).step_by(WINDOW) {
         let window = start..(start + WINDOW).min(pieces);
-        if !window.clone().any(|piece| noted.has(piece)) {
+        if !window.clone().any(|piece| noted.has(Piece(piece))) {
             continue;
         }
         add_unmarked(&mut runs, window, marked);
@@ -349,7 +349,7 @@ fn runs(marked: &Bits, noted: &Bits, pieces: usize) -> Vec<Range<usize>> {
 
 /// Adds the pieces of a range that have no mark, run by run.
 fn add_unmarked(runs: &mut Vec<Range<usize>>, pieces: Range<usize>, marked: &Bits) {
-    for piece in pieces.filter(|piece| !marked.has(*piece)) {
+    for piece in pieces.filter(|piece| !marked.has(Piece(*piece))) {
         match runs.last_mut() {
             Some(last) if last.end == piece => last.end += 1,
             _ => runs.push(piece..piece + 1),
@@ -455,7 +455,7 @@ impl Data {
             tables::extent::each(connection, |row| {
                 for mirror in row.extent.mirrors {
                     let empty = row.marks.holes(pieces);
-                    holes.extend(empty.map(|piece| (mirror.disk, mirror.au, piece as u64)));
+                    holes.extend(empty.map(|piece| (mirror.disk, mirror.au, piece)));
                 }
             })?;
             Ok(holes)
@@ -470,8 +470,8 @@ impl Data {
                 .filter(is_free)
                 .map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
             let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
-            let piece = |(_, au, piece): &(DiskNumber, Au, u64)| {
-                let first = layout.au_offset(*au) + piece * PIECE_SIZE;
+            let piece = |(_, au, piece): &(DiskNumber, Au, Piece)| {
+                let first = layout.au_offset(*au) + piece.offset();
                 first..first + PIECE_SIZE
             };
             (member.name().to_string(), free.chain(here.map(piece)).collect())
@@ -527,7 +527,7 @@ impl Data {
             if ready.extent.disks().any(|disk| self.discards.under_way(disk) >= RUNS_AT_ONCE) {
                 // A disk that does not end its discards: later.
                 if !planted::has(Bug::CrowdedHoleForgotten) {
-                    self.discards.note(ready.extent.id, ready.pieces);
+                    self.discards.note(ready.extent.id, ready.pieces.map(Piece));
                 }
                 continue;
             }
@@ -753,7 +753,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
         // A task is using these pieces.
         reached::at(Mark::DiscardMetWriter);
         if !planted::has(Bug::HoleInUseForgotten) {
-            group.discards.note(extent.id, pieces);
+            group.discards.note(extent.id, pieces.map(Piece));
         }
         return;
     }
@@ -767,7 +767,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     if !careless && extent.losses() != losses && !planted::has(Bug::HolePunchedAgain) {
         // A mark that was cleared since may not be durable.
         reached::at(Mark::DiscardMetLoss);
-        group.discards.note(extent.id, pieces);
+        group.discards.note(extent.id, pieces.map(Piece));
         return;
     }
     let mut runs = Vec::new();
@@ -829,7 +829,7 @@ mod tests {
 
     fn bits(pieces: &[usize]) -> Bits {
         let mut bits = Bits::default();
-        pieces.iter().for_each(|piece| bits.add(*piece));
+        pieces.iter().for_each(|piece| bits.add(Piece(*piece)));
         bits
     }
 

@@ -34,7 +34,7 @@ use crate::{
     sync::lock::Mutex,
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskNumber,
+    BLOCK_SIZE, DiskNumber, Piece,
     checksum::{UNKNOWN, of_block},
 };
 use std::{
@@ -212,7 +212,7 @@ impl Data {
     /// zone has another checksum than memory.
     fn differing(&self, extent: &Extent, sums: &Sums, zone: &[u32]) -> Vec<usize> {
         let pieces = extent.state().marked();
-        let blocks = pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece);
+        let blocks = pieces.iter().flat_map(Piece::blocks);
         let memory: Vec<u32> = sums.all().collect();
         blocks
             .filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block))
@@ -235,10 +235,7 @@ impl Data {
             return Ok(KeptSums { own: Vec::new(), agree: true });
         }
         let pieces = extent.state().marked();
-        let all_are_new = pieces
-            .iter()
-            .flat_map(crate::extent::blocks::blocks_of_piece)
-            .all(|block| sums.is_fresh(block));
+        let all_are_new = pieces.iter().flat_map(Piece::blocks).all(|block| sums.is_fresh(block));
         // A zone that cannot be read gets all of them, if it takes any; its old content is unknown.
         let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
         let mut kept = KeptSums { own: Vec::new(), agree: all_are_seen };

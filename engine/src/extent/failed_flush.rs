@@ -49,16 +49,13 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::data::Data,
-    extent::{
-        Extent,
-        blocks::{BLOCKS_PER_PIECE, FirstMirror},
-    },
+    extent::{Extent, blocks::FirstMirror},
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::{Mutex, MutexGuard},
 };
-use plinth_format::{BLOCK_SIZE, checksum::of_block};
+use plinth_format::{BLOCK_SIZE, Piece, checksum::of_block};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -385,11 +382,11 @@ impl Data {
     pub(crate) async fn write_again(
         &self,
         extent: &Arc<Extent>,
-        pieces: &[usize],
-    ) -> Result<Vec<usize>, FileError> {
+        pieces: &[Piece],
+    ) -> Result<Vec<Piece>, FileError> {
         let mut again = Vec::new();
         for piece in pieces {
-            let blocks = piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE;
+            let blocks = piece.blocks();
             let _range = extent.ranges.hold(blocks.clone(), true).await;
             if extent.is_tombstone() || !extent.state().pending.has(*piece) {
                 continue;
@@ -485,7 +482,7 @@ impl Data {
         let count = self.failed_flushes.count();
         let (mut again, mut lost) = (Pending::new(), None);
         for extent in self.extents.all() {
-            let pieces: Vec<usize> = extent.state().pending.iter().collect();
+            let pieces: Vec<Piece> = extent.state().pending.iter().collect();
             match self.write_again(&extent, &pieces).await {
                 Ok(written) => again.push((extent, written)),
                 Err(error) => lost = Some(error),
@@ -511,7 +508,7 @@ impl Data {
 }
 
 /// Extents with pieces that are pending.
-pub(crate) type Pending = Vec<(Arc<Extent>, Vec<usize>)>;
+pub(crate) type Pending = Vec<(Arc<Extent>, Vec<Piece>)>;
 
 #[cfg(test)]
 mod tests {

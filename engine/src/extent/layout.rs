@@ -9,7 +9,7 @@ use crate::{
     space::{extent_id::ExtentId, stripes::Stripes},
     sync::{rwlock::AsyncRwLock, transfer::Source},
 };
-use plinth_format::layout::PIECE_SIZE;
+use plinth_format::{Piece, layout::PIECE_SIZE};
 use smallvec::SmallVec;
 use std::{
     borrow::Cow,
@@ -30,7 +30,7 @@ pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
 pub struct Slot {
     pub extent: Arc<Extent>,
     /// Its piece.
-    pub piece: usize,
+    pub piece: Piece,
 }
 
 /// Where a file's bytes are.
@@ -106,7 +106,7 @@ pub trait SlotOwner: fmt::Debug + Send + Sync {
 pub struct FreedSlot {
     /// The shared extent.
     pub extent: ExtentId,
-    pub piece: usize,
+    pub piece: Piece,
     /// The file that is removed: it may still be read or written. `None`: it is not.
     pub of: Option<Arc<dyn SlotOwner>>,
 }
@@ -175,7 +175,7 @@ impl Layout {
         if let Some(slot) = &self.slot
             && offset < PIECE_SIZE.min(end)
         {
-            let base = slot.piece as u64 * PIECE_SIZE;
+            let base = slot.piece.offset();
             from = end.min(PIECE_SIZE);
             let range = 0..usize::try_from(from - offset).expect("64 KiB at most");
             let inside = base + offset..base + from;
@@ -216,7 +216,7 @@ impl Layout {
         // Behind the end of a file any offset may be asked for, and nothing is there.
         let end = offset.checked_add(length).filter(|end| length > 0 && *end <= FILE_SIZE_MAX)?;
         let (extent, at, most) = match &self.slot {
-            Some(slot) => (&slot.extent, slot.piece as u64 * PIECE_SIZE + offset, PIECE_SIZE),
+            Some(slot) => (&slot.extent, slot.piece.offset() + offset, PIECE_SIZE),
             None => {
                 let (number, at, most) = self.stripes(au_size).locate(offset);
                 (self.extents.get(&number)?, at, most)
@@ -258,7 +258,8 @@ mod tests {
             extents: [0, 1, 3].map(|number| (number, extent(number))).into(),
             ..Layout::default()
         };
-        let slot = Layout { slot: Some(Slot { extent: extent(9), piece: 3 }), ..Layout::default() };
+        let slot =
+            Layout { slot: Some(Slot { extent: extent(9), piece: Piece(3) }), ..Layout::default() };
         let edges = [0, 4096, PIECE_SIZE, 2 * PIECE_SIZE, AU, 2 * AU, 3 * AU, 8 * AU, 12 * AU];
         let near = |edge: u64| {
             [edge.saturating_sub(4096), edge.saturating_sub(1), edge, edge + 1, edge + 8192]

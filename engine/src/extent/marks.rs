@@ -3,6 +3,7 @@
 //! The truth is in [`State`](super::State), from which these are set before its lock is released.
 
 use super::State;
+use plinth_format::Piece;
 use std::sync::{
     OnceLock,
     atomic::{
@@ -22,12 +23,12 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub fn has(&self, piece: usize) -> bool {
-        let word = match (piece / 64).checked_sub(1) {
+    pub fn has(&self, piece: Piece) -> bool {
+        let word = match (piece.0 / 64).checked_sub(1) {
             None => Some(&self.first),
             Some(other) => self.more.get().and_then(|more| more.get(other)),
         };
-        word.is_some_and(|word| word.load(Acquire) & 1 << (piece % 64) != 0)
+        word.is_some_and(|word| word.load(Acquire) & 1 << (piece.0 % 64) != 0)
     }
 
     /// They are as the state says.
@@ -58,19 +59,20 @@ mod tests {
     fn marks_are_those_of_the_state() {
         let marks = Marks::default();
         let mut state = State::default();
-        let all = |marks: &Marks| (0..1100).filter(|piece| marks.has(*piece)).collect::<Vec<_>>();
+        let all =
+            |marks: &Marks| (0..1100).filter(|piece| marks.has(Piece(*piece))).collect::<Vec<_>>();
         assert_eq!(all(&marks), []);
-        state.written.add(3);
-        state.pending.add(63);
+        state.written.add(Piece(3));
+        state.pending.add(Piece(63));
         marks.set(&state);
         assert_eq!(all(&marks), [3, 63]);
-        state.pending.add(64);
-        state.pending.add(3);
-        state.written.add(1023);
+        state.pending.add(Piece(64));
+        state.pending.add(Piece(3));
+        state.written.add(Piece(1023));
         marks.set(&state);
         assert_eq!(all(&marks), [3, 63, 64, 1023]);
-        state.written.remove(1023);
-        state.pending.remove(64);
+        state.written.remove(Piece(1023));
+        state.pending.remove(Piece(64));
         marks.set(&state);
         assert_eq!(all(&marks), [3, 63]);
     }

@@ -57,10 +57,7 @@ use crate::{
         self,
         extent::{ExtentRow, MarksRow, NewExtent},
     },
-    extent::{
-        activity::Gate,
-        blocks::{BLOCKS_PER_PIECE, blocks_of_piece},
-    },
+    extent::{activity::Gate, blocks::BLOCKS_PER_PIECE},
     planted::{self, Bug},
     reached::{self, Mark},
     space::{extent_id::ExtentId, mirror_sets::MirrorCount},
@@ -74,7 +71,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use marks::Marks;
 pub use places::{Change, Mirror, Mirrors};
 use places::{Changed, Placed};
-use plinth_format::{DiskNumber, checksum::UNKNOWN};
+use plinth_format::{DiskNumber, Piece, checksum::UNKNOWN};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -415,7 +412,7 @@ impl Extent {
 
     /// Whether a piece holds data.
     #[must_use]
-    pub fn has_piece(&self, piece: usize) -> bool {
+    pub fn has_piece(&self, piece: Piece) -> bool {
         self.marks.has(piece)
     }
 
@@ -425,8 +422,8 @@ impl Extent {
     pub fn data_in(&self, blocks: &Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let pieces = blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE);
-        for piece in pieces.filter(|piece| self.has_piece(*piece)) {
-            let part = blocks_of_piece(piece);
+        for piece in pieces.map(Piece).filter(|piece| self.has_piece(*piece)) {
+            let part = piece.blocks();
             let part = part.start.max(blocks.start)..part.end.min(blocks.end);
             match runs.last_mut() {
                 Some(last) if last.end == part.start => last.end = part.end,
@@ -440,7 +437,7 @@ impl Extent {
     #[must_use]
     pub fn is_data(&self, blocks: &Range<usize>) -> bool {
         (blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE))
-            .all(|piece| self.has_piece(piece))
+            .all(|piece| self.has_piece(Piece(piece)))
     }
 
     /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at
@@ -478,7 +475,7 @@ impl Extent {
 
 impl State {
     #[must_use]
-    pub fn has(&self, piece: usize) -> bool {
+    pub fn has(&self, piece: Piece) -> bool {
         self.written.has(piece) || self.pending.has(piece)
     }
 
@@ -493,9 +490,11 @@ impl State {
     /// The first run of pieces in `within` that hold data, cut to `most` of them.
     #[must_use]
     pub fn run(&self, within: Range<usize>, most: usize) -> Option<Range<usize>> {
-        let first = within.clone().find(|piece| self.has(*piece))?;
-        let end =
-            (first..within.end.min(first + most)).take_while(|piece| self.has(*piece)).last()? + 1;
+        let first = within.clone().find(|piece| self.has(Piece(*piece)))?;
+        let end = (first..within.end.min(first + most))
+            .take_while(|piece| self.has(Piece(*piece)))
+            .last()?
+            + 1;
         Some(first..end)
     }
 
@@ -615,7 +614,7 @@ pub fn change_marks(
     {
         extent.losses.fetch_add(1, Ordering::AcqRel);
     }
-    let settled: Vec<usize> = state.uncertain.iter().filter(|piece| !pending.has(*piece)).collect();
+    let settled: Vec<Piece> = state.uncertain.iter().filter(|piece| !pending.has(*piece)).collect();
     settled.into_iter().for_each(|piece| state.uncertain.remove(piece));
     state.written = written;
     state.pending = pending;
@@ -783,7 +782,7 @@ mod tests {
     fn a_range_held_after_a_wait_has_data_and_no_hole() {
         use futures::FutureExt;
         let extent = extent();
-        [2, 3, 4, 6].into_iter().for_each(|piece| extent.state().written.add(piece));
+        [2, 3, 4, 6].map(Piece).into_iter().for_each(|piece| extent.state().written.add(piece));
         let begin = |within, most| {
             let (_held, run) =
                 extent.hold_data(within, most, true).now_or_never().expect("free")?;
@@ -801,7 +800,7 @@ mod tests {
         let held = extent.ranges.hold(blocks(3..4), true).now_or_never().expect("free");
         let mut waits = std::pin::pin!(extent.hold_data(0..16, 16, false));
         assert!(waits.as_mut().now_or_never().is_none());
-        extent.state().written.remove(2);
+        extent.state().written.remove(Piece(2));
         drop(held);
         let (_held, run) = waits.now_or_never().expect("free").expect("data");
         assert_eq!(run, 3..5);

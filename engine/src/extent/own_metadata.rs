@@ -73,7 +73,9 @@ use crate::{
     planted::{self, Bug},
     reached::{self, Mark},
 };
-use plinth_format::{DiskNumber, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState};
+use plinth_format::{
+    DiskNumber, Piece, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState,
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -409,7 +411,7 @@ impl Data {
                 // Of blocks that hold nothing it may have anything: it is what a check does not
                 // look at either.
                 let is_used = |block: usize| {
-                    extent.has_piece(block / BLOCKS_PER_PIECE) && !sums.is_fresh(block)
+                    extent.has_piece(Piece(block / BLOCKS_PER_PIECE)) && !sums.is_fresh(block)
                 };
                 let all = sums.all().zip(zone.iter()).enumerate();
                 all.into_iter().all(|(block, (sum, stored))| sum == *stored || !is_used(block))

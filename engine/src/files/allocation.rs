@@ -28,7 +28,7 @@ use crate::{
     space::{coming::Release, extent_id::ExtentId, mirror_sets::MirrorCount},
     sync::rwlock::ReadGuard,
 };
-use plinth_format::layout::PIECE_SIZE;
+use plinth_format::{Piece, layout::PIECE_SIZE};
 use rusqlite::Connection;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn clear_slot(
     connection: &Connection,
     extents: &Extents,
     id: ExtentId,
-    piece: usize,
+    piece: Piece,
 ) -> rusqlite::Result<()> {
     let Some(shared) = find(connection, extents, id)? else { return Ok(()) };
     extent::change_marks(connection, &shared, |written, pending| {
@@ -401,7 +401,7 @@ impl FileSystem {
     }
 
     /// A slot is free when the commit that cleared it is durable and its I/O has ended.
-    fn free_slot(&self, commit: CommitNumber, extent: ExtentId, piece: usize) {
+    fn free_slot(&self, commit: CommitNumber, extent: ExtentId, piece: Piece) {
         if planted::has(Bug::SlotReusedEarly) {
             self.slots().give_back(extent, piece);
             return;
@@ -455,7 +455,7 @@ impl FileSystem {
                 extent::insert(connection, &row)?;
                 if held {
                     extent::change_marks(connection, &row, |written, pending| {
-                        if was_written { written.add(0) } else { pending.add(0) }
+                        if was_written { written.add(Piece(0)) } else { pending.add(Piece(0)) }
                     })?;
                 }
                 clear_slot(connection, &extents, old, piece)?;

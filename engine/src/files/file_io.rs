@@ -29,7 +29,7 @@ use crate::{
     extent::{
         self, Extent, State,
         activity::Active,
-        blocks::{BLOCKS_PER_PIECE, FirstMirror, blocks_of, piece_of},
+        blocks::{BLOCKS_PER_PIECE, FirstMirror, blocks_of},
         failed_flush::Pending,
         layout::{ExtentPart, FILE_SIZE_MAX, Freed, FreedSlot, Layout},
         partial_blocks::RUN,
@@ -48,7 +48,7 @@ use crate::{
         transfer::Source,
     },
 };
-use plinth_format::{BLOCK_SIZE, checksum, layout::PIECE_SIZE};
+use plinth_format::{BLOCK_SIZE, Piece, checksum, layout::PIECE_SIZE};
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ fn pieces_of(layout: &Layout, which: impl Fn(&State) -> Bits) -> Pending {
     let own = layout.extents.values().map(|extent| (extent, None));
     slot.chain(own)
         .filter_map(|(extent, piece)| {
-            let mut pieces: Vec<usize> = which(&extent.state()).iter().collect();
+            let mut pieces: Vec<Piece> = which(&extent.state()).iter().collect();
             pieces.retain(|other| piece.is_none_or(|piece| piece == *other));
             (!pieces.is_empty()).then(|| (Arc::clone(extent), pieces))
         })
@@ -88,7 +88,7 @@ struct Ready<'a> {
     /// Where the bytes of the caller end in the extent.
     end: u64,
     /// Pieces that get their first data.
-    fresh: Vec<usize>,
+    fresh: Vec<Piece>,
 }
 
 /// Whether they are whole blocks.
@@ -109,7 +109,7 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     let stripes = layout.stripes(au_size);
     let (number, inside, chunk_end) = stripes.locate(at);
     match layout.extents.get(&number) {
-        Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
+        Some(extent) => (extent.has_piece(Piece::at(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
         None if !planted::has(Bug::FineHole)
             && layout.extents.range(stripes.set_of(at)).next().is_some() =>
         {
@@ -141,7 +141,7 @@ impl Dropped {
         if let Some(slot) = &layout.slot
             && range.start < PIECE_SIZE
         {
-            let base = slot.piece as u64 * PIECE_SIZE;
+            let base = slot.piece.offset();
             let inside = base + range.start..base + range.end.min(PIECE_SIZE);
             dropped.add_part(&slot.extent, inside);
         }
@@ -167,11 +167,12 @@ impl Dropped {
     /// A part of an extent, that of a slot even if it is a whole piece.
     fn add_part(&mut self, extent: &Arc<Extent>, inside: Range<u64>) {
         let mut pieces = Vec::new();
-        for piece in piece_of(inside.start)..=piece_of(inside.end - 1) {
+        let pieces_in = Piece::at(inside.start).0..=Piece::at(inside.end - 1).0;
+        for piece in pieces_in.map(Piece) {
             if !extent.has_piece(piece) {
                 continue;
             }
-            let bounds = piece as u64 * PIECE_SIZE..(piece as u64 + 1) * PIECE_SIZE;
+            let bounds = piece.offset()..piece.next().offset();
             if inside.start <= bounds.start && bounds.end <= inside.end {
                 pieces.push(piece);
             } else {
@@ -328,7 +329,7 @@ impl FileSystem {
         &self,
         file: &Arc<File>,
         ready: &[Ready<'_>],
-        marks: Vec<(Arc<Extent>, Vec<usize>)>,
+        marks: Vec<(Arc<Extent>, Vec<Piece>)>,
         (end, kill_set_id, recognised): (u64, bool, Option<FileType>),
         began: u64,
     ) -> Result<()> {
@@ -425,15 +426,15 @@ impl FileSystem {
         bytes: &Source<'_>,
     ) -> Result<Ready<'a>> {
         self.recover_extent(extent).await?;
-        let (first, last) = (piece_of(inside.start), piece_of(inside.end - 1));
+        let (first, last) = (Piece::at(inside.start), Piece::at(inside.end - 1));
         let (range, blocks, marked) = loop {
             let marked = (extent.has_piece(first), extent.has_piece(last));
             let mut blocks = blocks_of(&inside);
             if !marked.0 && !planted::has(Bug::PieceNotCompleted) {
-                blocks.start = first * BLOCKS_PER_PIECE;
+                blocks.start = first.blocks().start;
             }
             if !marked.1 && !planted::has(Bug::PieceNotCompleted) {
-                blocks.end = (last + 1) * BLOCKS_PER_PIECE;
+                blocks.end = last.blocks().end;
             }
             let range = self.hold(extent, blocks.clone(), true).await;
             // Another writer may have completed a piece meanwhile: its zeros are not ours to write.
@@ -448,7 +449,8 @@ impl FileSystem {
         let active = self.activate(extent).await?;
         let start = blocks.start * BLOCK_SIZE;
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
-        let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
+        let fresh =
+            (first.0..=last.0).map(Piece).filter(|piece| !extent.has_piece(*piece)).collect();
         let (first_block, end) = (blocks.start, inside.end);
         let taken = self.partial_blocks.take(extent.id, &blocks);
         let as_it_is =
@@ -558,7 +560,7 @@ impl FileSystem {
         let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else {
             return Ok(false);
         };
-        if !extent.has_piece(piece_of(part.inside.start)) {
+        if !extent.has_piece(Piece::at(part.inside.start)) {
             return Ok(false);
         }
         // After a flush that failed a disk may show zeros that it has lost.
@@ -593,8 +595,9 @@ impl FileSystem {
             return Ok(false);
         }
         self.recover_extent(&slot.extent).await?;
-        let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
-        let Some(buffer) = self.read_checked(&slot.extent, blocks).await? else { return Ok(false) };
+        let Some(buffer) = self.read_checked(&slot.extent, slot.piece.blocks()).await? else {
+            return Ok(false);
+        };
         self.write_part(to, 0..PIECE_SIZE, &Source::Shared(buffer.share())).await?;
         Ok(true)
     }
@@ -882,7 +885,7 @@ impl FileSystem {
         let (owner, gone, extents) =
             (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
         let _release = self.freeing.begin();
-        let holes: Vec<(ExtentId, Vec<usize>)> =
+        let holes: Vec<(ExtentId, Vec<Piece>)> =
             cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let job = move |connection: &rusqlite::Connection| {
             for (extent, pieces) in &cleared {
@@ -1019,7 +1022,7 @@ fn set_row(
 /// Pieces whose data was flushed are written.
 fn mark_written(
     connection: &rusqlite::Connection,
-    pending: &[(Arc<Extent>, Vec<usize>)],
+    pending: &[(Arc<Extent>, Vec<Piece>)],
 ) -> Result<()> {
     for (extent, pieces) in pending {
         if extent.is_tombstone() {

@@ -14,7 +14,7 @@ use crate::{
     error::FileError,
     extent::{
         Extent,
-        blocks::{FirstMirror, MirrorAnswer, PendingRead, blocks_of, piece_of},
+        blocks::{FirstMirror, MirrorAnswer, PendingRead, blocks_of},
         layout::ExtentPart,
     },
     files::{File, file_system::FileSystem},
@@ -25,7 +25,7 @@ use crate::{
         transfer::Found,
     },
 };
-use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
+use plinth_format::{BLOCK_SIZE, Piece, layout::PIECE_SIZE};
 use std::{
     future::poll_fn,
     ops::Range,
@@ -41,9 +41,9 @@ type Result<T> = std::result::Result<T, FileError>;
 /// Whether the first pieces of a part of an extent hold data, and up to where it is so, or so much
 /// at once.
 fn run_of_pieces(extent: &Extent, part: &Range<u64>) -> (bool, u64) {
-    let has = extent.has_piece(piece_of(part.start));
+    let has = extent.has_piece(Piece::at(part.start));
     let mut end = part.start;
-    while end < part.end && extent.has_piece(piece_of(end)) == has && end - part.start < READ_MAX {
+    while end < part.end && extent.has_piece(Piece::at(end)) == has && end - part.start < READ_MAX {
         end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
     }
     (has, end.min(part.end))

@@ -89,7 +89,7 @@ use crate::{
     world::World,
 };
 use plinth_format::{
-    DiskNumber, Layout,
+    DiskNumber, Layout, Piece,
     activity::{ActivityLog, Region},
     layout::ACTIVITY_SLOT,
     membership::{DiskState, MemberDisk, Membership},
@@ -819,7 +819,7 @@ async fn read_extents(
 struct Scan {
     mirrors: Vec<(Mirrors, MirrorCount)>,
     shared: Vec<ExtentId>,
-    slots: Vec<(ExtentId, usize)>,
+    slots: Vec<(ExtentId, Piece)>,
     next_extent: u64,
     suspects: BTreeSet<ExtentId>,
 }

@@ -1,6 +1,7 @@
 //! The free slots of the shared extents.
 
 use crate::{space::extent_id::ExtentId, sync::bits::Bits};
+use plinth_format::Piece;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The shared extents and their free slots. Built at mount from the files' rows.
@@ -24,9 +25,9 @@ impl Slots {
     }
 
     /// Marks a slot used; false if it was used already or does not exist: damage.
-    pub fn mark_used(&mut self, id: ExtentId, piece: usize) -> bool {
+    pub fn mark_used(&mut self, id: ExtentId, piece: Piece) -> bool {
         let Some(used) = self.used.get_mut(&id) else { return false };
-        if piece >= self.per_extent || used.has(piece) {
+        if piece.0 >= self.per_extent || used.has(piece) {
             return false;
         }
         used.add(piece);
@@ -37,15 +38,16 @@ impl Slots {
     }
 
     /// Takes a free slot of the lowest extent that has one, so that others empty.
-    pub fn take(&mut self) -> Option<(ExtentId, usize)> {
+    pub fn take(&mut self) -> Option<(ExtentId, Piece)> {
         let id = *self.with_room.first()?;
         let piece = (0..self.per_extent)
+            .map(Piece)
             .find(|piece| !self.used.get(&id).is_some_and(|used| used.has(*piece)))?;
         self.mark_used(id, piece).then_some((id, piece))
     }
 
     /// Frees a slot. True: its extent has no used slot any more.
-    pub fn give_back(&mut self, id: ExtentId, piece: usize) -> bool {
+    pub fn give_back(&mut self, id: ExtentId, piece: Piece) -> bool {
         let Some(used) = self.used.get_mut(&id) else { return false };
         used.remove(piece);
         self.with_room.insert(id);
@@ -80,15 +82,15 @@ mod tests {
         slots.add_extent(ExtentId(9));
         assert_eq!(
             [slots.take(), slots.take(), slots.take()],
-            [Some((ExtentId(7), 0)), Some((ExtentId(7), 1)), Some((ExtentId(9), 0))]
+            [(ExtentId(7), Piece(0)), (ExtentId(7), Piece(1)), (ExtentId(9), Piece(0))].map(Some)
         );
-        assert!(!slots.mark_used(ExtentId(7), 1));
-        assert!(!slots.mark_used(ExtentId(8), 0));
-        assert!(!slots.give_back(ExtentId(7), 0));
-        assert!(slots.give_back(ExtentId(7), 1));
+        assert!(!slots.mark_used(ExtentId(7), Piece(1)));
+        assert!(!slots.mark_used(ExtentId(8), Piece(0)));
+        assert!(!slots.give_back(ExtentId(7), Piece(0)));
+        assert!(slots.give_back(ExtentId(7), Piece(1)));
         assert!(!slots.remove_extent(ExtentId(9)));
         assert!(slots.remove_extent(ExtentId(7)));
-        assert_eq!(slots.take(), Some((ExtentId(9), 1)));
+        assert_eq!(slots.take(), Some((ExtentId(9), Piece(1))));
         assert_eq!(slots.take(), None);
         assert_eq!(slots.free(), 0);
     }

@@ -7,7 +7,7 @@ use crate::{
     sync::buffer::Buffer,
 };
 use plinth_format::{
-    DiskNumber,
+    DiskNumber, Piece,
     membership::CatalogRun,
     page::{self, PAGE_SIZE},
 };
@@ -81,7 +81,7 @@ fn a_hole_punched_during_a_read_is_not_reported_as_rot() {
         let punched = Arc::clone(&extent);
         let punch = group.catalog.write(true, move |connection| {
             change_marks(connection, &punched, |written, _| {
-                (4..7).for_each(|piece| written.remove(piece))
+                (4..7).map(Piece).for_each(|piece| written.remove(piece))
             })?;
             Ok(())
         });
@@ -127,7 +127,7 @@ fn repeated_reads_repair_rot_on_every_mirror() {
                     .expect("a mirror");
                 for piece in extent.state().marked().iter() {
                     let place = lab.group().members[&mirror.disk].layout().au_offset(mirror.au)
-                        + piece as u64 * 65536;
+                        + piece.offset();
                     struck.push((place, lab.disks[disk].peek(place, 4096)));
                     lab.disks[disk].corrupt(place, &pattern(place, 4096));
                 }

@@ -3,7 +3,10 @@
 use super::*;
 use crate::{catalog::Store, extent::data::Data, movement::absent::Question, testing::Faults};
 use futures::FutureExt;
-use plinth_format::membership::{MemberDisk, Membership};
+use plinth_format::{
+    Piece,
+    membership::{MemberDisk, Membership},
+};
 use std::{pin::pin, sync::atomic::Ordering};
 
 impl Lab {
@@ -255,7 +258,7 @@ fn a_write_in_flight_when_a_disk_returns_is_on_that_disk() {
     lab.wait_for("the resync", || extent.ranges.waiting() > 0 || lab.state(1) == DiskState::Online);
     let row = Arc::clone(&extent);
     block_on(group.catalog.write(false, move |connection| {
-        Ok(crate::extent::change_marks(connection, &row, |_, pending| pending.add(0))?)
+        Ok(crate::extent::change_marks(connection, &row, |_, pending| pending.add(Piece(0)))?)
     }))
     .expect("marked");
     drop(held);

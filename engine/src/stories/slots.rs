@@ -174,8 +174,7 @@ fn a_failed_growth_of_a_small_file_takes_no_space() {
     let group = lab.group();
     let file = block_on(group.files.get(node)).expect("it is there");
     let slot = block_on(file.data.layout.read()).slot.clone().expect("it is small");
-    let first = lab.member(0).layout().au_offset(slot.extent.mirrors()[0].au)
-        + slot.piece as u64 * (64 << 10);
+    let first = lab.member(0).layout().au_offset(slot.extent.mirrors()[0].au) + slot.piece.offset();
     lab.wait_until_all_is_discarded();
     let used = || group.space().used(lab.member(0).number);
     let before = used();

@@ -1,7 +1,8 @@
-//! A small set of numbers: which pieces of an extent are marked.
+//! A small set of pieces: which pieces of an extent are marked.
 
-/// A set of numbers below a limit known to its user. Stored as bytes, bit 0 of
-/// byte 0 first, without trailing zero bytes.
+use plinth_format::Piece;
+
+/// A set of pieces. Stored as bytes, bit 0 of byte 0 first, without trailing zero bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bits(Vec<u8>);
 
@@ -25,20 +26,20 @@ impl Bits {
     }
 
     #[must_use]
-    pub fn has(&self, number: usize) -> bool {
-        self.0.get(number / 8).is_some_and(|byte| byte & 1 << (number % 8) != 0)
+    pub fn has(&self, piece: Piece) -> bool {
+        self.0.get(piece.0 / 8).is_some_and(|byte| byte & 1 << (piece.0 % 8) != 0)
     }
 
-    pub fn add(&mut self, number: usize) {
-        if self.0.len() <= number / 8 {
-            self.0.resize(number / 8 + 1, 0);
+    pub fn add(&mut self, piece: Piece) {
+        if self.0.len() <= piece.0 / 8 {
+            self.0.resize(piece.0 / 8 + 1, 0);
         }
-        self.0[number / 8] |= 1 << (number % 8);
+        self.0[piece.0 / 8] |= 1 << (piece.0 % 8);
     }
 
-    pub fn remove(&mut self, number: usize) {
-        if let Some(byte) = self.0.get_mut(number / 8) {
-            *byte &= !(1 << (number % 8));
+    pub fn remove(&mut self, piece: Piece) {
+        if let Some(byte) = self.0.get_mut(piece.0 / 8) {
+            *byte &= !(1 << (piece.0 % 8));
             self.trim();
         }
     }
@@ -62,8 +63,8 @@ impl Bits {
         self.0.iter().map(|byte| byte.count_ones() as usize).sum()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.0.len() * 8).filter(|number| self.has(*number))
+    pub fn iter(&self) -> impl Iterator<Item = Piece> + '_ {
+        (0..self.0.len() * 8).map(Piece).filter(|piece| self.has(*piece))
     }
 }
 
@@ -72,19 +73,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_added_removed_and_counted() {
+    fn pieces_are_added_removed_and_counted() {
         let mut bits = Bits::default();
-        for number in [3, 64, 1023] {
-            bits.add(number);
-            bits.add(number);
+        for piece in [3, 64, 1023].map(Piece) {
+            bits.add(piece);
+            bits.add(piece);
         }
-        assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 1023]);
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 1023].map(Piece));
         assert_eq!(bits.count(), 3);
-        bits.remove(1023);
+        bits.remove(Piece(1023));
         assert_eq!(bits.as_bytes().len(), 9);
         assert_eq!(Bits::from_bytes(bits.as_bytes()), bits);
-        bits.remove(3);
-        bits.remove(64);
+        bits.remove(Piece(3));
+        bits.remove(Piece(64));
         assert!(bits.is_empty());
     }
 }

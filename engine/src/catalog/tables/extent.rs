@@ -7,7 +7,7 @@ use crate::{
     space::{mirror_sets::MirrorCount, mirrors::Mirrors, placement::Mirror},
     sync::bits::Bits,
 };
-use plinth_format::{Au, DiskNumber};
+use plinth_format::{Au, DiskNumber, Piece};
 use rusqlite::{CachedStatement, Connection, Error, OptionalExtension, Params, Row, params};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,8 +44,10 @@ pub(crate) struct MarksRow {
 
 impl MarksRow {
     /// Of the first `pieces` pieces, those that hold no data.
-    pub(crate) fn holes(&self, pieces: usize) -> impl Iterator<Item = usize> {
-        (0..pieces).filter(|piece| !self.written.has(*piece) && !self.pending.has(*piece))
+    pub(crate) fn holes(&self, pieces: usize) -> impl Iterator<Item = Piece> {
+        (0..pieces)
+            .map(Piece)
+            .filter(|piece| !self.written.has(*piece) && !self.pending.has(*piece))
     }
 }
 

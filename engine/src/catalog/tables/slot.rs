@@ -2,23 +2,25 @@
 
 use super::{Result, unsigned};
 use crate::api::Node;
+use plinth_format::Piece;
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// The shared extent of a file and its slot there, which is a piece of that extent.
-pub(crate) fn of(connection: &Connection, node: Node) -> Result<Option<(u64, usize)>> {
+pub(crate) fn of(connection: &Connection, node: Node) -> Result<Option<(u64, Piece)>> {
     let slot: Option<(Option<i64>, Option<i64>)> = connection
         .prepare_cached("SELECT shared_extent, slot FROM file WHERE number = ?1")?
         .query_row([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(slot
-        .and_then(|(extent, piece)| Some((extent?.cast_unsigned(), usize::try_from(piece?).ok()?))))
+    Ok(slot.and_then(|(extent, piece)| {
+        Some((extent?.cast_unsigned(), Piece(usize::try_from(piece?).ok()?)))
+    }))
 }
 
 /// Gives a file a slot.
-pub(crate) fn set(connection: &Connection, node: Node, extent: u64, piece: usize) -> Result<()> {
+pub(crate) fn set(connection: &Connection, node: Node, extent: u64, piece: Piece) -> Result<()> {
     connection
         .prepare_cached("UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1")?
-        .execute(params![node.cast_signed(), extent.cast_signed(), piece as i64])?;
+        .execute(params![node.cast_signed(), extent.cast_signed(), piece.0 as i64])?;
     Ok(())
 }
 
@@ -32,13 +34,13 @@ pub(crate) fn clear(connection: &Connection, node: Node) -> Result<()> {
 
 /// Passes each slot that a file has: the shared extent and the piece. A piece that cannot be one is
 /// `usize::MAX`.
-pub(crate) fn each(connection: &Connection, mut pass: impl FnMut(u64, usize)) -> Result<()> {
+pub(crate) fn each(connection: &Connection, mut pass: impl FnMut(u64, Piece)) -> Result<()> {
     let mut select = connection
         .prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let piece: i64 = row.get(1)?;
-        pass(unsigned(row, 0)?, usize::try_from(piece).unwrap_or(usize::MAX));
+        pass(unsigned(row, 0)?, Piece(usize::try_from(piece).unwrap_or(usize::MAX)));
     }
     Ok(())
 }

@@ -181,12 +181,13 @@ impl Data {
         let mut pieces = marked.iter().peekable();
         while let Some(first) = pieces.next() {
             let mut last = first;
-            while pieces.peek() == Some(&(last + 1)) && (last + 1 - first) * BLOCKS_PER_PIECE < STEP
+            while pieces.peek() == Some(&last.next())
+                && (last.0 + 1 - first.0) * BLOCKS_PER_PIECE < STEP
             {
-                last += 1;
+                last = last.next();
                 pieces.next();
             }
-            let blocks = first * BLOCKS_PER_PIECE..(last + 1) * BLOCKS_PER_PIECE;
+            let blocks = first.blocks().start..last.blocks().end;
             match self.compare(extent, blocks.clone(), Reason::Crash, active).await {
                 Ok((_, compared)) => {
                     total.bytes += compared.bytes;
