@@ -24,6 +24,7 @@
 
 pub mod activity;
 pub mod au;
+pub mod block;
 pub mod checksum;
 pub mod envelope;
 pub mod header;
@@ -36,6 +37,7 @@ pub mod stamp;
 mod wire;
 
 pub use au::Au;
+pub use block::Block;
 pub use checksum::crc32c;
 pub use envelope::FormatError;
 pub use layout::Layout;

@@ -41,7 +41,7 @@ use crate::{
     sync::buffer::Buffer,
 };
 pub use plinth_format::layout::BLOCKS_PER_PIECE;
-use plinth_format::{BLOCK_SIZE, envelope::Envelope, lost};
+use plinth_format::{BLOCK_SIZE, Block, envelope::Envelope, lost};
 use std::{ops::Range, sync::Arc};
 
 /// Blocks read and compared at once: 1 MiB.
@@ -68,8 +68,8 @@ impl Data {
         known.filter(|(mirror, member)| member.layout().is_data(mirror.au))
     }
 
-    pub(crate) fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
-        member.layout().au_offset(mirror.au) + bytes_of(block) as u64
+    pub(crate) fn offset(member: &Member, mirror: Mirror, block: Block) -> u64 {
+        member.layout().au_offset(mirror.au) + block.offset()
     }
 
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
@@ -84,8 +84,8 @@ impl Data {
     }
 
     /// Whether some mirror can be read of a block, whatever it has.
-    pub(crate) async fn is_shown(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
-        let seen = self.see(extent.mirrors(), &(block..block + 1), Patience::UntilEnd).await?;
+    pub(crate) async fn is_shown(&self, extent: &Extent, block: Block) -> Result<bool, FileError> {
+        let seen = self.see(extent.mirrors(), &block.range(), Patience::UntilEnd).await?;
         Ok(seen.images.iter().any(|image| image[0].is_some()))
     }
 

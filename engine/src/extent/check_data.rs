@@ -19,7 +19,7 @@ use crate::{
     sync::buffer::Buffer,
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, Block,
     checksum::{UNKNOWN, of_block},
 };
 use std::{ops::Range, sync::Arc};
@@ -132,7 +132,7 @@ impl Data {
         }
         found.is_unsettled |= shown.mirrors.iter().any(|(mirror, member)| {
             member.is_mend_uncertain(
-                Self::offset(member, *mirror, blocks.start),
+                Self::offset(member, *mirror, Block(blocks.start)),
                 (blocks.len() * BLOCK_SIZE) as u64,
             )
         });
@@ -141,7 +141,7 @@ impl Data {
             let bytes = images.iter().map(|image| image[index]).collect();
             let evidence = known.evidence(index, Reason::Repair, bytes, &shown.zones);
             found.is_unsettled |= known.sum(index) == UNKNOWN;
-            let block = blocks.start + index;
+            let block = Block(blocks.start + index);
             match self.judge_block(extent, block, &evidence, &shown.mirrors, &mut found) {
                 (Case::Rivals, _) => disputed.push(index),
                 (Case::ByMemory | Case::ByZone | Case::BadChecksum, Some(right)) => {
@@ -186,7 +186,7 @@ impl Data {
     ) -> Result<Shown<'_>> {
         let mut shown = Shown::default();
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-            let offset = Self::offset(member, mirror, blocks.start);
+            let offset = Self::offset(member, mirror, Block(blocks.start));
             match member
                 .start_read(offset, blocks.len() * BLOCK_SIZE)
                 .of(IoClient::Checks)
@@ -217,7 +217,7 @@ impl Data {
     fn judge_block<'a>(
         &self,
         extent: &Extent,
-        block: usize,
+        block: Block,
         evidence: &Evidence<'a>,
         mirrors: &[(Mirror, &Arc<Member>)],
         found: &mut Differences,

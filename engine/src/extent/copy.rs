@@ -20,7 +20,7 @@ use crate::{
     sync::buffer::Slice,
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, Block,
     checksum::{UNKNOWN, of_block},
 };
 use std::{ops::Range, sync::Arc};
@@ -94,9 +94,9 @@ impl Data {
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor
         // miss the rest.
         let mut copied = Copied::default();
-        for block in blocks {
+        for block in blocks.map(Block) {
             let bytes =
-                match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+                match self.copy_blocks(extent, member, mirror, block.range(), &active).await? {
                     Some(bytes) => Some(bytes),
                     None => self.bring_back(extent, member, mirror, block).await?,
                 };
@@ -119,12 +119,12 @@ impl Data {
         extent: &Extent,
         member: &Arc<Member>,
         mirror: Mirror,
-        block: usize,
+        block: Block,
     ) -> Result<Option<u64>, FileError> {
         let known = extent
             .sums()
             .as_ref()
-            .map(|sums| (sums.of(block..block + 1).next(), sums.is_fresh(block)));
+            .map(|sums| (sums.of(block.range()).next(), sums.is_fresh(block)));
         let Some((Some(known), is_fresh)) = known.filter(|(sum, _)| *sum != Some(UNKNOWN)) else {
             return Ok(None);
         };
@@ -162,7 +162,7 @@ impl Data {
         extent: &Extent,
         member: &Arc<Member>,
         mirror: Mirror,
-        block: usize,
+        block: Block,
     ) -> Result<u64, FileError> {
         reached::at(Mark::BlockLostInCopy);
         let offset = Self::offset(member, mirror, block);
@@ -194,12 +194,12 @@ impl Data {
                 Err(error) => return Err(error),
             },
         };
-        let offset = Self::offset(member, mirror, blocks.start);
+        let offset = Self::offset(member, mirror, Block(blocks.start));
         if planted::has(Bug::ResyncFromWrongSide)
             && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
         {
             return self
-                .write_blocks(extent, blocks.start, old.share(), false, active)
+                .write_blocks(extent, Block(blocks.start), old.share(), false, active)
                 .await
                 .map(|()| Some(0));
         }

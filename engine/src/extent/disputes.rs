@@ -34,7 +34,7 @@ use crate::{
     sync::lock::Mutex,
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskNumber, Piece,
+    BLOCK_SIZE, Block, DiskNumber, Piece,
     checksum::{UNKNOWN, of_block},
 };
 use std::{
@@ -54,20 +54,22 @@ const STEP: usize = 256;
 /// Blocks of extents that are known to be in dispute.
 #[derive(Debug, Default)]
 pub(crate) struct Disputes {
-    known: Mutex<BTreeSet<(ExtentId, usize)>>,
+    known: Mutex<BTreeSet<(ExtentId, Block)>>,
     /// Their number, so that a caller need not look when it is 0.
     count: AtomicUsize,
 }
 
 impl Disputes {
     /// Of some blocks of an extent, these are in dispute. Returns those that were not known to be.
-    fn learn(&self, extent: ExtentId, blocks: Range<usize>, disputed: &[usize]) -> Vec<usize> {
+    fn learn(&self, extent: ExtentId, blocks: Range<usize>, disputed: &[Block]) -> Vec<Block> {
         if disputed.is_empty() && self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
         let mut known = self.known.lock();
-        let over: Vec<_> =
-            known.range((extent, blocks.start)..(extent, blocks.end)).copied().collect();
+        let over: Vec<_> = known
+            .range((extent, Block(blocks.start))..(extent, Block(blocks.end)))
+            .copied()
+            .collect();
         over.iter()
             .filter(|(_, block)| !disputed.contains(block))
             .for_each(|key| _ = known.remove(key));
@@ -86,13 +88,13 @@ impl Disputes {
             && self
                 .known
                 .lock()
-                .range((extent, blocks.start)..(extent, blocks.end))
+                .range((extent, Block(blocks.start))..(extent, Block(blocks.end)))
                 .next()
                 .is_some()
     }
 
     /// Blocks that were written since are no longer in dispute.
-    fn forget_written(&self, extent: ExtentId, is_written: impl Fn(usize) -> bool) {
+    fn forget_written(&self, extent: ExtentId, is_written: impl Fn(Block) -> bool) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut known = self.known.lock();
             known.retain(|(of, block)| *of != extent || !is_written(*block));
@@ -108,7 +110,7 @@ pub(crate) type Image<'a> = Vec<Option<&'a [u8]>>;
 #[derive(Debug, Default)]
 pub(crate) struct KeptSums {
     /// By disk, the checksums of blocks.
-    own: Vec<(DiskNumber, Vec<(usize, u32)>)>,
+    own: Vec<(DiskNumber, Vec<(Block, u32)>)>,
     /// After the write all mirrors have the same.
     pub agree: bool,
 }
@@ -124,19 +126,19 @@ impl KeptSums {
         let (_, own) = self.own.iter().find(|(of, _)| *of == disk)?;
         let mut bytes = zone.to_vec();
         for (block, sum) in own {
-            bytes[block * 4..block * 4 + 4].copy_from_slice(&sum.to_le_bytes());
+            bytes[block.0 * 4..block.0 * 4 + 4].copy_from_slice(&sum.to_le_bytes());
         }
         Some(bytes)
     }
 }
 
 /// Neighbours in a row, of which none is longer than a step.
-fn runs(blocks: &[usize]) -> Vec<Range<usize>> {
+fn runs(blocks: &[Block]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for block in blocks {
         match runs.last_mut() {
-            Some(run) if run.end == *block && run.len() < STEP => run.end += 1,
-            _ => runs.push(*block..block + 1),
+            Some(run) if run.end == block.0 && run.len() < STEP => run.end += 1,
+            _ => runs.push(block.range()),
         }
     }
     runs
@@ -157,12 +159,13 @@ impl Data {
         candidates: &[(Mirror, &Arc<Member>)],
         images: &[Image<'_>],
     ) -> Vec<String> {
-        let disputed: Vec<usize> = disputed.iter().map(|index| blocks.start + index).collect();
+        let disputed: Vec<Block> =
+            disputed.iter().map(|index| Block(blocks.start + index)).collect();
         let fresh = self.disputes.learn(extent.id, blocks.clone(), &disputed);
         let mut texts = Vec::new();
         for run in runs(&disputed) {
             let text = Self::describe(extent, &run, run.start - blocks.start, candidates, images);
-            if fresh.iter().any(|block| run.contains(block)) {
+            if fresh.iter().any(|block| run.contains(&block.0)) {
                 self.tell(Severity::Alarm, None, text.clone());
             }
             texts.push(text);
@@ -183,7 +186,7 @@ impl Data {
                 member.name(),
                 member.path(),
                 mirror.au,
-                Self::offset(member, *mirror, run.start)
+                Self::offset(member, *mirror, Block(run.start))
             )
         };
         // Mirrors with the same bytes stand together.
@@ -210,12 +213,12 @@ impl Data {
 
     /// Blocks that hold data, that were not written since checksums were loaded, and of which a
     /// zone has another checksum than memory.
-    fn differing(&self, extent: &Extent, sums: &Sums, zone: &[u32]) -> Vec<usize> {
+    fn differing(&self, extent: &Extent, sums: &Sums, zone: &[u32]) -> Vec<Block> {
         let pieces = extent.state().marked();
-        let blocks = pieces.iter().flat_map(Piece::blocks);
+        let blocks = pieces.iter().flat_map(Piece::blocks).map(Block);
         let memory: Vec<u32> = sums.all().collect();
         blocks
-            .filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block))
+            .filter(|block| !sums.is_fresh(*block) && zone.get(block.0) != memory.get(block.0))
             .collect()
     }
 
@@ -235,7 +238,8 @@ impl Data {
             return Ok(KeptSums { own: Vec::new(), agree: true });
         }
         let pieces = extent.state().marked();
-        let all_are_new = pieces.iter().flat_map(Piece::blocks).all(|block| sums.is_fresh(block));
+        let all_are_new =
+            pieces.iter().flat_map(Piece::blocks).map(Block).all(|block| sums.is_fresh(block));
         // A zone that cannot be read gets all of them, if it takes any; its old content is unknown.
         let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
         let mut kept = KeptSums { own: Vec::new(), agree: all_are_seen };
@@ -257,7 +261,7 @@ impl Data {
                 for (block, bytes) in run.clone().zip(image.into_iter().flatten()) {
                     let stored = zone[block];
                     if stored != UNKNOWN && bytes.is_some_and(|bytes| of_block(&bytes) == stored) {
-                        own.push((block, stored));
+                        own.push((Block(block), stored));
                     }
                 }
                 if !self.is_disputed(extent, &run)

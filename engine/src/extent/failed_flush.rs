@@ -55,7 +55,7 @@ use crate::{
     reached::{self, Mark},
     sync::lock::{Mutex, MutexGuard},
 };
-use plinth_format::{BLOCK_SIZE, Piece, checksum::of_block};
+use plinth_format::{BLOCK_SIZE, Block, Piece, checksum::of_block};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -387,6 +387,7 @@ impl Data {
         let mut again = Vec::new();
         for piece in pieces {
             let blocks = piece.blocks();
+            let first = Block(blocks.start);
             let _range = extent.ranges.hold(blocks.clone(), true).await;
             if extent.is_tombstone() || !extent.state().pending.has(*piece) {
                 continue;
@@ -401,12 +402,11 @@ impl Data {
                 None => self.repair(extent, blocks.clone(), &active).await?,
             };
             let sums: Vec<u32> = buffer.chunks_exact(BLOCK_SIZE).map(of_block).collect();
-            let written =
-                self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;
+            let written = self.write_blocks(extent, first, buffer.share(), false, &active).await;
             if written.is_err() {
                 // The bytes are the same, on whichever mirrors they have arrived: their checksums
                 // are known.
-                extent.set_sums(blocks.start, &sums);
+                extent.set_sums(first, &sums);
             }
             written?;
             reached::at(Mark::DoubtWritten);

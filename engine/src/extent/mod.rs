@@ -71,7 +71,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use marks::Marks;
 pub use places::{Change, Mirror, Mirrors};
 use places::{Changed, Placed};
-use plinth_format::{DiskNumber, Piece, checksum::UNKNOWN};
+use plinth_format::{Block, DiskNumber, Piece, checksum::UNKNOWN};
 use rusqlite::Connection;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -185,8 +185,8 @@ impl Extent {
     /// Counts how often reads went through the extent: a read that does not begin behind the one
     /// before it begins another pass. Each pass takes the next mirror, so that repeated reads of a
     /// block meet its other mirrors, and find what has rotted there.
-    pub fn pass(&self, block: usize) -> usize {
-        let block = block as u64 & u64::from(u32::MAX);
+    pub fn pass(&self, block: Block) -> usize {
+        let block = block.0 as u64 & u64::from(u32::MAX);
         let reads = self.reads.load(Ordering::Relaxed);
         let (pass, last) = (reads >> 32, reads & u64::from(u32::MAX));
         // Of two that count at once one may go unnoticed.
@@ -272,15 +272,15 @@ impl Extent {
 
     /// Remembers the checksums of blocks from `first` on, as just written. Their range is held
     /// exclusively.
-    pub fn set_sums(&self, first: usize, sums: &[u32]) {
+    pub fn set_sums(&self, first: Block, sums: &[u32]) {
         if let Some(all) = &*self.sums() {
-            (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
+            (first.0..).zip(sums).for_each(|(block, sum)| all.set(Block(block), *sum));
             self.mark_dirty();
         }
     }
 
     /// Zones have two checksums of a block that was not written since: reads use this one.
-    pub fn prefer_sum(&self, block: usize, sum: u32) {
+    pub fn prefer_sum(&self, block: Block, sum: u32) {
         if let Some(all) = &*self.sums() {
             all.prefer(block, sum);
         }
@@ -296,9 +296,9 @@ impl Extent {
 
     /// The content of the blocks is unknown: a write failed half way. Their range is held
     /// exclusively.
-    pub fn forget_sums(&self, first: usize, count: usize) {
+    pub fn forget_sums(&self, first: Block, count: usize) {
         if let Some(all) = &*self.sums() {
-            (first..first + count).for_each(|block| all.set(block, UNKNOWN));
+            (first.0..first.0 + count).for_each(|block| all.set(Block(block), UNKNOWN));
             self.mark_dirty();
         }
     }

@@ -60,11 +60,7 @@ use crate::{
     },
     event::Severity,
     extent::data::Data,
-    extent::{
-        Extent,
-        blocks::{BLOCKS_PER_PIECE, Patience},
-        scope::ExtentScope,
-    },
+    extent::{Extent, blocks::Patience, scope::ExtentScope},
     limits::Limit,
     membership::{
         voters::Refusal,
@@ -74,7 +70,7 @@ use crate::{
     reached::{self, Mark},
 };
 use plinth_format::{
-    DiskNumber, Piece, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState,
+    Block, DiskNumber, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState,
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -410,11 +406,11 @@ impl Data {
             let is_right = zone.is_some_and(|zone| {
                 // Of blocks that hold nothing it may have anything: it is what a check does not
                 // look at either.
-                let is_used = |block: usize| {
-                    extent.has_piece(Piece(block / BLOCKS_PER_PIECE)) && !sums.is_fresh(block)
-                };
+                let is_used =
+                    |block: Block| extent.has_piece(block.piece()) && !sums.is_fresh(block);
                 let all = sums.all().zip(zone.iter()).enumerate();
-                all.into_iter().all(|(block, (sum, stored))| sum == *stored || !is_used(block))
+                all.into_iter()
+                    .all(|(block, (sum, stored))| sum == *stored || !is_used(Block(block)))
             });
             if !is_right {
                 wrong.push((member, member.layout().sums_of(mirror.au).0));

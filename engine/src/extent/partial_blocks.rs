@@ -22,7 +22,7 @@ use crate::{
     space::extent_id::ExtentId,
     sync::lock::Mutex,
 };
-use plinth_format::BLOCK_SIZE;
+use plinth_format::{BLOCK_SIZE, Block};
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -42,7 +42,7 @@ struct KeptBlocks {
     /// Where the last write that ended here did so, in the extent.
     end: u64,
     /// The first block of the run.
-    first: usize,
+    first: Block,
     /// Which blocks of the run are here: bit 0 is the first.
     present: u8,
     /// Written since the last [`PartialBlocks::trim`].
@@ -96,17 +96,17 @@ impl Taken {
 
 impl KeptBlocks {
     /// Where in the run a block is.
-    fn index(&self, block: usize) -> Option<usize> {
-        block.checked_sub(self.first).filter(|index| *index < RUN)
+    fn index(&self, block: Block) -> Option<usize> {
+        block.0.checked_sub(self.first.0).filter(|index| *index < RUN)
     }
 
-    fn get(&self, block: usize) -> Option<Vec<u8>> {
+    fn get(&self, block: Block) -> Option<Vec<u8>> {
         let index = self.index(block).filter(|index| self.present & 1 << index != 0)?;
         Some(self.bytes[index * BLOCK_SIZE..(index + 1) * BLOCK_SIZE].to_vec())
     }
 
     /// A run begins at `first`, and has nothing yet.
-    fn begin(&mut self, first: usize) {
+    fn begin(&mut self, first: Block) {
         (self.first, self.present) = (first, 0);
         self.bytes.resize(RUN * BLOCK_SIZE, 0);
     }
@@ -130,12 +130,12 @@ impl PartialBlocks {
             return Taken::default();
         }
         let taken = Taken {
-            first: kept.get(blocks.start),
-            last: kept.get(blocks.end - 1),
+            first: kept.get(Block(blocks.start)),
+            last: kept.get(Block(blocks.end - 1)),
             end: Some(kept.end),
         };
         for index in 0..RUN {
-            if blocks.contains(&(kept.first + index)) {
+            if blocks.contains(&(kept.first.0 + index)) {
                 kept.present &= !(1 << index);
             }
         }
@@ -161,7 +161,7 @@ impl PartialBlocks {
 
     /// Keeps blocks that were read along behind `block`, which is not kept, as the disks have them.
     /// Their range is held exclusively.
-    pub fn keep_along(&self, extent: ExtentId, block: usize, bytes: &[u8]) {
+    pub fn keep_along(&self, extent: ExtentId, block: Block, bytes: &[u8]) {
         self.change(extent, true, |kept| {
             kept.begin(block);
             (1..RUN)
@@ -172,13 +172,13 @@ impl PartialBlocks {
 
     /// A write of blocks from `first` on is on the disks; the client's bytes ended in the extent at
     /// `end`. Their range is held exclusively.
-    pub fn written(&self, extent: ExtentId, first: usize, bytes: &[u8], end: u64) {
-        let block = usize::try_from(end / BLOCK_SIZE as u64).expect("inside an extent");
+    pub fn written(&self, extent: ExtentId, first: Block, bytes: &[u8], end: u64) {
+        let block = Block(usize::try_from(end / BLOCK_SIZE as u64).expect("inside an extent"));
         let ends_inside = !end.is_multiple_of(BLOCK_SIZE as u64);
         self.change(extent, ends_inside, |kept| {
             kept.end = end;
             if ends_inside {
-                let at = (block - first) * BLOCK_SIZE;
+                let at = (block.0 - first.0) * BLOCK_SIZE;
                 let index =
                     kept.index(block).filter(|_| !kept.bytes.is_empty()).unwrap_or_else(|| {
                         kept.begin(block);
@@ -241,7 +241,7 @@ mod tests {
         let blocks = PartialBlocks::default();
         assert_eq!(taken(&blocks, 7, 0..2), [None, None]);
         let end = 2 * BLOCK + 100;
-        blocks.written(ExtentId(7), 1, &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
+        blocks.written(ExtentId(7), Block(1), &[[1; BLOCK_SIZE], [2; BLOCK_SIZE]].concat(), end);
         let nothing = blocks.take(ExtentId(7), &(0..1));
         assert!(
             nothing.is_followed_at(end)
@@ -251,11 +251,11 @@ mod tests {
         let both = blocks.take(ExtentId(7), &(1..3));
         assert_eq!((both.first(), both.last()), (None, Some(&[2; BLOCK_SIZE][..])));
         assert_eq!(taken(&blocks, 7, 2..3), [None], "it was taken away");
-        blocks.written(ExtentId(7), 2, &[3; BLOCK_SIZE], 3 * BLOCK);
+        blocks.written(ExtentId(7), Block(2), &[3; BLOCK_SIZE], 3 * BLOCK);
         assert_eq!(taken(&blocks, 7, 2..4), [None, None], "a whole block is not kept");
         assert!(blocks.take(ExtentId(7), &(0..1)).is_followed_at(3 * BLOCK));
         // The first write to a piece completes it: zeros are behind its last block, and not cached.
-        blocks.written(ExtentId(7), 16, &[4; 16 * BLOCK_SIZE], 18 * BLOCK + 1);
+        blocks.written(ExtentId(7), Block(16), &[4; 16 * BLOCK_SIZE], 18 * BLOCK + 1);
         assert_eq!(taken(&blocks, 7, 16..32).iter().flatten().count(), 1);
     }
 
@@ -263,20 +263,20 @@ mod tests {
     fn blocks_read_along_are_there_one_by_one() {
         let blocks = PartialBlocks::default();
         let along: Vec<u8> = (1..RUN as u8).flat_map(|block| [block; BLOCK_SIZE]).collect();
-        blocks.keep_along(ExtentId(7), 10, &along);
-        blocks.written(ExtentId(7), 10, &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
+        blocks.keep_along(ExtentId(7), Block(10), &along);
+        blocks.written(ExtentId(7), Block(10), &[9; BLOCK_SIZE], 10 * BLOCK + 2048);
         let kept = blocks.take(ExtentId(7), &(10..12));
         assert_eq!(
             (kept.first().map(|bytes| bytes[0]), kept.last().map(|bytes| bytes[0])),
             (Some(9), Some(1))
         );
-        blocks.written(ExtentId(7), 10, &[8; 2 * BLOCK_SIZE], 11 * BLOCK + 1);
+        blocks.written(ExtentId(7), Block(10), &[8; 2 * BLOCK_SIZE], 11 * BLOCK + 1);
         let expected: Vec<_> =
             [None, Some(8)].into_iter().chain((2..RUN as u8).map(Some)).chain([None]).collect();
         assert_eq!(taken(&blocks, 7, 10..11 + RUN), expected);
         // A write elsewhere begins another run.
-        blocks.keep_along(ExtentId(7), 10, &along);
-        blocks.written(ExtentId(7), 40, &[5; BLOCK_SIZE], 40 * BLOCK + 1);
+        blocks.keep_along(ExtentId(7), Block(10), &along);
+        blocks.written(ExtentId(7), Block(40), &[5; BLOCK_SIZE], 40 * BLOCK + 1);
         assert_eq!(taken(&blocks, 7, 10..10 + RUN), [None; RUN]);
         assert_eq!(taken(&blocks, 7, 40..41), [Some(5)]);
     }
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn writing_whole_blocks_drops_all_of_an_extent() {
         let blocks = PartialBlocks::default();
-        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 4096);
+        blocks.written(ExtentId(7), Block(0), &[1; BLOCK_SIZE], 4096);
         assert!(!is_seen(&blocks, 7), "whole blocks are not kept");
-        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
+        blocks.written(ExtentId(7), Block(0), &[1; BLOCK_SIZE], 100);
         assert!(is_seen(&blocks, 7));
         blocks.forget(ExtentId(8));
         blocks.forget(ExtentId(7));
         assert!(!is_seen(&blocks, 7));
         assert_eq!(taken(&blocks, 7, 0..1), [None]);
-        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
+        blocks.written(ExtentId(7), Block(0), &[1; BLOCK_SIZE], 100);
         drop(blocks.take(ExtentId(7), &(0..1)));
         assert!(!is_seen(&blocks, 7), "the only one was taken away");
     }
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn entries_not_written_since_are_trimmed() {
         let blocks = PartialBlocks::default();
-        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 100);
+        blocks.written(ExtentId(7), Block(0), &[1; BLOCK_SIZE], 100);
         blocks.trim();
         assert_eq!(taken(&blocks, 7, 0..1), [Some(1)]);
-        blocks.written(ExtentId(7), 0, &[1; BLOCK_SIZE], 200);
+        blocks.written(ExtentId(7), Block(0), &[1; BLOCK_SIZE], 200);
         blocks.trim();
         blocks.trim();
         assert!(
@@ -317,8 +317,8 @@ mod tests {
     fn of_two_extents_in_one_entry_the_later_one_stays() {
         let blocks = PartialBlocks::default();
         let other = 7 + ENTRIES as u64;
-        blocks.written(ExtentId(7), 1, &[1; BLOCK_SIZE], BLOCK + 1);
-        blocks.written(ExtentId(other), 1, &[2; BLOCK_SIZE], BLOCK + 2);
+        blocks.written(ExtentId(7), Block(1), &[1; BLOCK_SIZE], BLOCK + 1);
+        blocks.written(ExtentId(other), Block(1), &[2; BLOCK_SIZE], BLOCK + 2);
         assert_eq!(taken(&blocks, 7, 1..2), [None]);
         assert!(!blocks.take(ExtentId(7), &(0..1)).is_followed_at(BLOCK + 1));
         assert_eq!(taken(&blocks, other, 1..2), [Some(2)]);

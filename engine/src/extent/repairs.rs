@@ -8,6 +8,7 @@ use crate::{
     error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit,
     space::extent_id::ExtentId, sync::lock::Mutex,
 };
+use plinth_format::Block;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -19,10 +20,10 @@ const WAITING_MAX: Limit = Limit::new(4096, 3);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    order: VecDeque<(ExtentId, usize)>,
-    ranges: BTreeMap<(ExtentId, usize), (Arc<Extent>, Range<usize>)>,
+    order: VecDeque<(ExtentId, Block)>,
+    ranges: BTreeMap<(ExtentId, Block), (Arc<Extent>, Range<usize>)>,
     /// To be tried again, not at once.
-    again: BTreeMap<(ExtentId, usize), (Arc<Extent>, Range<usize>)>,
+    again: BTreeMap<(ExtentId, Block), (Arc<Extent>, Range<usize>)>,
 }
 
 /// The list. See the module's description.
@@ -33,7 +34,7 @@ impl Repairs {
     /// Blocks of an extent are to be repaired.
     pub fn add(&self, extent: &Arc<Extent>, blocks: Range<usize>) {
         let mut waiting = self.0.lock();
-        let key = (extent.id, blocks.start);
+        let key = (extent.id, Block(blocks.start));
         if waiting.ranges.len() < WAITING_MAX.get()
             && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none()
         {
@@ -42,10 +43,10 @@ impl Repairs {
     }
 
     /// A block of an extent stays wrong on a disk that is still ONLINE.
-    pub fn add_later(&self, extent: &Arc<Extent>, block: usize) {
+    pub fn add_later(&self, extent: &Arc<Extent>, block: Block) {
         let mut waiting = self.0.lock();
         if waiting.again.len() < WAITING_MAX.get() {
-            waiting.again.insert((extent.id, block), (Arc::clone(extent), block..block + 1));
+            waiting.again.insert((extent.id, block), (Arc::clone(extent), block.range()));
         }
     }
 

@@ -8,7 +8,7 @@
 //! extent's range (`group.rs`).
 
 use crate::sync::lock::Mutex;
-use plinth_format::{DiskNumber, checksum::UNKNOWN};
+use plinth_format::{Block, DiskNumber, checksum::UNKNOWN};
 use smallvec::SmallVec;
 use std::{
     iter,
@@ -72,19 +72,19 @@ impl Sums {
     }
 
     #[must_use]
-    pub fn is_fresh(&self, block: usize) -> bool {
-        self.fresh[block / 64].load(Relaxed) & 1 << (block % 64) != 0
+    pub fn is_fresh(&self, block: Block) -> bool {
+        self.fresh[block.0 / 64].load(Relaxed) & 1 << (block.0 % 64) != 0
     }
 
     /// Remembers that of a block, which was computed from its bytes.
-    pub(super) fn set(&self, block: usize, sum: u32) {
-        self.sums[block].store(sum, Relaxed);
-        self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
+    pub(super) fn set(&self, block: Block, sum: u32) {
+        self.sums[block.0].store(sum, Relaxed);
+        self.fresh[block.0 / 64].fetch_or(1 << (block.0 % 64), Relaxed);
     }
 
     /// Remembers the checksum of a block that was not written since the zones were.
-    pub(super) fn prefer(&self, block: usize, sum: u32) {
-        self.sums[block].store(sum, Relaxed);
+    pub(super) fn prefer(&self, block: Block, sum: u32) {
+        self.sums[block.0].store(sum, Relaxed);
     }
 
     /// Those of these blocks that are known are right, whatever zones have.
@@ -147,17 +147,17 @@ mod tests {
     #[test]
     fn a_checksum_that_was_set_is_fresh_until_it_is_stored() {
         let sums = Sums::new(0..200);
-        assert!((0..200).all(|block| !sums.is_fresh(block)));
-        for block in [0, 63, 64, 199] {
+        assert!((0..200).map(Block).all(|block| !sums.is_fresh(block)));
+        for block in [0, 63, 64, 199].map(Block) {
             sums.set(block, 7);
         }
         assert_eq!(sums.of(62..66).collect::<Vec<_>>(), [62, 7, 7, 65]);
         assert_eq!(
-            (0..200).filter(|block| sums.is_fresh(*block)).collect::<Vec<_>>(),
+            (0..200).filter(|block| sums.is_fresh(Block(*block))).collect::<Vec<_>>(),
             [0, 63, 64, 199]
         );
         sums.mark_stored();
-        assert!((0..200).all(|block| !sums.is_fresh(block)));
+        assert!((0..200).map(Block).all(|block| !sums.is_fresh(block)));
         assert_eq!(sums.all().last(), Some(7));
         assert!(Sums::unknown(3).all().eq([UNKNOWN; 3]));
     }

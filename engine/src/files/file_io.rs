@@ -29,7 +29,7 @@ use crate::{
     extent::{
         self, Extent, State,
         activity::Active,
-        blocks::{BLOCKS_PER_PIECE, FirstMirror, blocks_of},
+        blocks::{FirstMirror, blocks_of},
         failed_flush::Pending,
         layout::{ExtentPart, FILE_SIZE_MAX, Freed, FreedSlot, Layout},
         partial_blocks::RUN,
@@ -48,7 +48,7 @@ use crate::{
         transfer::Source,
     },
 };
-use plinth_format::{BLOCK_SIZE, Piece, checksum, layout::PIECE_SIZE};
+use plinth_format::{BLOCK_SIZE, Block, Piece, checksum, layout::PIECE_SIZE};
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
@@ -83,7 +83,7 @@ struct Ready<'a> {
     active: Active<'a>,
     _range: RangeGuard<'a>,
     extent: Arc<Extent>,
-    first_block: usize,
+    first_block: Block,
     buffer: Slice,
     /// Where the bytes of the caller end in the extent.
     end: u64,
@@ -236,7 +236,8 @@ impl FileSystem {
             self.partial_blocks.forget(extent.id);
             let durably = file.data.log_detector.write() || durably;
             let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
-            let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
+            let first = Block(blocks_of(&inside).start);
+            let mut sent = self.send(extent, first, &data, durably, &active);
             drop(data);
             poll_fn(|context| sent.poll(context)).await;
             let written =
@@ -451,7 +452,7 @@ impl FileSystem {
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
         let fresh =
             (first.0..=last.0).map(Piece).filter(|piece| !extent.has_piece(*piece)).collect();
-        let (first_block, end) = (blocks.start, inside.end);
+        let (first_block, end) = (Block(blocks.start), inside.end);
         let taken = self.partial_blocks.take(extent.id, &blocks);
         let as_it_is =
             if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
@@ -472,14 +473,14 @@ impl FileSystem {
         buffer[tail..].fill(0);
         if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
             let into = &mut buffer[..BLOCK_SIZE];
-            self.old_block(extent, blocks.start, taken.first(), false, &active, into).await?;
+            self.old_block(extent, first_block, taken.first(), false, &active, into).await?;
         }
         if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
             let is_followed = taken.is_followed_at(inside.start);
             let at = buffer.len() - BLOCK_SIZE;
             self.old_block(
                 extent,
-                blocks.end - 1,
+                Block(blocks.end - 1),
                 taken.last(),
                 is_followed,
                 &active,
@@ -505,7 +506,7 @@ impl FileSystem {
     async fn old_block(
         &self,
         extent: &Arc<Extent>,
-        block: usize,
+        block: Block,
         kept: Option<&[u8]>,
         along: bool,
         active: &Active<'_>,
@@ -513,23 +514,24 @@ impl FileSystem {
     ) -> Result<()> {
         self.load_sums(extent).await?;
         if let Some(kept) = kept {
-            let sum = extent.sums().as_ref().and_then(|sums| sums.of(block..block + 1).next());
+            let sum = extent.sums().as_ref().and_then(|sums| sums.of(block.range()).next());
             if sum == Some(checksum::of_block(kept)) || planted::has(Bug::PartBlockKept) {
                 into.copy_from_slice(kept);
                 return Ok(());
             }
         }
         // As far as there is data, and no one else holds the blocks.
-        let piece_end = (block / BLOCKS_PER_PIECE + 1) * BLOCKS_PER_PIECE;
-        let behind = block + 1..piece_end.min(block + RUN);
+        let piece_end = block.piece().blocks().end;
+        let behind = block.0 + 1..piece_end.min(block.0 + RUN);
         if along
             && !behind.is_empty()
             && let Some(_range) = extent.ranges.try_hold(behind.clone(), true)
-            && let Ok(Some(read)) =
-                self.try_read(extent, block..behind.end, IoClient::Files, FirstMirror::Policy).await
+            && let Ok(Some(read)) = self
+                .try_read(extent, block.0..behind.end, IoClient::Files, FirstMirror::Policy)
+                .await
         {
             if read.wrong {
-                self.repairs.add(extent, block..behind.end);
+                self.repairs.add(extent, block.0..behind.end);
             }
             let (first, behind) = read.buffer.split_at(BLOCK_SIZE);
             self.partial_blocks.keep_along(extent.id, block, behind);
@@ -544,13 +546,13 @@ impl FileSystem {
     async fn read_held(
         &self,
         extent: &Extent,
-        block: usize,
+        block: Block,
         active: &Active<'_>,
     ) -> Result<Buffer> {
         self.load_sums(extent).await?;
-        match self.try_read(extent, block..block + 1, IoClient::Files, FirstMirror::Policy).await? {
+        match self.try_read(extent, block.range(), IoClient::Files, FirstMirror::Policy).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
-            _ => Box::pin(self.repair(extent, block..block + 1, active)).await,
+            _ => Box::pin(self.repair(extent, block.range(), active)).await,
         }
     }
 

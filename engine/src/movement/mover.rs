@@ -40,7 +40,7 @@ use crate::{
     reached::{self, Mark},
     space::Space,
 };
-use plinth_format::{Au, BLOCK_SIZE, DiskNumber};
+use plinth_format::{Au, BLOCK_SIZE, Block, DiskNumber};
 use std::sync::Arc;
 
 /// How often it is tried to get an AU, as long as some become free.
@@ -166,7 +166,7 @@ impl Movement {
                 let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
                 data.all(|run| {
                     let length = (run.len() * BLOCK_SIZE) as u64;
-                    !member.is_mend_uncertain(Data::offset(member, here, run.start), length)
+                    !member.is_mend_uncertain(Data::offset(member, here, Block(run.start)), length)
                 })
             })
         };

@@ -9,7 +9,7 @@ use crate::{
     space::balance::Plan,
     world::Task,
 };
-use plinth_format::{DiskNumber, header::Status};
+use plinth_format::{Block, DiskNumber, header::Status};
 use std::{cell::RefCell, sync::mpsc};
 
 impl Lab {
@@ -851,7 +851,7 @@ fn a_leaving_disk_stays_while_it_fails_to_read_a_block() {
     lab.close_regions();
     let extent = lab.extents_on(&[0]).remove(0);
     let member = lab.member(0);
-    let bad = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    let bad = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), Block(5));
     drop((member, extent));
     lab.disks[0].faults(|faults| faults.bad.push(bad..bad + 512));
     lab.exchange(&[], &["DATA_0000"], false).expect("it begins");
@@ -886,7 +886,7 @@ fn the_mark_of_a_lost_block_moves_with_its_extent() {
     lab.close_regions();
     let extent = lab.extents_on(&[0]).remove(0);
     let (at, member) = (extent.number * MIB, lab.member(0));
-    let place = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    let place = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), Block(5));
     let mark = lab.group().lost_block(&member, place);
     drop((member, extent));
     lab.disks[0].corrupt(place, &mark);
@@ -938,8 +938,9 @@ fn a_block_that_a_retry_may_read_is_not_given_up() {
     lab.write(node, 0, &pattern(1, 8 << 20));
     lab.sync(node);
     let extent = lab.extents_on(&[0]).remove(0);
-    let place = Data::offset(&lab.member(0), extent.mirrors()[0], 5);
-    let may_be_right = || block_on(lab.group().is_unread(&extent, 5)).expect("it is looked at");
+    let place = Data::offset(&lab.member(0), extent.mirrors()[0], Block(5));
+    let may_be_right =
+        || block_on(lab.group().is_unread(&extent, Block(5))).expect("it is looked at");
     lab.disks[0].faults(|faults| faults.bad.push(place..place + 512));
     assert!(may_be_right());
     lab.disks[0].heal();

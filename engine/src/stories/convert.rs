@@ -5,7 +5,7 @@ use crate::{
     admin::{AdminError, Conversion, Work},
     extent::data::Data,
 };
-use plinth_format::header::DiskHeader;
+use plinth_format::{Block, header::DiskHeader};
 
 const KINDS: [Redundancy; 3] = [Redundancy::External, Redundancy::Normal, Redundancy::High];
 
@@ -190,7 +190,7 @@ fn a_rotten_mirror_is_repaired_before_the_good_one_is_removed() {
         for extent in block_on(lab.group().some_alive(0)).expect("read").expect("some").0 {
             let mirror = extent.mirrors()[damaged];
             let member = lab.group().members.get(&mirror.disk).expect("it is there");
-            let offset = Data::offset(member, mirror, 17);
+            let offset = Data::offset(member, mirror, Block(17));
             lab.disks[usize::from(mirror.disk.0)].corrupt(offset, &[0xbd; 4096]);
         }
         lab.convert(Redundancy::External).expect("it can be");

@@ -10,7 +10,7 @@ use crate::{
     disk::member::Member,
     extent::{Mirror, data::Data},
 };
-use plinth_format::BLOCK_SIZE;
+use plinth_format::{BLOCK_SIZE, Block};
 
 const LENGTH: usize = 6 << 20;
 /// File offsets of the disputed block, and of another block in the same extent.
@@ -76,7 +76,7 @@ impl Court {
 
     fn place(member: &Member, mirror: Mirror) -> (u64, u64) {
         let block = usize::try_from(PLACE % MIB).expect("small") / BLOCK_SIZE;
-        (Data::offset(member, mirror, block), member.layout().sums_of(mirror.au).0)
+        (Data::offset(member, mirror, Block(block)), member.layout().sums_of(mirror.au).0)
     }
 
     fn found(&self) -> Vec<Vec<u8>> {

@@ -5,6 +5,7 @@ use crate::{
     admin::{ScrubOrder, Selection},
     extent::data::Data,
 };
+use plinth_format::Block;
 use std::sync::atomic::Ordering;
 
 const LENGTH: usize = 6 << 20;
@@ -19,7 +20,8 @@ impl Lab {
         let mirrors =
             extents.iter().filter(|extent| extent.file != 0).flat_map(|extent| extent.mirrors());
         let here = mirrors.filter(|mirror| usize::from(mirror.disk.0) == disk);
-        here.map(|mirror| Data::offset(&self.group().members[&mirror.disk], mirror, 0)).collect()
+        here.map(|mirror| Data::offset(&self.group().members[&mirror.disk], mirror, Block(0)))
+            .collect()
     }
 
     /// From now on no block of a file can be read on a disk, also after it is rewritten; all other

@@ -8,7 +8,7 @@ use crate::{
     space::AuState,
 };
 use futures::FutureExt;
-use plinth_format::{Au, DiskNumber, layout::MEMBERSHIP_SLOT};
+use plinth_format::{Au, Block, DiskNumber, layout::MEMBERSHIP_SLOT};
 use std::{
     cell::RefCell,
     ops::Range,
@@ -89,7 +89,7 @@ fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
     let extent = lab.extent_alone_on(plain, node);
     let (member, mirror) = (lab.member(plain), extent.mirrors()[0]);
     let bytes = lab.read(node, extent.number * MIB, 1 << 20);
-    let bad = Data::offset(&member, mirror, 40);
+    let bad = Data::offset(&member, mirror, Block(40));
     lab.disks[plain].faults(|faults| faults.bad.push(bad..bad + 4096));
     let moved =
         block_on(lab.group().move_mirror(&extent, mirror.disk, &member, Some(Au(u32::MAX))));

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::extent::data::Data;
+use plinth_format::Block;
 
 const PART: usize = 2048;
 
@@ -23,7 +24,7 @@ fn the_rest_of_a_partly_written_block_is_checked() {
                 .find(|mirror| usize::from(mirror.disk.0) == rotten)
                 .expect("a mirror");
             for block in 0..16 {
-                let offset = Data::offset(&lab.group().members[&mirror.disk], mirror, block);
+                let offset = Data::offset(&lab.group().members[&mirror.disk], mirror, Block(block));
                 lab.disks[rotten].corrupt(offset, &[0xbd; 4096]);
             }
         }

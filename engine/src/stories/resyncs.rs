@@ -4,7 +4,7 @@ use super::*;
 use crate::{catalog::Store, extent::data::Data, movement::absent::Question, testing::Faults};
 use futures::FutureExt;
 use plinth_format::{
-    Piece,
+    Block, Piece,
     membership::{MemberDisk, Membership},
 };
 use std::{pin::pin, sync::atomic::Ordering};
@@ -159,7 +159,7 @@ fn marks_stay_when_a_disk_goes_offline_after_a_batch_was_copied() {
         .into_iter()
         .find(|mirror| mirror.disk == member.number)
         .expect("it has one there");
-    let place = Data::offset(&member, mirror, 0);
+    let place = Data::offset(&member, mirror, Block(0));
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 3 << 20));
     lab.sync(node);
@@ -211,7 +211,7 @@ fn a_batch_that_a_failed_flush_of_another_caller_lost_is_copied_again() {
         .into_iter()
         .find(|mirror| mirror.disk == member.number)
         .expect("it has one there");
-    let place = Data::offset(&member, mirror, 0);
+    let place = Data::offset(&member, mirror, Block(0));
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 200_000));
     lab.sync(node);
@@ -251,7 +251,7 @@ fn a_write_in_flight_when_a_disk_returns_is_on_that_disk() {
         let active = group.activate(&extent).await.expect("active");
         group.load_sums(&extent).await.expect("loaded");
         let data = crate::sync::buffer::Buffer::copy_of(&pattern(1, 65_536)).share();
-        group.write_blocks(&extent, 0, data, false, &active).await.expect("written");
+        group.write_blocks(&extent, Block(0), data, false, &active).await.expect("written");
         (range, active)
     });
     lab.online(1);

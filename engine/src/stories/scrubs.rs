@@ -6,7 +6,7 @@ use crate::{
     check::scrub::TOLD_MAX,
     extent::data::Data,
 };
-use plinth_format::BLOCK_SIZE;
+use plinth_format::{BLOCK_SIZE, Block};
 
 impl Lab {
     fn scrub_operation(&self) -> Operation {
@@ -38,7 +38,8 @@ impl Lab {
         for (index, extent) in extents.iter().take(count).enumerate() {
             let mirrors = extent.mirrors();
             let mirror = *mirrors.get(index % mirrors.len()).expect("it has mirrors");
-            let offset = Data::offset(&self.group().members[&mirror.disk], mirror, index % 16);
+            let offset =
+                Data::offset(&self.group().members[&mirror.disk], mirror, Block(index % 16));
             places.push((usize::from(mirror.disk.0), offset));
         }
         self.dismount();
@@ -106,7 +107,7 @@ fn a_check_of_a_disk_that_lost_much_counts_all_problems_and_names_some() {
     for extent in extents.iter().filter(|extent| extent.file != 0) {
         let mirror =
             *extent.mirrors().iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
-        places.push(Data::offset(&lab.group().members[&mirror.disk], mirror, 0));
+        places.push(Data::offset(&lab.group().members[&mirror.disk], mirror, Block(0)));
     }
     lab.dismount();
     places.iter().for_each(|place| lab.disks[1].corrupt(*place, &vec![0; MIB as usize]));

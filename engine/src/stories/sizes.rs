@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{extent::data::Data, files::store_times_of};
+use plinth_format::Block;
 
 const PAGE: usize = 8 << 10;
-
 const PAGES: u64 = 8;
 
 /// Makes a file of one page, and extends it page by page to all that its first piece holds. Returns
@@ -67,7 +67,7 @@ fn bytes_of_a_failed_write_beyond_the_end_of_a_file_are_not_read() {
     block_on(lab.session().change(node, Changes { size: Some(end), ..Changes::default() }))
         .expect("cut");
     let disk = usize::from(needed);
-    let place = Data::offset(&lab.member(disk), extent.mirrors()[1], 1);
+    let place = Data::offset(&lab.member(disk), extent.mirrors()[1], Block(1));
     lab.disks[disk].faults(|faults| faults.worn.push(place..place + 8192));
     block_on(lab.session().write(node, end, &pattern(2, 8192), false))
         .expect_err("one mirror does not take it");

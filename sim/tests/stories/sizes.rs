@@ -7,7 +7,6 @@ use plinth_engine::api::RenameMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 8 << 10;
-
 const PAGES: u64 = 8;
 
 fn size_of(lab: &Lab, node: Node) -> u64 {

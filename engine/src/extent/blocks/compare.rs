@@ -28,7 +28,7 @@ use crate::{
     sync::buffer::{Buffer, Slice},
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, Block,
     checksum::{UNKNOWN, of_block},
 };
 use std::{
@@ -211,29 +211,29 @@ impl Data {
         _active: &Active<'_>,
     ) -> Result<(Buffer, Compared), FileError> {
         self.load_sums(extent).await?;
+        let first = Block(blocks.start);
         let (mirrors, target) = extent.places();
         let (seen, known) = self.see_enough(extent, mirrors, &blocks, reason).await?;
         if seen.shows_nothing() {
             if reason == Reason::Crash {
-                extent.forget_sums(blocks.start, blocks.len());
+                extent.forget_sums(first, blocks.len());
             }
             return Err(self.lost(extent, seen.candidates.len()));
         }
         let judged = Judged::of(&seen, &known, reason, blocks.len());
         let Rewrites { copied, mut left, unseen, made } =
-            self.rewrite_wrong(extent, blocks.start, reason, &seen, &judged).await?;
+            self.rewrite_wrong(extent, first, reason, &seen, &judged).await?;
         if target.is_some() && !planted::has(Bug::GuestNotMended) {
             // Its copy may have what no mirror took.
-            self.write_to_target(extent, target, blocks.start, &judged.agreed(), &judged.bytes)
-                .await?;
+            self.write_to_target(extent, target, first, &judged.agreed(), &judged.bytes).await?;
         }
         if copied > 0
             && (reason == Reason::Crash || judged.guessed)
             && !planted::has(Bug::RecoveryNotFlushed)
         {
-            left += self.flush_rewritten(extent, blocks.start, &judged.bytes, made).await?;
+            left += self.flush_rewritten(extent, first, &judged.bytes, made).await?;
         }
-        self.remember_sums(extent, blocks.start, reason, &seen, &judged);
+        self.remember_sums(extent, first, reason, &seen, &judged);
         self.tell_bad_zones(extent, &seen.candidates, &judged.bad_zones);
         if !seen.is_partial() {
             let shown: Vec<Image<'_>> = seen
@@ -277,7 +277,7 @@ impl Data {
     async fn rewrite_wrong<'a>(
         &self,
         extent: &Extent,
-        first: usize,
+        first: Block,
         reason: Reason,
         seen: &Seen<'a>,
         judged: &Judged,
@@ -287,7 +287,8 @@ impl Data {
         for (((mirror, member), image), is_silent) in shown {
             for (index, sum) in judged.sums.iter().enumerate() {
                 let part = judged.part(index);
-                let (block, offset) = (first + index, Self::offset(member, *mirror, first + index));
+                let (block, offset) =
+                    (first.plus(index), Self::offset(member, *mirror, first.plus(index)));
                 let is_shown = image[index].as_deref() == Some(&part[..]);
                 let is_there = is_shown && !member.is_mend_uncertain(offset, BLOCK_SIZE as u64);
                 if sum.is_none() || is_there || judged.rivals.contains(&index) {
@@ -323,7 +324,7 @@ impl Data {
         &self,
         extent: &Extent,
         (mirror, member): (Mirror, &Arc<Member>),
-        block: usize,
+        block: Block,
         part: &[u8],
         is_shown: bool,
     ) -> u64 {
@@ -361,7 +362,7 @@ impl Data {
         &self,
         extent: &Extent,
         target: Option<Mirror>,
-        first: usize,
+        first: Block,
         sums: &[Option<u32>],
         data: &Slice,
     ) -> Result<(), FileError> {
@@ -375,7 +376,7 @@ impl Data {
             // An overdue write is waited for: if the mirror does not move after all, its AU goes to
             // another extent, and the write would land there.
             match self
-                .write_copy(extent, member, Self::offset(member, target, first + index), part)
+                .write_copy(extent, member, Self::offset(member, target, first.plus(index)), part)
                 .await
             {
                 Ok(_) => {}
@@ -390,7 +391,7 @@ impl Data {
     async fn flush_rewritten(
         &self,
         extent: &Extent,
-        first: usize,
+        first: Block,
         data: &Slice,
         mut rewritten: Vec<Rewritten<'_>>,
     ) -> Result<u64, FileError> {
@@ -413,7 +414,7 @@ impl Data {
                 if self.rewrite(member, offset, part).await? {
                     rewritten.push(block);
                 } else {
-                    left += self.mend_later(extent, member, first + index);
+                    left += self.mend_later(extent, member, first.plus(index));
                 }
             }
         }
@@ -423,7 +424,7 @@ impl Data {
     fn remember_sums(
         &self,
         extent: &Extent,
-        first: usize,
+        first: Block,
         reason: Reason,
         seen: &Seen<'_>,
         judged: &Judged,
@@ -431,13 +432,13 @@ impl Data {
         for (index, sum) in judged.sums.iter().enumerate() {
             match sum {
                 Some(sum) if judged.rivals.contains(&index) => {
-                    extent.prefer_sum(first + index, *sum)
+                    extent.prefer_sum(first.plus(index), *sum)
                 }
                 // Memory has it already, and a mirror that was not seen may differ.
                 Some(_) if seen.is_partial() => {}
-                Some(sum) => extent.set_sums(first + index, &[*sum]),
+                Some(sum) => extent.set_sums(first.plus(index), &[*sum]),
                 // The zone may be older than the block that could not be read.
-                None if reason == Reason::Crash => extent.forget_sums(first + index, 1),
+                None if reason == Reason::Crash => extent.forget_sums(first.plus(index), 1),
                 None => {}
             }
         }
@@ -499,7 +500,7 @@ impl Data {
 
     /// A block of a mirror stays as it is for now. Returns how many these are: none, where the disk
     /// has gone.
-    fn mend_later(&self, extent: &Extent, member: &Member, block: usize) -> u64 {
+    fn mend_later(&self, extent: &Extent, member: &Member, block: Block) -> u64 {
         if !member.is_writable() {
             return 0;
         }
@@ -558,7 +559,7 @@ impl Data {
     pub(crate) async fn mend_from(
         &self,
         extent: &Extent,
-        block: usize,
+        block: Block,
         bytes: Slice,
     ) -> Result<(), FileError> {
         let (mirrors, target) = extent.places();

@@ -22,7 +22,7 @@ use crate::{
 };
 use futures::future::{self, Either};
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, Block,
     checksum::{UNKNOWN, of_block},
 };
 use smallvec::SmallVec;
@@ -163,7 +163,7 @@ impl Data {
         // takes the next.
         let turn = (extent.id.0 as usize)
             .wrapping_add(blocks.start / STEP)
-            .wrapping_add(extent.pass(blocks.start));
+            .wrapping_add(extent.pass(Block(blocks.start)));
         let read = BlockRead { extent, blocks, client, first, turn };
         let attempt = self.ask(now, &read, &mut self.candidates(extent))?;
         Some(PendingRead { read, attempt })
@@ -185,7 +185,7 @@ impl Data {
     ) -> Option<Attempt<'a>> {
         let all = &candidates.all;
         let left = &mut candidates.untried[..all.len()];
-        let (start, length) = (read.blocks.start, bytes_of(read.blocks.len()));
+        let (start, length) = (Block(read.blocks.start), bytes_of(read.blocks.len()));
         let (index, reading) = match read.first {
             FirstMirror::RoundRobin => {
                 let mut turns = (0..all.len()).map(|step| read.turn.wrapping_add(step) % all.len());
@@ -247,7 +247,8 @@ impl Data {
         mirror: Mirror,
         member: &Member,
     ) {
-        let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
+        let place =
+            (Self::offset(member, mirror, Block(blocks.start)), bytes_of(blocks.len()) as u64);
         member.note_mismatch(place, extent.place_of(mirror));
     }
 

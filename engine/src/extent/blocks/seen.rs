@@ -26,7 +26,7 @@ use crate::{
     planted::{self, Bug},
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, Block,
     checksum::{UNKNOWN, of_block},
     lost,
 };
@@ -109,7 +109,7 @@ impl Seen<'_> {
 /// zones were.
 pub(crate) struct Known {
     /// The first of the blocks, in its extent.
-    first: usize,
+    first: Block,
     sums: Vec<u32>,
     fresh: Vec<bool>,
 }
@@ -117,10 +117,14 @@ pub(crate) struct Known {
 impl Known {
     pub fn of(extent: &Extent, blocks: &Range<usize>) -> Self {
         let sums = extent.sums();
-        let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
+        let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(Block(block)));
         let of_blocks =
             sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
-        Self { first: blocks.start, sums: of_blocks, fresh: blocks.clone().map(is_fresh).collect() }
+        Self {
+            first: Block(blocks.start),
+            sums: of_blocks,
+            fresh: blocks.clone().map(is_fresh).collect(),
+        }
     }
 
     /// Whether checksums of the extent were in memory at all.
@@ -143,7 +147,7 @@ impl Known {
         zones: &[Option<Box<[u32]>>],
     ) -> Evidence<'a> {
         let stored = |zone: &Option<Box<[u32]>>| {
-            zone.as_ref().map_or(UNKNOWN, |zone| zone[self.first + index])
+            zone.as_ref().map_or(UNKNOWN, |zone| zone[self.first.plus(index).0])
         };
         let (known, fresh) = (self.sum(index), self.fresh[index]);
         Evidence { reason, mirrors, known, fresh, stored: zones.iter().map(stored).collect() }
@@ -182,10 +186,10 @@ impl Data {
     /// Whether a disk that is ONLINE may have a block right which a copy could not read: it fails
     /// to read it, or can read it by now. A mark of a lost block is not right, nor a block that
     /// does not match its checksum.
-    pub(crate) async fn is_unread(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
-        let known = Known::of(extent, &(block..block + 1)).sum(0);
+    pub(crate) async fn is_unread(&self, extent: &Extent, block: Block) -> Result<bool, FileError> {
+        let known = Known::of(extent, &block.range()).sum(0);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-            let image = self.read_all(member, mirror, block..block + 1, Patience::UntilEnd).await?;
+            let image = self.read_all(member, mirror, block.range(), Patience::UntilEnd).await?;
             let Some(bytes) = image.and_then(|mut blocks| blocks.remove(0)) else {
                 return Ok(true);
             };
@@ -209,8 +213,8 @@ impl Data {
         blocks: Range<usize>,
         patience: Patience,
     ) -> Result<Option<Blocks>, FileError> {
-        let whole =
-            member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
+        let whole = member
+            .start_read(Self::offset(member, mirror, Block(blocks.start)), bytes_of(blocks.len()));
         match self.await_io(member, whole.of(IoClient::Checks), patience).await? {
             Settled::Ok(Some(buffer)) => {
                 Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
@@ -220,7 +224,7 @@ impl Data {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
                     let one = member
-                        .start_read(Self::offset(member, mirror, block), BLOCK_SIZE)
+                        .start_read(Self::offset(member, mirror, Block(block)), BLOCK_SIZE)
                         .of(IoClient::Checks);
                     image.push(match self.await_io(member, one.again(), patience).await? {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
@@ -301,12 +305,12 @@ impl Data {
         blocks: Range<usize>,
         patience: Patience,
     ) -> Result<Option<Blocks>, FileError> {
-        let first = blocks.start;
+        let first = Block(blocks.start);
         let Some(mut image) = self.read_all(member, mirror, blocks, patience).await? else {
             return Ok(None);
         };
         for (index, block) in image.iter_mut().enumerate() {
-            let here = self.envelope_at(member, Self::offset(member, mirror, first + index));
+            let here = self.envelope_at(member, Self::offset(member, mirror, first.plus(index)));
             *block = block.take().filter(|bytes| !lost::is_mark(bytes, here));
         }
         Ok(Some(image))

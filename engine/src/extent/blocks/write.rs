@@ -26,7 +26,7 @@ use crate::{
     planted::{self, Bug},
     sync::buffer::Slice,
 };
-use plinth_format::{BLOCK_SIZE, checksum::of_block};
+use plinth_format::{BLOCK_SIZE, Block, checksum::of_block};
 use smallvec::SmallVec;
 use std::{
     future::poll_fn,
@@ -39,7 +39,7 @@ type Result<T> = std::result::Result<T, FileError>;
 /// Blocks on their way to every mirror.
 pub(crate) struct Sent<'a> {
     extent: &'a Extent,
-    first: usize,
+    first: Block,
     sums: SmallVec<[u32; BLOCKS_PER_PIECE]>,
     /// The mirrors, and behind them the place that one moves to.
     copies: SmallVec<[Copy<'a>; MIRRORS_MAX]>,
@@ -109,7 +109,7 @@ impl Data {
     pub(crate) async fn write_blocks(
         &self,
         extent: &Extent,
-        first: usize,
+        first: Block,
         data: Slice,
         durably: bool,
         active: &Active<'_>,
@@ -134,7 +134,7 @@ impl Data {
     pub(crate) fn send<'a>(
         &'a self,
         extent: &'a Extent,
-        first: usize,
+        first: Block,
         data: &Slice,
         durably: bool,
         _active: &Active<'_>,
