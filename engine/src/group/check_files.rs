@@ -161,8 +161,8 @@ async fn look(world: &dyn World, name: &str) -> Look {
     }
     let Ok(decision) = mount_decision::choose(name, &probe_results, false) else { return look };
     look.unclean = decision.membership.mounted;
-    look.warnings = decision.warnings.iter().cloned().collect();
-    look.problems = decision.warnings;
+    look.problems = decision.warnings.into_iter().map(|warning| warning.text).collect();
+    look.warnings = look.problems.iter().cloned().collect();
     for verdict in &decision.disks {
         let Some(disk) = decision.membership.disk(verdict.number) else { continue };
         let what = match (verdict.verdict, disk.state) {

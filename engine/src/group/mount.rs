@@ -213,10 +213,9 @@ async fn decide(request: &MountRequest<'_>, claimed: &Claimed) -> Result<Decisio
     })?;
     claimed.reasons().for_each(|reason| request.tell(Severity::Warning, None, reason));
     for warning in &decision.warnings {
-        let is_said =
-            |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
-        if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
-            request.tell(Severity::Warning, None, warning.clone());
+        let has_reason = |disk: &Unusable| warning.missing.as_ref() == Some(&disk.name);
+        if !claimed.unusable.iter().any(has_reason) {
+            request.tell(Severity::Warning, None, warning.text.clone());
         }
     }
     Ok(decision)

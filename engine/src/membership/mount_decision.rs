@@ -105,8 +105,22 @@ pub struct Decision {
     /// Witnesses that do not hold the winning membership itself: it, or the first successor, must
     /// be written to them too.
     pub complete_on: Vec<DiskNumber>,
-    /// Sentences for the alert log.
-    pub warnings: Vec<String>,
+    /// For the alert log.
+    pub warnings: Vec<Warning>,
+}
+
+/// A sentence for the alert log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The disk's name, if the sentence says that the disk is missing.
+    pub missing: Option<String>,
+    pub text: String,
+}
+
+impl From<String> for Warning {
+    fn from(text: String) -> Self {
+        Self { missing: None, text }
+    }
 }
 
 /// The verdict on one disk of the membership.
@@ -658,11 +672,12 @@ impl<'a> Winner<'a> {
             .collect()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.discovered.warnings.clone();
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> =
+            self.discovered.warnings.iter().cloned().map(Warning::from).collect();
         if !self.others.is_empty() {
-            warnings
-                .push(format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories())));
+            let text = format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories()));
+            warnings.push(text.into());
         }
         let disks = self.winner.disks.iter().zip(&self.disks);
         warnings.extend(
@@ -677,16 +692,17 @@ impl<'a> Winner<'a> {
                 "MOUNT FORCE uses disk {} ({path}), whose stamp cannot be read: if it is an old image, its files are as old",
                 disk.name
             )
+            .into()
         }));
         if self.current_disks() == Current::TooFew {
             let missing = self.out_of_reach();
             let text = "MOUNT FORCE with more disks missing than the redundancy covers";
-            warnings.push(format!("{text}: {}", List(&missing)));
+            warnings.push(format!("{text}: {}", List(&missing)).into());
         }
         if !self.has_majority() {
             let (have, voters, missing) = (self.witnesses.len(), self.voters, List(&self.missing));
-            warnings
-                .push(format!("MOUNT FORCE with {have} of {voters} voters; missing: {missing}"));
+            let text = format!("MOUNT FORCE with {have} of {voters} voters; missing: {missing}");
+            warnings.push(text.into());
         }
         warnings
     }
@@ -902,15 +918,16 @@ impl<'a> Discovered<'a> {
     }
 
     /// The warning about a disk, if there is one.
-    fn warning(&self, disk: &MemberDisk, verdict: Verdict) -> Option<String> {
+    fn warning(&self, disk: &MemberDisk, verdict: Verdict) -> Option<Warning> {
         let name = &disk.name;
         let fails = &disk.failure_group;
         let path = verdict.probe_result.map_or("", |index| self.probe_results[index].path.as_str());
-        Some(match verdict.verdict {
+        let text = match verdict.verdict {
             DiskVerdict::Absent if disk.state != DiskState::Offline => {
-                format!(
+                let text = format!(
                     "disk {name} (failure group {fails}) is not in sight; when it is, it comes ONLINE by itself, unless auto_online.enabled is false"
-                )
+                );
+                return Some(Warning { missing: Some(name.clone()), text });
             }
             DiskVerdict::LosingBranch => {
                 format!(
@@ -921,7 +938,8 @@ impl<'a> Discovered<'a> {
                 format!("disk {name} ({path}) is an old image; it is copied whole")
             }
             _ => return None,
-        })
+        };
+        Some(text.into())
     }
 }
 

@@ -148,6 +148,7 @@ fn one_voter_of_three_lost_mounts() {
         assert_eq!(decision.disks[usize::from(lost)].verdict, DiskVerdict::Absent);
         assert!(
             decision.warnings[0]
+                .text
                 .contains(&format!("disk D{lost} (failure group F{lost}) is not in sight"))
         );
         let damaged = ProbeResult { memberships: vec![], ..probe_result(lost, None) };
@@ -245,7 +246,7 @@ fn one_device_by_two_paths_counts_once_and_two_devices_not_at_all() {
         (decision.disks[2].verdict, decision.disks[2].probe_result),
         (DiskVerdict::Duplicate, None)
     );
-    assert!(decision.warnings[0].contains("/dev/2 and /dev/second-path"));
+    assert!(decision.warnings[0].text.contains("/dev/2 and /dev/second-path"));
     discovered.remove(1);
     let refusal = choose("DATA", &discovered, false).expect_err("one of three");
     assert!(
@@ -564,7 +565,10 @@ fn every_probe_result_of_a_disk_is_one_case() {
         assert_eq!(case(decision.disks[2].verdict), row);
         assert_eq!(decision.case, Case::Forced);
         assert!(
-            decision.warnings.iter().any(|warning| warning.contains("whose stamp cannot be read"))
+            decision
+                .warnings
+                .iter()
+                .any(|warning| warning.text.contains("whose stamp cannot be read"))
         );
     }
     table.end();
