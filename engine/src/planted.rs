@@ -21,7 +21,7 @@ named! {
         MembershipOnOneVoter "membership-on-one-voter"
             "a membership counts as in force when one voter was given it, not half of them (R3)"
         OldVotersCounted "majority-of-old-voters"
-            "a mount counts its majority over the voters of an older membership than the newest in sight (R3)"
+            "a mount counts its majority over the voters of an older membership than the newest discovered one (R3)"
         VoterCountedTwice "voter-counted-twice"
             "a mount counts both slots of a voter as votes (R3)"
         RightPairOverwritten "right-pair-overwritten"

@@ -585,7 +585,7 @@ impl World {
 
     /// The disk is removed: its I/O fails, and discovery does not find it.
     pub fn lose(&mut self, disk: usize) {
-        self.say(format!("disk {disk} is out of sight"));
+        self.say(format!("disk {disk} is missing"));
         self.disks[disk].faults(|faults| faults.gone = true);
         self.host.detach(self.disks[disk].label());
     }

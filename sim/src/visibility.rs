@@ -211,7 +211,7 @@ impl Story {
         let data = sim_group.faulty.keys().filter(|name| !name.starts_with('Q')).count();
         sim_group.beyond = data > sim_group.budget();
         let labels: Vec<&str> = hidden.iter().map(SimDisk::label).collect();
-        sim_group.say(|| format!("out of sight: {}", labels.join(", ")));
+        sim_group.say(|| format!("missing: {}", labels.join(", ")));
     }
 
     /// Mounts a group that lacks some of its disks, if it can be mounted, and works with it for a

@@ -484,12 +484,12 @@ fn a_group_that_cannot_be_mounted_is_dropped_by_force() {
     instance.sql(drop);
     assert_eq!(instance.disk_row(&instance.disk("f0d0"))["header_status"], "FORMER");
     assert_eq!(instance.number("SELECT count(*) FROM v$asm_diskgroup"), 0.0);
-    assert!(instance.refused(drop).contains("no disk of a disk group DATA is in sight"));
+    assert!(instance.refused(drop).contains("no disk of a disk group DATA was found"));
     fs::rename(instance.path("away"), instance.disk("f1d0")).expect("bring it back");
     assert_eq!(
         instance.disk_row(&instance.disk("f1d0"))["header_status"],
         "MEMBER",
-        "it was not in sight"
+        "it was missing"
     );
     instance.sql(drop);
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");

@@ -164,10 +164,10 @@ fn a_disk_that_is_late_is_online_all_the_same() {
     };
     stop(&mut instance);
     wait_for("the start to wait", || {
-        instance.alert_log().contains("waits up to 10 s for disks that are not in sight: DATA_0001")
+        instance.alert_log().contains("waits up to 10 s for missing disks: DATA_0001")
     });
     fs::rename(&hidden, instance.disk("f1d0")).expect("shown");
-    wait_for("the disk", || instance.alert_log().contains("all disks are in sight after"));
+    wait_for("the disk", || instance.alert_log().contains("all disks were found after"));
     let all_online = |instance: &Instance| {
         let select =
             "SELECT COUNT(*) FROM v$asm_disk WHERE group_number > 0 AND mode_status = 'ONLINE'";

@@ -164,7 +164,7 @@ fn a_busy_host_takes_no_disk_offline() {
     }
     written.iter().for_each(Blocks::must_read_right);
     let log = instance.alert_log();
-    for never in ["does not answer", "is offline", "is not in sight", "is not used", "offline: "] {
+    for never in ["does not answer", "is offline", "is missing", "is not used", "offline: "] {
         assert!(!log.contains(never), "{never}:\n{log}");
     }
 }

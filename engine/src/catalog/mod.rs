@@ -107,7 +107,7 @@ pub enum CatalogError {
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
     #[error(
-        "the catalog's log cannot be read to its end on any disk in sight, and may hold commits there"
+        "the catalog's log cannot be read to its end on any visible disk, and may hold commits there"
     )]
     LogHidden,
 }

@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(
             copies(&all, &noted),
             ["/dev/x", "/dev/y"],
-            "disk 2 is not in sight, and 3 joined since"
+            "disk 2 is missing, and 3 joined since"
         );
     }
 }

@@ -69,11 +69,8 @@ async fn check_disk(
 ) -> Result<(Arc<dyn Disk>, Layout)> {
     let path = &wanted.path;
     let Some(one) = found.iter().find(|one| one.path == *path) else {
-        return Err(AdminError::new(
-            Code::UnknownDisk,
-            format!("disk {path} is not among the disks in sight"),
-        )
-        .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows what is in sight"));
+        return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} was not found"))
+            .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows the visible disks"));
     };
     let disk = one.disk.clone().map_err(|error| {
         AdminError::new(Code::CannotOpen, format!("disk {path} cannot be opened: {error}"))

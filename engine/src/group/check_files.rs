@@ -118,10 +118,10 @@ async fn look_around(world: &Arc<dyn World>, report: &mut Report) -> Result<BTre
     }
     if groups.is_empty() {
         let seen =
-            if others.is_empty() { "no disk is in sight".to_owned() } else { others.join("; ") };
+            if others.is_empty() { "no disk was found".to_owned() } else { others.join("; ") };
         return Err(AdminError::new(
             Code::NoGroup,
-            format!("no disk in sight belongs to a disk group: {seen}"),
+            format!("no visible disk belongs to a disk group: {seen}"),
         )
         .hint("name all disks of the disk group"));
     }
@@ -166,7 +166,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
     for verdict in &decision.disks {
         let Some(disk) = decision.membership.disk(verdict.number) else { continue };
         let what = match (verdict.verdict, disk.state) {
-            (DiskVerdict::Absent, _) => "is not in sight",
+            (DiskVerdict::Absent, _) => "is missing",
             (DiskVerdict::Stale | DiskVerdict::Current, DiskState::Offline) => {
                 "is offline; ONLINE it when the disk group is mounted"
             }

@@ -33,7 +33,7 @@ impl Group {
         let Some(first) = probe_results.first() else {
             return Err(AdminError::new(
                 Code::NoGroup,
-                format!("no disk of a disk group {name} is in sight"),
+                format!("no disk of a disk group {name} was found"),
             )
             .hint("v$asm_disk shows the disks that there are"));
         };

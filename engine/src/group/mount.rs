@@ -231,7 +231,7 @@ async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String
     let seen = identify::survey(world).await.unwrap_or_default();
     let sentence = |disk: &Survey| {
         format!(
-            "{} is in sight and {}: {}",
+            "{} is visible and {}: {}",
             disk.path,
             disk.header,
             disk.remark.as_deref().unwrap_or("no header")

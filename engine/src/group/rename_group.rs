@@ -237,7 +237,7 @@ impl Group {
         }
         let seen = identify::survey(world).await?;
         if let Some(other) = seen.iter().find(|one| one.group.as_deref() == Some(to)) {
-            let text = format!("there is a disk group {to} in sight: {} is of it", other.path);
+            let text = format!("there is a visible disk group {to}: {} is of it", other.path);
             return Err(AdminError::new(Code::GroupExists, text).hint(
                 "choose another name; or, where a renamedg was cut short, go on with its plan: renamedg phase=two",
             ));
@@ -252,7 +252,7 @@ impl Group {
             let path = verdict.probe_result.map(|index| probe_results[index].path.clone());
             if path.is_none() && entry.state != DiskState::Offline {
                 let text = format!(
-                    "disk {} of disk group {from} is not in sight, or on two devices",
+                    "disk {} of disk group {from} is missing, or on two devices",
                     entry.name
                 );
                 return Err(AdminError::new(Code::CannotOpen, text).hint(
@@ -347,7 +347,7 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
     let mut needed = plan.disks.iter().filter(|disk| !disk.path.is_empty());
     if let Some(missing) = needed.find(|disk| !found.contains_key(&disk.number)) {
         let text = format!(
-            "disk {} of disk group {} is not in sight; it was {}{silence}",
+            "disk {} of disk group {} is missing; it was {}{silence}",
             missing.name, plan.from, missing.path
         );
         return Err(AdminError::new(Code::CannotOpen, text)

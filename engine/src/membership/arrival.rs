@@ -158,7 +158,7 @@ pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
         let waited = world.monotonic().saturating_sub(began);
         if missing.is_empty() {
             if told {
-                tell(format!("all disks are in sight after {} s", waited.as_secs()));
+                tell(format!("all disks were found after {} s", waited.as_secs()));
             }
             return;
         }
@@ -168,7 +168,7 @@ pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
         if !told {
             told = true;
             let (seconds, disks) = (patience.as_secs(), missing.join(", "));
-            tell(format!("waits up to {seconds} s for disks that are not in sight: {disks}"));
+            tell(format!("waits up to {seconds} s for missing disks: {disks}"));
         }
         world.sleep(LOOK.min(patience - waited)).await;
     }

@@ -171,11 +171,11 @@ pub struct History {
 /// to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("disk group {group}: no member disk is in sight")]
+    #[error("disk group {group}: no member disk was found")]
     NoDisks { group: String },
     #[error("disk group {group}: two groups have this name: {}", Groups(.groups))]
     TwoGroups { group: String, groups: Vec<(GroupId, Vec<String>)> },
-    #[error("disk group {group}: none of the disks in sight holds a readable membership{}", Unreadable(.paths, .duplicates))]
+    #[error("disk group {group}: none of the visible disks holds a readable membership{}", Unreadable(.paths, .duplicates))]
     NoMembership { group: String, paths: Vec<String>, duplicates: Vec<Vec<String>> },
     #[error("disk group {group} has gone on in two histories: {}", Histories(.histories))]
     TwoHistories {
@@ -194,7 +194,7 @@ pub enum Refusal {
         duplicates: Vec<Vec<String>>,
         force_helps: bool,
     },
-    #[error("disk group {group}: no ONLINE disk in sight is current; missing: {}", List(.missing))]
+    #[error("disk group {group}: no visible ONLINE disk is current; missing: {}", List(.missing))]
     NothingCurrent {
         group: String,
         missing: Vec<Missing>,
@@ -203,7 +203,7 @@ pub enum Refusal {
     },
     #[error("disk group {group}: more disks are missing than its redundancy covers: {}", List(.missing))]
     OutOfReach { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
-    #[error("disk group {group}: no current disk in sight holds AU {at} of the catalog; missing: {}", List(.missing))]
+    #[error("disk group {group}: no visible current disk holds AU {at} of the catalog; missing: {}", List(.missing))]
     CatalogMissing {
         group: String,
         at: u32,
@@ -265,7 +265,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::NoMembership { duplicates, .. } => {
-                attach(&[], duplicates) + "; the disks in sight never voted or their membership slots are damaged"
+                attach(&[], duplicates) + "; the visible disks never voted or their membership slots are damaged"
             }
             Self::TwoHistories { group, histories, force_helps } => {
                 let mut text = "detach the disks of the history to give up and mount again; when they return they are \
@@ -288,7 +288,7 @@ impl Refusal {
                         force(group)
                     );
                 } else {
-                    text += "; FORCE does not help, as no disk in sight is current";
+                    text += "; FORCE does not help, as no visible disk is current";
                 }
                 text
             }
@@ -305,7 +305,7 @@ impl Refusal {
                         force(group)
                     )
                 } else {
-                    text + "; FORCE does not help, as nothing in sight can be read from"
+                    text + "; FORCE does not help, as no visible disk can be read from"
                 }
             }
         }
@@ -907,7 +907,7 @@ impl<'a> Discovered<'a> {
     fn why(&self, verdict: Verdict) -> String {
         let path = verdict.probe_result.map_or("", |index| self.probe_results[index].path.as_str());
         match verdict.verdict {
-            DiskVerdict::Absent => "not in sight".to_owned(),
+            DiskVerdict::Absent => "not found".to_owned(),
             DiskVerdict::Duplicate => "on two devices".to_owned(),
             DiskVerdict::CopyWhole => format!("{path} is to be copied whole"),
             DiskVerdict::LosingBranch => format!("{path} belongs to another history"),
@@ -925,7 +925,7 @@ impl<'a> Discovered<'a> {
         let text = match verdict.verdict {
             DiskVerdict::Absent if disk.state != DiskState::Offline => {
                 let text = format!(
-                    "disk {name} (failure group {fails}) is not in sight; when it is, it comes ONLINE by itself, unless auto_online.enabled is false"
+                    "disk {name} (failure group {fails}) is missing; when it is found, it comes ONLINE by itself, unless auto_online.enabled is false"
                 );
                 return Some(Warning { missing: Some(name.clone()), text });
             }

@@ -305,7 +305,7 @@ impl Movement {
             if is_new {
                 let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
                 let text = format!(
-                    "disk {name} is in sight again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
+                    "disk {name} is visible again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
                     steady.as_secs()
                 );
                 self.tell(Severity::Warning, Some(member.number), text);
@@ -316,7 +316,7 @@ impl Movement {
             Ok(()) => self.note_absence(member, |absence| absence.returns.push_back(now)),
             Err(error) => {
                 let text = format!(
-                    "disk {name} is in sight again, but does not come ONLINE by itself: {error}"
+                    "disk {name} is visible again, but does not come ONLINE by itself: {error}"
                 );
                 if self.note_absence(member, |absence| absence.failed(now, &text)) {
                     let hint = error.hint.map_or_else(String::new, |hint| format!(". {hint}"));

@@ -249,13 +249,10 @@ impl Movement {
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
-            let text = format!(
-                "disk {} of disk group {} is not in sight{silence}",
-                member.name(),
-                self.name
-            );
+            let text =
+                format!("disk {} of disk group {} is missing{silence}", member.name(), self.name);
             if !copies.is_empty() {
-                let text = format!("{text}, only copies of it are: {}", copies.join("; "));
+                let text = format!("{text}; there are only copies of it: {}", copies.join("; "));
                 return Err(
                     AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself")
                 );

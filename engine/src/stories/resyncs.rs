@@ -734,7 +734,7 @@ fn an_old_image_does_not_come_online_by_itself() {
     lab.plug(1);
     lab.wait_for("the refusal", || {
         lab.told(
-            "disk DATA_0001 is in sight again, but does not come ONLINE by itself: /disk1 would be",
+            "disk DATA_0001 is visible again, but does not come ONLINE by itself: /disk1 would be",
         )
     });
     assert_eq!(lab.state(1), DiskState::Offline);
@@ -758,11 +758,11 @@ fn a_start_waits_for_a_disk_that_is_late() {
     };
     let waiting = start(&lab);
     lab.wait_for("the note", || {
-        lab.told("waits up to 10 s for disks that are not in sight: DATA_0001 (failure group B)")
+        lab.told("waits up to 10 s for missing disks: DATA_0001 (failure group B)")
     });
     lab.plug(1);
     waiting.join().expect("no panic");
-    assert!(lab.told("all disks are in sight"));
+    assert!(lab.told("all disks were found"));
     lab.mount();
     assert_eq!(lab.state(1), DiskState::Online);
 
@@ -771,7 +771,7 @@ fn a_start_waits_for_a_disk_that_is_late() {
     lab.kill();
     lab.world.detach("/disk1");
     let waiting = start(&lab);
-    lab.wait_for("the note", || lab.told("waits up to 200 s for disks"));
+    lab.wait_for("the note", || lab.told("waits up to 200 s for missing disks"));
     lab.world.advance(Duration::from_secs(200));
     waiting.join().expect("no panic");
     lab.mount();
@@ -882,7 +882,7 @@ fn a_disk_that_cannot_be_claimed_counts_as_missing() {
         for _ in 0..2 {
             lab.mount();
             assert!(lab.told("is not used"), "{kind}");
-            assert!(!lab.told("is not in sight"), "{kind}");
+            assert!(!lab.told("is missing"), "{kind}");
             assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(1, 200_000));
             lab.kill();
         }

@@ -353,7 +353,8 @@ impl Context {
         self.instance
             .drop_unmounted(group)
             .map_err(|error| SqlError::from(error).or_at(name.at))?;
-        Ok("its disks in sight are FORMER; one that was not in sight still says that it is a member".to_owned())
+        Ok("its visible disks are FORMER; one that was missing still says that it is a member"
+            .to_owned())
     }
 
     /// The groups that a statement names; for ALL those that are mounted.

@@ -27,7 +27,7 @@ fn an_absent_disk_comes_back_and_misses_little() {
         world.dismount();
         world.present(&[0, 2]);
         world.mount();
-        world.is_told("disk DATA_0001 (failure group B) is not in sight; when it is, it comes ONLINE by itself");
+        world.is_told("disk DATA_0001 (failure group B) is missing; when it is found, it comes ONLINE by itself");
         world.write("table", 5_000_000, &pattern(2, 100_000));
         world.give_back(1);
         world.online();

@@ -120,7 +120,7 @@ fn copies_of_two_disks_belong_to_no_group() {
             "seed {seed}"
         );
         world.mount();
-        world.is_told("disk DATA_0002 (failure group C) is not in sight");
+        world.is_told("disk DATA_0002 (failure group C) is missing");
         world.write("table", 0, b"meanwhile");
         world.dismount();
         world.create(Redundancy::External, &[2]).expect_err("it may belong to a group");
@@ -146,7 +146,7 @@ fn without_a_header_a_disk_is_absent() {
         (0..HEADER_COPIES).for_each(|copy| spoil(&mut world, 1, copy, Wrong::Noise));
         assert_eq!(world.survey()[1].header, HeaderStatus::Candidate, "seed {seed}");
         world.mount();
-        world.is_told("disk DATA_0001 (failure group B) is not in sight");
+        world.is_told("disk DATA_0001 (failure group B) is missing");
         world.verify();
         world.check();
     }

@@ -99,10 +99,11 @@ impl Refused for World {
         let Err(error) = self.try_mount(false) else { return false };
         let says_why = [
             "more disks are missing than its redundancy covers",
-            "not in sight",
-            "in sight holds",
-            "no member disk is in sight",
-            "no ONLINE disk",
+            ": not found",
+            "none of the visible disks holds",
+            "no visible current disk holds",
+            "no member disk was found",
+            "no visible ONLINE disk",
         ];
         assert!(says_why.iter().any(|why| error.message.contains(why)), "{what}: {error}");
         assert!(

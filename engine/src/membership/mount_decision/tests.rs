@@ -121,7 +121,7 @@ fn a_stale_half_is_refused_and_the_half_that_went_on_mounts() {
         choose("DATA", &[probe_result(1, Some(&first))], false).expect_err("it cannot know");
     assert_eq!(
         stale.to_string(),
-        "disk group DATA: 1 of 2 voters can be counted on, 2 are needed; missing: D0 (failure group F0: not in sight)"
+        "disk group DATA: 1 of 2 voters can be counted on, 2 are needed; missing: D0 (failure group F0: not found)"
     );
     assert!(
         stale.remedy().contains("attach disk D0")
@@ -149,7 +149,7 @@ fn one_voter_of_three_lost_mounts() {
         assert!(
             decision.warnings[0]
                 .text
-                .contains(&format!("disk D{lost} (failure group F{lost}) is not in sight"))
+                .contains(&format!("disk D{lost} (failure group F{lost}) is missing"))
         );
         let damaged = ProbeResult { memberships: vec![], ..probe_result(lost, None) };
         let decision =
