@@ -33,7 +33,7 @@ pub(super) struct Cp {
     /// Directories too, with all that is in them.
     #[arg(short)]
     recursive: bool,
-    /// Replace what is there without asking: as it always does where there is nobody to ask.
+    /// Replace files without asking, as it always does without a terminal.
     #[arg(short, conflicts_with = "interactive")]
     force: bool,
     /// Ask before something is replaced.

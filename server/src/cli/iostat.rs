@@ -38,7 +38,7 @@ pub(super) struct Iostat {
     /// Seconds: first what was since the mount, then what there is in a second, again and again.
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     interval: Option<u32>,
-    /// So many times, and not for ever.
+    /// The number of times; without it, for ever.
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 }

@@ -28,7 +28,7 @@ pub(super) struct Nbd {
     /// The disk group of a volume.
     #[arg(short = 'G', value_name = "GROUP")]
     group: Option<String>,
-    /// What clients call it, instead of its own name.
+    /// The name that clients use, instead of its own.
     #[arg(long)]
     name: Option<String>,
     /// Listen on this unix socket [default: DIR/nbd.GROUP.sock].
@@ -49,7 +49,7 @@ pub(super) struct Nbd {
     /// Let in only clients with a certificate that one of these authorities signed, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Let everybody in who can connect to the TCP address: NBD has no passwords.
+    /// Let in all clients that can connect to the TCP address: NBD has no passwords.
     #[arg(long, requires = "tcp")]
     insecure: bool,
     /// Clients may only read.
