@@ -276,7 +276,7 @@ pub trait World: Send + Sync {
 /// # Panics
 /// In tests, if the thread has a lock: whoever wants it would wait with it.
 pub fn wait_for<T: Send>(world: &dyn World, task: impl Future<Output = T> + Send) -> T {
-    assert!(lock::none_is_held(), "a lock is held while somebody waits for a disk");
+    assert!(lock::none_is_held(), "a lock is held while a thread waits for a disk");
     run_for_value(|task| world.wait(task), task)
 }
 

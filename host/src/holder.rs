@@ -54,7 +54,7 @@ fn describe(pid: &str, process: &Path) -> String {
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
     if words.is_empty() {
-        return format!("process {pid}, which was ended, and whose I/O is still under way");
+        return format!("process {pid}, which was ended, and whose I/O is still in flight");
     }
     let after =
         |option: &str| words.iter().skip_while(|word| *word != option).nth(1).map(String::as_str);

@@ -186,7 +186,7 @@ impl Exchange {
             return Err(Failure::Malformed("the first message has no header"));
         };
         if !on_behalf.is_empty() {
-            return Err(Failure::Malformed("nobody acts on behalf of others here"));
+            return Err(Failure::Malformed("an authorization identity is not supported"));
         }
         let certificate = match (flag, bound, binding) {
             ("n", false, _) | ("y", false, None) => &[][..],

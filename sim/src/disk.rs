@@ -705,7 +705,7 @@ impl Disk for OpenDisk {
             let label = self.disk.label();
             self.disk.core.offend(|| {
                 format!(
-                    "{label}: a {} of {:?} begins while a {} of {:?} is under way",
+                    "{label}: a {} of {:?} begins while a {} of {:?} is in flight",
                     word(&io),
                     place(&io),
                     word(&other.io),

@@ -338,7 +338,7 @@ impl Story {
             // A disk has left meanwhile.
             return Ok(());
         }
-        sim_group.say(|| format!("nobody answers but failure group {stays}"));
+        sim_group.say(|| format!("only failure group {stays} answers"));
         sim_group.expectations.tolerates_errors.store(true, Ordering::Relaxed);
         sim_group.expectations.reads_may_change.store(true, Ordering::Relaxed);
         for (disk, (name, _)) in sim_group.disks.iter().zip(&sim_group.shape.disks) {

@@ -31,7 +31,7 @@ const SLOW: Duration = Duration::from_millis(PROBE_TICKS * TICK_MS);
 
 /// Why an I/O is overdue; and why none is begun on a disk that has such I/O.
 const OVERDUE: &str = "no answer within the disk timeout";
-pub const GIVEN_UP: &str = "I/O that was given up is still under way";
+pub const GIVEN_UP: &str = "I/O that was given up is still in flight";
 
 /// Whether a reason, perhaps with more text before it, is silence and not a failure: it may be
 /// over.

@@ -111,7 +111,7 @@ impl Data {
                 }
                 Change::Slow(slowness) => {
                     let text = format!(
-                        "{who} is slow: {slowness}. Who writes waits for it. ALTER DISKGROUP {} OFFLINE DISK {name} lets the others \
+                        "{who} is slow: {slowness}. Writes wait for it. ALTER DISKGROUP {} OFFLINE DISK {name} lets the others \
                          go on without it; attribute disk_slow_time does so by itself",
                         self.name
                     );

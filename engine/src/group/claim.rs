@@ -202,7 +202,7 @@ async fn claim(
             let holder = disk.holder().map_or_else(String::new, |holder| format!(": {holder}"));
             let text = format!("disk group {group}, disk {}: {error}{holder}", header.name);
             return Err(AdminError::new(Code::HeldElsewhere, text).hint(
-                "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
+                "the group is mounted already, or I/O of an engine that died is still in flight; try again when it has ended",
             ));
         }
         world.sleep(STEP).await;

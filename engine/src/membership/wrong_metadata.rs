@@ -46,7 +46,7 @@ impl Finding {
         member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
         member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text);
         format!(
-            "{}. It is written again. Find out who writes there: the group owns the disk",
+            "{}. It is written again. Find out which program writes there: the group owns the disk",
             self.of_disk(member)
         )
     }

@@ -279,7 +279,7 @@ impl Movement {
             if attempts > 50 {
                 let text = format!("{} cannot be claimed: {error}", found.path);
                 return Err(AdminError::new(Code::HeldElsewhere, text)
-                    .hint("I/O from before it went offline may still be under way; try again when it has ended"));
+                    .hint("I/O from before it went offline may still be in flight; try again when it has ended"));
             }
             self.world.sleep(Duration::from_millis(100)).await;
         }

@@ -232,8 +232,11 @@ impl Context {
     /// Asks the user whether to go on; refused without a terminal.
     pub(super) fn sure(&self, question: &str) -> Result<bool> {
         if !io::stdin().is_terminal() {
-            return Err(SqlError::new("22023", format!("{question} There is nobody to ask"))
-                .hint("-f does it without asking"));
+            return Err(SqlError::new(
+                "22023",
+                format!("{question} There is no terminal to ask at"),
+            )
+            .hint("-f does it without asking"));
         }
         print(&format!("{question} (y/n) "));
         let mut answer = String::new();

@@ -859,7 +859,7 @@ impl Engine {
             self.alert.line(
                 Severity::Warning,
                 name,
-                "ends with requests under way, which the next engine is sent again",
+                "ends with requests in flight, which the next engine is sent again",
             );
         }
         let took = began.elapsed().as_millis();

@@ -180,7 +180,7 @@ fn carry_out(
 ) -> io::Result<Result<(), SqlError>> {
     let instance = &context.instance;
     if !matches!(request, Request::Sql(_)) && context.access != Role::Administer {
-        return Ok(Err(SqlError::new(state::PERMISSION, "only who administers may do this")
+        return Ok(Err(SqlError::new(state::PERMISSION, "only an administrator may do this")
             .hint("root and the user as whom the instance runs administer")));
     }
     let told = |result: Result<(), AdminError>| Ok(result.map_err(SqlError::from));

@@ -81,7 +81,7 @@ impl Discovery {
         let mut told = lock(&self.told);
         for path in silent.difference(&told) {
             let text = format!(
-                "{path} does not answer: the device hangs. Nobody asks it again before it has answered"
+                "{path} does not answer: the device hangs. It is not asked again before it has answered"
             );
             self.alert.line(Severity::Warning, "instance", &text);
         }

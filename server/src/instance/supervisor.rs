@@ -148,7 +148,11 @@ impl Instance {
             thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name))
         {
             lock(&self.supervised).remove(group);
-            self.alert.line(Severity::Alarm, group, &format!("nobody watches its engine: {error}"));
+            self.alert.line(
+                Severity::Alarm,
+                group,
+                &format!("its engine is not supervised: {error}"),
+            );
         }
     }
 

@@ -94,7 +94,7 @@ impl Connection {
         let why = match failure {
             Failure::WrongProof => "no such user, or a wrong password",
             Failure::Downgraded => {
-                "somebody in between has another certificate, or the client was told that it cannot bind"
+                "a host in between has another certificate, or the client believes that the server cannot bind"
             }
             Failure::NoRandomness => "the operating system gives no random bytes",
             Failure::Malformed(what) => what,

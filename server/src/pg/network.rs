@@ -46,7 +46,7 @@ pub(crate) fn listen(
         Ok(listening) => listening.start(instance, limits),
         Err(error) if is_new => Err(error),
         Err(error) => {
-            let text = format!("nobody can connect over the network: {error}");
+            let text = format!("clients cannot connect over the network: {error}");
             instance.alert().line(Severity::Alarm, "instance", &text);
             let (instance, network, limits) =
                 (Arc::clone(instance), network.clone(), Arc::clone(limits));

@@ -319,7 +319,7 @@ impl SimGroup {
         self.kill(AT_ONCE).await?;
         self.stops += 1;
         if self.stops > STOPS_MAX {
-            self.say(|| "somebody sees to the disk under the catalog".to_owned());
+            self.say(|| "the disk under the catalog is repaired".to_owned());
             self.disks.iter().for_each(SimDisk::heal);
         }
         self.mount().await
