@@ -16,7 +16,7 @@
 //!   sim_group   a disk group: its disks, engine, clients
 //!   client      a program on a group; its profile is one of the crate plinth-workload
 //!   model       the states that a reader may see
-//!   scenario    stories, in the field's words: sim/tests/scenarios
+//!   scenario    stories, in the field's words: sim/tests/stories, sim/tests/scenarios
 //!   world       the host, as a process sees it
 //!   disk        a disk with a volatile cache, and faults
 //!   executor    one thread, virtual time, every task by a draw

@@ -1,6 +1,7 @@
 //! Tests of mechanisms on whole groups with disks in memory. Each of them reaches into the engine:
-//! a job that the catalog's thread holds, a single I/O that hangs, an extent's mirrors. Stories that
-//! need only a session, statements and failing disks run in virtual time: `sim/tests/stories`.
+//! a job that the catalog's thread holds, a single I/O that hangs, an extent's mirrors. Stories
+//! that need only a session, statements and failing disks run in virtual time:
+//! `sim/tests/stories`.
 
 mod access;
 mod add_drop;
