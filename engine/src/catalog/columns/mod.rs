@@ -53,7 +53,7 @@ pub struct Column {
     pub name: &'static str,
     pub kind: Type,
     pub source: Source,
-    /// A short description; empty if the name is enough. `docs/sql.md` has more.
+    /// The text of its row in `docs/sql.md`.
     pub meaning: &'static str,
 }
 

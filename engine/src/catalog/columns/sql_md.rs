@@ -1,6 +1,7 @@
-//! `docs/sql.md` matches the views: its tables have the same columns as the declarations.
+//! `docs/sql.md` matches the views: its tables have the columns of the declarations, with the same
+//! types and meanings.
 
-use super::{Type, View, all};
+use super::{Column, Type, View, all};
 use std::collections::BTreeMap;
 
 const TEXT: &str = include_str!("../../../../docs/sql.md");
@@ -10,8 +11,8 @@ const TEXT: &str = include_str!("../../../../docs/sql.md");
 const AS_ANOTHER: [(&str, &str, &str); 1] =
     [("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`")];
 
-/// Names and types of columns.
-type Columns = Vec<(String, String)>;
+/// Names, types and meanings of columns.
+type Columns = Vec<(String, String, String)>;
 
 /// The sections whose headings are views: the columns in their tables, and their text.
 fn documented() -> BTreeMap<String, (Columns, String)> {
@@ -27,7 +28,7 @@ fn documented() -> BTreeMap<String, (Columns, String)> {
         text.push_str(line);
         text.push('\n');
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [names, kind, _, ..] = cells[..] else { continue };
+        let [names, kind, meaning] = cells[..] else { continue };
         if !["int8", "float8", "text"].contains(&kind) {
             continue;
         }
@@ -35,7 +36,7 @@ fn documented() -> BTreeMap<String, (Columns, String)> {
         for name in names.split(", ") {
             let name = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
             let name = name.unwrap_or_else(|| panic!("a column in: {line}"));
-            columns.push((name.to_owned(), kind.to_owned()));
+            columns.push((name.to_owned(), kind.to_owned(), meaning.to_owned()));
         }
     }
     views
@@ -47,14 +48,14 @@ fn declared(view: &View) -> Columns {
         Type::Real => "float8",
         Type::Text => "text",
     };
-    view.columns
-        .iter()
-        .map(|column| (column.name.to_owned(), kind(column.kind).to_owned()))
-        .collect()
+    let text = |column: &Column| {
+        (column.name.to_owned(), kind(column.kind).to_owned(), column.meaning.to_owned())
+    };
+    view.columns.iter().map(text).collect()
 }
 
 #[test]
-fn the_document_has_each_column_of_each_view_with_its_type_and_no_other() {
+fn the_document_has_each_column_of_each_view_as_it_is_declared_and_no_other() {
     let mut documented = documented();
     for view in all() {
         let Some((columns, text)) = documented.remove(view.name) else {
@@ -66,7 +67,11 @@ fn the_document_has_each_column_of_each_view_with_its_type_and_no_other() {
             assert_eq!(declared(view), declared(other), "{}", view.name);
             continue;
         }
-        assert_eq!(columns, declared(view), "{}", view.name);
+        let declared = declared(view);
+        assert_eq!(columns.len(), declared.len(), "{}: {columns:?}", view.name);
+        for (here, there) in columns.iter().zip(&declared) {
+            assert_eq!(here, there, "{}", view.name);
+        }
     }
     assert!(documented.is_empty(), "no such views: {:?}", documented.keys());
 }
