@@ -68,7 +68,7 @@ pub enum FileError {
     )]
     NotMended { disk: String, problem: String },
     #[error(
-        "extent {extent} of file {file} has blocks of which two mirrors are right, each by its own checksum, and differ: until that is settled none of its mirrors moves; CHECK names them"
+        "extent {extent} of file {file} has blocks of which two mirrors are right, each by its own checksum, and differ: until that is ended none of its mirrors moves; CHECK names them"
     )]
     Disputed { file: u64, extent: u64 },
     /// A disk fails to read a block that it may be able to read later.

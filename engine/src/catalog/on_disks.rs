@@ -21,7 +21,7 @@ pub(crate) use places::{next_disk, runs_of};
 
 use crate::{
     catalog::store::{CatalogFile, FileName, Store, StoreError},
-    disk::{counters::IoClient, disk_io::Settled, member::Member, members::Members},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member, members::Members},
     membership::voters::{Refusal, Voters},
     planted::{self, Bug},
     space::{InHand, Space},
@@ -249,18 +249,18 @@ impl DiskStore {
         &self,
         parts: &[MirrorPart],
         length: usize,
-    ) -> Result<Buffer, (Arc<Member>, Settled)> {
+    ) -> Result<Buffer, (Arc<Member>, IoResult)> {
         let mut whole = Buffer::zeroed(length);
         for part in parts {
             match part
                 .member
                 .start_read(part.offset, part.range.len())
                 .of(IoClient::Catalog)
-                .settle()
+                .result()
                 .await
             {
-                Settled::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
-                Settled::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
+                IoResult::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
+                IoResult::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
                 bad => return Err((Arc::clone(&part.member), bad)),
             }
         }
@@ -296,9 +296,9 @@ impl DiskStore {
                     Some(age) => good.push((age, *mirror, buffer)),
                     None => looked.wrong.push(*mirror),
                 },
-                Err((member, settled @ Settled::Overdue)) => {
+                Err((member, ended @ IoResult::Overdue)) => {
                     looked.unread += 1;
-                    let reason = settled.reason();
+                    let reason = ended.reason();
                     let expelled =
                         wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
                     looked.silent.extend(expelled.is_err().then_some(member));
@@ -342,11 +342,11 @@ impl DiskStore {
             }
             jobs.iter().for_each(|(_, member, ..)| self.begin_unflushed(member));
             let flights = jobs.iter().map(|(_, member, offset, data)| {
-                member.start_write(*offset, data.clone()).of(IoClient::Catalog).settle()
+                member.start_write(*offset, data.clone()).of(IoClient::Catalog).result()
             });
-            let settled = futures::future::join_all(flights).await;
-            let mut failures: BTreeMap<DiskNumber, Settled> = BTreeMap::new();
-            for ((_, member, ..), one) in jobs.iter().zip(settled) {
+            let ended = futures::future::join_all(flights).await;
+            let mut failures: BTreeMap<DiskNumber, IoResult> = BTreeMap::new();
+            for ((_, member, ..), one) in jobs.iter().zip(ended) {
                 if !one.is_ok() {
                     failures.insert(member.number, one);
                 }
@@ -379,11 +379,11 @@ impl DiskStore {
         &self,
         file: CatalogFile,
         doing: &'static str,
-        failures: &BTreeMap<DiskNumber, Settled>,
+        failures: &BTreeMap<DiskNumber, IoResult>,
     ) -> Result<bool, StoreError> {
         let mut again = false;
-        for (disk, settled) in failures {
-            let is_silent = matches!(settled, Settled::Overdue);
+        for (disk, ended) in failures {
+            let is_silent = matches!(ended, IoResult::Overdue);
             loop {
                 if again
                     && is_silent
@@ -392,10 +392,7 @@ impl DiskStore {
                     // It has answered while another disk was waited for.
                     break;
                 }
-                match self
-                    .voters
-                    .expel(*disk, &format!("catalog: {}", settled.reason()), false)
-                    .await
+                match self.voters.expel(*disk, &format!("catalog: {}", ended.reason()), false).await
                 {
                     Ok(()) => break,
                     Err(Refusal::Closing) => return Err(let_go()),
@@ -415,7 +412,7 @@ impl DiskStore {
                             doing,
                             0,
                             0,
-                            format!("{}; {refusal}", settled.reason()),
+                            format!("{}; {refusal}", ended.reason()),
                         ));
                     }
                 }
@@ -445,9 +442,9 @@ impl DiskStore {
             let mut failures = BTreeMap::new();
             let flushes =
                 futures::future::join_all(members.iter().map(|member| member.flush())).await;
-            for (member, settled) in members.iter().zip(flushes) {
-                if !settled.is_ok() {
-                    failures.insert(member.number, settled);
+            for (member, ended) in members.iter().zip(flushes) {
+                if !ended.is_ok() {
+                    failures.insert(member.number, ended);
                 }
             }
             if !failures.is_empty() {
@@ -567,7 +564,7 @@ impl Store for DiskStore {
             Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into())
         })?;
         wait_for(&*self.world, self.read_parts(&parts, length))
-            .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
+            .map_err(|(_, ended)| Self::failed(file, "reading", offset, length, ended.reason()))
     }
 
     fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {

@@ -58,7 +58,7 @@ pub struct DiskIo<'a> {
 
 /// The state of an I/O after its deadline or its end.
 #[derive(Debug)]
-pub enum Settled {
+pub enum IoResult {
     /// All bytes were transferred. Reads bring the buffer.
     Ok(Option<Buffer>),
     Failed(DiskError),
@@ -130,20 +130,20 @@ impl DiskIo<'_> {
     }
 
     /// Waits for the end of the I/O, or for its deadline.
-    pub async fn settle(mut self) -> Settled {
-        match self.settle_or_go_on().await {
-            Some(settled) => settled,
-            None => Settled::Overdue,
+    pub async fn result(mut self) -> IoResult {
+        match self.result_in_time().await {
+            Some(ended) => ended,
+            None => IoResult::Overdue,
         }
     }
 
-    /// As [`Self::settle`], but `None` at the deadline, and the I/O can still be waited for.
-    pub async fn settle_or_go_on(&mut self) -> Option<Settled> {
-        poll_fn(|context| self.poll_settle(context)).await
+    /// As [`Self::result`], but `None` at the deadline, and the I/O can still be waited for.
+    pub async fn result_in_time(&mut self) -> Option<IoResult> {
+        poll_fn(|context| self.poll_in_time(context)).await
     }
 
-    /// [`Self::settle_or_go_on`], polled.
-    pub fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<Option<Settled>> {
+    /// [`Self::result_in_time`], polled.
+    pub fn poll_in_time(&mut self, context: &mut Context<'_>) -> Poll<Option<IoResult>> {
         Poll::Ready(match ready!(self.completion.poll_or_overdue(context)) {
             Some(done) => Some(self.end(done)),
             None => {
@@ -154,22 +154,22 @@ impl DiskIo<'_> {
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.tally().timeouts.fetch_add(1, Ordering::Relaxed);
-                self.note(trouble, Settled::Overdue.reason());
+                self.note(trouble, IoResult::Overdue.reason());
                 None
             }
         })
     }
 
     /// Waits for the end of the I/O, without a deadline.
-    pub async fn wait(&mut self) -> Settled {
+    pub async fn wait(&mut self) -> IoResult {
         let done = (&mut self.completion).await;
         self.end(done)
     }
 
     /// The same, for [`LOOK_AGAIN`] at most; `None` if it has not ended by then.
-    pub async fn wait_a_while(&mut self, world: &dyn World) -> Option<Settled> {
+    pub async fn wait_a_while(&mut self, world: &dyn World) -> Option<IoResult> {
         match future::select(pin!(self.wait()), world.sleep(LOOK_AGAIN)).await {
-            Either::Left((settled, _)) => Some(settled),
+            Either::Left((ended, _)) => Some(ended),
             Either::Right(_) => None,
         }
     }
@@ -196,7 +196,7 @@ impl DiskIo<'_> {
         self.has_ended.then(|| self.completion.took().unwrap_or_default())
     }
 
-    fn end(&mut self, done: Done) -> Settled {
+    fn end(&mut self, done: Done) -> IoResult {
         let counters = &self.member.counters;
         self.has_ended = true;
         if done.result.is_ok() {
@@ -205,13 +205,13 @@ impl DiskIo<'_> {
         match (done.result, self.purpose) {
             (Ok(()), IoClass::Read) => {
                 self.member.health.note_read();
-                Settled::Ok(done.buffer)
+                IoResult::Ok(done.buffer)
             }
             (Ok(()), IoClass::Write) if !self.has_flush => {
                 self.member.note_write_done();
-                Settled::Ok(None)
+                IoResult::Ok(None)
             }
-            (Ok(()), _) => Settled::Ok(None),
+            (Ok(()), _) => IoResult::Ok(None),
             (Err(source), purpose) => {
                 let (doing, counter, trouble) = match purpose {
                     IoClass::Read => ("reading", &counters.read_errors, Trouble::ReadFailed),
@@ -234,7 +234,7 @@ impl DiskIo<'_> {
                     );
                 }
                 self.note(trouble, source.to_string());
-                Settled::Failed(DiskError {
+                IoResult::Failed(DiskError {
                     disk: self.member.id(),
                     path: format!("{} {}", self.member.name(), self.member.path()),
                     doing,
@@ -247,7 +247,7 @@ impl DiskIo<'_> {
     }
 }
 
-impl Settled {
+impl IoResult {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok(_))

@@ -29,7 +29,7 @@
 //! mount or return (`Group::repair_header`).
 
 use crate::{
-    disk::{counters::IoClient, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member},
     planted::{self, Bug},
     sync::buffer::Buffer,
 };
@@ -73,7 +73,7 @@ pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
     let areas = header.record_areas();
     if *member.areas() != areas {
         member.set_areas(areas);
-        member.records_settled().await;
+        member.wait_for_records().await;
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn put_header(
     if !planted::has(Bug::LeftAreaWritten) {
         member.set_areas(wanted);
     }
-    member.records_settled().await;
+    member.wait_for_records().await;
     Ok(())
 }
 
@@ -151,17 +151,17 @@ fn moved(member: &Member, bytes: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
 /// The bytes there; `None` if they cannot be read, since an unreadable record counts as none. An
 /// error if the disk is only silent.
 async fn read(member: &Member, place: u64, length: usize) -> Result<Option<Vec<u8>>, String> {
-    match member.start_read(place, length).of(IoClient::Records).settle().await {
-        Settled::Ok(bytes) => Ok(bytes.map(|bytes| bytes.to_vec())),
-        Settled::Failed(_) => Ok(None),
-        Settled::Overdue => Err(Settled::Overdue.reason()),
+    match member.start_read(place, length).of(IoClient::Records).result().await {
+        IoResult::Ok(bytes) => Ok(bytes.map(|bytes| bytes.to_vec())),
+        IoResult::Failed(_) => Ok(None),
+        IoResult::Overdue => Err(IoResult::Overdue.reason()),
     }
 }
 
 async fn write(member: &Member, place: u64, bytes: Vec<u8>) -> Result<(), String> {
     let bytes = Buffer::copy_of(&bytes).share();
-    let settled = member.start_write(place, bytes).of(IoClient::Records).settle().await;
-    if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
+    let ended = member.start_write(place, bytes).of(IoClient::Records).result().await;
+    if ended.is_ok() { Ok(()) } else { Err(ended.reason()) }
 }
 
 /// Makes the writes durable that were made since `broken` flushes had failed.
@@ -208,13 +208,13 @@ pub(crate) async fn write_header(
     for place in places {
         let broken = member.broken();
         let block = Buffer::copy_of(&header.encode(*place)).share();
-        let written = member.start_write(*place, block).of(IoClient::Records).settle().await;
+        let written = member.start_write(*place, block).of(IoClient::Records).result().await;
         if planted::has(Bug::HeadersTogether) && Some(place) != places.last() {
             continue;
         }
-        for settled in [written, member.flush().await] {
-            if !settled.is_ok() {
-                return Err(settled.reason());
+        for ended in [written, member.flush().await] {
+            if !ended.is_ok() {
+                return Err(ended.reason());
             }
         }
         member.check_kept_since(broken)?;
@@ -277,7 +277,7 @@ mod tests {
                 member.set_areas(vec![FIRST_AREA]);
             }
             assert!(
-                block_on(member.start_write(8 * MIB, Buffer::zeroed(4096).share()).settle())
+                block_on(member.start_write(8 * MIB, Buffer::zeroed(4096).share()).result())
                     .is_ok()
             );
             disk.faults(|faults| faults.hang = true);

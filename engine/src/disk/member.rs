@@ -22,7 +22,7 @@ use crate::{
     disk::{
         counters::{Counters, IoClass, IoClient},
         disk_errors::Trouble,
-        disk_io::{DiskIo, Settled},
+        disk_io::{DiskIo, IoResult},
         health::Health,
         members::Members,
         mended::Mended,
@@ -114,9 +114,9 @@ pub struct Member {
     mended: Mended,
     /// Flushes and durable writes that were given up and may still fail.
     late_flushes: Mutex<Vec<Completion>>,
-    unsettled: AtomicBool,
+    marks_pending: AtomicBool,
     abandoned: AtomicBool,
-    settled: Event,
+    marks_ended: Event,
     left: AtomicBool,
     /// Rounds of the caretaker since it went offline, or was found offline.
     away: AtomicU64,
@@ -176,9 +176,9 @@ impl Member {
             mended: Mended::default(),
             noted: AtomicU64::new(0),
             late_flushes: Mutex::default(),
-            unsettled: AtomicBool::new(false),
+            marks_pending: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
-            settled: Event::new(),
+            marks_ended: Event::new(),
             left: AtomicBool::new(false),
             away: AtomicU64::new(0),
             overdue_at: AtomicU64::new(0),
@@ -269,7 +269,7 @@ impl Member {
 
     /// Waits for all writes of records that began before the last [`Self::set_areas`], since they
     /// may go to other areas.
-    pub(crate) async fn records_settled(&self) {
+    pub(crate) async fn wait_for_records(&self) {
         drop(self.record().await);
     }
 
@@ -443,33 +443,34 @@ impl Member {
         self.disk.store(Some(Arc::new(disk)));
     }
 
-    /// From now until [`Self::settle`], writes that this disk missed may not be acknowledged.
-    pub fn unsettle(&self) {
-        self.unsettled.store(true, Ordering::Release);
+    /// From now until [`Self::note_marks_durable`], writes that this disk missed may not be
+    /// acknowledged.
+    pub fn expect_marks(&self) {
+        self.marks_pending.store(true, Ordering::Release);
     }
 
     /// The stale marks that its going offline requires are durable.
-    pub fn settle(&self) {
+    pub fn note_marks_durable(&self) {
         self.abandoned.store(false, Ordering::Release);
-        self.unsettled.store(false, Ordering::Release);
-        self.settled.notify(usize::MAX);
+        self.marks_pending.store(false, Ordering::Release);
+        self.marks_ended.notify(usize::MAX);
     }
 
     /// The stale marks that are waited for will never be durable: the group ends.
     pub fn abandon(&self) {
-        if self.unsettled.load(Ordering::Acquire) {
+        if self.marks_pending.load(Ordering::Acquire) {
             self.abandoned.store(true, Ordering::Release);
-            self.unsettled.store(false, Ordering::Release);
-            self.settled.notify(usize::MAX);
+            self.marks_pending.store(false, Ordering::Release);
+            self.marks_ended.notify(usize::MAX);
         }
     }
 
     /// Waits until the stale marks that its going offline requires are durable. False: they never
     /// will be, and no write that the disk missed may be acknowledged.
-    pub async fn wait_settled(&self) -> bool {
-        while self.unsettled.load(Ordering::Acquire) {
-            let listener = self.settled.listen();
-            if !self.unsettled.load(Ordering::Acquire) {
+    pub async fn wait_for_marks(&self) -> bool {
+        while self.marks_pending.load(Ordering::Acquire) {
+            let listener = self.marks_ended.listen();
+            if !self.marks_pending.load(Ordering::Acquire) {
                 break;
             }
             listener.await;
@@ -479,8 +480,8 @@ impl Member {
 
     /// Whether there are no stale marks to wait for.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        !self.unsettled.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
+    pub fn has_durable_marks(&self) -> bool {
+        !self.marks_pending.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
     }
 
     fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> DiskIo<'_> {
@@ -573,31 +574,31 @@ impl Member {
     }
 
     /// Makes every write durable that has ended. Concurrent flushes share one.
-    pub async fn flush(&self) -> Settled {
+    pub async fn flush(&self) -> IoResult {
         let target = self.written.load(Ordering::Acquire);
         let _one_at_a_time = self.flushing.lock().await;
         let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
             let mut disk_io = DiskIo::new(self, IoClass::Flush, (0, 0), completion, true);
-            match disk_io.settle_or_go_on().await {
-                Some(Settled::Ok(_)) => {}
-                bad => return bad.unwrap_or(Settled::Overdue),
+            match disk_io.result_in_time().await {
+                Some(IoResult::Ok(_)) => {}
+                bad => return bad.unwrap_or(IoResult::Overdue),
             }
         }
         if self.flushed.load(Ordering::Acquire) >= target {
-            return Settled::Ok(None);
+            return IoResult::Ok(None);
         }
         let (mark, broken) = (self.written.load(Ordering::Acquire), self.broken());
         let mut disk_io = self.submit(IoClass::Flush, 0, 0, Io::Flush);
-        let mut end = disk_io.settle_or_go_on().await;
+        let mut end = disk_io.result_in_time().await;
         if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
             self.broken.fetch_sub(1, Ordering::AcqRel);
             disk_io = self.submit(IoClass::Flush, 0, 0, Io::Flush);
-            end = disk_io.settle_or_go_on().await;
+            end = disk_io.result_in_time().await;
         }
         match end {
-            Some(settled) => {
-                if settled.is_ok() {
+            Some(ended) => {
+                if ended.is_ok() {
                     let late = planted::has(Bug::FlushCountsTooMuch)
                         .then(|| self.written.load(Ordering::Acquire));
                     self.flushed.store(late.unwrap_or(mark), Ordering::Release);
@@ -605,9 +606,9 @@ impl Member {
                         self.mended.are_flushed(mark, broken);
                     }
                 }
-                settled
+                ended
             }
-            None => Settled::Overdue,
+            None => IoResult::Overdue,
         }
     }
 
@@ -983,16 +984,16 @@ pub(crate) mod tests {
     fn a_flush_in_flight_is_not_waited_for_after_the_release() {
         let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
         let member = member(&disk);
-        let written = block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
+        let written = block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).result());
         assert!(written.is_ok(), "{}", written.reason());
         disk.faults(|faults| faults.hang = true);
         let mut flush = pin!(member.flush());
         let mut context = Context::from_waker(Waker::noop());
         assert!(flush.as_mut().poll(&mut context).is_pending());
         member.release();
-        assert!(matches!(flush.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+        assert!(matches!(flush.as_mut().poll(&mut context), Poll::Ready(IoResult::Overdue)));
         let next = block_on(member.flush());
-        assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
+        assert!(matches!(next, IoResult::Failed(_)), "{}", next.reason());
         assert!(member.is_broken(), "nobody knows what became of it");
     }
 
@@ -1009,9 +1010,9 @@ pub(crate) mod tests {
         member.leave();
         disk.faults(|faults| faults.hang = true);
         let disk_io = member.start_write(MIB, Buffer::zeroed(4096).share());
-        let settle = pin!(disk_io.settle());
-        let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
-        let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
+        let result = pin!(disk_io.result());
+        let ended = block_on(futures::future::select(result, world.sleep(Duration::from_secs(20))));
+        let is_overdue = matches!(ended, futures::future::Either::Left((IoResult::Overdue, _)));
         assert!(is_overdue, "it is waited for without end");
     }
 
@@ -1029,11 +1030,11 @@ pub(crate) mod tests {
         disk.faults(|faults| faults.hang = true);
         let asks = Arc::new(Asks(Arc::clone(&member), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&asks));
-        let mut settle = pin!(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
-        assert!(settle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let mut result = pin!(member.start_write(MIB, Buffer::zeroed(4096).share()).result());
+        assert!(result.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         member.tick(0, false);
         assert!(asks.1.load(Ordering::Relaxed), "it was told first");
-        assert!(matches!(block_on(settle), Settled::Overdue));
+        assert!(matches!(block_on(result), IoResult::Overdue));
     }
 
     /// A durable write survives a loss of power, and does not make other writes durable.
@@ -1043,8 +1044,8 @@ pub(crate) mod tests {
             let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
             let member = member(&disk);
             let page = |byte| Buffer::copy_of(&[byte; 4096]).share();
-            assert!(block_on(member.start_write(MIB, page(1)).settle()).is_ok());
-            assert!(block_on(member.start_durable_write(2 * MIB, page(2)).settle()).is_ok());
+            assert!(block_on(member.start_write(MIB, page(1)).result()).is_ok());
+            assert!(block_on(member.start_durable_write(2 * MIB, page(2)).result()).is_ok());
             assert_eq!(disk.counts().flushes, 0);
             disk.cut_power(seed);
             assert!(disk.peek(2 * MIB, 4096).iter().all(|byte| *byte == 2));
@@ -1062,15 +1063,15 @@ pub(crate) mod tests {
         let member = member(&disk);
         let page = || Buffer::zeroed(4096).share();
         disk.faults(|faults| faults.fail_flushes = true);
-        assert!(!block_on(member.start_durable_write(MIB, page()).settle()).is_ok());
+        assert!(!block_on(member.start_durable_write(MIB, page()).result()).is_ok());
         assert!(member.take_broken());
         disk.faults(|faults| (faults.fail_flushes, faults.hang) = (false, true));
         let given_up = || {
-            let mut late = pin!(member.start_durable_write(MIB, page()).settle());
+            let mut late = pin!(member.start_durable_write(MIB, page()).result());
             let mut context = Context::from_waker(Waker::noop());
             assert!(late.as_mut().poll(&mut context).is_pending());
             member.expire_all();
-            assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+            assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(IoResult::Overdue)));
             assert!(!member.is_broken(), "it may end well yet");
         };
         given_up();
@@ -1097,8 +1098,8 @@ pub(crate) mod tests {
         world.advance(Duration::from_secs(3000));
         disk.heal();
         world.advance(Duration::from_secs(10_000));
-        assert!(block_on(slow.settle()).is_ok());
-        assert!(block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle()).is_ok());
+        assert!(block_on(slow.result()).is_ok());
+        assert!(block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).result()).is_ok());
         let reads = member.counters.timings(IoClass::Read);
         let last = reads.buckets().last().copied().expect("one");
         assert_eq!((last.below, last.count, reads.count()), (1 << 32, 1, 1));

@@ -53,7 +53,7 @@ mod tests;
 
 use crate::{
     completion::Took,
-    disk::{disk_io::Settled, members::MIRRORS_MAX},
+    disk::{disk_io::IoResult, members::MIRRORS_MAX},
     world::World,
 };
 use std::{
@@ -215,8 +215,8 @@ impl Estimate {
 /// States of an exploration:
 ///
 /// ```text
-///   IDLE --choose--> CLAIMED --explore_at--> WANTED
-///        <--end_exploration-- UNDER_WAY <--take_exploration--
+///   IDLE --choose--> CLAIMED --set_probe--> WANTED
+///        <--end_probe-- UNDER_WAY <--take_probe--
 /// ```
 const IDLE: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -260,7 +260,7 @@ pub struct Reading<'a> {
 pub struct Choice {
     pub index: usize,
     pub reason: ReadReason,
-    /// This mirror is to be explored by the same read: [`ReadGauge::explore_at`].
+    /// This mirror is to be explored by the same read: [`ReadGauge::set_probe`].
     pub explore: Option<usize>,
 }
 
@@ -315,7 +315,7 @@ pub fn choose(
         gauge.passed.store(passed, Relaxed);
         if expected[other] > alike {
             others = ReadReason::Faster;
-            if explore.is_none() && passed >= EXPLORE_PASSED && gauge.may_be_explored(now) {
+            if explore.is_none() && passed >= EXPLORE_PASSED && gauge.claims_probe(now) {
                 explore = Some(other);
             }
         }
@@ -440,22 +440,22 @@ impl ReadGauge {
     }
 
     /// Whether it is to be explored: the caller that gets true is the only one to do so.
-    fn may_be_explored(&self, now: u64) -> bool {
+    fn claims_probe(&self, now: u64) -> bool {
         now >= self.rests_until.load(Relaxed)
             && self.exploring.load(Relaxed) == IDLE
             && self.exploring.compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok()
     }
 
     /// Sets the read to be repeated. Only after [`choose`] has asked for it.
-    pub fn explore_at(&self, offset: u64, length: usize) {
+    pub fn set_probe(&self, offset: u64, length: usize) {
         self.explore_offset.store(offset, Relaxed);
         self.explore_length.store(length as u64, Relaxed);
         self.exploring.store(WANTED, Release);
     }
 
     /// Offset and length of a read that is to be repeated. The caller must call
-    /// [`Self::end_exploration`].
-    pub fn take_exploration(&self) -> Option<(u64, usize)> {
+    /// [`Self::end_probe`].
+    pub fn take_probe(&self) -> Option<(u64, usize)> {
         let wanted = self.exploring.load(Relaxed) == WANTED
             && self.exploring.compare_exchange(WANTED, UNDER_WAY, Acquire, Relaxed).is_ok();
         let length = usize::try_from(self.explore_length.load(Relaxed)).ok()?;
@@ -463,7 +463,7 @@ impl ReadGauge {
     }
 
     /// Called when the exploration has ended, or was not made.
-    pub fn end_exploration(&self, length: usize, now: Duration) {
+    pub fn end_probe(&self, length: usize, now: Duration) {
         let took = self.estimates[class_of(length)].time.load(Relaxed);
         let rest = took.saturating_mul(REST).clamp(REST_MIN, REST_MAX);
         self.rests_until.store(nanoseconds(now).saturating_add(rest), Relaxed);
@@ -474,18 +474,18 @@ impl ReadGauge {
 
 impl Reading<'_> {
     /// Records its result: overdue, and then it goes on, or ended.
-    pub fn settle(
+    pub fn record(
         self,
-        settled: Option<&Settled>,
+        ended: Option<&IoResult>,
         took: Option<Took>,
         world: &dyn World,
     ) -> Option<Self> {
-        let Some(settled) = settled else {
+        let Some(ended) = ended else {
             self.note_overdue(world.monotonic());
             return Some(self);
         };
         match took {
-            Some(took) if settled.is_ok() => self.ended(took),
+            Some(took) if ended.is_ok() => self.ended(took),
             Some(took) => self.failed(took),
             None => {}
         }

@@ -747,14 +747,14 @@ impl Data {
                         member
                             .start_write(*offset, bytes.clone())
                             .of(IoClient::Checksums)
-                            .settle()
+                            .result()
                             .await,
                     )
                 },
             );
             let mut again = false;
-            for (member, settled) in futures::future::join_all(writes).await {
-                if !settled.is_ok() && !self.expel_or_wait(member, &settled).await? {
+            for (member, ended) in futures::future::join_all(writes).await {
+                if !ended.is_ok() && !self.expel_or_wait(member, &ended).await? {
                     again = true;
                 }
             }

@@ -5,7 +5,7 @@
 
 use crate::{
     admin::{Problem, Report},
-    disk::{counters::IoClient, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member},
     error::FileError,
     extent::{
         Extent, Mirror,
@@ -48,7 +48,7 @@ struct Differences {
     wrong: Vec<Wrong>,
     /// A stored checksum differs in a region that is being written: it may be wrong, or about to be
     /// replaced.
-    is_unsettled: bool,
+    is_undecided: bool,
 }
 
 /// The blocks of mirrors, and their zones, as far as they can be read.
@@ -87,11 +87,11 @@ impl Data {
                 break;
             };
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
-            let Differences { wrong, is_unsettled } =
+            let Differences { wrong, is_undecided } =
                 self.compare_blocks(extent, blocks.clone(), report).await?;
             drop(held);
-            if !wrong.is_empty() || is_unsettled {
-                let can_be_mended = is_unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
+            if !wrong.is_empty() || is_undecided {
+                let can_be_mended = is_undecided || wrong.iter().any(|wrong| wrong.can_be_mended);
                 let repaired =
                     repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
                 let problem = |wrong: Wrong| Problem {
@@ -130,7 +130,7 @@ impl Data {
         if !known.is_loaded() {
             return Ok(found);
         }
-        found.is_unsettled |= shown.mirrors.iter().any(|(mirror, member)| {
+        found.is_undecided |= shown.mirrors.iter().any(|(mirror, member)| {
             member.is_mend_uncertain(
                 Self::offset(member, *mirror, Block(blocks.start)),
                 (blocks.len() * BLOCK_SIZE) as u64,
@@ -140,7 +140,7 @@ impl Data {
         for index in 0..blocks.len() {
             let bytes = images.iter().map(|image| image[index]).collect();
             let evidence = known.evidence(index, Reason::Repair, bytes, &shown.zones);
-            found.is_unsettled |= known.sum(index) == UNKNOWN;
+            found.is_undecided |= known.sum(index) == UNKNOWN;
             let block = Block(blocks.start + index);
             match self.judge_block(extent, block, &evidence, &shown.mirrors, &mut found) {
                 (Case::Rivals, _) => disputed.push(index),
@@ -163,7 +163,7 @@ impl Data {
                 );
                 found.wrong.push(Wrong::of(format!("{text}; {}", owner_of(extent))));
             } else {
-                found.is_unsettled = true;
+                found.is_undecided = true;
             }
         }
         if shown.is_partial && disputed.is_empty() {
@@ -190,10 +190,10 @@ impl Data {
             match member
                 .start_read(offset, blocks.len() * BLOCK_SIZE)
                 .of(IoClient::Checks)
-                .settle()
+                .result()
                 .await
             {
-                Settled::Ok(Some(buffer)) => {
+                IoResult::Ok(Some(buffer)) => {
                     report.bytes_read += buffer.len() as u64;
                     shown.zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
                     shown.buffers.push(buffer);

@@ -6,7 +6,7 @@
 //! rotten blocks are not copied.
 
 use crate::{
-    disk::{counters::IoClient, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
@@ -137,11 +137,11 @@ impl Data {
             member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies)
         };
         let mut found = self.await_io(member, ask(), Patience::UntilExpelled).await?;
-        if matches!(found, Settled::Failed(_)) {
+        if matches!(found, IoResult::Failed(_)) {
             found = self.await_io(member, ask().again(), Patience::UntilExpelled).await?;
         }
         let bytes = match found {
-            Settled::Ok(Some(bytes)) if of_block(&bytes) == known => bytes.share(),
+            IoResult::Ok(Some(bytes)) if of_block(&bytes) == known => bytes.share(),
             _ => return Ok(None),
         };
         self.mend_from(extent, block, bytes).await?;
@@ -196,7 +196,7 @@ impl Data {
         };
         let offset = Self::offset(member, mirror, Block(blocks.start));
         if planted::has(Bug::ResyncFromWrongSide)
-            && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
+            && let IoResult::Ok(Some(old)) = member.start_read(offset, buffer.len()).result().await
         {
             return self
                 .write_blocks(extent, Block(blocks.start), old.share(), false, active)
@@ -218,15 +218,15 @@ impl Data {
         let mut disk_io = member.start_write(offset, data).of(IoClient::Copies);
         // A disk that must stay in service is waited for: a later write of these blocks must not
         // land before this copy.
-        let end = match disk_io.settle_or_go_on().await {
+        let end = match disk_io.result_in_time().await {
             None if !planted::has(Bug::OverdueCopyLeft) => {
                 self.end_or_expel(member, &mut disk_io).await?
             }
-            end => Some(end.unwrap_or(Settled::Overdue)),
+            end => Some(end.unwrap_or(IoResult::Overdue)),
         };
         match end {
-            Some(settled) if settled.is_ok() => {}
-            Some(settled) => return self.expel(member, &settled).await.map(|()| 0),
+            Some(ended) if ended.is_ok() => {}
+            Some(ended) => return self.expel(member, &ended).await.map(|()| 0),
             None => return Ok(0),
         }
         // The disk's checksum block is written when the region closes.

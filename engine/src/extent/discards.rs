@@ -704,11 +704,11 @@ async fn wait_for_end(
     let mut be_late = Some(be_late);
     let mut end = pin!(disk_io.wait());
     loop {
-        if let Either::Left((settled, _)) =
+        if let Either::Left((ended, _)) =
             future::select(end.as_mut(), group.world.sleep(LOOK)).await
         {
-            group.discards.note_end(member.number, group.world.monotonic(), settled.is_ok());
-            return settled.is_ok();
+            group.discards.note_end(member.number, group.world.monotonic(), ended.is_ok());
+            return ended.is_ok();
         }
         if member.disk().is_none() || member.losses() != losses || member.has_left() {
             return false;

@@ -31,7 +31,7 @@
 //!   it may not go offline (R5)    expel_or_wait, not_expelled it stays: wait, or an error
 //!   a flush failed                flush_disks, flush_or_expel offline, or uncertain writes
 //!   the record is in force        went_offline                stale marks are put on record
-//!   they are on record            wait_settled                writes may be acknowledged (R4)
+//!   they are on record            wait_for_marks                writes may be acknowledged (R4)
 //! ```
 //!
 //! Which disk may go offline, and how that is recorded, is `membership/voters.rs`; uncertain writes
@@ -39,7 +39,7 @@
 //! in `movement/disks.rs`.
 
 use crate::{
-    disk::{disk_errors::Trouble, disk_io::Settled, member::Member},
+    disk::{disk_errors::Trouble, disk_io::IoResult, member::Member},
     error::FileError,
     event::Severity,
     extent::data::Data,
@@ -55,9 +55,9 @@ impl Data {
     pub(crate) async fn expel(
         &self,
         member: &Arc<Member>,
-        settled: &Settled,
+        ended: &IoResult,
     ) -> Result<(), FileError> {
-        self.expel_because(member, &settled.reason()).await
+        self.expel_because(member, &ended.reason()).await
     }
 
     /// As [`Self::expel`], for a reason in words.
@@ -67,7 +67,7 @@ impl Data {
         reason: &str,
     ) -> Result<(), FileError> {
         match self.voters.expel(member.number, reason, false).await {
-            Ok(()) => self.wait_settled(member).await,
+            Ok(()) => self.wait_for_marks(member).await,
             Err(refusal) => Err(self.not_expelled(member, reason, refusal)),
         }
     }
@@ -107,29 +107,29 @@ impl Data {
             let flushes =
                 futures::future::join_all(members.iter().map(|member| member.flush())).await;
             let bad: Vec<_> =
-                members.iter().zip(&flushes).filter(|(_, settled)| !settled.is_ok()).collect();
+                members.iter().zip(&flushes).filter(|(_, ended)| !ended.is_ok()).collect();
             let data = members.iter().filter(|member| !member.quorum).count();
             let silent = bad
                 .iter()
-                .filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue))
+                .filter(|(member, ended)| !member.quorum && matches!(ended, IoResult::Overdue))
                 .count();
             // R2: when every disk is silent the cause is more likely this host than the disks: none
             // is expelled.
             let mut again = silent == data && data > 0;
-            for (member, settled) in bad {
+            for (member, ended) in bad {
                 if again {
                     self.wait_while_hung(member).await?;
-                } else if matches!(settled, Settled::Overdue)
-                    && !self.expel_or_wait(member, settled).await?
+                } else if matches!(ended, IoResult::Overdue)
+                    && !self.expel_or_wait(member, ended).await?
                 {
                     again = true;
                 }
             }
             // Whether the flush was this one, the catalog's or that of a voters' record: no other
             // flush makes up for one that failed.
-            for (member, settled) in members.iter().zip(&flushes) {
-                let reason = match settled {
-                    Settled::Failed(_) => settled.reason(),
+            for (member, ended) in members.iter().zip(&flushes) {
+                let reason = match ended {
+                    IoResult::Failed(_) => ended.reason(),
                     _ if member.is_broken() => "a flush failed".to_owned(),
                     _ => continue,
                 };
@@ -146,7 +146,7 @@ impl Data {
         }
         self.failed_flushes.flushed(flush_epoch);
         for member in self.members.values() {
-            self.wait_settled(member).await?;
+            self.wait_for_marks(member).await?;
         }
         Ok(())
     }
@@ -154,13 +154,13 @@ impl Data {
     /// Makes everything written to a disk durable. False: that failed, and the disk was expelled.
     pub(crate) async fn flush_or_expel(&self, member: &Arc<Member>) -> Result<bool, FileError> {
         loop {
-            let settled = member.flush().await;
-            if settled.is_ok() {
+            let ended = member.flush().await;
+            if ended.is_ok() {
                 return Ok(true);
             }
-            let is_gone = match settled {
-                Settled::Overdue => self.expel_or_wait(member, &settled).await?,
-                _ => self.expel(member, &settled).await.map(|()| true)?,
+            let is_gone = match ended {
+                IoResult::Overdue => self.expel_or_wait(member, &ended).await?,
+                _ => self.expel(member, &ended).await.map(|()| true)?,
             };
             if is_gone {
                 return Ok(false);
@@ -173,12 +173,12 @@ impl Data {
     pub(crate) async fn expel_or_wait(
         &self,
         member: &Arc<Member>,
-        settled: &Settled,
+        ended: &IoResult,
     ) -> Result<bool, FileError> {
         loop {
-            match self.expel(member, settled).await {
+            match self.expel(member, ended).await {
                 Ok(()) => return Ok(true),
-                Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
+                Err(FileError::Refused { .. }) if matches!(ended, IoResult::Overdue) => {
                     // Disks that were silent with it may have answered meanwhile: then it is
                     // spared.
                     if self.wait_while_hung(member).await? {
@@ -202,8 +202,8 @@ impl Data {
 
     /// Waits until what an offline disk misses is on record; an error if it never will be,
     /// because the catalog has stopped: then nothing may be acknowledged (R4).
-    pub(crate) async fn wait_settled(&self, member: &Member) -> Result<(), FileError> {
-        if member.wait_settled().await {
+    pub(crate) async fn wait_for_marks(&self, member: &Member) -> Result<(), FileError> {
+        if member.wait_for_marks().await {
             return Ok(());
         }
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
@@ -232,7 +232,7 @@ impl Data {
             );
             self.world.sleep(Duration::from_secs(1)).await;
         }
-        members.by_ref().for_each(|member| member.settle());
+        members.by_ref().for_each(|member| member.note_marks_durable());
         // The remaining mirrors have to be right from now on.
         if !self.is_stopping() {
             self.look_at_own_metadata(&ExtentScope::All, MetadataLook::PASSING).await;

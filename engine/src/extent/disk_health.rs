@@ -156,7 +156,7 @@ impl Data {
                     && member
                         .start_read(place.0, place.1)
                         .of(IoClient::Checks)
-                        .settle()
+                        .result()
                         .await
                         .is_ok();
             if !is_well {

@@ -36,7 +36,7 @@ impl LatencyProber {
     /// A read is to be made on the disk of a gauge, which
     /// [`read_policy::choose`](crate::disk::read_policy::choose) has named.
     pub fn send(&self, gauge: &ReadGauge, offset: u64, length: usize) {
-        gauge.explore_at(offset, length);
+        gauge.set_probe(offset, length);
         self.0.notify(1);
     }
 }
@@ -54,7 +54,7 @@ impl Data {
                     let wanted = group
                         .members
                         .values()
-                        .filter_map(|member| Some((member, member.gauge.take_exploration()?)));
+                        .filter_map(|member| Some((member, member.gauge.take_probe()?)));
                     under_way.extend(wanted.map(|(member, place)| {
                         probe(Arc::clone(&world), Arc::clone(member), place)
                     }));
@@ -76,11 +76,11 @@ async fn probe(world: Arc<dyn World>, member: Arc<Member>, (offset, length): (u6
     if member.is_readable() {
         let reading = member.gauge.begin(length, world.monotonic(), ReadReason::Exploration);
         let mut disk_io = member.start_read(offset, length).of(IoClient::Exploration);
-        let settled = disk_io.settle_or_go_on().await;
-        if let Some(reading) = reading.settle(settled.as_ref(), disk_io.took(), world.as_ref()) {
-            let settled = disk_io.wait().await;
-            let _ = reading.settle(Some(&settled), disk_io.took(), world.as_ref());
+        let ended = disk_io.result_in_time().await;
+        if let Some(reading) = reading.record(ended.as_ref(), disk_io.took(), world.as_ref()) {
+            let ended = disk_io.wait().await;
+            let _ = reading.record(Some(&ended), disk_io.took(), world.as_ref());
         }
     }
-    member.gauge.end_exploration(length, world.monotonic());
+    member.gauge.end_probe(length, world.monotonic());
 }

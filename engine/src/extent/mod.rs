@@ -614,8 +614,9 @@ pub fn change_marks(
     {
         extent.losses.fetch_add(1, Ordering::AcqRel);
     }
-    let settled: Vec<Piece> = state.uncertain.iter().filter(|piece| !pending.has(*piece)).collect();
-    settled.into_iter().for_each(|piece| state.uncertain.remove(piece));
+    let resolved: Vec<Piece> =
+        state.uncertain.iter().filter(|piece| !pending.has(*piece)).collect();
+    resolved.into_iter().for_each(|piece| state.uncertain.remove(piece));
     state.written = written;
     state.pending = pending;
     Ok(())

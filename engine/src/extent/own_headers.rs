@@ -6,7 +6,7 @@
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::Settled,
+        disk_io::IoResult,
         headers::{header_of, put_header, repaired_header, replace_header, write_header},
         identify::{self, Search},
         member::Member,
@@ -147,9 +147,9 @@ impl Data {
 
 /// A header copy, if there is one at a place.
 pub(crate) async fn read_copy(member: &Member, place: u64) -> Result<Option<DiskHeader>, String> {
-    match member.start_read(place, BLOCK_SIZE).of(IoClient::Records).settle().await {
-        Settled::Ok(Some(block)) => Ok(DiskHeader::decode(&block, place).ok()),
-        Settled::Overdue => Err(Settled::Overdue.reason()),
+    match member.start_read(place, BLOCK_SIZE).of(IoClient::Records).result().await {
+        IoResult::Ok(Some(block)) => Ok(DiskHeader::decode(&block, place).ok()),
+        IoResult::Overdue => Err(IoResult::Overdue.reason()),
         _ => Ok(None),
     }
 }

@@ -165,13 +165,13 @@ impl Freeing {
     /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Reusable {
         let mut pending = self.pending.lock();
-        let settled: BTreeSet<(DiskNumber, Au)> =
-            self.space.lock().settle(durable.0).into_iter().collect();
+        let reclaimable: BTreeSet<(DiskNumber, Au)> =
+            self.space.lock().take_reclaimable(durable.0).into_iter().collect();
         // Some are not free for all that: of a damaged catalog, or on a disk that has left.
         let units = |mirrors: &mut dyn Iterator<Item = Mirror>| {
             mirrors
                 .map(|mirror| (mirror.disk, mirror.au))
-                .filter(|unit| settled.contains(unit))
+                .filter(|unit| reclaimable.contains(unit))
                 .collect()
         };
         let deleted = take_durable(&mut pending.extents, durable).into_iter().map(|extent| {
@@ -235,11 +235,11 @@ impl Data {
                 continue;
             }
             // From here on these disks are not expelled; decisions from before are in force when
-            // the voters are settled.
+            // the voters are ended.
             taken.iter().for_each(|mirrors| {
                 self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own)
             });
-            self.voters.settled().await;
+            self.voters.wait_for_changes().await;
             // A conversion that began meanwhile relies on it that new extents have as many mirrors
             // as it wants.
             let as_wanted = placement.mirrors() == mirrors_wanted(own, &self.voters.current());

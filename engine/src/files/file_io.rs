@@ -662,9 +662,8 @@ impl FileSystem {
             self.catalog.make_durable(commit).await?;
         } else {
             let timed = has_times.then(|| Arc::clone(file)).into_iter().collect();
-            let settle =
-                move |connection: &rusqlite::Connection| mark_written(connection, &pending);
-            self.files.store_with(&self.catalog, true, timed, settle).await?;
+            let store = move |connection: &rusqlite::Connection| mark_written(connection, &pending);
+            self.files.store_with(&self.catalog, true, timed, store).await?;
         }
         if early {
             self.flush_disks().await?;

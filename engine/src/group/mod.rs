@@ -571,13 +571,13 @@ impl Group {
     /// # Errors
     /// If something cannot be made durable: writes that are uncertain after a failed flush could
     /// not be reported after a dismount.
-    pub async fn settle(&self) -> Result<()> {
-        let settled = async {
+    pub async fn flush_for_handover(&self) -> Result<()> {
+        let flushed = async {
             self.sync_everything().await?;
             self.close_idle(true).await?;
             self.catalog.checkpoint().await.map(|_| ())
         };
-        settled.await.map_err(|error: FileError| error.into())
+        flushed.await.map_err(|error: FileError| error.into())
     }
 
     /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.

@@ -40,7 +40,7 @@ use crate::{
     check::Upkeep,
     disk::{
         counters::IoClient,
-        disk_io::Settled,
+        disk_io::IoResult,
         identify,
         look::Silent,
         member::{self, Member, Watch},
@@ -350,8 +350,8 @@ async fn read_activity(
         let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
         for place in member.areas().iter().flat_map(|area| area.activity) {
             let mut disk_io = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
-            match disk_io.settle_or_go_on().await {
-                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+            match disk_io.result_in_time().await {
+                Some(IoResult::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
                 Some(_) => is_whole = false,
                 None => under_way.push((place, disk_io)),
             }
@@ -373,7 +373,7 @@ async fn read_activity(
                 end = disk_io.wait_a_while(&**world).await;
             }
             match end {
-                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(IoResult::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
                 Some(_) => is_whole = false,
                 None => {
                     is_whole = false;
@@ -600,7 +600,7 @@ async fn resolve_pending(
     let failed_flushes = Arc::new(FailedFlushes::default());
     if found.mounted {
         let is_lost = uncertain.is_some() || found.boot == NO_BOOT;
-        let settle = move |connection: &rusqlite::Connection| {
+        let store = move |connection: &rusqlite::Connection| {
             restore(connection)?;
             let files = if is_lost {
                 tables::extent::files_with_pending(connection)?
@@ -609,7 +609,7 @@ async fn resolve_pending(
             };
             crate::extent::resolve_pending(connection, kept_power).map(|()| files)
         };
-        let released = catalog.catalog.release(true, settle).await;
+        let released = catalog.catalog.release(true, store).await;
         let (files, _) = released.map_err(|error| request.unreadable(error))?;
         match &uncertain {
             Some(Uncertain { name, reason, .. }) => failed_flushes.lose(files, name, reason),
@@ -644,13 +644,13 @@ async fn flush_what_was_left(
 ) -> std::result::Result<Option<Uncertain>, Refusal> {
     let mut uncertain = None;
     for member in members.values().filter(|member| member.is_writable()) {
-        let settled = flush_of_predecessor(world, voters, member).await?;
-        let Some(settled) = settled else { continue };
-        let is_flushed = settled.is_ok();
+        let ended = flush_of_predecessor(world, voters, member).await?;
+        let Some(ended) = ended else { continue };
+        let is_flushed = ended.is_ok();
         if is_flushed && !member.is_broken() {
             continue;
         }
-        let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
+        let reason = if is_flushed { "a flush before that".to_owned() } else { ended.reason() };
         let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await
         else {
             continue;
@@ -679,14 +679,14 @@ async fn flush_of_predecessor(
     world: &Arc<dyn World>,
     voters: &Voters,
     member: &Arc<Member>,
-) -> std::result::Result<Option<Settled>, Refusal> {
+) -> std::result::Result<Option<IoResult>, Refusal> {
     let mut disk_io = member.start_flush_of_all();
-    let mut end = disk_io.settle_or_go_on().await;
+    let mut end = disk_io.result_in_time().await;
     for _ in 0..SILENCE_PATIENCE {
-        if let Some(settled) = end {
-            return Ok(Some(settled));
+        if let Some(ended) = end {
+            return Ok(Some(ended));
         }
-        let reason = format!("at mount: {}", Settled::Overdue.reason());
+        let reason = format!("at mount: {}", IoResult::Overdue.reason());
         match voters.expel(member.number, &reason, false).await {
             Ok(()) => return Ok(None),
             Err(Refusal::Answers | Refusal::WouldLoseData) => {
@@ -695,7 +695,7 @@ async fn flush_of_predecessor(
             Err(refusal) => return Err(refusal),
         }
     }
-    end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
+    end.map_or(Err(Refusal::WouldLoseData), |ended| Ok(Some(ended)))
 }
 
 /// Opens the sizes that the last engine kept for the catalog.

@@ -35,7 +35,7 @@ pub(crate) use look::{Kind, WrongRecord};
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{self, Settled},
+        disk_io::{self, IoResult},
         member::Member,
         members::Members,
         originals::{self, FoundDisk},
@@ -223,7 +223,7 @@ impl Voters {
     }
 
     /// Waits until every change that was decided before is in force.
-    pub async fn settled(&self) {
+    pub async fn wait_for_changes(&self) {
         drop(self.turn.lock().await);
     }
 
@@ -556,7 +556,7 @@ impl Voters {
                 Err(refusal) if in_force && !matches!(refusal, Refusal::Closing) => {
                     return Ok(self.current());
                 }
-                settled => settled?,
+                ended => ended?,
             }
             in_force = true;
             failed = self.stamp_all(false).await;
@@ -770,8 +770,8 @@ impl Voters {
             let Some(member) = self.members.get(&voter.number) else { continue };
             let mut held = None;
             for place in member.areas().iter().flat_map(|area| area.memberships) {
-                if let Settled::Ok(Some(bytes)) =
-                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await
+                if let IoResult::Ok(Some(bytes)) =
+                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).result().await
                     && let Ok((envelope, found)) = Membership::decode(&bytes, place)
                     && envelope.expect(self.group, member.id()).is_ok()
                 {
@@ -863,7 +863,7 @@ impl Voters {
             if disk.state == DiskState::Offline && before != Some(DiskState::Offline) {
                 // The order matters: a thread that sees the disk offline must also see that its
                 // stale marks are not durable yet.
-                member.unsettle();
+                member.expect_marks();
                 member.set_state(disk.state);
                 member.release();
                 gone.push(disk.number);
@@ -877,7 +877,7 @@ impl Voters {
                 None => gone
                     .iter()
                     .filter_map(|disk| self.members.get(disk))
-                    .for_each(|member| member.settle()),
+                    .for_each(|member| member.note_marks_durable()),
             }
         }
     }

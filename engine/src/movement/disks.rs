@@ -136,7 +136,7 @@ impl Movement {
                 .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
         })?;
         for member in members {
-            if !member.wait_settled().await {
+            if !member.wait_for_marks().await {
                 let text = format!(
                     "disk {} is offline, but what it misses could not be recorded",
                     member.name()

@@ -302,10 +302,10 @@ impl Movement {
         let Some(after) = extent.after(change) else { return Ok(None) };
         let after = || after.into_iter().map(|mirror| mirror.disk);
         // From here on these disks are not expelled if the extent would lose by it; decisions from
-        // before are in force when the voters are settled.
+        // before are in force when the voters are ended.
         self.mirror_sets.add(after(), extent.own);
-        if !planted::has(Bug::MoveVotersNotSettled) {
-            self.voters.settled().await;
+        if !planted::has(Bug::MoveBeforeVoters) {
+            self.voters.wait_for_changes().await;
         }
         let changed = self.change_row(extent, change, proviso).await;
         match &changed {

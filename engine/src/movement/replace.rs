@@ -160,7 +160,7 @@ impl Movement {
         let cannot = format!("disk {path} cannot take the place of disk {}", member.name());
         let failed =
             |why: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("{cannot}: {why}"));
-        if !member.wait_settled().await {
+        if !member.wait_for_marks().await {
             return Err(failed(&"what the disk misses could not be recorded"));
         }
         if !planted::has(Bug::ReplacedStaleLate) {

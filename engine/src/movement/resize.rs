@@ -423,7 +423,7 @@ impl Movement {
             // what a later owner writes there.
             let mut disk_io =
                 member.start_write(place, zeros).of(crate::disk::counters::IoClient::Records);
-            if disk_io.settle_or_go_on().await.is_none() && !planted::has(Bug::WipeNotWaited) {
+            if disk_io.result_in_time().await.is_none() && !planted::has(Bug::WipeNotWaited) {
                 disk_io.wait().await;
             }
         }

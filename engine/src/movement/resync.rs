@@ -101,7 +101,7 @@ impl Movement {
         if member.state() != DiskState::Offline {
             return Ok(());
         }
-        if !planted::has(Bug::ReturnUnsettled) && !member.wait_settled().await {
+        if !planted::has(Bug::ReturnBeforeMarks) && !member.wait_for_marks().await {
             return Err(AdminError::new(
                 Code::Io,
                 format!("what disk {} misses could not be recorded", member.name()),

@@ -4,8 +4,8 @@
 //! and the catalog's extents use. Nothing here does I/O or waits.
 //!
 //! ```text
-//!            allocate_on            release(commit)         settle(durable)          freed
-//!   FREE ------------------> USED ----------------> RELEASED -------------> SETTLED --------> FREE
+//!            allocate_on            release(commit)   take_reclaimable(durable)       freed
+//!   FREE ------------------> USED ----------------> RELEASED ---------> RECLAIMABLE --------> FREE
 //!   ^ ^ |   mark_used          |    the commit that      the commit is       no I/O of the
 //!   | | |                      |    frees it was made    durable             former owner is
 //!   | | +-- take_to_discard --> DISCARDING --+                               in flight
@@ -22,8 +22,8 @@
 //!
 //!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or
 //!      allocatable, never both).
-//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8).
-//!      Only FREE ones are discarded.
+//!   2. `take_reclaimable` hands an AU out once, and only when the commit that released it is
+//!      durable (R8). Only FREE ones are discarded.
 //!   3. System area, checksum zone and header copies are never allocated and never counted.
 //!   4. The counters equal a count of the states.
 //!
@@ -50,7 +50,8 @@ use std::{
     },
 };
 
-/// The state of an AU: its bits in the planes low and high; DISCARDING differs from SETTLED by the
+/// The state of an AU: its bits in the planes low and high; DISCARDING differs from RECLAIMABLE by
+/// the
 /// stain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuState {
@@ -59,7 +60,7 @@ pub enum AuState {
     /// Freed by a commit that is not durable yet.
     Released,
     /// Freed durably; I/O of its former owner may still be in flight.
-    Settled,
+    Reclaimable,
     /// Without an owner, and being discarded.
     Discarding,
 }
@@ -81,7 +82,7 @@ pub enum MarkError {
 #[derive(Debug, Default)]
 pub struct Space {
     disks: BTreeMap<DiskNumber, DiskSpace>,
-    /// AUs that each commit released and `settle` has not handed out.
+    /// AUs that each commit released and `take_reclaimable` has not handed out.
     released: BTreeMap<u64, Vec<(DiskNumber, Au)>>,
     /// AUs that more than one owner names: a damaged catalog. They stay taken when one owner
     /// releases them, since another still has them.
@@ -125,7 +126,7 @@ struct DiskSpace {
     /// These two without AUs that are reserved for a shrink.
     total: u32,
     free: u32,
-    /// Released or settled.
+    /// Released or reclaimable.
     pending: u32,
     /// Where the search continues, so that consecutive extents of a file are adjacent and freed AUs
     /// are not reused at once.
@@ -265,7 +266,8 @@ impl Space {
         self.change(disk, au, AuState::Used, AuState::Free);
     }
 
-    /// Records that `commit` freed an AU. It stays taken until `settle` and `freed`. Ignores a disk
+    /// Records that `commit` freed an AU. It stays taken until `take_reclaimable` and `freed`.
+    /// Ignores a disk
     /// that was removed, and an AU that [`Self::mark_used`] refused.
     ///
     /// # Panics
@@ -282,8 +284,8 @@ impl Space {
     /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out
     /// once and must come back by [`Space::freed`].
     #[must_use = "what is not given to `freed` is lost until the next mount"]
-    pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, Au)> {
-        let settled: Vec<_> = match durable.checked_add(1) {
+    pub fn take_reclaimable(&mut self, durable: u64) -> Vec<(DiskNumber, Au)> {
+        let reclaimable: Vec<_> = match durable.checked_add(1) {
             Some(next) => {
                 let later = self.released.split_off(&next);
                 std::mem::replace(&mut self.released, later)
@@ -293,19 +295,19 @@ impl Space {
         .into_values()
         .flatten()
         .collect();
-        for (disk, au) in &settled {
-            self.change(*disk, *au, AuState::Released, AuState::Settled);
+        for (disk, au) in &reclaimable {
+            self.change(*disk, *au, AuState::Released, AuState::Reclaimable);
         }
-        settled
+        reclaimable
     }
 
-    /// Frees a settled AU: no I/O of its former owner is in flight. Ignores a disk that was
+    /// Frees a reclaimable AU: no I/O of its former owner is in flight. Ignores a disk that was
     /// removed.
     ///
     /// # Panics
-    /// If the AU was not settled.
+    /// If the AU was not reclaimable.
     pub fn freed(&mut self, disk: DiskNumber, au: Au) {
-        self.change(disk, au, AuState::Settled, AuState::Free);
+        self.change(disk, au, AuState::Reclaimable, AuState::Free);
     }
 
     /// Takes adjacent free AUs of a disk, at most `most`, to be discarded: the first, and how many.
@@ -566,7 +568,7 @@ impl DiskSpace {
             (true, false) => AuState::Used,
             (false, true) => AuState::Released,
             (true, true) if self.is_stained(au) => AuState::Discarding,
-            (true, true) => AuState::Settled,
+            (true, true) => AuState::Reclaimable,
         }
     }
 
@@ -635,7 +637,7 @@ impl DiskSpace {
         match self.state(au) {
             AuState::Free => self.free -= u32::from(!self.is_reserved_for_shrink(au)),
             AuState::Used => (),
-            AuState::Released | AuState::Settled => self.pending -= 1,
+            AuState::Released | AuState::Reclaimable => self.pending -= 1,
             AuState::Discarding => self.discarding -= 1,
         }
         // An AU that becomes free had an owner.
@@ -644,7 +646,7 @@ impl DiskSpace {
             AuState::Free => (false, false),
             AuState::Used => (true, false),
             AuState::Released => (false, true),
-            AuState::Settled | AuState::Discarding => (true, true),
+            AuState::Reclaimable | AuState::Discarding => (true, true),
         };
         self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
         self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
@@ -654,7 +656,7 @@ impl DiskSpace {
                 self.lowest = self.lowest.min(word);
             }
             AuState::Used => (),
-            AuState::Released | AuState::Settled => self.pending += 1,
+            AuState::Released | AuState::Reclaimable => self.pending += 1,
             AuState::Discarding => self.discarding += 1,
         }
     }
@@ -772,13 +774,13 @@ mod tests {
         space.release(DISK, given[2], 7);
         space.release(DISK, given[5], 9);
         assert_eq!((space.allocate_on(DISK), space.pending(DISK)), (None, 2));
-        assert_eq!(space.settle(6), []);
-        assert_eq!(space.settle(8), [(DISK, given[2])]);
-        assert_eq!(space.settle(8), [], "handed out once");
+        assert_eq!(space.take_reclaimable(6), []);
+        assert_eq!(space.take_reclaimable(8), [(DISK, given[2])]);
+        assert_eq!(space.take_reclaimable(8), [], "handed out once");
         assert_eq!(space.allocate_on(DISK), None, "its I/O has not ended");
         space.freed(DISK, given[2]);
         assert_eq!(space.allocate_on(DISK), Some(given[2]));
-        assert_eq!(space.settle(u64::MAX), [(DISK, given[5])]);
+        assert_eq!(space.take_reclaimable(u64::MAX), [(DISK, given[5])]);
         space.freed(DISK, given[5]);
         assert_eq!((space.free(DISK), space.pending(DISK)), (1, 0));
     }
@@ -810,7 +812,7 @@ mod tests {
         space.discarded(DISK, Au(first.0 + 2), 1, true);
         space.release(DISK, given[0], 1);
         assert_eq!(space.take_to_discard(DISK, 8), None, "its commit is not durable");
-        assert_eq!(space.settle(1), [(DISK, given[0])]);
+        assert_eq!(space.take_reclaimable(1), [(DISK, given[0])]);
         assert_eq!(space.take_to_discard(DISK, 8), None, "its I/O has not ended");
         space.freed(DISK, given[0]);
         assert_eq!(space.take_to_discard(DISK, 8), Some((given[0], 1)));
@@ -885,7 +887,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is Released, not Settled")]
+    #[should_panic(expected = "is Released, not Reclaimable")]
     fn freeing_before_the_commit_is_durable_panics() {
         let mut space = space(40);
         let au = space.allocate_on(DISK).expect("free");
@@ -902,7 +904,7 @@ mod tests {
         space.remove_disk(DISK);
         space.release(DISK, late, 2);
         space.freed(DISK, late);
-        assert_eq!(space.settle(u64::MAX), []);
+        assert_eq!(space.take_reclaimable(u64::MAX), []);
         space.add_disk(DISK, layout(40));
         assert_eq!(space.free(DISK), space.total(DISK));
     }
@@ -935,14 +937,14 @@ mod tests {
                     },
                     3 => {
                         let durable = commit.saturating_sub(u64::from(pick % 3));
-                        for (_, au) in space.settle(durable) {
+                        for (_, au) in space.take_reclaimable(durable) {
                             let (state, by) = model[&au];
                             prop_assert!(state == AuState::Released && by <= durable);
-                            model.insert(au, (AuState::Settled, 0));
+                            model.insert(au, (AuState::Reclaimable, 0));
                         }
                         prop_assert!(!model.values().any(|is| is.0 == AuState::Released && is.1 <= durable));
                     }
-                    4 => if let Some(au) = of(&model, AuState::Settled) {
+                    4 => if let Some(au) = of(&model, AuState::Reclaimable) {
                         space.freed(DISK, au);
                         model.insert(au, (AuState::Free, 0));
                     },
@@ -960,7 +962,7 @@ mod tests {
                 let count = |states: &[AuState]| model.values().filter(|is| states.contains(&is.0)).count();
                 prop_assert_eq!(space.free(DISK) as usize, count(&[AuState::Free]));
                 prop_assert_eq!(space.discarding(DISK) as usize, count(&[AuState::Discarding]));
-                prop_assert_eq!(space.pending(DISK) as usize, count(&[AuState::Released, AuState::Settled]));
+                prop_assert_eq!(space.pending(DISK) as usize, count(&[AuState::Released, AuState::Reclaimable]));
             }
             for (au, (state, _)) in model {
                 prop_assert_eq!(space.state(DISK, au), Some(state));

@@ -387,11 +387,15 @@ fn aus_of_a_removed_file_are_not_free_while_a_reader_holds_them() {
     lab.wait_for("its end", || extent.is_tombstone());
     for _ in 0..2 {
         block_on(group.reclaim(true)).expect("the catalog answers");
-        assert!(states().iter().all(|state| *state == Some(AuState::Settled)), "{:?}", states());
+        assert!(
+            states().iter().all(|state| *state == Some(AuState::Reclaimable)),
+            "{:?}",
+            states()
+        );
     }
     drop(reader);
     block_on(group.reclaim(true)).expect("the catalog answers");
-    assert!(states().iter().all(|state| *state != Some(AuState::Settled)), "{:?}", states());
+    assert!(states().iter().all(|state| *state != Some(AuState::Reclaimable)), "{:?}", states());
     lab.check();
 }
 

@@ -231,7 +231,7 @@ fn a_mirror_with_a_disputed_block_does_not_move() {
             })
         };
     court.lab.wait_for("the refusal", ended);
-    assert!(court.lab.told("until that is settled none of its mirrors moves"));
+    assert!(court.lab.told("until that is ended none of its mirrors moves"));
     assert!(court.found() == court.versions, "a disk was overwritten");
     court.look();
 }

@@ -31,7 +31,7 @@ impl Lab {
         let member = self.member(disk);
         let place = member.layout().au_offset(Au(1));
         let same = Buffer::copy_of(&self.disks[disk].peek(place, 4096)).share();
-        assert!(block_on(member.start_write(place, same).settle()).is_ok());
+        assert!(block_on(member.start_write(place, same).result()).is_ok());
     }
 
     /// Whether the membership names this boot of the host: then unflushed writes count as written

@@ -2,7 +2,7 @@
 //! that can be spared, and one that cannot.
 
 use super::*;
-use crate::{admin::Code, disk::disk_io::Settled, space::AuState, sync::buffer::Buffer};
+use crate::{admin::Code, disk::disk_io::IoResult, space::AuState, sync::buffer::Buffer};
 use plinth_format::{
     BLOCK_SIZE,
     membership::{CatalogRun, Membership},
@@ -69,7 +69,7 @@ fn the_place_of_a_hanging_write_is_not_given_out() {
     let au = group.space().allocate_reserved(member.number).expect("there is room");
     lab.disks[1].faults(|faults| faults.hang = true);
     let written = member.start_write(member.layout().au_offset(au), Buffer::zeroed(4096).share());
-    assert!(matches!(block_on(written.settle()), Settled::Overdue));
+    assert!(matches!(block_on(written.result()), IoResult::Overdue));
     group.store.give_back(member.number, &[au]);
     assert_eq!(group.space().state(member.number, au), Some(AuState::Used));
     lab.disks[1].heal();

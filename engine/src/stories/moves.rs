@@ -456,11 +456,11 @@ fn the_old_place_of_a_moved_mirror_is_freed_after_the_last_write_to_it_has_ended
     let state = || group.space().state(old.disk, old.au);
     for _ in 0..2 {
         block_on(group.reclaim(true)).expect("the catalog answers");
-        assert_eq!(state(), Some(AuState::Settled), "a later write there may be lost");
+        assert_eq!(state(), Some(AuState::Reclaimable), "a later write there may be lost");
     }
     lab.disks[0].heal();
     writer.join().expect("no panic").expect("it is written");
-    lab.wait_for("its old place", || state() != Some(AuState::Settled));
+    lab.wait_for("its old place", || state() != Some(AuState::Reclaimable));
     assert_eq!(lab.read(node, at, 8192), pattern(2, 8192));
     lab.check();
 }

@@ -452,7 +452,7 @@ fn an_au_within_a_run_of_the_catalog_moves_with_its_contents() {
     lab.wait_until_all_is_discarded();
     let left = layout.data_units().count() - catalog - 3;
     lab.write(lab.create_file("filler"), 0, &pattern(1, left << 20));
-    block_on(lab.group().settle()).expect("the catalog's log is in the database");
+    block_on(lab.group().flush_for_handover()).expect("the catalog's log is in the database");
     lab.resize(None, Some(layout.size())).expect("it is possible");
     lab.rebalanced();
     lab.check();

@@ -838,7 +838,7 @@ impl Engine {
             Ok(group) => group,
             Err(error) => return frames.send(&Answer::Refused(error), &[], None),
         };
-        if let Err(error) = block_on(group.settle()) {
+        if let Err(error) = block_on(group.flush_for_handover()) {
             let text = format!("disk group {} is not handed over: {error}", self.options.group);
             let error = AdminError::new(error.code, text);
             return frames.send(&Answer::Refused(error), &[], None);

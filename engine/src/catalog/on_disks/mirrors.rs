@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     catalog::store::{CatalogFile, StoreError},
-    disk::{counters::IoClient, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member},
     membership::voters::{Refusal, find},
     planted::{self, Bug},
     space::{InHand, Space},
@@ -473,10 +473,10 @@ impl DiskStore {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
                 let buffer = self.read_best(file, offset, STEP as usize).await?;
                 let target = member.layout().au_offset(run.first) + step * STEP;
-                let settled =
-                    member.start_write(target, buffer.share()).of(IoClient::Catalog).settle().await;
-                if !settled.is_ok() {
-                    return Err(error(offset, settled.reason()));
+                let ended =
+                    member.start_write(target, buffer.share()).of(IoClient::Catalog).result().await;
+                if !ended.is_ok() {
+                    return Err(error(offset, ended.reason()));
                 }
             }
         }
@@ -485,8 +485,8 @@ impl DiskStore {
                 continue;
             }
             match member.flush().await {
-                Settled::Ok(_) if member.broken() == broken => {}
-                Settled::Ok(_) => return Err(error(0, "a flush failed".to_owned())),
+                IoResult::Ok(_) if member.broken() == broken => {}
+                IoResult::Ok(_) => return Err(error(0, "a flush failed".to_owned())),
                 bad => return Err(error(0, bad.reason())),
             }
         }

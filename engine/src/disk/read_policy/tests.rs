@@ -171,8 +171,8 @@ impl<'a> Bench<'a> {
         let choice = choose(&mirrors[..self.gauges.len()], self.turn, length, clock)
             .expect("there are mirrors");
         if let Some(other) = choice.explore {
-            self.gauges[other].explore_at(0, length);
-            let (_, length) = self.gauges[other].take_exploration().expect("just wanted");
+            self.gauges[other].set_probe(0, length);
+            let (_, length) = self.gauges[other].take_probe().expect("just wanted");
             let reading = self.gauges[other].begin(length, clock, ReadReason::Exploration);
             assert!(self.explorations[other].is_none(), "one at a time");
             self.explorations[other] = Some(UnderWay { reading, began: self.now, length });
@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
                 End::Exploration => {
                     let done = self.explorations[disk].take().expect("under way");
                     done.reading.ended(took(done.began));
-                    self.gauges[disk].end_exploration(done.length, at);
+                    self.gauges[disk].end_probe(done.length, at);
                 }
             }
         }

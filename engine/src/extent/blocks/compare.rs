@@ -19,7 +19,7 @@ use super::{
     seen::Seen,
 };
 use crate::{
-    disk::{counters::IoClient, disk_errors::Trouble, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_errors::Trouble, disk_io::IoResult, member::Member},
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror, Mirrors, activity::Active, data::Data, disputes::Image},
@@ -266,7 +266,7 @@ impl Data {
         let patience = seen.patience_for(reason, &known, blocks.len());
         if patience == Patience::Deadline {
             seen.silent()
-                .for_each(|member| self.expel_in_background(member, Settled::Overdue.reason()));
+                .for_each(|member| self.expel_in_background(member, IoResult::Overdue.reason()));
             return Ok((seen, known));
         }
         reached::at(Mark::SilentMirrorNeeded);
@@ -525,12 +525,12 @@ impl Data {
         } else {
             Patience::UntilExpelled
         };
-        let settled = self.await_io(member, disk_io, patience).await?;
-        if settled.is_ok() {
+        let ended = self.await_io(member, disk_io, patience).await?;
+        if ended.is_ok() {
             member.note_mended(offset, broken);
             return Ok(true);
         }
-        match self.expel(member, &settled).await {
+        match self.expel(member, &ended).await {
             Ok(()) => Ok(false),
             // The caller has the right bytes; that this mirror stays wrong is known.
             Err(FileError::Refused { .. }) => Ok(false),
@@ -542,10 +542,10 @@ impl Data {
     /// does not answer.
     async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> Option<bool> {
         let found =
-            member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;
+            member.start_read(offset, part.len()).of(IoClient::Checks).again().result().await;
         let is_there = match found {
-            Settled::Ok(Some(found)) => found[..] == part[..],
-            Settled::Overdue => return None,
+            IoResult::Ok(Some(found)) => found[..] == part[..],
+            IoResult::Overdue => return None,
             _ => false,
         };
         if is_there {

@@ -10,7 +10,7 @@ use super::{STEP, bytes_of};
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{DiskIo, Settled},
+        disk_io::{DiskIo, IoResult},
         member::{LOOK_AGAIN, Member},
         members::MIRRORS_MAX,
         read_policy::{self, ReadGauge, Reading},
@@ -125,8 +125,8 @@ impl PendingRead<'_> {
     ) -> Poll<MirrorAnswer> {
         self.attempt
             .disk_io
-            .poll_settle(context)
-            .map(|settled| group.answer(&self.read, &mut self.attempt, settled))
+            .poll_in_time(context)
+            .map(|ended| group.answer(&self.read, &mut self.attempt, ended))
     }
 }
 
@@ -219,14 +219,14 @@ impl Data {
         &self,
         read: &BlockRead<'_>,
         attempt: &mut Attempt<'_>,
-        settled: Option<Settled>,
+        ended: Option<IoResult>,
     ) -> MirrorAnswer {
         let Attempt { disk_io, reading, .. } = attempt;
         *reading = reading
             .take()
-            .and_then(|one| one.settle(settled.as_ref(), disk_io.took(), self.world.as_ref()));
-        let buffer = match settled {
-            Some(Settled::Ok(Some(buffer))) => buffer,
+            .and_then(|one| one.record(ended.as_ref(), disk_io.took(), self.world.as_ref()));
+        let buffer = match ended {
+            Some(IoResult::Ok(Some(buffer))) => buffer,
             Some(_) => return MirrorAnswer::Wrong,
             None => return MirrorAnswer::Silence,
         };
@@ -280,8 +280,8 @@ impl Data {
                 break None;
             };
             attempt = next;
-            let settled = attempt.disk_io.settle_or_go_on().await;
-            answer = self.answer(&read, &mut attempt, settled);
+            let ended = attempt.disk_io.result_in_time().await;
+            answer = self.answer(&read, &mut attempt, ended);
         };
         if buffer.is_some() && !self.is_disputed(read.extent, &read.blocks) {
             for (mirror, member) in refuted {
@@ -298,7 +298,7 @@ impl Data {
             };
         };
         for attempt in &silent {
-            self.expel_in_background(attempt.member, Settled::Overdue.reason());
+            self.expel_in_background(attempt.member, IoResult::Overdue.reason());
         }
         Ok(Some(Read { buffer, wrong }))
     }

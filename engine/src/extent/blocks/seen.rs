@@ -17,7 +17,7 @@ use super::{
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{DiskIo, Settled},
+        disk_io::{DiskIo, IoResult},
         member::Member,
     },
     error::FileError,
@@ -176,7 +176,7 @@ impl Data {
             }
             let image = self.read_image(member, mirror, blocks.clone(), patience).await?;
             let zone = self.await_io(member, Self::start_zone(member, mirror), patience).await?;
-            seen.are_silent.push(image.is_none() || matches!(zone, Settled::Overdue));
+            seen.are_silent.push(image.is_none() || matches!(zone, IoResult::Overdue));
             seen.images.push(image.unwrap_or_else(|| vec![None; blocks.len()]));
             seen.zones.push(self.zone_in(zone));
         }
@@ -216,10 +216,10 @@ impl Data {
         let whole = member
             .start_read(Self::offset(member, mirror, Block(blocks.start)), bytes_of(blocks.len()));
         match self.await_io(member, whole.of(IoClient::Checks), patience).await? {
-            Settled::Ok(Some(buffer)) => {
+            IoResult::Ok(Some(buffer)) => {
                 Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
             }
-            Settled::Overdue => Ok(None),
+            IoResult::Overdue => Ok(None),
             _ => {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
@@ -227,8 +227,8 @@ impl Data {
                         .start_read(Self::offset(member, mirror, Block(block)), BLOCK_SIZE)
                         .of(IoClient::Checks);
                     image.push(match self.await_io(member, one.again(), patience).await? {
-                        Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
-                        Settled::Overdue => return Ok(None),
+                        IoResult::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
+                        IoResult::Overdue => return Ok(None),
                         _ => None,
                     });
                 }
@@ -244,13 +244,13 @@ impl Data {
         member: &Arc<Member>,
         mut disk_io: DiskIo<'_>,
         patience: Patience,
-    ) -> Result<Settled, FileError> {
-        let end = match (disk_io.settle_or_go_on().await, patience) {
+    ) -> Result<IoResult, FileError> {
+        let end = match (disk_io.result_in_time().await, patience) {
             (None, Patience::UntilExpelled) => self.end_or_expel(member, &mut disk_io).await?,
             (None, Patience::UntilEnd) => self.end_unless_gone(member, &mut disk_io).await?,
             (end, _) => end,
         };
-        Ok(end.unwrap_or(Settled::Overdue))
+        Ok(end.unwrap_or(IoResult::Overdue))
     }
 
     /// Waits for an overdue I/O on a disk that cannot be spared (R2). `None`: it can, and is
@@ -263,11 +263,11 @@ impl Data {
         &self,
         member: &Arc<Member>,
         disk_io: &mut DiskIo<'_>,
-    ) -> Result<Option<Settled>, FileError> {
+    ) -> Result<Option<IoResult>, FileError> {
         loop {
             let may_land = !disk_io.is_read() && !planted::has(Bug::CopyLeftAtDismount);
             let ends = if may_land { self.voters.is_closing() } else { self.is_stopping() };
-            match self.expel(member, &Settled::Overdue).await {
+            match self.expel(member, &IoResult::Overdue).await {
                 Ok(()) => return Ok(None),
                 Err(FileError::Refused { .. }) if ends => return Err(FileError::Dismounted),
                 // Others that were silent with it may answer meanwhile: then it is spared.
@@ -285,7 +285,7 @@ impl Data {
         &self,
         member: &Member,
         disk_io: &mut DiskIo<'_>,
-    ) -> Result<Option<Settled>, FileError> {
+    ) -> Result<Option<IoResult>, FileError> {
         while member.is_readable() {
             if self.is_stopping() {
                 return Err(FileError::Dismounted);

@@ -16,7 +16,7 @@
 use super::BLOCKS_PER_PIECE;
 use crate::{
     disk::{
-        disk_io::{DiskIo, Settled},
+        disk_io::{DiskIo, IoResult},
         member::Member,
         members::MIRRORS_MAX,
     },
@@ -60,12 +60,12 @@ enum End {
     Good,
     /// The deadline has come, and it goes on.
     Silent,
-    Bad(Box<Settled>),
+    Bad(Box<IoResult>),
 }
 
-impl From<Settled> for End {
-    fn from(settled: Settled) -> Self {
-        if settled.is_ok() { Self::Good } else { Self::Bad(Box::new(settled)) }
+impl From<IoResult> for End {
+    fn from(ended: IoResult) -> Self {
+        if ended.is_ok() { Self::Good } else { Self::Bad(Box::new(ended)) }
     }
 }
 
@@ -74,8 +74,8 @@ impl Sent<'_> {
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut is_under_way = false;
         for copy in self.copies.iter_mut().filter(|copy| matches!(copy.end, End::UnderWay)) {
-            match copy.disk_io.poll_settle(context) {
-                Poll::Ready(settled) => copy.end = settled.map_or(End::Silent, End::from),
+            match copy.disk_io.poll_in_time(context) {
+                Poll::Ready(ended) => copy.end = ended.map_or(End::Silent, End::from),
                 Poll::Pending => is_under_way = true,
             }
         }
@@ -170,7 +170,7 @@ impl Data {
         let Sent { extent, first, sums, copies, .. } = sent;
         let is_simple = copies.iter().all(|copy| matches!(copy.end, End::Good))
             && sent.is_kept()
-            && self.mirrors(extent).all(|(_, member)| member.is_settled());
+            && self.mirrors(extent).all(|(_, member)| member.has_durable_marks());
         if is_simple {
             extent.set_sums(*first, sums);
         }
@@ -198,7 +198,7 @@ impl Data {
         // (R4).
         extent.set_sums(first, &sums);
         for (_, member) in self.mirrors(extent) {
-            self.wait_settled(member).await?;
+            self.wait_for_marks(member).await?;
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Data {
             .into_iter()
             .find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
         match failure {
-            Some(Settled::Failed(error)) => FileError::Disk(error),
+            Some(IoResult::Failed(error)) => FileError::Disk(error),
             _ => self.lost(extent, tried),
         }
     }
@@ -257,7 +257,7 @@ impl Data {
         let mut failure = match end {
             End::Good => return Ok(None),
             End::Bad(end) => end.reason(),
-            End::Silent | End::UnderWay => Settled::Overdue.reason(),
+            End::Silent | End::UnderWay => IoResult::Overdue.reason(),
         };
         if planted::has(Bug::AcknowledgedBeforeMembership) {
             self.expel_in_background(member, failure);

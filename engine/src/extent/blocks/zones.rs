@@ -9,7 +9,7 @@ use super::{BLOCKS_PER_PIECE, Patience, STEP};
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{DiskIo, Settled},
+        disk_io::{DiskIo, IoResult},
         member::Member,
         members::MIRRORS_MAX,
     },
@@ -98,8 +98,8 @@ impl Data {
         zones.rotate_left(first);
         for (mirror, member) in zones {
             let mut disk_io = Self::start_zone(member, mirror);
-            match disk_io.settle_or_go_on().await {
-                Some(Settled::Ok(Some(buffer))) => {
+            match disk_io.result_in_time().await {
+                Some(IoResult::Ok(Some(buffer))) => {
                     return (Some(Sums::new(self.sums_in(&buffer))), wrong);
                 }
                 Some(_) => wrong = true,
@@ -111,7 +111,7 @@ impl Data {
             let (end, index, _) = futures::future::select_all(waits).await;
             silent.remove(index);
             match end {
-                Settled::Ok(Some(buffer)) => {
+                IoResult::Ok(Some(buffer)) => {
                     return (Some(Sums::new(self.sums_in(&buffer))), wrong);
                 }
                 _ => wrong = true,
@@ -145,8 +145,8 @@ impl Data {
         member.start_read(offset, length).of(IoClient::Checksums)
     }
 
-    pub(super) fn zone_in(&self, settled: Settled) -> Option<Box<[u32]>> {
-        if let Settled::Ok(Some(buffer)) = settled {
+    pub(super) fn zone_in(&self, ended: IoResult) -> Option<Box<[u32]>> {
+        if let IoResult::Ok(Some(buffer)) = ended {
             Some(self.sums_in(&buffer).collect())
         } else {
             None

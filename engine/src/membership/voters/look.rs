@@ -7,7 +7,7 @@
 
 use super::{LogState, Voters};
 use crate::{
-    disk::{counters::IoClient, disk_io::Settled, member::Member},
+    disk::{counters::IoClient, disk_io::IoResult, member::Member},
     event::Severity,
     membership::wrong_metadata::{Findings, is_looked_at},
     planted::{self, Bug},
@@ -273,8 +273,8 @@ impl Voters {
             if !is_newest && !known.has_previous(kind) {
                 continue;
             }
-            match member.start_read(place, kind.length()).of(IoClient::Records).settle().await {
-                Settled::Ok(Some(bytes)) => {
+            match member.start_read(place, kind.length()).of(IoClient::Records).result().await {
+                IoResult::Ok(Some(bytes)) => {
                     let mine = Envelope { group: self.group, disk: member.id(), place };
                     // A resize may have moved the disk's area meanwhile.
                     if known.is_right(kind, is_newest, mine, &bytes)
@@ -284,7 +284,7 @@ impl Voters {
                     }
                     wrong.places.push(place);
                 }
-                Settled::Overdue => return None,
+                IoResult::Overdue => return None,
                 _ => wrong.unreadable.push(place),
             }
             wrong.newest |= is_newest;

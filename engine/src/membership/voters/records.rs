@@ -17,7 +17,7 @@ use super::Voters;
 use crate::{
     disk::{
         counters::IoClient,
-        disk_io::{self, DiskIo, Settled},
+        disk_io::{self, DiskIo, IoResult},
         member::Member,
     },
     event::Severity,
@@ -125,8 +125,8 @@ impl Voters {
             let mut unwiped = Vec::new();
             for place in member.areas().iter().map(|area| area.memberships[slot]) {
                 let slot =
-                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
-                let Settled::Ok(Some(bytes)) = slot else { continue };
+                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).result().await;
+                let IoResult::Ok(Some(bytes)) = slot else { continue };
                 if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0)
                 {
                     let zeros = Buffer::zeroed(MEMBERSHIP_SLOT).share();
@@ -249,11 +249,11 @@ async fn write_copies(
         false => member.start_write(*place, bytes.clone()).of(IoClient::Records),
     });
     let writes: Vec<_> = writes.collect();
-    let written = futures::future::join_all(writes.into_iter().map(DiskIo::settle)).await;
-    for ((place, _), settled) in copies.iter().zip(written) {
-        match settled {
-            Settled::Failed(error) if !in_one_trip => lost.push((*place, error.to_string())),
-            settled => drop(settled.into_result()?),
+    let written = futures::future::join_all(writes.into_iter().map(DiskIo::result)).await;
+    for ((place, _), ended) in copies.iter().zip(written) {
+        match ended {
+            IoResult::Failed(error) if !in_one_trip => lost.push((*place, error.to_string())),
+            ended => drop(ended.into_result()?),
         }
     }
     if !in_one_trip {
@@ -264,12 +264,12 @@ async fn write_copies(
         .iter()
         .map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
     let reads: Vec<_> = reads.collect();
-    let found = futures::future::join_all(reads.into_iter().map(DiskIo::settle)).await;
-    for ((place, bytes), settled) in copies.iter().zip(found) {
-        match settled {
-            Settled::Failed(error) => lost.push((*place, error.to_string())),
-            settled => {
-                if settled.into_result()?.is_none_or(|found| found[..] != bytes[..]) {
+    let found = futures::future::join_all(reads.into_iter().map(DiskIo::result)).await;
+    for ((place, bytes), ended) in copies.iter().zip(found) {
+        match ended {
+            IoResult::Failed(error) => lost.push((*place, error.to_string())),
+            ended => {
+                if ended.into_result()?.is_none_or(|found| found[..] != bytes[..]) {
                     lost.push((*place, format!("what was written at {place} is not there")));
                 }
             }
