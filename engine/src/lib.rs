@@ -11,7 +11,7 @@
 //!   check        Upkeep      checks, scrubs, reminders
 //!   movement     Movement    mirrors that move; disks that come, go and return
 //!   files        FileSystem  names, attributes, reads, writes, syncs; sessions of front ends
-//!   extent       Data        bytes on all mirrors, where writes are under way, recovery, repairs
+//!   extent       Data        bytes on all mirrors, where writes are in flight, recovery, repairs
 //!   catalog                  SQLite on the group's own disks
 //!   membership               which membership, which disk counts; recording it
 //!   space                    what is free, and which disks get a mirror
