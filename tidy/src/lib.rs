@@ -2,8 +2,8 @@
 //!
 //! Each module is one rule: a function from the text of a file to its findings, with tests of
 //! sentences or code that must be found and that must not. The test `the_tree_is_clean` of each
-//! rule reads the repository itself, in the directories where the rule is in force (`COVERED`).
-//! The program `plinth-tidy` lists the findings of any file or directory.
+//! rule reads the repository itself. The program `plinth-tidy` lists the findings of any file or
+//! directory.
 
 pub mod functions;
 pub mod layout;

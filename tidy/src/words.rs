@@ -11,9 +11,6 @@ use crate::{
 use regex::Regex;
 use std::{path::Path, sync::LazyLock};
 
-/// The directories and files where these rules are in force. `""` stands for everything.
-pub const COVERED: &[&str] = &[""];
-
 /// The widest line with a comment, in characters.
 const WIDTH_MAX: usize = 100;
 
@@ -162,9 +159,9 @@ fn find(
     }
 }
 
-/// The findings in the directories where the rules are in force.
+/// The findings in the whole tree.
 pub fn check_tree() -> Vec<Finding> {
-    tree::covered(COVERED).iter().flat_map(|(path, text)| check(path, text)).collect()
+    tree::below("").iter().flat_map(|(path, text)| check(path, text)).collect()
 }
 
 #[cfg(test)]
