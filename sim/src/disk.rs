@@ -271,11 +271,6 @@ impl SimDisk {
         lock(&self.medium).counts
     }
 
-    /// I/O whose time is over, and which hangs.
-    pub fn hung(&self) -> usize {
-        lock(&self.medium).hung.len()
-    }
-
     /// How many allocated blocks there are in these places that could be discarded.
     pub fn lends(&self, places: &[Range<u64>]) -> usize {
         let medium = lock(&self.medium);
@@ -356,8 +351,18 @@ impl SimDisk {
         lock(&self.medium).image.corrupt(offset, bytes);
     }
 
-    /// Cuts the power.
+    /// Cuts the power: of what was not flushed each sector survives or vanishes, and in records it
+    /// may become noise.
     pub fn cut_power(&self) {
+        self.lose_power(false);
+    }
+
+    /// Cuts the power of a device without atomic sectors: what was not flushed may become noise.
+    pub fn tear_and_cut_power(&self) {
+        self.lose_power(true);
+    }
+
+    fn lose_power(&self, tears_all: bool) {
         let seed = self.core.draw();
         let mut medium = lock(&self.medium);
         // I/O in flight may have reached the cache, in any order.
@@ -383,9 +388,8 @@ impl SimDisk {
                 .flat_map(|(place, length)| place / BLOCK..(place + length as u64) / BLOCK)
                 .collect();
         }
-        medium
-            .image
-            .cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || records.contains(&block));
+        let is_torn = |block| tears_all || block < SYSTEM_BLOCKS || records.contains(&block);
+        medium.image.cut(&mut numbers, sector, is_torn);
         medium.hung.clear();
         medium.loses = false;
         medium.holder = None;

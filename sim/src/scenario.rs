@@ -22,7 +22,7 @@ pub use records::reseal;
 
 use crate::{
     disk::SimDisk,
-    executor::{Core, Executor, Fuse, Stuck},
+    executor::{Core, Executor, Fuse, Sleep, Stuck},
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
@@ -58,6 +58,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Bytes of a disk, if the story does not say.
 pub const DISK_SIZE: u64 = 40 * MIB;
+
+/// Sectors of a disk, if the story does not say.
+pub const SECTORS: Sectors = Sectors { logical: 512, physical: 4096 };
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
 
@@ -171,6 +174,14 @@ pub fn words(error: &AdminError) -> String {
     format!("{error} ({})", error.hint.as_deref().unwrap_or("no hint"))
 }
 
+/// The result of a task; `None` if `late` ends first.
+async fn before<T>(late: Sleep, task: impl Future<Output = T>) -> Option<T> {
+    match futures::future::select(std::pin::pin!(task), late).await {
+        futures::future::Either::Left((result, _)) => Some(result),
+        futures::future::Either::Right(_) => None,
+    }
+}
+
 async fn node_of(session: &Session, target: &Target) -> Result<Node, FileError> {
     match target {
         Target::Name(name) => Ok(session.lookup(ROOT, name.as_bytes()).await?.node),
@@ -216,7 +227,7 @@ impl World {
     #[must_use]
     pub fn disks_of(mut self, size: u64, failure_groups: &[&str]) -> Self {
         for name in failure_groups {
-            self.add_disk(size, Sectors { logical: 512, physical: 4096 }, name);
+            self.add_disk(size, SECTORS, name);
         }
         self
     }
@@ -267,7 +278,7 @@ impl World {
     }
 
     /// The world of the engine's process.
-    pub fn process_world(&self) -> Arc<dyn plinth_engine::world::World> {
+    fn process_world(&self) -> Arc<dyn plinth_engine::world::World> {
         Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>
     }
 
@@ -307,14 +318,8 @@ impl World {
             let _ = sender.send(task.await);
         };
         self.core.spawn(self.process.process(), Box::pin(task));
-        let late = self.core.sleep(PATIENCE);
-        let ended = self.drive(async move {
-            match futures::future::select(receiver, late).await {
-                futures::future::Either::Left((result, _)) => Some(result.ok()),
-                futures::future::Either::Right(_) => None,
-            }
-        });
-        ended.unwrap_or_else(|| self.took_too_long())
+        let ended = self.drive(before(self.core.sleep(PATIENCE), receiver));
+        ended.unwrap_or_else(|| self.took_too_long()).ok()
     }
 
     fn alive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
@@ -324,17 +329,9 @@ impl World {
     /// Runs something to its end, which may borrow from the story: as the code of a front end that
     /// calls the engine.
     pub fn finish<T>(&mut self, task: impl Future<Output = T>) -> T {
-        let late = self.core.sleep(PATIENCE);
-        let task = std::pin::pin!(task);
-        let both = async move {
-            match futures::future::select(task, late).await {
-                futures::future::Either::Left((result, _)) => Some(result),
-                futures::future::Either::Right(_) => None,
-            }
-        };
-        let process = self.process.process();
+        let (process, task) = (self.process.process(), before(self.core.sleep(PATIENCE), task));
         let executor = self.executor.as_mut().expect("it lives as long as the world");
-        let ended = executor.run_here(process, both);
+        let ended = executor.run_here(process, task);
         let ended = self.unless_stuck(ended).unwrap_or_else(|| self.died());
         ended.unwrap_or_else(|| self.took_too_long())
     }
@@ -353,7 +350,7 @@ impl World {
 
     /// Runs `work`; the engine's process dies after this many beginnings and ends of changes to
     /// disks, counted from the next mount, and `work` ends there. Returns whether it was cut short.
-    pub fn is_cut_short(world: &RefCell<Self>, changes: u64, work: impl FnOnce()) -> bool {
+    pub fn cut_short(world: &RefCell<Self>, changes: u64, work: impl FnOnce()) -> bool {
         let set = |changes: Option<u64>| {
             let mut world = world.borrow_mut();
             (world.next_fuse, world.is_doomed) = (changes.map(Fuse::Changes), changes.is_some());
@@ -389,11 +386,6 @@ impl World {
     pub fn end<T>(&mut self, begun: Begun<T>) -> T {
         self.until("the end of what was begun", |_| begun.is_finished());
         lock(&begun.0).take().expect("it is finished")
-    }
-
-    /// Tasks of the engine's process that have not ended.
-    pub fn tasks(&self) -> u64 {
-        self.core.tasks(self.process.process())
     }
 
     /// Lets time pass.
@@ -450,7 +442,7 @@ impl World {
     fn mount_for(&mut self, force: bool, connections: &[ConnectionId]) -> Result<(), AdminError> {
         self.end_process();
         self.say(if force { "mount force" } else { "mount" });
-        self.log_at_mount = self.host.event_count();
+        self.log_at_mount = self.host.events().len();
         self.core.fuse(self.process.process(), self.next_fuse.take());
         loop {
             let world = self.process_world();
@@ -525,9 +517,18 @@ impl World {
 
     /// Cuts the host's power: what was not flushed survives or not, sector by sector.
     pub fn cut_power(&mut self) {
+        self.lose_power(SimDisk::cut_power);
+    }
+
+    /// As [`Self::cut_power`], with disks whose sectors may tear, those of data too.
+    pub fn tear_and_cut_power(&mut self) {
+        self.lose_power(SimDisk::tear_and_cut_power);
+    }
+
+    fn lose_power(&mut self, cut: impl Fn(&SimDisk)) {
         self.say("the power is cut");
         self.core.kill(self.process.process());
-        self.disks.iter().for_each(SimDisk::cut_power);
+        self.disks.iter().for_each(cut);
         self.host.reboot();
         self.end_process();
         // Bytes written since the last sync may be there or not, as may names.
@@ -680,12 +681,13 @@ impl World {
 
     /// Whether the alert log has had this line since the last mount began.
     pub fn told(&self, text: &str) -> bool {
-        self.host.events(self.log_at_mount).iter().any(|event| event.to_string().contains(text))
+        let events = self.host.events();
+        events[self.log_at_mount..].iter().any(|event| event.to_string().contains(text))
     }
 
     /// The alert log since the first mount.
     pub fn events(&self) -> Vec<Event> {
-        self.host.events(0)
+        self.host.events().clone()
     }
 
     /// Asserts that the alert log has had this line since the last mount began.

@@ -16,7 +16,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
     time::Duration,
@@ -141,14 +141,9 @@ impl Host {
         self.clock.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The lines of the alert logs so far, from the `first`-th on.
-    pub fn events(&self, first: usize) -> Vec<Event> {
-        lock(&self.events)[first..].to_vec()
-    }
-
-    /// How many lines the alert logs have.
-    pub fn event_count(&self) -> usize {
-        lock(&self.events).len()
+    /// The lines of the alert logs so far.
+    pub fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        lock(&self.events)
     }
 
     /// A new process, and its view of the world.

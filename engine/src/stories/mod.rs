@@ -38,7 +38,6 @@ mod slots;
 mod stats;
 mod stress;
 mod templates;
-mod volumes;
 
 use crate::{
     admin::{Code, OperationPass, OperationState, Selection},

@@ -18,7 +18,7 @@ use plinth_format::{
 };
 use sim::{
     disk::SimDisk,
-    scenario::{Begun, World},
+    scenario::{Begun, SECTORS, World},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -51,7 +51,7 @@ pub struct Lab(Rc<RefCell<World>>);
 impl Lab {
     /// One disk of `size` bytes for each entry of `failure_groups`.
     pub fn new(redundancy: Redundancy, size: u64, failure_groups: &[&str]) -> Self {
-        Self::with_sectors(redundancy, size, failure_groups, 512, 4096)
+        Self::of(redundancy, size, failure_groups, SECTORS, None)
     }
 
     pub fn with_sectors(
@@ -72,8 +72,7 @@ impl Lab {
         failure_groups: &[&str],
         used: Option<u64>,
     ) -> Self {
-        let sectors = Sectors { logical: 512, physical: 4096 };
-        Self::of(redundancy, size, failure_groups, sectors, used)
+        Self::of(redundancy, size, failure_groups, SECTORS, used)
     }
 
     fn of(
@@ -167,8 +166,7 @@ impl Lab {
 
     /// Attaches another disk that belongs to no group, and returns its path.
     pub fn spare(&self, size: u64) -> String {
-        let sectors = Sectors { logical: 512, physical: 4096 };
-        let number = self.world().add_disk(size, sectors, "");
+        let number = self.world().add_disk(size, SECTORS, "");
         self.disk(number).label().to_owned()
     }
 
@@ -362,13 +360,15 @@ impl Lab {
 pub enum End {
     Kill,
     PowerCut,
+    /// A power cut of disks whose sectors may tear.
+    Torn,
 }
 
 /// Runs `work` from the same contents of the disks once for each place at which it can be
 /// interrupted, after every `stride` beginnings and ends of a change to a disk from its mount on,
 /// and calls `verify` with the disks that are left.
 pub fn cut_short(lab: &Lab, stride: u64, work: impl Fn(&Lab), verify: impl Fn(&Lab, &str)) {
-    cut_short_by(&[End::Kill, End::PowerCut], lab, stride, work, verify);
+    cut_short_by(&[End::Kill, End::PowerCut, End::Torn], lab, stride, work, verify);
 }
 
 /// As [`cut_short`], with the `ends` taken in turn.
@@ -383,10 +383,11 @@ pub fn cut_short_by(
     for (place, end) in ends.iter().cycle().enumerate() {
         lab.world().restore(&images);
         let changes = place as u64 * stride;
-        let is_cut_short = World::is_cut_short(&lab.0, changes, || work(lab));
+        let is_cut_short = World::cut_short(&lab.0, changes, || work(lab));
         match end {
             End::Kill => lab.kill(),
             End::PowerCut => lab.cut_power(),
+            End::Torn => lab.world().tear_and_cut_power(),
         }
         verify(lab, &format!("{end:?} after {changes}"));
         lab.kill();

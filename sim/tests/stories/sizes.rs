@@ -1,8 +1,9 @@
 //! Files that grow: their length after the end of an engine, whatever its cause.
 
-use super::lab::End;
-use super::lab::cut_short_by;
-use super::*;
+use super::{
+    lab::{End, cut_short_by},
+    *,
+};
 use plinth_engine::api::RenameMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,7 @@
 //! FUSE mounts that outlive engines: a request leaves both its effect and its row, or neither,
 //! whenever the engine dies.
 
-use super::lab::cut_short;
-use super::*;
+use super::{lab::cut_short, *};
 use plinth_engine::api::{ConnectionId, Invalidation, NewFile, Watcher};
 
 const MOUNT: ConnectionId = ConnectionId(42);

@@ -1,7 +1,8 @@
 //! Volumes are made, grown, shrunk and dropped, even if the engine dies meanwhile.
 
-use super::*;
+use super::{lab::cut_short, *};
 use plinth_engine::admin::{AdminError, VolumeChange};
+use std::cell::RefCell;
 
 impl Lab {
     fn volume(&self, change: &VolumeChange) -> Result<(), AdminError> {
@@ -97,4 +98,44 @@ fn a_volume_has_all_of_its_space_from_the_beginning() {
     assert!(lab.volumes().is_empty());
     lab.add("V4", MIB).expect("it can be made again");
     lab.check();
+}
+
+/// Whenever the engine dies, a volume exists with all its space or not at all, and no space is left
+/// allocated for one that does not exist.
+#[test]
+fn a_volume_whose_making_is_cut_short_exists_whole_or_not_at_all() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.add("OLD", 3 * MIB).expect("it fits");
+    let free = lab.free();
+    lab.dismount();
+    let met = RefCell::new([0; 3]);
+    cut_short(
+        &lab,
+        7,
+        |doomed| {
+            if doomed.try_mount(false).is_ok() {
+                let _ = doomed.add("NEW", 5 * MIB);
+                let _ = doomed.volume(&drop_volume("OLD"));
+            }
+        },
+        |heir, place| {
+            heir.mount();
+            let volumes = heir.volumes();
+            let all = [
+                &[r#"Text("OLD 3")"#][..],
+                &[r#"Text("NEW 5")"#, r#"Text("OLD 3")"#],
+                &[r#"Text("NEW 5")"#],
+            ];
+            let case = all.iter().position(|names| volumes == *names);
+            let case = case.unwrap_or_else(|| panic!("{place}: {volumes:?}"));
+            met.borrow_mut()[case] += 1;
+            assert_eq!(heir.volume_files(), volumes.len(), "{place}");
+            let taken = [0, 10, 4][case];
+            heir.wait_for("what is not a volume's to be free", || heir.free() + taken >= free);
+            heir.check();
+            heir.dismount();
+        },
+    );
+    let met = met.into_inner();
+    assert!(met.iter().all(|times| *times > 0), "{met:?}");
 }
