@@ -343,3 +343,38 @@ fn psql_has_its_comforts() {
     let said = typed.arg(&dir).finish();
     assert!(said.out.contains("41") && !said.out.contains("ERROR"), "{said}");
 }
+
+/// A `SET` of SQL*Plus ends with its line, and the statement behind it is carried out, whichever
+/// way the text came.
+#[test]
+fn a_set_of_sqlplus_swallows_no_statement() {
+    let story = Story::new();
+    let disk = story.disks()[1]["name"].clone();
+    let mode = || story.disks()[1]["mode_status"].clone();
+    let offline = format!("ALTER DISKGROUP data OFFLINE DISK {disk};\n");
+    let by_plinth = |text: &str| {
+        shell("printf '%s' \"$1\" | \"$2\" sql")
+            .arg(text)
+            .arg(story.instance.program())
+            .env("PLINTH_DIR", story.instance.dir())
+            .finish()
+            .ok()
+    };
+    for (set, client) in
+        [("set time on", "driver"), ("SET LIN 200", "plinth"), ("set feed off trims on", "driver")]
+    {
+        let text = format!("{set}\n{offline}");
+        match client {
+            "driver" => drop(story.run(&text).expect(set)),
+            _ => drop(by_plinth(&text)),
+        }
+        assert_eq!(mode(), "OFFLINE", "{set}");
+        story.instance.sql("ALTER DISKGROUP data ONLINE ALL WAIT");
+    }
+    for (set, hint) in [("set nonsense on", "no setting"), ("SET x = 1", "expected the end")] {
+        let refusal = story.run(&format!("{set}\n{offline}")).expect_err(set);
+        let refusal = refusal.as_db_error().expect("an error of the server").message().to_owned();
+        assert!(refusal.contains(hint), "{set}: {refusal}");
+        assert_eq!(mode(), "ONLINE", "{set}");
+    }
+}

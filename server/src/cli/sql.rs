@@ -190,7 +190,7 @@ fn interact(mut client: Client, context: &Context) -> Result<()> {
         text.push_str(&line);
         text.push('\n');
         // In a string or a comment a / is part of it.
-        let is_run = word == "/" && plain(&text).trim_end().ends_with(';');
+        let is_run = word == "/" && plain(&text).is_ok_and(|text| text.trim_end().ends_with(';'));
         if !word.ends_with(';') && !is_run {
             continue;
         }

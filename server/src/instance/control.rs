@@ -13,7 +13,10 @@ use crate::{
     paths::Paths,
     process::Peer,
     query::{Cancel, Column, Table, views::Type},
-    sql::{self, Role},
+    sql::{
+        self, Role,
+        rules::{Choice, Rules},
+    },
     sql_error::{SqlError, state},
 };
 use plinth_engine::{
@@ -142,8 +145,12 @@ pub(crate) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
                 connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let context =
-                Context { waits_for_drops: true, ..Context::of_peer(&instance, access, peer) };
+            let context = Context {
+                waits_for_drops: true,
+                // Scripts come this way.
+                sql_rules: Choice::Always(Rules::Oracle),
+                ..Context::of_peer(&instance, access, peer)
+            };
             let counted = Arc::clone(&connections);
             let talking = thread::Builder::new().name("command".into()).spawn(move || {
                 let _ = talk(&context, stream);

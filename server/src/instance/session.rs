@@ -20,7 +20,9 @@ use crate::{
     sql::{
         Query, Role, Statement,
         parser::parse_size,
+        rules::{self, Choice},
         statement::{At, Groups, Places},
+        variables,
     },
     sql_error::{SqlError, state},
     users,
@@ -62,6 +64,8 @@ pub struct Context {
     pub with_password: bool,
     /// The parameters that the client has `SET`.
     pub settings: Arc<Mutex<Settings>>,
+    /// Whose rules its queries follow, unless it has set [`rules::SETTING`].
+    pub sql_rules: Choice,
     /// How much processor time its queries may take.
     pub budget: Budget,
     /// Whether a statement that drops disks returns only when they can be pulled, unless it says
@@ -154,6 +158,7 @@ impl Context {
             peer,
             with_password: false,
             settings: Arc::default(),
+            sql_rules: Choice::Auto,
             budget: Budget::default(),
             waits_for_drops: false,
         }
@@ -197,6 +202,26 @@ impl Context {
         Err(refusal.hint(format!("root and {owner}, as whom the instance runs, administer")))
     }
 
+    /// `SET`, and `RESET` without a value.
+    fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
+        let (allowed, is_allowed) = match (name, value) {
+            (rules::SETTING, Some(value)) => {
+                ("oracle, postgresql and auto", Choice::named(value).is_some())
+            }
+            (variables::SETTING, Some(value)) => {
+                ("on and off", ["on", "off"].iter().any(|one| value.eq_ignore_ascii_case(one)))
+            }
+            _ => ("", true),
+        };
+        if !is_allowed {
+            let message = format!("{name} cannot be '{}'", value.unwrap_or_default());
+            let hint = format!("{allowed} are its values");
+            return Err(SqlError::new(state::BAD_VALUE, message).hint(hint));
+        }
+        lock(&self.settings).set(name, value);
+        Ok(Outcome::Done)
+    }
+
     fn carry_out(
         &self,
         statement: &Statement,
@@ -221,10 +246,7 @@ impl Context {
             | Statement::Begin
             | Statement::Commit
             | Statement::Rollback => Ok(Outcome::Done),
-            Statement::Set { name, value } => {
-                lock(&self.settings).set(name, value.as_deref());
-                Ok(Outcome::Done)
-            }
+            Statement::Set { name, value } => self.set(name, value.as_deref()),
             Statement::CreateUser { name, password, role } => {
                 instance.create_user(name, password, *role).map(|()| Outcome::Done)
             }
@@ -414,6 +436,8 @@ impl Context {
             ("asm_preferred_read_failure_groups", self.instance.preferred().to_string()),
             ("is_superuser", if self.access == Role::Administer { "on" } else { "off" }.to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
+            (rules::SETTING, self.sql_rules.name().to_owned()),
+            (variables::SETTING, "on".to_owned()),
             ("plinth.state", self.instance.paths().state().display().to_string()),
             ("plinth.version", env!("CARGO_PKG_VERSION").to_owned()),
             ("session_authorization", self.who.clone()),
@@ -598,6 +622,11 @@ impl Source for Context {
 
     fn budget(&self) -> Budget {
         self.budget.clone()
+    }
+
+    fn sql_rules(&self) -> Choice {
+        let chosen = lock(&self.settings).get(rules::SETTING).and_then(Choice::named);
+        chosen.unwrap_or(self.sql_rules)
     }
 
     fn password_users(&self) -> Vec<Vec<Value>> {

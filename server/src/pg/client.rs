@@ -22,7 +22,7 @@ use super::{
 use crate::{
     instance::session::{Context, Notice, Outcome, Reply, describe, execute},
     query::{Cancel, Column, Described, Table, infer_types, views::Type},
-    sql::{self, Statement},
+    sql::{self, Statement, variables},
     sql_error::{SqlError, state},
 };
 use bytes::BytesMut;
@@ -33,6 +33,7 @@ use pgwire::messages::{
     response::{CommandComplete, EmptyQueryResponse, ErrorResponse, NoticeResponse},
 };
 use plinth_engine::admin::Value;
+use plinth_host::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::BTreeMap,
@@ -164,10 +165,19 @@ impl Client {
         self.connection.send(&Message::NoticeResponse(NoticeResponse::new(fields)))
     }
 
+    /// The statements in a text. Variables of SQL*Plus are refused, unless the session has turned
+    /// them off.
+    fn parsed(&self, text: &str) -> Result<Vec<Statement>, SqlError> {
+        let is_off = lock(&self.context.settings)
+            .get(variables::SETTING)
+            .is_some_and(|value| value.eq_ignore_ascii_case("off"));
+        if is_off { sql::parse(text) } else { sql::parse_without_variables(text) }
+    }
+
     /// The simple protocol: one message, any number of statements.
     fn simple(&mut self, body: &mut Body) -> Result<(), End> {
         let text = body.string()?;
-        match sql::parse(&text) {
+        match self.parsed(&text) {
             Err(refusal) => self.error(&refusal, &text)?,
             Ok(statements) if statements.is_empty() => {
                 self.connection.send(&Message::EmptyQueryResponse(EmptyQueryResponse::new()))?;
@@ -322,7 +332,7 @@ impl Client {
         for _ in 0..count {
             parameter_types.push(body.i32()?.cast_unsigned());
         }
-        let statements = match sql::parse(&text) {
+        let statements = match self.parsed(&text) {
             Ok(statements) => statements,
             Err(refusal) => {
                 // The text is known here, so the error can have its position.

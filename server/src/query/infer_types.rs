@@ -11,7 +11,7 @@ use super::{
 };
 use crate::sql::tokens::{Kind, Token};
 
-const INTEGERS: [&str; 18] = [
+const INTEGERS: [&str; 23] = [
     "ascii",
     "count",
     "dense_rank",
@@ -30,8 +30,13 @@ const INTEGERS: [&str; 18] = [
     "char_length",
     "plinth_int",
     "sign",
+    "bitand",
+    "regexp_instr",
+    "grouping",
+    "grouping_id",
+    "plinth_match",
 ];
-const REALS: [&str; 18] = [
+const REALS: [&str; 30] = [
     "acos",
     "asin",
     "atan",
@@ -50,8 +55,20 @@ const REALS: [&str; 18] = [
     "sqrt",
     "total",
     "to_number",
+    "plinth_over",
+    "numtodsinterval",
+    "median",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "variance",
+    "var_pop",
+    "var_samp",
+    "percentile_cont",
+    "percentile_disc",
+    "ratio_to_report",
 ];
-const TEXTS: [&str; 51] = [
+const TEXTS: [&str; 57] = [
     "add_months",
     "chr",
     "concat",
@@ -103,6 +120,12 @@ const TEXTS: [&str; 51] = [
     "trim",
     "upper",
     "version",
+    "btrim",
+    "rawtohex",
+    "json_object",
+    "json_array",
+    "plinth_time",
+    "plinth_concat",
 ];
 /// Functions whose result has the type of some of their arguments: the first of these, and the step
 /// from one to the next.
@@ -243,33 +266,12 @@ fn items(tokens: &[Token]) -> Option<Vec<&[Token]>> {
             break;
         }
     }
-    let mut list = tokens.get(select?..)?;
-    if list.first().is_some_and(|first| first.is("DISTINCT") || first.is("ALL")) {
-        list = list.get(1..)?;
-    }
-    let ends = |token: &Token| {
-        [
-            "FROM",
-            "UNION",
-            "INTERSECT",
-            "EXCEPT",
-            "MINUS",
-            "WHERE",
-            "GROUP",
-            "ORDER",
-            "LIMIT",
-            "FETCH",
-        ]
-        .iter()
-        .any(|word| token.is(word))
-    };
-    let list = operands::split(list, ends).into_iter().next()?;
-    let items = operands::split(list, |token| token.is_symbol(","));
+    let items = operands::items(tokens.get(select?..)?);
     items.iter().all(|item| !item.last().is_none_or(|last| last.is_symbol("*"))).then_some(items)
 }
 
 /// An item without its `AS name`, or its name alone.
-fn without_alias(item: &[Token]) -> &[Token] {
+pub(super) fn without_alias(item: &[Token]) -> &[Token] {
     let as_at =
         operands::split(item, |token| token.is("AS")).first().map_or(item.len(), |part| part.len());
     let item = item.get(..as_at).unwrap_or_default();
@@ -292,7 +294,7 @@ fn without_alias(item: &[Token]) -> &[Token] {
 }
 
 /// The type of an expression.
-fn of(tokens: &[Token]) -> Option<Type> {
+pub(super) fn of(tokens: &[Token]) -> Option<Type> {
     of_depth(tokens, 0)
 }
 

@@ -12,6 +12,8 @@
 //!
 //! So a statement can harm only itself: engines answer from a snapshot, and hold no lock for it.
 
+#[cfg(test)]
+mod answers;
 mod fetch;
 mod fetched;
 mod functions;
@@ -28,6 +30,7 @@ pub mod views;
 use crate::{
     sql::{
         Query,
+        rules::{Choice, Rules},
         tokens::{Kind, Token},
     },
     sql_error::{SqlError, state},
@@ -98,6 +101,10 @@ pub trait Source: Sync {
     /// The processor time that this client may use.
     fn budget(&self) -> Budget {
         Budget::default()
+    }
+    /// Whose rules the client wants.
+    fn sql_rules(&self) -> Choice {
+        Choice::default()
     }
     /// Rows of `v$pwfile_users`.
     fn password_users(&self) -> Vec<Vec<Value>>;
@@ -216,6 +223,7 @@ type Reads = BTreeMap<String, BTreeSet<String>>;
 
 struct Prepared {
     connection: Connection,
+    rules: Rules,
     rewritten: Rewritten,
     /// The SQL that runs: the rewritten statement, or its remainder where engines do a part.
     sql: String,
@@ -231,9 +239,10 @@ struct Prepared {
 
 impl Prepared {
     fn new(source: &dyn Source, query: &Query) -> Result<Self> {
-        let rewritten = pg_compat::rewrite(query)?;
+        let rules = source.sql_rules().of(query);
+        let rewritten = pg_compat::rewrite(query, rules)?;
         let mut tables = BTreeMap::new();
-        let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
+        let mut connection = open(&source.user(), rules).map_err(|error| internal(&error))?;
         for view in views::all() {
             let shared = Shared::new(
                 view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect(),
@@ -271,7 +280,7 @@ impl Prepared {
         let sql = rewritten.sql.clone();
         let (reads, columns, procedures) = (Reads::default(), Vec::new(), Vec::new());
         let mut prepared =
-            Self { connection, rewritten, sql, tables, heard, reads, columns, procedures };
+            Self { connection, rules, rewritten, sql, tables, heard, reads, columns, procedures };
         (prepared.columns, prepared.procedures) = {
             let statement = prepared.statement()?;
             let told: Vec<_> = statement.columns().collect();
@@ -517,6 +526,9 @@ impl Prepared {
                     format!("there is no value for parameter {at}"),
                 ));
             };
+            // By Oracle's rules an empty text is NULL.
+            let is_empty = matches!(value, Value::Text(text) if text.is_empty());
+            let value = if is_empty && self.rules == Rules::Oracle { &Value::Null } else { value };
             statement
                 .raw_bind_parameter(at, Bound(value))
                 .map_err(|error| self.refused(error, None))?;
@@ -660,7 +672,7 @@ impl rusqlite::ToSql for Bound<'_> {
     }
 }
 
-fn open(user: &str) -> rusqlite::Result<Connection> {
+fn open(user: &str, rules: Rules) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_MEMORY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -674,7 +686,7 @@ fn open(user: &str) -> rusqlite::Result<Connection> {
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     pg_compat::create_functions(&connection, user)?;
-    functions::create(&connection, user)?;
+    functions::create(&connection, user, rules)?;
     Ok(connection)
 }
 

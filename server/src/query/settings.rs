@@ -28,6 +28,12 @@ impl Settings {
         }
     }
 
+    /// The value that a setting was given.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// The defaults, overlaid with these.
     #[must_use]
     pub fn over(&self, mut settings: BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -1,7 +1,7 @@
 //! Parses statements: from text to [`Statement`].
 //!
 //! ```text
-//!   text --sqlplus--tokens--> tokens with places --split at ;--> parser --> Statement
+//!   text --quoting--sqlplus--tokens--> tokens with places --split at ;--> parser --> Statement
 //! ```
 //!
 //! Every error has a position: characters from the start of the whole text that the client sent,
@@ -9,12 +9,15 @@
 
 pub mod parser;
 mod query;
+mod quoting;
 mod role;
+pub mod rules;
 pub mod sqlplus;
 pub mod statement;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
+pub mod variables;
 
 pub use query::Query;
 pub use role::Role;
@@ -31,7 +34,23 @@ pub const TEXT_MAX: usize = 1 << 20;
 /// # Errors
 /// At the first position that cannot be parsed.
 pub fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
-    let text = sqlplus::plain(text);
+    parse_with(text, true)
+}
+
+/// As [`parse`], of a text in which variables of SQL*Plus have no values: they are refused.
+///
+/// # Errors
+/// At the first position that cannot be parsed, and at a variable.
+pub fn parse_without_variables(text: &str) -> Result<Vec<Statement>, SqlError> {
+    parse_with(text, false)
+}
+
+fn parse_with(text: &str, is_substituted: bool) -> Result<Vec<Statement>, SqlError> {
+    let text = quoting::standard(text);
+    let text = sqlplus::plain(&text)?;
     let text = Text::new(&text)?;
+    if !is_substituted {
+        variables::refuse(&text)?;
+    }
     text.statements().map(|tokens| parser::statement(&text, tokens)).collect()
 }

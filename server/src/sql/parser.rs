@@ -173,13 +173,7 @@ impl Parser<'_> {
             }
             "ROLLBACK" | "ABORT" => Ok(self.ignore_rest(Statement::Rollback)),
             "SET" | "RESET" | "DISCARD" | "DEALLOCATE" => sessions::statement(self),
-            "SAVEPOINT" => Ok(self.ignore_rest(Statement::Ignored("SAVEPOINT"))),
-            "RELEASE" => Ok(self.ignore_rest(Statement::Ignored("RELEASE"))),
-            "LISTEN" => Ok(self.ignore_rest(Statement::Ignored("LISTEN"))),
-            "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
-            // There are no cursors but portals, which have a message of their own. Pools send CLOSE
-            // ALL.
-            "CLOSE" => Ok(self.ignore_rest(Statement::Ignored("CLOSE CURSOR"))),
+            "SAVEPOINT" | "RELEASE" | "LISTEN" | "UNLISTEN" | "CLOSE" => sessions::named(self),
             "EXPLAIN" => self.explain(),
             "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT"
             | "REVOKE" | "ATTACH" | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {

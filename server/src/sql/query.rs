@@ -1,6 +1,9 @@
 //! A SELECT as the client sent it, cut into tokens once.
 
-use super::tokens::{Text, Token};
+use super::{
+    quoting,
+    tokens::{Text, Token},
+};
 use crate::sql_error::SqlError;
 
 /// The text of one query and its tokens. Rewriting, type inference and name lookup all work on
@@ -20,8 +23,9 @@ impl Query {
     /// # Errors
     /// If it cannot be tokenised.
     pub fn new(text: &str) -> Result<Self, SqlError> {
-        let tokens = Text::new(text)?.statements().flatten().cloned().collect();
-        Ok(Self { text: text.to_owned(), tokens, at: 0 })
+        let text = quoting::standard(text);
+        let tokens = Text::new(&text)?.statements().flatten().cloned().collect();
+        Ok(Self { text: text.into_owned(), tokens, at: 0 })
     }
 
     /// One statement of a text that has been tokenised.

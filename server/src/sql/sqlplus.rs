@@ -1,100 +1,172 @@
 //! Scripts for SQL*Plus, as DBAs publish them, with its own commands between the statements: `SET
 //! LINESIZE 200`, `COLUMN name FORMAT a30`, `PROMPT ...`, a `/` alone on its line.
 //!
-//! These commands are not SQL and end with their line. Commands that only set the layout of results
-//! are blanked out, so that every position in the text stays the same; the `/` ends a statement as
-//! a semicolon does. Nothing within a statement, a string or a comment is changed, except that `/`.
+//! `plinth sql` carries these commands out. Here, in a text that came another way (`psql` sends a
+//! line without `;` together with what follows), they are not carried out. Each is told by its
+//! first word and ends with its line:
+//!
+//! - what cannot matter, the layout of results above all, is passed over: its line is blanked out;
+//! - what can matter is refused at its place: a file to run, a program, a session to change;
+//! - a `SET` that is neither an option of SQL*Plus nor `SET name {= | TO} value` is refused.
+//!
+//! None is ever joined with what follows, so none can swallow a statement. Positions in the text
+//! stay the same. Nothing within a statement, a string or a comment is changed, except that a `/`
+//! alone on its line ends a statement, as a semicolon does.
 
+use crate::sql_error::{SqlError, state};
 use std::borrow::Cow;
 
-/// Commands that have no meaning here.
-const COMMANDS: [&str; 36] = [
-    "ACCEPT",
-    "BREAK",
-    "BRE",
-    "BTITLE",
-    "BTI",
-    "CLEAR",
-    "CL",
-    "COLUMN",
-    "COL",
-    "COMPUTE",
-    "COMP",
-    "DEFINE",
-    "DEF",
-    "EXIT",
-    "HOST",
-    "PAUSE",
-    "PRINT",
-    "PROMPT",
-    "PRO",
-    "QUIT",
-    "REM",
-    "REMARK",
-    "REPFOOTER",
-    "REPHEADER",
-    "SPOOL",
-    "SPO",
-    "STORE",
-    "TIMING",
-    "TTITLE",
-    "TTI",
-    "UNDEFINE",
-    "UNDEF",
-    "VARIABLE",
-    "VAR",
-    "WHENEVER",
-    "WHE",
+/// A word, and how many of its letters are enough.
+type Word = (&'static str, usize);
+
+/// Commands without an effect on statements.
+const PASSED: [Word; 19] = [
+    ("ACCEPT", 3),
+    ("BREAK", 3),
+    ("BTITLE", 3),
+    ("CLEAR", 2),
+    ("COLUMN", 3),
+    ("COMPUTE", 4),
+    ("DEFINE", 3),
+    ("PAUSE", 3),
+    ("PROMPT", 3),
+    ("REMARK", 3),
+    ("REPFOOTER", 4),
+    ("REPHEADER", 4),
+    ("SPOOL", 3),
+    ("STORE", 5),
+    ("TIMING", 4),
+    ("TTITLE", 3),
+    ("UNDEFINE", 5),
+    ("VARIABLE", 3),
+    ("WHENEVER", 3),
 ];
-/// The settings of SET that only SQL*Plus has.
-const SETTINGS: [&str; 46] = [
-    "ARRAYSIZE",
-    "AUTOTRACE",
-    "AUTOT",
-    "COLSEP",
-    "DEFINE",
-    "DEF",
-    "ECHO",
-    "ESCAPE",
-    "FEED",
-    "FEEDBACK",
-    "HEAD",
-    "HEADING",
-    "HEADSEP",
-    "LIN",
-    "LINES",
-    "LINESIZE",
-    "LONG",
-    "LONGCHUNKSIZE",
-    "MARKUP",
-    "NEWPAGE",
-    "NUM",
-    "NUMFORMAT",
-    "NUMWIDTH",
-    "PAGES",
-    "PAGESIZE",
-    "RECSEP",
-    "SERVEROUTPUT",
-    "SHOWMODE",
-    "SPACE",
-    "SQLBLANKLINES",
-    "SQLPROMPT",
-    "TAB",
-    "TERM",
-    "TERMOUT",
-    "TIMI",
-    "TIMING",
-    "TRIM",
-    "TRIMOUT",
-    "TRIMS",
-    "TRIMSPOOL",
-    "UND",
-    "UNDERLINE",
-    "VER",
-    "VERIFY",
-    "WRA",
-    "WRAP",
+/// Commands whose work would be missed.
+const REFUSED: [Word; 22] = [
+    ("ARCHIVE", 7),
+    ("CONNECT", 4),
+    ("DEL", 3),
+    ("DESCRIBE", 4),
+    ("DISCONNECT", 4),
+    ("EDIT", 2),
+    ("EXECUTE", 4),
+    ("GET", 3),
+    ("HELP", 4),
+    ("HISTORY", 4),
+    ("HOST", 2),
+    ("LIST", 3),
+    ("OERR", 4),
+    ("PASSWORD", 5),
+    ("PRINT", 3),
+    ("RECOVER", 7),
+    ("RUN", 3),
+    ("SAVE", 3),
+    ("SHUTDOWN", 8),
+    ("START", 3),
+    ("STARTUP", 7),
+    ("XQUERY", 6),
 ];
+/// The options of SET.
+const OPTIONS: [Word; 70] = [
+    ("APPINFO", 4),
+    ("ARRAYSIZE", 5),
+    ("AUTOCOMMIT", 4),
+    ("AUTOPRINT", 5),
+    ("AUTORECOVERY", 12),
+    ("AUTOTRACE", 5),
+    ("BLOCKTERMINATOR", 3),
+    ("CMDSEP", 4),
+    ("COLINVISIBLE", 7),
+    ("COLSEP", 6),
+    ("CONCAT", 3),
+    ("COPYCOMMIT", 5),
+    ("COPYTYPECHECK", 13),
+    ("DEFINE", 3),
+    ("DESCRIBE", 4),
+    ("DOCUMENT", 3),
+    ("ECHO", 3),
+    ("EDITFILE", 5),
+    ("EMBEDDED", 3),
+    ("ERRORLOGGING", 6),
+    ("ESCAPE", 3),
+    ("ESCCHAR", 4),
+    ("EXITCOMMIT", 5),
+    ("FEEDBACK", 4),
+    ("FLAGGER", 7),
+    ("FLUSH", 3),
+    ("HEADING", 3),
+    ("HEADSEP", 5),
+    ("HISTORY", 4),
+    ("INSTANCE", 8),
+    ("JSONPRINT", 9),
+    ("LINESIZE", 3),
+    ("LOBOFFSET", 5),
+    ("LOBPREFETCH", 11),
+    ("LOGSOURCE", 9),
+    ("LONG", 4),
+    ("LONGCHUNKSIZE", 5),
+    ("MARKUP", 4),
+    ("MAXDATA", 4),
+    ("NEWPAGE", 4),
+    ("NULL", 4),
+    ("NUMFORMAT", 4),
+    ("NUMWIDTH", 3),
+    ("PAGESIZE", 5),
+    ("PAUSE", 3),
+    ("RECSEP", 6),
+    ("RECSEPCHAR", 7),
+    ("ROWLIMIT", 8),
+    ("ROWPREFETCH", 11),
+    ("SECUREDCOL", 10),
+    ("SERVEROUTPUT", 9),
+    ("SHIFTINOUT", 5),
+    ("SHOWMODE", 4),
+    ("SPACE", 5),
+    ("SQLBLANKLINES", 5),
+    ("SQLCASE", 4),
+    ("SQLCONTINUE", 5),
+    ("SQLNUMBER", 4),
+    ("SQLPLUSCOMPATIBILITY", 13),
+    ("SQLPREFIX", 6),
+    ("SQLPROMPT", 4),
+    ("SQLTERMINATOR", 4),
+    ("STATEMENTCACHE", 10),
+    ("SUFFIX", 3),
+    ("TAB", 3),
+    ("TERMOUT", 4),
+    ("TIME", 2),
+    ("TIMING", 4),
+    ("TRIMOUT", 4),
+    ("TRIMSPOOL", 5),
+];
+/// The rest of them.
+const MORE_OPTIONS: [Word; 4] = [("TRUNCATE", 3), ("UNDERLINE", 3), ("VERIFY", 3), ("WRAP", 3)];
+/// What PostgreSQL has behind SET beside names of settings.
+const OF_POSTGRES: [&str; 10] = [
+    "SESSION",
+    "LOCAL",
+    "TRANSACTION",
+    "ROLE",
+    "CONSTRAINTS",
+    "NAMES",
+    "SCHEMA",
+    "CATALOG",
+    "XML",
+    "SEED",
+];
+
+/// The kinds of lines before a statement.
+enum Line {
+    /// The beginning of a statement.
+    Sql,
+    /// A statement that ends with its line.
+    Statement,
+    /// A command that is passed over.
+    Passed,
+    /// EXIT: nothing may follow.
+    Exit,
+    Refused(SqlError),
+}
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -107,43 +179,172 @@ enum State {
     Comment(usize, bool),
 }
 
-/// The text with SQL*Plus's commands blanked out; its length is the same.
-#[must_use]
-pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.lines().any(|line| line.trim() == "/" || is_command(line)) {
-        return Cow::Borrowed(text);
+/// The text without SQL*Plus's commands; its length is the same.
+///
+/// # Errors
+/// At the first command that cannot be passed over.
+pub fn plain(text: &str) -> Result<Cow<'_, str>, SqlError> {
+    if !text.lines().any(|line| line.trim() == "/" || !matches!(command(line, ""), Line::Sql)) {
+        return Ok(Cow::Borrowed(text));
     }
     let mut out = String::with_capacity(text.len());
     let mut state = State::Between;
-    let mut continues = false;
-    for line in text.split_inclusive('\n') {
-        let blank = match state {
-            _ if continues => true,
-            State::Between => is_command(line),
-            _ => false,
+    let (mut continues, mut exited, mut at) = (false, None, 0);
+    let mut lines = text.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let blanks = |out: &mut String| {
+            out.extend(line.chars().map(|letter| if letter == '\n' { '\n' } else { ' ' }));
         };
-        if blank {
-            // A command whose line ends with a dash continues on the next line.
-            continues = line.trim_end().ends_with('-');
-            out.extend(line.chars().map(|character| if character == '\n' { '\n' } else { ' ' }));
-        } else if matches!(state, State::Between | State::Within) && line.trim() == "/" {
-            out.push_str(&line.replace('/', ";"));
-            state = State::Between;
-        } else {
-            out.push_str(line);
-            state = after(line, state);
+        let next = lines.peek().copied().unwrap_or_default();
+        let begin = at;
+        at += line.chars().count();
+        let found = match state {
+            _ if continues => Line::Passed,
+            State::Between => command(line, next),
+            _ => Line::Sql,
+        };
+        match found {
+            Line::Passed => {
+                // A command whose line ends with a dash continues on the next line.
+                continues = line.trim_end().ends_with('-');
+                blanks(&mut out);
+            }
+            Line::Exit => {
+                exited = exited.or(Some(begin));
+                blanks(&mut out);
+            }
+            Line::Refused(refusal) => return Err(refusal.at(begin + indent(line))),
+            Line::Statement => {
+                out.push_str(line.strip_suffix('\n').unwrap_or(line));
+                if line.ends_with('\n') {
+                    out.push(';');
+                }
+            }
+            Line::Sql if matches!(state, State::Between | State::Within) && line.trim() == "/" => {
+                out.push_str(&line.replace('/', ";"));
+                state = State::Between;
+            }
+            Line::Sql => {
+                state = after(line, state);
+                if let (Some(exit), true) = (exited, state != State::Between || !is_blank(line)) {
+                    return Err(
+                        not_carried_out("EXIT", "what follows it would not be run").at(exit)
+                    );
+                }
+                out.push_str(line);
+            }
         }
     }
-    Cow::Owned(out)
+    Ok(Cow::Owned(out))
 }
 
-fn is_command(line: &str) -> bool {
-    let mut words =
-        line.split_whitespace().map(|word| word.trim_end_matches(';').to_ascii_uppercase());
-    let Some(first) = words.next() else { return false };
-    COMMANDS.contains(&first.as_str())
-        || first == "SET"
-            && words.next().is_some_and(|setting| SETTINGS.contains(&setting.as_str()))
+/// Characters before the first word.
+fn indent(line: &str) -> usize {
+    line.chars().take_while(|letter| letter.is_whitespace()).count()
+}
+
+/// Whether a line holds blanks, semicolons and a comment to its end alone.
+fn is_blank(line: &str) -> bool {
+    let rest = line.trim_start_matches(|letter: char| letter.is_whitespace() || letter == ';');
+    rest.is_empty() || rest.starts_with("--")
+}
+
+fn is_one_of(word: &str, words: &[Word]) -> bool {
+    words.iter().any(|(full, enough)| {
+        word.len() >= *enough
+            && full.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+    })
+}
+
+fn not_carried_out(command: &str, why: &str) -> SqlError {
+    SqlError::new(
+        state::NOT_SUPPORTED,
+        format!("{command} is a command of SQL*Plus, which is not carried out here: {why}"),
+    )
+    .hint("plinth sql runs scripts with such commands")
+}
+
+/// The kind of a line that stands before a statement; `next` is the line behind it.
+fn command(line: &str, next: &str) -> Line {
+    let mut words = line.split_whitespace();
+    let Some(first) = words.next() else { return Line::Sql };
+    let bare = first.trim_end_matches(';');
+    // A statement behind a semicolon on the line of a command would be lost with it.
+    let passed = |is_text: bool| match line.split_once(';') {
+        Some((_, behind)) if !is_text && !is_blank(behind) => {
+            Line::Refused(not_carried_out(&bare.to_uppercase(), "a statement follows on its line"))
+        }
+        _ => Line::Passed,
+    };
+    let refused =
+        || Line::Refused(not_carried_out(&bare.to_uppercase(), "a script would not do its work"));
+    if first.starts_with(['@', '!']) {
+        return Line::Refused(not_carried_out(
+            &first.chars().take(60).collect::<String>(),
+            "a script would not do its work",
+        ));
+    }
+    if bare.eq_ignore_ascii_case("SET") {
+        return set(line, next, passed);
+    }
+    if is_one_of(bare, &[("SHOW", 3)]) {
+        let is_alone = words.next().is_none();
+        return if is_alone || line.contains(';') { Line::Sql } else { Line::Statement };
+    }
+    if ["EXIT", "QUIT"].iter().any(|word| bare.eq_ignore_ascii_case(word)) {
+        return match passed(false) {
+            Line::Passed => Line::Exit,
+            refused => refused,
+        };
+    }
+    if is_one_of(bare, &PASSED) {
+        return passed(is_one_of(bare, &[("PROMPT", 3), ("REMARK", 3)]));
+    }
+    let second = words.next().unwrap_or_default();
+    let is_statement = is_one_of(bare, &[("START", 5)])
+        && second.trim_end_matches(';').eq_ignore_ascii_case("TRANSACTION");
+    if is_one_of(bare, &[("CONNECT", 4)]) && second == "/" {
+        let rest: Vec<String> =
+            words.map(|word| word.trim_end_matches(';').to_ascii_uppercase()).collect();
+        let roles = ["SYSASM", "SYSDBA", "SYSOPER"];
+        let is_local = match &rest[..] {
+            [] => true,
+            [r#as, role] => r#as == "AS" && roles.contains(&role.as_str()),
+            _ => false,
+        };
+        return if is_local { passed(false) } else { refused() };
+    }
+    if is_one_of(bare, &REFUSED) && !is_statement { refused() } else { Line::Sql }
+}
+
+/// A line that begins with SET.
+fn set(line: &str, next: &str, passed: impl Fn(bool) -> Line) -> Line {
+    let rest = line.trim_start().get(3..).unwrap_or_default().trim();
+    let is_name = |letter: char| letter.is_alphanumeric() || "_.$\"".contains(letter);
+    let (name, behind) = rest.split_at(rest.find(|letter| !is_name(letter)).unwrap_or(rest.len()));
+    let begins_value = |text: &str| {
+        let text = text.trim_start();
+        let word: String = text.chars().take_while(|letter| letter.is_alphanumeric()).collect();
+        text.starts_with('=') || word.eq_ignore_ascii_case("TO")
+    };
+    let word = behind.split_whitespace().next().unwrap_or_default().trim_end_matches(';');
+    let is_zone = name.eq_ignore_ascii_case("TIME") && word.eq_ignore_ascii_case("ZONE");
+    let is_postgres = OF_POSTGRES.iter().any(|word| name.eq_ignore_ascii_case(word));
+    if is_zone || is_postgres || name.is_empty() && behind.is_empty() {
+        return Line::Sql;
+    }
+    if is_one_of(name, &OPTIONS) || is_one_of(name, &MORE_OPTIONS) {
+        return passed(false);
+    }
+    if begins_value(behind) || behind.trim().is_empty() && begins_value(next) {
+        return Line::Sql;
+    }
+    let what = if name.is_empty() { behind } else { name };
+    let message = format!("SET {what} is no setting and no option of SQL*Plus");
+    Line::Refused(
+        SqlError::new(state::SYNTAX, message)
+            .hint("a setting is SET name = value, or SET name TO value"),
+    )
 }
 
 /// The state at the end of a line.
@@ -194,8 +395,16 @@ mod tests {
                 "           \n              \n     \nSELECT 1;",
             ),
             ("SET search_path = x;\nSELECT 1", "SET search_path = x;\nSELECT 1"),
+            ("SET search_path\n TO x;", "SET search_path\n TO x;"),
+            ("set time on\nSELECT 1", "           \nSELECT 1"),
+            ("SET TIME ZONE 'UTC';", "SET TIME ZONE 'UTC';"),
+            ("SHOW timezone\nSELECT 1", "SHOW timezone;SELECT 1"),
+            ("START TRANSACTION;", "START TRANSACTION;"),
+            ("connect / as sysasm\nSELECT 1", "                   \nSELECT 1"),
+            ("SELECT 1;\nexit;\n-- the end\n", "SELECT 1;\n     \n-- the end\n"),
             // Within a statement, a string or a comment there are no commands of SQL*Plus.
             ("SELECT\ncol\nFROM x", "SELECT\ncol\nFROM x"),
+            ("SELECT\nset\nFROM x", "SELECT\nset\nFROM x"),
             ("SELECT '\nprompt\n/\n'", "SELECT '\nprompt\n/\n'"),
             ("/* a\n/\nrem b */ SELECT 1\n/", "/* a\n/\nrem b */ SELECT 1\n;"),
             (
@@ -203,8 +412,46 @@ mod tests {
                 "-- it's\n     \nSELECT 1;\n             ",
             ),
         ] {
-            assert_eq!(plain(text), expected, "{text}");
-            assert_eq!(plain(text).chars().count(), text.chars().count());
+            assert_eq!(plain(text).expect(text), expected, "{text}");
+            assert_eq!(plain(text).expect(text).chars().count(), text.chars().count());
+        }
+    }
+
+    /// Every option, as short as it may be, leaves the statement behind it alone.
+    #[test]
+    fn no_option_swallows_a_statement() {
+        for (word, enough) in OPTIONS.iter().chain(&MORE_OPTIONS) {
+            for length in *enough..=word.len() {
+                for value in ["on", "OFF", "0", "= 5", "'x y'", ""] {
+                    let set = format!("Set {} {value}", &word.to_lowercase()[..length]);
+                    let text = format!("{set}\nALTER DISKGROUP data DISMOUNT;");
+                    let rest = plain(&text).expect(&text);
+                    assert_eq!(rest.trim(), "ALTER DISKGROUP data DISMOUNT;", "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_matter_is_refused() {
+        for (text, at) in [
+            ("@run.sql", 0),
+            ("SELECT 1;\n  @@run", 12),
+            ("!rm x", 0),
+            ("host rm x\nSELECT 1;", 0),
+            ("START run\nSELECT 1;", 0),
+            ("exec x;\nSELECT 1;", 0),
+            ("desc v$asm_disk\nSELECT 1;", 0),
+            ("connect scott/tiger\nSELECT 1;", 0),
+            ("SELECT 1;\nexit\nSELECT 2;", 10),
+            ("set foo bar\nSELECT 1;", 0),
+            ("set foo\nSELECT 1;", 0),
+            ("set lines 200; SELECT 1;", 0),
+            ("col name format a30; SELECT 1;", 0),
+        ] {
+            let refusal = plain(text).expect_err(text);
+            assert_eq!(refusal.at, Some(at), "{text}: {refusal:?}");
+            assert!(refusal.hint.is_some(), "{text}");
         }
     }
 }

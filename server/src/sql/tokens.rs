@@ -1,12 +1,13 @@
 //! Tokens of a text, with their positions. The lexer is `sqlparser`'s, in PostgreSQL's dialect, in
 //! which `v$asm_disk` is one word.
 
-use super::TEXT_MAX;
+use super::{TEXT_MAX, quoting};
 use crate::sql_error::{SqlError, state};
 use sqlparser::{
     dialect::PostgreSqlDialect,
     tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer},
 };
+use std::borrow::Cow;
 
 /// The kinds of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct Token {
 
 /// A text, cut into tokens.
 pub struct Text<'a> {
-    text: &'a str,
+    text: Cow<'a, str>,
     /// Byte offset of each character, and of the end.
     offsets: Vec<usize>,
     tokens: Vec<Token>,
@@ -51,6 +52,8 @@ impl<'a> Text<'a> {
                 format!("the text has {} bytes, and at most {TEXT_MAX} are read", text.len()),
             ));
         }
+        let standard = quoting::standard(text);
+        let text = &*standard;
         let mut offsets: Vec<usize> = text.char_indices().map(|(offset, _)| offset).collect();
         let characters = offsets.len();
         offsets.push(text.len());
@@ -78,7 +81,7 @@ impl<'a> Text<'a> {
                 Raw::Word(word) if word.quote_style.is_some() => Kind::Quoted(word.value),
                 Raw::Word(word) => Kind::Word(word.value),
                 Raw::SingleQuotedString(string) | Raw::EscapedStringLiteral(string) => {
-                    Kind::String(string)
+                    Kind::String(quoting::value(string))
                 }
                 Raw::Number(digits, _) => Kind::Number(digits),
                 Raw::SemiColon => Kind::End,
@@ -87,7 +90,7 @@ impl<'a> Text<'a> {
             let start = place(span.start);
             tokens.push(Token { kind, start, end: place(span.end).max(start) });
         }
-        Ok(Self { text, offsets, tokens })
+        Ok(Self { offsets, tokens, text: standard })
     }
 
     /// The tokens of each non-empty statement.
@@ -97,7 +100,7 @@ impl<'a> Text<'a> {
 
     /// The text between two positions.
     #[must_use]
-    pub fn between(&self, start: usize, end: usize) -> &'a str {
+    pub fn between(&self, start: usize, end: usize) -> &str {
         let offset = |at: usize| self.offsets.get(at).copied().unwrap_or(self.text.len());
         let (start, end) = (offset(start), offset(end));
         self.text.get(start..end.max(start)).unwrap_or_default()

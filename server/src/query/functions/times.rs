@@ -1,5 +1,9 @@
 //! Times as in the views, `YYYY-MM-DD HH:MI:SS`, and Oracle's format models for them.
 
+use super::{
+    decimals::{Operator, computed},
+    numbers::Number,
+};
 use std::fmt::Write;
 
 /// A point in time, to the microsecond, in UTC.
@@ -76,10 +80,65 @@ impl Time {
         (micros.abs() < 9e18).then(|| self.plus(micros.round() as i64)).flatten()
     }
 
-    /// Days between two times.
+    /// A part of the time, as EXTRACT names it.
     #[must_use]
-    pub fn minus(self, other: Self) -> f64 {
-        ((self.days - other.days) * DAY + self.micros - other.micros) as f64 / DAY as f64
+    pub fn field(self, field: &str) -> Option<Number> {
+        let (year, month, day) = self.date();
+        let second = self.micros / 1_000_000;
+        Some(Number::Whole(match field.to_ascii_uppercase().as_str() {
+            "YEAR" => year,
+            "QUARTER" => (month + 2) / 3,
+            "MONTH" => month,
+            "WEEK" => self.iso_week(),
+            "DAY" => day,
+            "DOY" => self.days - Self::of(year, 1, 1)?.days + 1,
+            "DOW" => self.weekday(),
+            "HOUR" => second / 3600,
+            "MINUTE" => second / 60 % 60,
+            "TIMEZONE_HOUR" | "TIMEZONE_MINUTE" => 0,
+            "SECOND" => {
+                let micros = Number::Whole(self.micros % 60_000_000);
+                return computed(micros, Operator::Over, Number::Whole(1_000_000)).ok();
+            }
+            "EPOCH" => {
+                let micros = Number::Whole((self.days - UNIX) * DAY + self.micros);
+                return computed(micros, Operator::Over, Number::Whole(1_000_000)).ok();
+            }
+            _ => return None,
+        }))
+    }
+
+    /// The months between two times, as Oracle counts them: in thirty-firsts of a month, and in
+    /// microseconds of a day. Between equal days of a month, and between last days, there are whole
+    /// months.
+    #[must_use]
+    pub fn days31_since(self, other: Self) -> i64 {
+        let ((year, month, day), (year_2, month_2, day_2)) = (self.date(), other.date());
+        let months = (year - year_2) * 12 + month - month_2;
+        let are_last = day == days_of(year, month) && day_2 == days_of(year_2, month_2);
+        let whole = months * 31 * DAY;
+        if day == day_2 || are_last {
+            return whole;
+        }
+        whole + (day - day_2) * DAY + self.micros - other.micros
+    }
+
+    /// Microseconds between two times.
+    #[must_use]
+    pub fn micros_since(self, other: Self) -> i64 {
+        (self.days - other.days) * DAY + self.micros - other.micros
+    }
+
+    #[must_use]
+    pub fn has_fraction(self) -> bool {
+        self.micros % 1_000_000 != 0
+    }
+
+    /// The nearest full second.
+    #[must_use]
+    pub fn to_second(self) -> Option<Self> {
+        let second = self.plus(500_000)?;
+        Some(Self { micros: second.micros / 1_000_000 * 1_000_000, ..second })
     }
 
     /// Year, month, day.
@@ -118,6 +177,17 @@ impl Time {
         found.at(hour, minute, second, micros_of(fraction)?)
     }
 
+    /// A time in the form of the views, or in that of Oracle's `NLS_DATE_FORMAT`, `DD-MON-RR`.
+    #[must_use]
+    pub fn understood(text: &str) -> Option<Self> {
+        let by = |model: &str| Self::read(text, model).ok();
+        Self::parse(text).or_else(|| {
+            // A month by its name: digits in another order could be several dates.
+            text.bytes().any(|byte| byte.is_ascii_alphabetic()).then_some(())?;
+            ["DD-MON-RRRR", "DD-MON-RRRR HH24:MI:SS"].into_iter().find_map(by)
+        })
+    }
+
     fn at(self, hour: i64, minute: i64, second: i64, micros: i64) -> Option<Self> {
         let in_range =
             (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
@@ -127,23 +197,25 @@ impl Time {
         })
     }
 
-    /// The form in the views.
+    /// The date alone, in the form of the views.
     #[must_use]
-    pub fn text(self) -> String {
+    pub fn date_text(self) -> String {
         let (year, month, day) = self.date();
-        let second = self.micros / 1_000_000;
-        format!(
-            "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-            second / 3600,
-            second / 60 % 60,
-            second % 60
-        )
+        format!("{year:04}-{month:02}-{day:02}")
     }
 
-    /// The form in the views, with microseconds.
+    /// The form in the views, with a fraction of a second if there is one: so equal times have
+    /// equal texts, and later times greater ones.
     #[must_use]
-    pub fn exact_text(self) -> String {
-        format!("{}.{:06}", self.text(), self.micros % 1_000_000)
+    pub fn text(self) -> String {
+        let second = self.micros / 1_000_000;
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let text = format!("{} {hour:02}:{minute:02}:{second:02}", self.date_text());
+        if !self.has_fraction() {
+            return text;
+        }
+        let fraction = format!("{:06}", self.micros % 1_000_000);
+        format!("{text}.{}", fraction.trim_end_matches('0'))
     }
 
     /// Truncates to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.
@@ -299,6 +371,19 @@ impl Time {
             .copied()
             .unwrap_or_default()
     }
+}
+
+/// The seconds of a unit of an interval, `DAY` or `days`.
+pub fn seconds_of(unit: &str) -> Option<i64> {
+    let unit = unit.trim().to_ascii_lowercase();
+    Some(match unit.strip_suffix('s').unwrap_or(&unit) {
+        "second" | "sec" => 1,
+        "minute" | "min" => 60,
+        "hour" => 3600,
+        "day" => 86_400,
+        "week" => 604_800,
+        _ => return None,
+    })
 }
 
 fn month_name(month: i64) -> &'static str {
@@ -635,7 +720,8 @@ mod tests {
             moment.plus_days(1.0 / 24.0).map(Time::text).as_deref(),
             Some("2024-02-29 00:00:00")
         );
-        assert_eq!(time("2024-03-01").minus(moment), 1.0 + 1.0 / 24.0);
+        let hours = time("2024-03-01").micros_since(moment);
+        assert_eq!(hours, DAY + DAY / 24);
         assert_eq!(
             time("2024-02-29").plus_months(12).map(Time::text).as_deref(),
             Some("2025-02-28 00:00:00")

@@ -1,5 +1,14 @@
 //! Edits of a statement's text that keep track of the origin of each byte.
 
+use crate::{
+    sql::{
+        Query,
+        tokens::{Text, Token},
+    },
+    sql_error::SqlError,
+};
+use std::borrow::Cow;
+
 /// A statement rewritten for SQLite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
@@ -136,9 +145,19 @@ impl Edits {
     /// Makes the edits in a part of the text; if edits overlap, the first one is made.
     #[must_use]
     pub fn made(&self, text: &str, from: usize, to: usize) -> Rewritten {
-        let mut offsets: Vec<usize> = text.char_indices().map(|(byte, _)| byte).collect();
-        offsets.push(text.len());
-        let byte = |at: usize| offsets.get(at).copied().unwrap_or(text.len());
+        // Of a text of plain letters, a character is a byte.
+        let is_ascii = text.is_ascii();
+        let mut offsets: Vec<usize> = Vec::new();
+        if !is_ascii {
+            offsets.extend(text.char_indices().map(|(byte, _)| byte));
+        }
+        let byte = |at: usize| {
+            if is_ascii {
+                at.min(text.len())
+            } else {
+                offsets.get(at).copied().unwrap_or(text.len())
+            }
+        };
         let between = |start: usize, end: usize| {
             text.get(byte(start)..byte(end).max(byte(start))).unwrap_or_default()
         };
@@ -178,5 +197,40 @@ impl Edits {
     #[must_use]
     pub fn all(&self, text: &str) -> Rewritten {
         self.made(text, 0, text.chars().count())
+    }
+}
+
+/// A query that is being rewritten: its text so far, and the tokens of that text.
+pub struct Draft<'a> {
+    pub done: Rewritten,
+    pub tokens: Cow<'a, [Token]>,
+}
+
+impl<'a> Draft<'a> {
+    #[must_use]
+    pub fn of(query: &'a Query) -> Self {
+        Self { done: Rewritten::unchanged(&query.text), tokens: Cow::Borrowed(&query.tokens) }
+    }
+
+    /// Applies edits, and tokenises the new text.
+    ///
+    /// # Errors
+    /// If the new text is too long.
+    pub fn changed(self, edits: &Edits) -> Result<Self, SqlError> {
+        if edits.is_empty() {
+            return Ok(self);
+        }
+        let done = self.done.then(edits.all(&self.done.sql));
+        let tokens = Text::new(&done.sql)?.statements().flatten().cloned().collect();
+        Ok(Self { done, tokens: Cow::Owned(tokens) })
+    }
+
+    /// Moves a refusal's position to that in the text that the client sent.
+    #[must_use]
+    pub fn placed(&self, mut refusal: SqlError) -> SqlError {
+        let sql = &self.done.sql;
+        let byte = |at: usize| sql.char_indices().nth(at).map_or(sql.len(), |(byte, _)| byte);
+        refusal.at = refusal.at.map(|at| self.done.origin(byte(at)));
+        refusal
     }
 }

@@ -191,6 +191,60 @@ pub fn type_name(tokens: &[Token]) -> usize {
     count.min(tokens.len())
 }
 
+/// The tokens up to a `)` whose `(` is before them.
+pub fn balanced(tokens: &[Token]) -> &[Token] {
+    let mut depth = 0_usize;
+    let end = tokens.iter().position(|token| {
+        if token.is_symbol("(") {
+            depth += 1;
+        } else if token.is_symbol(")") {
+            let Some(less) = depth.checked_sub(1) else { return true };
+            depth = less;
+        }
+        false
+    });
+    tokens.get(..end.unwrap_or(tokens.len())).unwrap_or_default()
+}
+
+/// Words behind which the list of a SELECT ends.
+const AFTER_LIST: [&str; 13] = [
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "MINUS",
+    "LIMIT",
+    "FETCH",
+    "OFFSET",
+    "INTO",
+];
+
+/// The items of a SELECT, whose tokens these are, from the one behind the word.
+pub fn items(tokens: &[Token]) -> Vec<&[Token]> {
+    let list = balanced(tokens);
+    let is_about_all =
+        |token: &&Token| ["DISTINCT", "UNIQUE", "ALL"].iter().any(|word| token.is(word));
+    let list = list.get(list.iter().take_while(is_about_all).count()..).unwrap_or_default();
+    let mut depth = 0_usize;
+    let end = list.iter().enumerate().position(|(at, token)| {
+        if token.is_symbol("(") {
+            depth += 1;
+        } else if token.is_symbol(")") {
+            depth = depth.saturating_sub(1);
+        }
+        // WITHIN GROUP belongs to an aggregate.
+        let is_within = || {
+            at.checked_sub(1).and_then(|at| list.get(at)).is_some_and(|before| before.is("WITHIN"))
+        };
+        depth == 0 && AFTER_LIST.iter().any(|word| token.is(word)) && !is_within()
+    });
+    split(list.get(..end.unwrap_or(list.len())).unwrap_or_default(), |one| one.is_symbol(","))
+}
+
 /// Splits tokens at separators that are outside of parentheses.
 pub fn split(tokens: &[Token], is_between: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     let mut parts = Vec::new();

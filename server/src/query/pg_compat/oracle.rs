@@ -25,22 +25,19 @@
 //! depth first, as in Oracle.
 
 use super::{
-    edits::{Edits, Given, Rewritten},
+    edits::{Draft, Edits, Given},
     operands,
 };
 use crate::{
-    sql::{
-        Query,
-        tokens::{Kind, Text, Token},
-    },
+    sql::tokens::{Kind, Token},
     sql_error::{SqlError, state},
 };
-use std::{borrow::Cow, fmt::Write};
+use std::fmt::Write;
 
 /// Most hierarchical blocks in one statement.
 const BLOCKS_MAX: usize = 8;
 
-fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
+pub(super) fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
     SqlError::new(state::NOT_SUPPORTED, format!("{what} is not supported here"))
         .hint(hint)
         .at(token.start)
@@ -50,9 +47,8 @@ fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
 ///
 /// # Errors
 /// If SQLite cannot express it.
-pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
-    refuse(&query.tokens)?;
-    let mut draft = Draft::of(query);
+pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
+    refuse(&draft.tokens).map_err(|refusal| draft.placed(refusal))?;
     for round in 0.. {
         let Draft { done, tokens } = &draft;
         // The innermost first: the outer ones then include its rewritten form.
@@ -65,62 +61,21 @@ pub fn rewrite(query: &Query) -> Result<Draft<'_>, SqlError> {
         }
         let edits = Hierarchy::of(tokens, &block)
             .and_then(|hierarchy| hierarchy.edits(&done.sql))
-            .map_err(|refusal| placed(done, refusal))?;
+            .map_err(|refusal| draft.placed(refusal))?;
         draft = draft.changed(&edits)?;
     }
-    let Draft { done, tokens } = &draft;
+    let tokens = &draft.tokens;
     let mut edits = Edits::default();
     for block in blocks(tokens) {
-        rownum(tokens, &block, &mut edits).map_err(|refusal| placed(done, refusal))?;
+        rownum(tokens, &block, &mut edits).map_err(|refusal| draft.placed(refusal))?;
     }
     words(tokens, &mut edits);
     if edits.is_empty() { Ok(draft) } else { draft.changed(&edits) }
 }
 
-/// A query that is being rewritten: its text so far, and the tokens of that text.
-pub struct Draft<'a> {
-    pub done: Rewritten,
-    pub tokens: Cow<'a, [Token]>,
-}
-
-impl<'a> Draft<'a> {
-    fn of(query: &'a Query) -> Self {
-        Self { done: Rewritten::unchanged(&query.text), tokens: Cow::Borrowed(&query.tokens) }
-    }
-
-    /// Applies edits, and tokenises the new text.
-    fn changed(self, edits: &Edits) -> Result<Self, SqlError> {
-        let done = self.done.then(edits.all(&self.done.sql));
-        let tokens = Text::new(&done.sql)?.statements().flatten().cloned().collect();
-        Ok(Self { done, tokens: Cow::Owned(tokens) })
-    }
-}
-
-/// Moves a refusal's position to that in the text that the client sent.
-fn placed(done: &Rewritten, mut refusal: SqlError) -> SqlError {
-    let byte = |at: usize| done.sql.char_indices().nth(at).map_or(done.sql.len(), |(byte, _)| byte);
-    refusal.at = refusal.at.map(|at| done.origin(byte(at)));
-    refusal
-}
-
 /// Refuses syntax that SQLite cannot express.
 fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
-    for (at, token) in tokens.iter().enumerate() {
-        let next = |count: usize, symbol: &str| {
-            tokens.get(at + count).is_some_and(|next| next.is_symbol(symbol))
-        };
-        if token.is_symbol("(") && next(1, "+") && next(2, ")") {
-            return Err(refused(
-                token,
-                "the outer join (+)",
-                "write FROM a LEFT JOIN b ON a.x = b.x",
-            ));
-        }
-        for word in ["ROLLUP", "CUBE"] {
-            if token.is(word) && next(1, "(") {
-                return Err(refused(token, word, "GROUP BY the columns, and UNION ALL the total"));
-            }
-        }
+    for token in tokens {
         for word in ["CONNECT_BY_ISLEAF", "CONNECT_BY_ISCYCLE"] {
             if token.is(word) {
                 return Err(refused(
@@ -136,28 +91,28 @@ fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
 
 /// One SELECT with its clauses: the positions of their first words. It ends before `end`.
 #[derive(Debug, Default)]
-struct Block {
-    select: usize,
-    from: Option<usize>,
-    filter: Option<usize>,
-    start: Option<usize>,
-    connect: Option<usize>,
-    group: Option<usize>,
-    order: Option<usize>,
-    limit: Option<usize>,
-    end: usize,
+pub(super) struct Block {
+    pub(super) select: usize,
+    pub(super) from: Option<usize>,
+    pub(super) filter: Option<usize>,
+    pub(super) start: Option<usize>,
+    pub(super) connect: Option<usize>,
+    pub(super) group: Option<usize>,
+    pub(super) order: Option<usize>,
+    pub(super) limit: Option<usize>,
+    pub(super) end: usize,
 }
 
 impl Block {
     /// The end of the clause that begins at `at`.
-    fn clause_end(&self, at: usize) -> usize {
+    pub(super) fn clause_end(&self, at: usize) -> usize {
         let clauses =
             [self.from, self.filter, self.start, self.connect, self.group, self.order, self.limit];
         clauses.into_iter().flatten().filter(|other| *other > at).min().unwrap_or(self.end)
     }
 }
 
-fn blocks(tokens: &[Token]) -> Vec<Block> {
+pub(super) fn blocks(tokens: &[Token]) -> Vec<Block> {
     let selects =
         tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")).map(|(at, _)| at);
     selects.map(|select| block(tokens, select)).collect()
@@ -221,6 +176,13 @@ fn words(tokens: &[Token], edits: &mut Edits) {
             && (next(1, "SELECT") || tokens.get(at + 1).is_some_and(|next| next.is_symbol("(")))
         {
             edits.replace(token.start, token.end, "EXCEPT");
+        } else if token.is("UNIQUE")
+            && at
+                .checked_sub(1)
+                .and_then(|at| tokens.get(at))
+                .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
+        {
+            edits.replace(token.start, token.end, "DISTINCT");
         } else if token.is("LISTAGG") {
             listagg(tokens, at, edits);
         } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
@@ -251,7 +213,7 @@ fn words(tokens: &[Token], edits: &mut Edits) {
     }
 }
 
-fn written(token: &Token) -> String {
+pub(super) fn written(token: &Token) -> String {
     match &token.kind {
         Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => {
             text.clone()

@@ -11,10 +11,7 @@ use sqlparser::ast::{
     LimitClause, OrderBy, OrderByKind, OrderBySort, Select, SelectItem, UnaryOperator,
     Value as Literal, VisitMut, VisitorMut,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::ControlFlow,
-};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 /// A SELECT's tables by their qualifiers; `None` if the columns of a table are not known.
 pub(super) type Scope = BTreeMap<String, Option<&'static View>>;
@@ -198,13 +195,13 @@ impl Columns<'_> {
             None => 0,
         };
         let limit = format!("LIMIT {}", count(limit)?.checked_add(skipped)?);
-        let mut aliases = BTreeSet::new();
+        let mut aliases = BTreeMap::new();
         for item in &select.projection {
             match item {
                 SelectItem::UnnamedExpr(expr) => is_scalar(expr).then_some(())?,
                 SelectItem::ExprWithAlias { expr, alias } => {
                     is_scalar(expr).then_some(())?;
-                    aliases.insert(alias.value.to_ascii_lowercase());
+                    aliases.insert(alias.value.to_ascii_lowercase(), expr);
                 }
                 SelectItem::Wildcard(_) => {}
                 _ => return None,
@@ -218,23 +215,27 @@ impl Columns<'_> {
         let mut order = Vec::new();
         for key in keys {
             // The name may also be that of a result's column, which takes precedence.
-            if matches!(&key.expr, Expr::Identifier(name) if aliases.contains(&name.value.to_ascii_lowercase()))
-            {
-                return None;
-            }
-            let (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = &key.expr else {
+            let key_expr = match &key.expr {
+                Expr::Identifier(name) => {
+                    aliases.get(&name.value.to_ascii_lowercase()).copied().unwrap_or(&key.expr)
+                }
+                other => other,
+            };
+            let (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = key_expr else {
                 return None;
             };
-            let (name, _) = self.typed(&key.expr, parameters)?;
+            let (name, _) = self.typed(key_expr, parameters)?;
             let descends = match key.options.sort {
                 None | Some(OrderBySort::Asc) => false,
                 Some(OrderBySort::Desc) => true,
                 Some(OrderBySort::Using(_)) => return None,
             };
-            if key.options.nulls_first.is_some() {
-                return None;
-            }
-            order.push(format!("{name}{}", if descends { " DESC" } else { "" }));
+            let nulls = match key.options.nulls_first {
+                None => "",
+                Some(true) => " NULLS FIRST",
+                Some(false) => " NULLS LAST",
+            };
+            order.push(format!("{name}{}{nulls}", if descends { " DESC" } else { "" }));
         }
         Some(format!("ORDER BY {} {limit}", order.join(", ")))
     }
@@ -251,7 +252,8 @@ pub(super) fn is_scalar(expr: &Expr) -> bool {
                     let name = function.name.to_string().to_ascii_lowercase();
                     let one = arguments(function).is_some_and(|arguments| arguments.len() == 1);
                     let aggregate = WHOLE.contains(&&*name)
-                        || ["count", "sum", "avg", "total"].contains(&&*name)
+                        || ["count", "sum", "avg", "total", "plinth_sum", "plinth_avg"]
+                            .contains(&&*name)
                         || (["min", "max"].contains(&&*name) && one);
                     function.over.is_none() && !aggregate
                 }

@@ -24,6 +24,10 @@ use sqlparser::{
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
+/// The aggregates that can be computed from partial results.
+const AGGREGATES: [&str; 8] =
+    ["count", "sum", "avg", "total", "min", "max", "plinth_sum", "plinth_avg"];
+
 /// Columns in which nearly every row has another value: grouping by them gains nothing.
 const KEYS: [&str; 10] = [
     "file_number",
@@ -139,7 +143,8 @@ impl Split<'_> {
                     // Other functions exist only here, or mean something else there.
                     Expr::Function(function) => {
                         let name = function.name.to_string().to_ascii_lowercase();
-                        self.strange |= !["abs", "upper", "lower", "length"].contains(&&*name);
+                        self.strange |= !["abs", "upper", "lower", "length"].contains(&&*name)
+                            && native(function).is_none();
                     }
                     Expr::Value(value) => {
                         self.strange |= matches!(value.value, Literal::Placeholder(_))
@@ -174,6 +179,21 @@ impl Split<'_> {
         let FunctionArguments::List(list) = &function.args else { return Err(Unsure) };
         let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
         let arguments = arguments(function).ok_or(Unsure)?;
+        // Sums of anything but integers are exact here, and noise that an engine's sum of reals has
+        // is removed. A product with a count is exact, too.
+        let (name, sum, times) = match name {
+            "plinth_sum" => ("sum", "plinth_sum", true),
+            "plinth_avg" => ("avg", "plinth_sum", true),
+            "total" => ("total", "total", false),
+            name => (name, "sum", false),
+        };
+        let counted = |argument: &Expr| {
+            if times {
+                format!("plinth_times({argument}, {COUNT})")
+            } else {
+                format!("(({argument}) * {COUNT})")
+            }
+        };
         let argument = match (name, &arguments[..]) {
             ("count", []) => {
                 self.found += 1;
@@ -194,13 +214,13 @@ impl Split<'_> {
             return Ok(Some(match name {
                 "count" => format!("coalesce(sum({}), 0)", self.sent(format!("count({bare})"))),
                 "avg" => {
-                    let (sum, count) =
+                    let (of, count) =
                         (self.sent(format!("sum({bare})")), self.sent(format!("count({bare})")));
-                    format!("(sum({sum}) * 1.0 / sum({count}))")
+                    format!("plinth_over({sum}({of}), sum({count}))")
                 }
                 // `total` of partial sums, of which one may be NULL.
                 "total" => format!("total({})", self.sent(format!("total({bare})"))),
-                "sum" => format!("sum({})", self.sent(format!("sum({bare})"))),
+                "sum" => format!("{sum}({})", self.sent(format!("sum({bare})"))),
                 _ => format!("{name}({})", self.sent(format!("{name}({bare})"))),
             }));
         }
@@ -208,14 +228,60 @@ impl Split<'_> {
             "count" => Some(format!(
                 "coalesce(sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END), 0)"
             )),
-            "sum" | "total" => Some(format!("{name}(({argument}) * {COUNT})")),
+            "sum" | "total" => Some(format!("{sum}({})", counted(argument))),
             "avg" => Some(format!(
-                "(sum(({argument}) * {COUNT}) * 1.0 / sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END))"
+                "plinth_over({sum}({}), sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END))",
+                counted(argument)
             )),
             // `min` and `max` do not change if a value occurs more than once.
             _ => None,
         })
     }
+}
+
+/// Arithmetic of decimals as engines compute it, with reals: a product, or a division by a number
+/// that is not zero.
+fn native(function: &Function) -> Option<Expr> {
+    let arguments = arguments(function)?;
+    let [a, b] = &arguments[..] else { return None };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    let product = |a: Box<Expr>, b: Box<Expr>, op| Expr::BinaryOp { left: a, op, right: b };
+    match &*function.name.to_string().to_ascii_lowercase() {
+        "plinth_times" => {
+            Some(Expr::Nested(Box::new(product(nested(a), nested(b), BinaryOperator::Multiply))))
+        }
+        "plinth_over" => {
+            let Expr::Value(value) = b else { return None };
+            let Literal::Number(digits, _) = &value.value else { return None };
+            digits.parse().ok().filter(|number: &f64| *number != 0.0)?;
+            let one = Expr::Value(Literal::Number("1.0".to_owned(), false).into());
+            let real = product(nested(a), Box::new(one), BinaryOperator::Multiply);
+            let over = product(Box::new(real), nested(b), BinaryOperator::Divide);
+            Some(Expr::Nested(Box::new(over)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an expression has a column of partial results.
+fn is_partial(expr: &Expr) -> bool {
+    struct Looks(bool);
+    impl VisitorMut for Looks {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            self.0 |= matches!(expr, Expr::Identifier(name) if is_column(&name.value));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut looks = Looks(false);
+    let _ = expr.clone().visit(&mut looks);
+    looks.0
+}
+
+/// Whether a name is that of a column of partial results.
+fn is_column(name: &str) -> bool {
+    let number = name.strip_prefix(MARK);
+    name == COUNT || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// An expression without the qualifiers of its columns.
@@ -228,6 +294,11 @@ fn bare(expr: &Expr) -> String {
                 && let Some(name) = parts.last()
             {
                 *expr = Expr::Identifier(Ident::new(name.value.to_ascii_lowercase()));
+            }
+            if let Expr::Function(function) = expr
+                && let Some(native) = native(function)
+            {
+                *expr = native;
             }
             ControlFlow::Continue(())
         }
@@ -242,7 +313,7 @@ impl VisitorMut for Split<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Identifier(name) if name.value.starts_with(MARK) => {}
+            Expr::Identifier(name) if is_column(&name.value) => {}
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.columns.whose(expr) {
                 Ok(Whose::Ours(column, _)) => {
                     self.partial.columns.insert(column);
@@ -261,8 +332,7 @@ impl VisitorMut for Split<'_> {
                 if !plain || WHOLE.contains(&&*name) {
                     return ControlFlow::Break(());
                 }
-                let ours = function.to_string().contains(MARK);
-                if ours || !["count", "sum", "avg", "total", "min", "max"].contains(&&*name) {
+                if !AGGREGATES.contains(&&*name) || is_partial(&Expr::Function(function.clone())) {
                     return ControlFlow::Continue(());
                 }
                 match self.replaced(&name, function) {

@@ -13,44 +13,166 @@ pub(super) fn statement(parser: &mut Parser<'_>) -> Result<Statement> {
     let (sets, resets, discards) = (is("SET"), is("RESET"), is("DISCARD"));
     parser.next += 1;
     if sets {
-        return Ok(set(parser));
+        return set(parser);
     }
-    let rest = parser.tokens.get(parser.next..).unwrap_or_default();
-    parser.next = parser.tokens.len();
-    let is_all = matches!(rest, [one] if one.is("ALL"));
     if discards {
-        // PLANS, SEQUENCES, TEMP: a session has none, so there is nothing to discard.
-        return Ok(if is_all { Statement::Discard } else { Statement::Ignored("DISCARD") });
+        if parser.take("ALL") {
+            return Ok(Statement::Discard);
+        }
+        // A session has none of these, so there is nothing to discard.
+        let kinds = ["PLANS", "SEQUENCES", "TEMP", "TEMPORARY"];
+        return if kinds.iter().any(|kind| parser.take(kind)) {
+            Ok(Statement::Ignored("DISCARD"))
+        } else {
+            Err(parser.expected("ALL, PLANS, SEQUENCES or TEMP"))
+        };
     }
     if resets {
-        let name = if is_all { String::new() } else { name(rest) };
+        let name = if parser.take("ALL") { String::new() } else { setting(parser)? };
         return Ok(Statement::Set { name, value: None });
     }
-    let name = rest.iter().find(|token| !token.is("PREPARE"));
-    Ok(Statement::Deallocate(name.filter(|_| !is_all).map(word)))
+    parser.take("PREPARE");
+    if parser.take("ALL") {
+        return Ok(Statement::Deallocate(None));
+    }
+    identifier(parser, "the name of a prepared statement")
+        .map(|name| Statement::Deallocate(Some(name)))
 }
 
-/// `SET [SESSION | LOCAL] name {TO | =} value`, and other forms, which are ignored.
-fn set(parser: &mut Parser<'_>) -> Statement {
-    let _ = parser.take("SESSION") || parser.take("LOCAL");
-    let rest = parser.tokens.get(parser.next..).unwrap_or_default();
-    parser.next = parser.tokens.len();
-    let zone = matches!(rest, [time, zone, ..] if time.is("TIME") && zone.is("ZONE"));
-    let (names, values) = match rest.iter().position(|token| token.is("TO") || token.is_symbol("="))
-    {
-        _ if zone => ("timezone".to_owned(), rest.get(2..)),
-        Some(between) => (name(rest.get(..between).unwrap_or_default()), rest.get(between + 1..)),
-        // SET TRANSACTION ..., SET SESSION CHARACTERISTICS ..., SET ROLE ...
-        None => return Statement::Ignored("SET"),
+/// Statements of PostgreSQL on something with a name, which do nothing here.
+pub(super) fn named(parser: &mut Parser<'_>) -> Result<Statement> {
+    let mut takes = |word: &str| parser.take(word);
+    let tag = if takes("SAVEPOINT") {
+        "SAVEPOINT"
+    } else if takes("RELEASE") {
+        takes("SAVEPOINT");
+        "RELEASE"
+    } else if takes("LISTEN") {
+        "LISTEN"
+    } else if takes("UNLISTEN") {
+        if parser.take_symbol("*") {
+            return Ok(Statement::Ignored("UNLISTEN"));
+        }
+        "UNLISTEN"
+    } else {
+        // There are no cursors but portals, which have a message of their own. Pools send CLOSE
+        // ALL.
+        parser.need("CLOSE")?;
+        "CLOSE CURSOR"
     };
-    let values = values.unwrap_or_default();
-    let is_default = matches!(values, [one] if one.is("DEFAULT"));
-    let value = values.iter().map(word).collect::<String>().replace(',', ", ");
-    Statement::Set { name: names, value: (!is_default).then_some(value) }
+    identifier(parser, "a name")?;
+    Ok(Statement::Ignored(tag))
 }
 
-fn name(tokens: &[Token]) -> String {
-    tokens.iter().map(word).collect::<String>().to_lowercase()
+/// A name, as it was written.
+pub(super) fn identifier(parser: &mut Parser<'_>, what: &str) -> Result<String> {
+    match parser.peek().map(|token| &token.kind) {
+        Some(Kind::Word(name) | Kind::Quoted(name)) => {
+            let name = name.clone();
+            parser.next += 1;
+            Ok(name)
+        }
+        _ => Err(parser.expected(what)),
+    }
+}
+
+/// The name of a setting, perhaps of several parts; `TIME ZONE` and the like are names, too.
+fn setting(parser: &mut Parser<'_>) -> Result<String> {
+    if parser.take("TIME") {
+        parser.need("ZONE")?;
+        return Ok("timezone".to_owned());
+    }
+    let mut name = identifier(parser, "the name of a setting")?.to_lowercase();
+    while parser.take_symbol(".") {
+        name = format!("{name}.{}", identifier(parser, "the name of a setting")?.to_lowercase());
+    }
+    Ok(name)
+}
+
+/// What PostgreSQL allows behind `SET TRANSACTION` and the like.
+const OF_TRANSACTIONS: [&str; 13] = [
+    "ISOLATION",
+    "LEVEL",
+    "SERIALIZABLE",
+    "REPEATABLE",
+    "READ",
+    "COMMITTED",
+    "UNCOMMITTED",
+    "WRITE",
+    "ONLY",
+    "NOT",
+    "DEFERRABLE",
+    "SNAPSHOT",
+    "NAME",
+];
+
+/// `SET [SESSION | LOCAL] name {TO | =} value [, ...]`, and other forms, which are ignored. Nothing
+/// may follow: it would be lost.
+fn set(parser: &mut Parser<'_>) -> Result<Statement> {
+    let sessions = parser.take("SESSION");
+    if sessions && parser.take("CHARACTERISTICS") {
+        parser.need("AS")?;
+        parser.need("TRANSACTION")?;
+        return of_transaction(parser);
+    }
+    if sessions && parser.take("AUTHORIZATION") {
+        word_or_string(parser, "a user")?;
+        return Ok(Statement::Ignored("SET"));
+    }
+    if !sessions {
+        parser.take("LOCAL");
+    }
+    if parser.take("TRANSACTION") {
+        return of_transaction(parser);
+    }
+    if parser.take("ROLE") || parser.take("NAMES") {
+        word_or_string(parser, "a name")?;
+        return Ok(Statement::Ignored("SET"));
+    }
+    if parser.take("CONSTRAINTS") {
+        parser.need("ALL")?;
+        if !parser.take("DEFERRED") {
+            parser.need("IMMEDIATE")?;
+        }
+        return Ok(Statement::Ignored("SET"));
+    }
+    let name = setting(parser)?;
+    let is_said = parser.take("TO") || parser.take_symbol("=");
+    if !is_said && name != "timezone" {
+        return Err(parser.expected("TO or '='"));
+    }
+    if parser.take("DEFAULT") {
+        return Ok(Statement::Set { name, value: None });
+    }
+    let mut value = word_or_string(parser, "a value")?;
+    while parser.take_symbol(",") {
+        value = format!("{value}, {}", word_or_string(parser, "a value")?);
+    }
+    Ok(Statement::Set { name, value: Some(value) })
+}
+
+fn of_transaction(parser: &mut Parser<'_>) -> Result<Statement> {
+    loop {
+        if parser.take("SNAPSHOT") || parser.take("NAME") {
+            parser.string("a name")?;
+            break;
+        }
+        if !(OF_TRANSACTIONS.iter().any(|word| parser.take(word)) || parser.take_symbol(",")) {
+            break;
+        }
+    }
+    Ok(Statement::Ignored("SET"))
+}
+
+/// One value: a word, a text, a number with its sign.
+fn word_or_string(parser: &mut Parser<'_>, what: &str) -> Result<String> {
+    let sign = ["-", "+"].into_iter().find(|sign| parser.take_symbol(sign)).unwrap_or_default();
+    let value = match parser.peek() {
+        Some(token) if !matches!(token.kind, Kind::Symbol(_) | Kind::End) => word(token),
+        _ => return Err(parser.expected(what)),
+    };
+    parser.next += 1;
+    Ok(format!("{sign}{value}"))
 }
 
 fn word(token: &Token) -> String {

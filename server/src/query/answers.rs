@@ -1,0 +1,471 @@
+//! Queries with the answers that Oracle and PostgreSQL give.
+
+use super::{
+    tests::{Memory, worlds},
+    *,
+};
+
+/// A result as text: columns are separated by `|`, rows by a line's end.
+fn told(memory: &Memory, query: &str) -> Result<String> {
+    let query = Query::new(query)?;
+    let table = run(memory, &query, &[], &Cancel::default(), &mut Vec::new())?;
+    let value = |value: &Value| match value {
+        Value::Null => "~".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Blob(_) => "?".to_owned(),
+    };
+    let row = |row: &Vec<Value>| row.iter().map(value).collect::<Vec<_>>().join("|");
+    Ok(table.rows.iter().map(row).collect::<Vec<_>>().join("\n"))
+}
+
+fn headings(memory: &Memory, query: &str) -> String {
+    let query = Query::new(query).expect(query);
+    let table = run(memory, &query, &[], &Cancel::default(), &mut Vec::new()).expect("a result");
+    table.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join("|")
+}
+
+fn oracle() -> Memory {
+    let (mut memory, _) = worlds();
+    memory.choice = Choice::Always(Rules::Oracle);
+    memory
+}
+
+/// Compares answers; all that differ are shown.
+fn answer(memory: &Memory, expected: &[(&str, &str)]) {
+    let mut wrong = Vec::new();
+    for (query, answer) in expected {
+        let found = told(memory, query).unwrap_or_else(|refusal| format!("refused: {refusal}"));
+        if found != *answer {
+            wrong.push(format!("{query}\n  answers {found:?}\n  and not {answer:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+const DISKS: &str = "(SELECT 'a' name, NULL label, 1 free, 4 total FROM dual UNION ALL
+    SELECT 'b', 'L', 0, 0 FROM dual UNION ALL SELECT 'c', 'K', 3, 8 FROM dual) d";
+
+#[test]
+fn an_empty_text_is_null_in_oracle() {
+    let lines = format!("SELECT name||'|'||label||'|'||free FROM {DISKS} ORDER BY name");
+    answer(
+        &oracle(),
+        &[
+            ("select 'a'||null||'b' from dual", "ab"),
+            (&lines, "a||1\nb|L|0\nc|K|3"),
+            ("select count(*) from dual where '' is null", "1"),
+            ("select count(*) from dual where '' = ''", "0"),
+            ("select nvl('','empty') from dual", "empty"),
+            ("select length('') from dual", "~"),
+            ("select length('abc'||'') from dual", "3"),
+            ("select '' || '' from dual", "~"),
+            ("select decode('', null, 'is null', 'is not') from dual", "is null"),
+            ("select replace('a b c', ' ', '') from dual", "abc"),
+            ("select replace('abc', 'b') from dual", "ac"),
+            ("select nvl(replace('a', 'a'), 'none') from dual", "none"),
+            ("select nvl(substr('abc', 5), 'none') from dual", "none"),
+            (
+                "select nvl(trim('   '), 'none'), nvl(ltrim('xx', 'x'), 'none') from dual",
+                "none|none",
+            ),
+            ("select nvl(translate('abc', 'x', ''), 'none') from dual", "none"),
+            ("select nvl(regexp_substr('abc', 'x*'), 'none') from dual", "none"),
+            ("select substr('abcdef', 0, 2), substr('abcdef', -3, 2) from dual", "ab|de"),
+            ("select coalesce('', null, 'x') from dual", "x"),
+            ("select case when '' is null then 1 else 2 end from dual", "1"),
+            (
+                "select listagg(n, '') within group (order by n) from (select 'a' n from dual union all select 'b' from dual)",
+                "ab",
+            ),
+            ("select count(*) from dual where 'x\\y' like 'x\\_'", "1"),
+        ],
+    );
+    let bound = Query::new("select nvl($1, 'empty') from dual").expect("a query");
+    let table =
+        run(&oracle(), &bound, &[Value::Text(String::new())], &Cancel::default(), &mut Vec::new());
+    assert_eq!(table.expect("a result").rows, [[Value::Text("empty".into())]]);
+}
+
+/// A client of PostgreSQL has PostgreSQL's rules, unless its query reads what only Oracle has.
+#[test]
+fn an_empty_text_is_a_text_in_postgresql() {
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[
+            ("select 'a'||null||'b'", "~"),
+            ("select count(*) where '' is null", "0"),
+            ("select length('')", "0"),
+            ("select coalesce('', 'x') || 'y'", "y"),
+            ("select replace('abc', 'b', NULL)", "~"),
+            ("select substr('abc', 0, 2)", "a"),
+            (
+                "select regexp_replace('aaa', 'a', 'b'), regexp_replace('aaa', 'a', 'b', 'g')",
+                "baa|bbb",
+            ),
+            ("select count(*) where 'DATA_1' like 'DATA\\_1'", "1"),
+            ("select 0.5 || 'x', 'a' || 1 + 2", "0.5x|a3"),
+            // Oracle's words tell.
+            ("select 'a'||null||'b' from dual", "ab"),
+            ("select count(*) from v$asm_attribute where '' is null", "137"),
+            (
+                "select count(*) from v$asm_attribute where value||'' is null and group_number = 1",
+                "33",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn nulls_come_last_and_first_when_descending() {
+    let values =
+        "(SELECT 2 x FROM dual UNION ALL SELECT NULL FROM dual UNION ALL SELECT 1 FROM dual)";
+    let of = |rest: &str| format!("SELECT x FROM {values} {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&of("ORDER BY x"), "1\n2\n~"),
+            (&of("ORDER BY x ASC"), "1\n2\n~"),
+            (&of("ORDER BY x DESC"), "~\n2\n1"),
+            (&of("ORDER BY 1 DESC"), "~\n2\n1"),
+            (&of("ORDER BY x NULLS FIRST"), "~\n1\n2"),
+            (&of("ORDER BY x DESC NULLS LAST"), "2\n1\n~"),
+            (&of("ORDER BY x FETCH FIRST 2 ROWS ONLY"), "1\n2"),
+            (&of("ORDER BY x DESC LIMIT 1"), "~"),
+            (&format!("SELECT * FROM ({}) WHERE ROWNUM <= 2", of("ORDER BY x")), "1\n2"),
+            (&format!("SELECT * FROM ({}) WHERE ROWNUM = 1", of("ORDER BY x DESC")), "~"),
+            (&of("UNION ALL SELECT NULL FROM dual ORDER BY x"), "1\n2\n~\n~"),
+            (
+                &format!("SELECT x, row_number() OVER (ORDER BY x) n FROM {values} ORDER BY n"),
+                "1|1\n2|2\n~|3",
+            ),
+            (
+                &format!(
+                    "SELECT x, row_number() OVER (ORDER BY x DESC) n FROM {values} ORDER BY n"
+                ),
+                "~|1\n2|2\n1|3",
+            ),
+            (
+                "SELECT listagg(nvl(x, '-'), ',') WITHIN GROUP (ORDER BY x) FROM (SELECT 'b' x FROM dual UNION ALL SELECT NULL FROM dual UNION ALL SELECT 'a' FROM dual)",
+                "a,b,-",
+            ),
+            // Of a view, where engines order and limit.
+            (
+                "SELECT value FROM v$asm_attribute WHERE group_number = 2 AND file_number IS NULL ORDER BY value DESC FETCH FIRST 1 ROW ONLY",
+                "refused: no such column: file_number",
+            ),
+            (
+                "SELECT bytes FROM v$asm_file WHERE group_number = 2 ORDER BY bytes DESC FETCH FIRST 3 ROWS ONLY",
+                "~\n~\n~",
+            ),
+            (
+                "SELECT count(*) FROM (SELECT bytes FROM v$asm_file ORDER BY bytes FETCH FIRST 100 ROWS ONLY) WHERE bytes IS NULL",
+                "0",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn decimals_are_decimals() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select (to_timestamp('00:00:02.9','hh24:mi:ss.ff1')-to_timestamp('00:00:00.1','hh24:mi:ss.ff1'))*86400 from dual",
+                "2.8",
+            ),
+            (
+                "select 0.1 + 0.2, 1.1 * 1.1, 0.3 - 0.1, 7 / 2, 6 / 3, 1 / 3 * 3 from dual",
+                "0.3|1.21|0.2|3.5|2|1",
+            ),
+            (
+                "select sum(x) from (select 12.2 x from dual union all select 0.012 from dual)",
+                "12.212",
+            ),
+            ("select avg(x) from (select 0.1 x from dual union all select 0.2 from dual)", "0.15"),
+            (
+                "select sum(x) over (order by x) from (select 0.1 x from dual union all select 0.2 from dual union all select 0.3 from dual) order by x",
+                "0.1\n0.3\n0.6",
+            ),
+            ("select count(*) from dual where 0.1 + 0.2 = 0.3", "1"),
+            (
+                "select round(2.5), round(1.005, 2), trunc(-1.29, 1), round(1250, -2), floor(-0.5), ceil(0.5) from dual",
+                "3|1.01|-1.2|1300|-1|1",
+            ),
+            ("select log(10, 1000), power(2, 10), sqrt(16), mod(7.5, 2) from dual", "3|1024|4|1.5"),
+            ("select 10/4||'x', 5/10||'x', 10/5||'x' from dual", "2.5x|.5x|2x"),
+            ("select to_char(0.5), to_char(10/5) from dual", ".5|2"),
+            // || has the precedence of +.
+            ("select 1024/1024||' GB', 2*3||'' from dual", "1 GB|6"),
+            ("select 1+2||'x' from dual", "3x"),
+            ("select '5' + 1, '5' * '2', -'3' from dual", "6|10|-3"),
+            (
+                "select median(x), percentile_cont(0.25) within group (order by x), stddev(x), variance(x) from (select 1 x from dual union all select 2 from dual union all select 3 from dual union all select 10 from dual)",
+                "2.5|1.75|4.08248290463863|16.6666666666667",
+            ),
+        ],
+    );
+    for query in [
+        "select 1/0 from dual",
+        "select 'x' + 1 from dual",
+        "select sum(1/(x-x)) from (select 1 x from dual)",
+    ] {
+        assert!(told(&oracle(), query).is_err(), "{query}");
+    }
+}
+
+#[test]
+fn texts_are_compared_with_numbers_as_numbers() {
+    let texts = "(SELECT '10' t, 5 n FROM dual UNION ALL SELECT '9', 50 FROM dual) v";
+    let of = |condition: &str| format!("SELECT t FROM {texts} WHERE {condition} ORDER BY n");
+    answer(
+        &oracle(),
+        &[
+            (&of("t > 9"), "10"),
+            (&of("t < n"), "9"),
+            (&of("9 = t"), "9"),
+            (&of("t IN (9, 11)"), "9"),
+            (&of("t BETWEEN 9.5 AND 20"), "10"),
+            (&of("n = '5'"), "10"),
+            (&of("(t > 9)"), "10"),
+            (&of("NOT (t > 9 AND n > '4')"), "9"),
+            (
+                "select count(*) from v$asm_file where file_number > '260' and group_number = '1'",
+                "95",
+            ),
+            ("select count(*) from dual where to_char(5) = 5", "1"),
+            (
+                "select count(*) from dual where to_date('2026-03-07','YYYY-MM-DD') = '07-MAR-26'",
+                "1",
+            ),
+            (
+                "select count(*) from dual where to_date('2026-03-07','YYYY-MM-DD') > '2026-03-06'",
+                "1",
+            ),
+        ],
+    );
+    assert!(told(&oracle(), "select count(*) from v$asm_file where type > 5").is_err());
+}
+
+#[test]
+fn only_the_result_that_is_chosen_is_computed() {
+    let query = format!(
+        "SELECT name, DECODE(total, 0, 0, ROUND(free/total*100, 1)) FROM {DISKS} ORDER BY name"
+    );
+    answer(
+        &oracle(),
+        &[
+            (&query, "a|25\nb|0\nc|37.5"),
+            ("select decode(1, 1, decode(0, 0, 'x', 1/0), 2, 1/0) from dual", "x"),
+            ("select decode(3, 1, 'one', 'other'), decode(3, 1, 'one') from dual", "other|~"),
+            ("select decode(null, 1, 'one', null, 'none') from dual", "none"),
+        ],
+    );
+}
+
+#[test]
+fn the_outer_join_of_oracle_is_one() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select a.x, b.y from (select 1 x from dual union all select 2 from dual) a, (select 2 x, 'two' y from dual) b where a.x = b.x(+) order by a.x",
+                "1|~\n2|two",
+            ),
+            (
+                "select * from (select 2 x, 'two' y from dual) b, (select 1 x from dual union all select 2 from dual) a where b.x(+) = a.x order by a.x",
+                "~|~|1\n2|two|2",
+            ),
+            (
+                "select count(*) from v$asm_file f, v$asm_alias a where f.file_number = a.file_number(+) and f.group_number = a.group_number(+)",
+                "137",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn groupings_of_several_kinds_are_joined() {
+    let sales = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
+    let of = |list: &str, by: &str| format!("SELECT {list} FROM {sales} GROUP BY {by}");
+    answer(
+        &oracle(),
+        &[
+            (&of("g, sum(n)", "ROLLUP (g) ORDER BY g"), "a|3\nb|4\n~|7"),
+            (
+                &of(
+                    "nvl(g, 'all') k, grouping(g), count(*)",
+                    "ROLLUP (g) ORDER BY grouping(g), g DESC",
+                ),
+                "b|0|1\na|0|2\nall|1|3",
+            ),
+            (
+                &of("g, t, sum(n)", "ROLLUP (g, t) ORDER BY 1, 2"),
+                "a|x|1\na|y|2\na|~|3\nb|x|4\nb|~|4\n~|~|7",
+            ),
+            (
+                &of("g, t, sum(n)", "CUBE (g, t) HAVING sum(n) > 3 ORDER BY g, t"),
+                "b|x|4\nb|~|4\n~|x|5\n~|~|7",
+            ),
+            (
+                &of("g, t, sum(n)", "GROUPING SETS ((g), (t), ()) ORDER BY g, t"),
+                "a|~|3\nb|~|4\n~|x|5\n~|y|2\n~|~|7",
+            ),
+            (
+                &of("g, grouping_id(g, t) i, sum(n)", "g, ROLLUP (t) ORDER BY g, i, 3"),
+                "a|0|1\na|0|2\na|1|3\nb|0|4\nb|1|4",
+            ),
+            (
+                "select type, count(*) from v$asm_file group by rollup (type) order by grouping(type) desc fetch first 1 row only",
+                "~|137",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn values_become_columns() {
+    let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
+    let pivot = |what: &str| {
+        format!("SELECT * FROM (SELECT g, t, n FROM {source}) PIVOT ({what}) ORDER BY g")
+    };
+    answer(
+        &oracle(),
+        &[
+            (&pivot("sum(n) FOR t IN ('x' AS x, 'y' AS y)"), "a|1|2\nb|4|~"),
+            (&pivot("sum(n) s, count(*) c FOR t IN ('x' x)"), "a|1|1\nb|4|1"),
+        ],
+    );
+    assert_eq!(
+        headings(&oracle(), &pivot("sum(n) s, max(n) FOR t IN ('x' x, 'y')")),
+        "g|x_s|x|'y'_s|'y'"
+    );
+}
+
+#[test]
+fn a_hierarchy_may_have_several_tables() {
+    let (a, b) = (
+        "(SELECT 1 i, 0 p, 'db' n, 7 k FROM dual UNION ALL SELECT 2, 1, 'users', 7 FROM dual UNION ALL SELECT 3, 1, 'temp', 8 FROM dual)",
+        "(SELECT 7 k, 'DATA' g FROM dual UNION ALL SELECT 9, 'FRA' FROM dual)",
+    );
+    answer(
+        &oracle(),
+        &[(
+            &format!(
+                "SELECT '+' || b.g || SYS_CONNECT_BY_PATH(a.n, '/') path, LEVEL FROM {a} a, {b} b WHERE a.k = b.k AND a.n <> 'db' START WITH a.p = 0 CONNECT BY PRIOR a.i = a.p"
+            ),
+            "+DATA/db/users|2",
+        )],
+    );
+}
+
+#[test]
+fn calls_with_words_are_calls() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select extract(hour from to_date('2026-03-07 15:04:09','YYYY-MM-DD HH24:MI:SS')), extract(year from date '2026-03-07') from dual",
+                "15|2026",
+            ),
+            (
+                "select extract(second from to_timestamp('00:00:02.5','hh24:mi:ss.ff')) from dual",
+                "2.5",
+            ),
+            ("select json_object('k' value 1, 'v' value 'x') from dual", r#"{"k":1,"v":"x"}"#),
+            ("select json_object(key 'k' value 1 null on null) from dual", r#"{"k":1}"#),
+            (
+                "select max(n) keep (dense_rank first order by d desc) from (select 1 n, 5 d from dual union all select 2, 7 from dual union all select 3, 7 from dual)",
+                "3",
+            ),
+            (
+                "select min(n) keep (dense_rank last order by d) from (select 1 n, 5 d from dual union all select 2, 7 from dual union all select 3, 7 from dual)",
+                "2",
+            ),
+            (
+                "select round(ratio_to_report(n) over (), 2) from (select 1 n from dual union all select 3 from dual) order by 1",
+                "0.25\n0.75",
+            ),
+            ("select bitand(12, 10), rawtohex('AB'), ascii('a') from dual", "8|4142|97"),
+            ("select unique x from (select 1 x from dual union all select 1 from dual)", "1"),
+            (
+                "select count(unique x) from (select 1 x from dual union all select 1 from dual)",
+                "1",
+            ),
+            ("select q'[it's]' || q'{a'}' from dual", "it'sa'"),
+            (
+                "select trim(both 'x' from 'xxaxx'), trim(leading '0' from '007'), trim('  b ') from dual",
+                "a|7|b",
+            ),
+            (
+                "select regexp_substr('a,b,c', '[^,]+', 1, 2), regexp_instr('a,b,c', ','), regexp_count('a,b,c', ','), regexp_substr('k=v', '(k)=(v)', 1, 1, 'i', 2) from dual",
+                "b|2|2|v",
+            ),
+            (
+                r"select regexp_replace('a/b', '/', '\'), regexp_replace('a.b.c', '\.', '-', 1, 2), regexp_replace('ab', '(a)(b)', '\2\1') from dual",
+                r"a\b|a.b-c|ba",
+            ),
+            (
+                "select to_char(to_date('2026-03-07','YYYY-MM-DD') + interval '2' hour, 'HH24'), to_char(to_date('2026-03-07','YYYY-MM-DD') + numtodsinterval(90, 'minute'), 'HH24:MI') from dual",
+                "02|01:30",
+            ),
+            (
+                "select round(months_between(date '2026-03-31', date '2026-02-28'), 2), months_between(date '2026-03-15', date '2026-01-15') from dual",
+                "1|2",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn headings_are_what_was_written() {
+    let memory = oracle();
+    for (query, heading) in [
+        ("SELECT COUNT(*) FROM dual", "COUNT(*)"),
+        ("SELECT count(*), Max(group_number) m FROM v$asm_file", "count(*)|m"),
+        ("SELECT level FROM dual CONNECT BY LEVEL <= 2", "level"),
+        (
+            "SELECT d.name, g.name gname FROM v$asm_attribute d, v$asm_alias g WHERE 1 = 2",
+            "name|gname",
+        ),
+        ("SELECT sysdate, user FROM dual", "sysdate|user"),
+        ("SELECT free_mb/1024, 'x' FROM (SELECT 1 free_mb FROM dual)", "free_mb/1024|'x'"),
+        ("SELECT * FROM (SELECT type, count(*) FROM v$asm_file GROUP BY type)", "type|count(*)"),
+        ("SELECT \"count(*)\" FROM (SELECT count(*) FROM dual)", "count(*)"),
+    ] {
+        assert_eq!(headings(&memory, query), heading, "{query}");
+    }
+}
+
+/// The column of the result, even if two tables have one of that name.
+#[test]
+fn a_column_of_the_result_can_be_ordered_by() {
+    answer(
+        &oracle(),
+        &[(
+            "SELECT a.name, b.name other FROM (SELECT 'x' name, 1 n FROM dual UNION ALL SELECT 'y', 2 FROM dual) a, (SELECT 'q' name, 1 n FROM dual UNION ALL SELECT 'p', 2 FROM dual) b WHERE a.n = b.n ORDER BY name DESC",
+            "y|p\nx|q",
+        )],
+    );
+}
+
+/// A sum of a converted column counts each row.
+#[test]
+fn sums_of_conversions_count_each_row() {
+    let (memory, _) = worlds();
+    let exact = told(&memory, "SELECT sum(space) FROM v$asm_file").expect("a sum");
+    for sum in [
+        "sum(space::int)",
+        "sum(plinth_int(space))",
+        "sum(space / 1)",
+        "sum(space * 1.0)",
+        "sum(to_number(space))",
+    ] {
+        let by_type =
+            format!("SELECT sum(s) FROM (SELECT type, {sum} s FROM v$asm_file GROUP BY type)");
+        assert_eq!(told(&memory, &by_type).as_deref(), Ok(&*exact), "{sum}");
+    }
+}

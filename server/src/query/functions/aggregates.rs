@@ -1,0 +1,247 @@
+//! Aggregates that SQLite lacks: of order (MEDIAN, PERCENTILE_CONT), of spread (STDDEV, VARIANCE),
+//! and KEEP.
+
+use super::{
+    FLAGS, Functions, Result, as_real, compare,
+    decimals::{Operator, computed},
+    number,
+    numbers::Number,
+    real, refused, simplest, text, value,
+};
+use rusqlite::{
+    functions::{Aggregate, Context, WindowAggregate},
+    types::Value,
+};
+use std::cmp::Ordering;
+
+/// Most values that one aggregate keeps.
+const VALUES_MAX: usize = 10_000_000;
+
+pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
+    let connection = functions.connection;
+    connection.create_aggregate_function("median", 1, FLAGS, Percentile::Median)?;
+    connection.create_aggregate_function("plinth_cont", 2, FLAGS, Percentile::Continuous)?;
+    connection.create_aggregate_function("plinth_disc", 2, FLAGS, Percentile::Discrete)?;
+    let sample = Spread { of_sample: true, is_root: true, one_is_zero: false };
+    for (name, spread) in [
+        ("stddev", Spread { one_is_zero: true, ..sample }),
+        ("stddev_samp", sample),
+        ("stddev_pop", Spread { of_sample: false, ..sample }),
+        ("variance", Spread { is_root: false, one_is_zero: true, ..sample }),
+        ("var_samp", Spread { is_root: false, ..sample }),
+        ("var_pop", Spread { is_root: false, of_sample: false, ..sample }),
+    ] {
+        connection.create_window_function(name, 1, FLAGS, spread)?;
+    }
+    connection.create_aggregate_function("plinth_keep", 4, FLAGS, Keep)
+}
+
+/// MEDIAN and the percentiles: `plinth_cont(x, fraction)`.
+#[derive(Clone, Copy)]
+enum Percentile {
+    Median,
+    Continuous,
+    Discrete,
+}
+
+#[derive(Default)]
+struct Values {
+    all: Vec<Number>,
+    fraction: f64,
+}
+
+impl Aggregate<Values, Value> for Percentile {
+    fn init(&self, _: &mut Context<'_>) -> Result<Values> {
+        Ok(Values { all: Vec::new(), fraction: 0.5 })
+    }
+
+    fn step(&self, context: &mut Context<'_>, values: &mut Values) -> Result<()> {
+        if !matches!(self, Self::Median) {
+            let fraction = real(context, 1)?.filter(|fraction| (0.0..=1.0).contains(fraction));
+            values.fraction =
+                fraction.ok_or_else(|| refused("a percentile is a number from 0 to 1"))?;
+        }
+        if values.all.len() == VALUES_MAX {
+            return Err(refused(format!("a percentile of more than {VALUES_MAX} values")));
+        }
+        values.all.extend(number(context, 0)?);
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, values: Option<Values>) -> Result<Value> {
+        let Some(Values { mut all, fraction }) = values.filter(|values| !values.all.is_empty())
+        else {
+            return Ok(Value::Null);
+        };
+        all.sort_by(|a, b| as_real(*a).total_cmp(&as_real(*b)));
+        let last = all.len() - 1;
+        let at = |place: f64| all.get((place as usize).min(last)).copied();
+        let (low, high, between) = match self {
+            Self::Discrete => {
+                let place = ((fraction * all.len() as f64).ceil() - 1.0).max(0.0);
+                (at(place), at(place), 0.0)
+            }
+            _ => {
+                let place = fraction * last as f64;
+                (at(place.floor()), at(place.ceil()), place.fract())
+            }
+        };
+        let (Some(low), Some(high)) = (low, high) else { return Ok(Value::Null) };
+        let step = computed(high, Operator::Minus, low)?;
+        let step = computed(step, Operator::Times, Number::Real(between))?;
+        computed(low, Operator::Plus, step).map(value)
+    }
+}
+
+/// The spread of numbers, by the sums of the numbers and of their squares around the first one.
+#[derive(Clone, Copy)]
+struct Spread {
+    /// Divided by one less than the count.
+    of_sample: bool,
+    is_root: bool,
+    /// Of a single number it is 0, and not NULL.
+    one_is_zero: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    /// Subtracted from each number, so that the sums stay small.
+    origin: Option<f64>,
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, number: f64, sign: f64) {
+        let distance = number - *self.origin.get_or_insert(number);
+        self.count += sign;
+        self.sum += sign * distance;
+        self.squares += sign * distance * distance;
+    }
+}
+
+impl Spread {
+    fn result(self, moments: Option<&Moments>) -> Value {
+        let Some(Moments { count, sum, squares, .. }) = moments.filter(|all| all.count > 0.0)
+        else {
+            return Value::Null;
+        };
+        let divisor = if self.of_sample { count - 1.0 } else { *count };
+        if divisor < 0.5 {
+            return if self.one_is_zero { Value::Integer(0) } else { Value::Null };
+        }
+        let variance = ((squares - sum * sum / count) / divisor).max(0.0);
+        simplest(super::clean(if self.is_root { variance.sqrt() } else { variance }))
+    }
+}
+
+impl Aggregate<Moments, Value> for Spread {
+    fn init(&self, _: &mut Context<'_>) -> Result<Moments> {
+        Ok(Moments::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, moments: &mut Moments) -> Result<()> {
+        if let Some(number) = real(context, 0)? {
+            moments.add(number, 1.0);
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, moments: Option<Moments>) -> Result<Value> {
+        Ok(self.result(moments.as_ref()))
+    }
+}
+
+impl WindowAggregate<Moments, Value> for Spread {
+    fn value(&self, moments: Option<&mut Moments>) -> Result<Value> {
+        Ok(self.result(moments.as_deref()))
+    }
+
+    fn inverse(&self, context: &mut Context<'_>, moments: &mut Moments) -> Result<()> {
+        if let Some(number) = real(context, 0)? {
+            moments.add(number, -1.0);
+        }
+        Ok(())
+    }
+}
+
+/// `plinth_keep(x, y, 'MAX', 'FIRST')` is `MAX(x) KEEP (DENSE_RANK FIRST ORDER BY y)`. A `y` that
+/// descends has LAST for FIRST, with NULLs where they would be.
+struct Keep;
+
+#[derive(Default)]
+struct Kept {
+    /// The greatest or least `y` so far.
+    order: Option<Value>,
+    result: Option<Value>,
+    count: i64,
+    /// The aggregate.
+    name: String,
+}
+
+impl Aggregate<Kept, Value> for Keep {
+    fn init(&self, _: &mut Context<'_>) -> Result<Kept> {
+        Ok(Kept::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, kept: &mut Kept) -> Result<()> {
+        let (of, order): (Value, Value) = (context.get(0)?, context.get(1)?);
+        let (name, end) = (text(context, 2), text(context, 3));
+        let is_last = end.as_deref() == Some("LAST");
+        let found = kept.order.as_ref().map(|known| nulls_last(&order, known));
+        match found {
+            Some(Ordering::Equal) => {}
+            Some(Ordering::Less) if is_last => return Ok(()),
+            Some(Ordering::Greater) if !is_last => return Ok(()),
+            _ => *kept = Kept { order: Some(order), ..Kept::default() },
+        }
+        kept.name = name.clone().unwrap_or_default();
+        if of == Value::Null {
+            return Ok(());
+        }
+        kept.count += 1;
+        let result = match (kept.result.take(), name.as_deref()) {
+            (None, _) => of,
+            (Some(known), Some("MAX")) if compare(&of, &known) == Ordering::Greater => of,
+            (Some(known), Some("MIN")) if compare(&of, &known) == Ordering::Less => of,
+            (Some(known), Some("SUM" | "AVG")) => match (as_number(&known), as_number(&of)) {
+                (Some(a), Some(b)) => value(computed(a, Operator::Plus, b)?),
+                _ => return Err(refused("a sum of what is no number")),
+            },
+            (Some(known), _) => known,
+        };
+        kept.result = Some(result);
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, kept: Option<Kept>) -> Result<Value> {
+        let Some(Kept { result, count, name, .. }) = kept else { return Ok(Value::Null) };
+        match (name.as_str(), result) {
+            ("COUNT", _) => Ok(Value::Integer(count)),
+            ("AVG", Some(sum)) => match as_number(&sum) {
+                Some(sum) => computed(sum, Operator::Over, Number::Whole(count)).map(value),
+                None => Ok(Value::Null),
+            },
+            (_, result) => Ok(result.unwrap_or(Value::Null)),
+        }
+    }
+}
+
+fn as_number(value: &Value) -> Option<Number> {
+    match value {
+        Value::Integer(whole) => Some(Number::Whole(*whole)),
+        Value::Real(real) => Some(Number::Real(*real)),
+        _ => None,
+    }
+}
+
+/// NULL is greater than everything, as in an order that ascends.
+fn nulls_last(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Greater,
+        (_, Value::Null) => Ordering::Less,
+        _ => compare(a, b),
+    }
+}
