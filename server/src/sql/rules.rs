@@ -12,8 +12,8 @@
 //!
 //! A session chooses with the setting [`SETTING`]. Without it, the way that the session came
 //! decides: `plinth sql` is for Oracle's scripts. A client of PostgreSQL's protocol may be psql
-//! with such a script, or a driver that reads PostgreSQL's catalog. So the statement decides: one that
-//! reads the views of a disk group, or `dual`, follows Oracle's rules, and one that reads
+//! with such a script, or a driver that reads PostgreSQL's catalog. So the statement decides: one
+//! that reads the views of a disk group, or `dual`, follows Oracle's rules, and one that reads
 //! PostgreSQL's catalog, or nothing, does not.
 
 use super::{
