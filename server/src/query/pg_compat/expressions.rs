@@ -7,7 +7,8 @@
 //! - `+ -` of times are computed with the numbers that their texts begin with. `plinth_plus` and
 //!   `plinth_minus` add and subtract days.
 //! - A number is less than any text. A text that is compared with a number is converted to one
-//!   here; it is an error if it is none. A text that is compared with a time is converted to a time.
+//!   here; it is an error if it is none. A text that is compared with a time is converted to a
+//!   time.
 //!
 //! Sums and products of integers stay as they are: SQLite has these right, and engines can compute
 //! them ([`plan`](super::super::plan)).
