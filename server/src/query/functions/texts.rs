@@ -1,6 +1,6 @@
 //! Functions of texts: parts, padding, trimming, joining.
 
-use super::{Functions, LONG, Result, cut, refused, text, text_by, whole};
+use super::{Functions, LONG, Result, refused, text, text_by, whole};
 use crate::sql::rules::Rules;
 use rusqlite::{functions::Context, types::Value};
 
@@ -130,6 +130,9 @@ fn rawtohex(context: &Context<'_>) -> Result<Value> {
     Ok(text(context, 0).map(hex).map_or(Value::Null, Value::Text))
 }
 
+/// The longest text that `||` and REPLACE build, in bytes: the longest value of a query.
+const JOINED_MAX: usize = 16 << 20;
+
 /// The operands of `||`, or the arguments of CONCAT, as one text.
 fn joined(context: &Context<'_>, rules: Rules, is_null_if_one_is: bool) -> Result<Value> {
     let mut all = String::new();
@@ -139,8 +142,11 @@ fn joined(context: &Context<'_>, rules: Rules, is_null_if_one_is: bool) -> Resul
             None if is_null_if_one_is => return Ok(Value::Null),
             None => {}
         }
+        if all.len() > JOINED_MAX {
+            return Err(refused("a text of more than 16 MiB"));
+        }
     }
-    cut(all).map(Value::Text)
+    Ok(Value::Text(all))
 }
 
 /// `REPLACE(of, what [, by])`
@@ -152,7 +158,15 @@ fn replace(context: &Context<'_>, rules: Rules) -> Result<Value> {
             if by.is_none() && rules == Rules::PostgreSql && context.len() > 2 {
                 return Ok(Value::Null);
             }
-            cut(of.replace(&what, &by.unwrap_or_default())).map(Value::Text)
+            let by = by.unwrap_or_default();
+            // Known beforehand: each occurrence of one letter may become a long text.
+            if by.len() > what.len() {
+                let more = of.matches(&what).count().saturating_mul(by.len() - what.len());
+                if of.len().saturating_add(more) > JOINED_MAX {
+                    return Err(refused("a text of more than 16 MiB"));
+                }
+            }
+            Ok(Value::Text(of.replace(&what, &by)))
         }
         (None, _) if rules == Rules::PostgreSql => Ok(Value::Null),
         _ => Ok(Value::Text(of)),
