@@ -469,3 +469,112 @@ fn sums_of_conversions_count_each_row() {
         assert_eq!(told(&memory, &by_type).as_deref(), Ok(&*exact), "{sum}");
     }
 }
+
+proptest::proptest! {
+    /// Whatever the words are, a query is rewritten or refused, and errors point into it.
+    #[test]
+    fn any_words_are_rewritten_or_refused(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..60)) {
+        let text = format!("SELECT {}", words.join(" "));
+        if let Ok(query) = Query::new(&text) {
+            for rules in [Rules::Oracle, Rules::PostgreSql] {
+                match pg_compat::rewrite(&query, rules) {
+                    Ok(rewritten) => {
+                        let ends = (0..=rewritten.sql.len()).map(|byte| rewritten.origin(byte));
+                        proptest::prop_assert!(ends.max().unwrap_or(0) <= text.chars().count());
+                    }
+                    Err(refusal) => proptest::prop_assert!(refusal.at.unwrap_or(0) <= text.chars().count()),
+                }
+            }
+        }
+    }
+}
+
+/// Words that mean something to one of the rewritings.
+const WORDS: &[&str] = &[
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "ORDER BY",
+    "HAVING",
+    "AND",
+    "OR",
+    "NOT",
+    "a",
+    "b.c",
+    "'x'",
+    "''",
+    "1",
+    "0.5",
+    "(",
+    ")",
+    "(",
+    ")",
+    ",",
+    "||",
+    "+",
+    "-",
+    "*",
+    "/",
+    "=",
+    "<",
+    "(+)",
+    "DECODE(",
+    "ROLLUP(",
+    "CUBE(",
+    "GROUPING SETS(",
+    "GROUPING(",
+    "PIVOT(",
+    "FOR",
+    "IN",
+    "IN (",
+    "SUM(",
+    "COUNT(*)",
+    "MAX(",
+    "KEEP (DENSE_RANK FIRST",
+    "OVER (",
+    "WITHIN GROUP (",
+    "LISTAGG(",
+    "PERCENTILE_CONT(",
+    "RATIO_TO_REPORT(",
+    "EXTRACT(",
+    "JSON_OBJECT(",
+    "VALUE",
+    "START WITH",
+    "CONNECT BY",
+    "PRIOR",
+    "LEVEL",
+    "ROWNUM",
+    "<= 5",
+    "SYS_CONNECT_BY_PATH(",
+    "UNION ALL",
+    "FETCH FIRST 3 ROWS ONLY",
+    "NULLS FIRST",
+    "DESC",
+    "AS",
+    "é",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "BETWEEN",
+    "LIKE",
+    "DATE '2026-01-01'",
+    "INTERVAL '2' HOUR",
+    "TRIM(BOTH",
+    "q'[it's]'",
+    "::int",
+    "v$asm_disk d",
+    "dual",
+    "DISTINCT",
+    "ANY (",
+    "ARRAY[",
+    "]",
+    "NULL",
+    "IS",
+    ".",
+    "JOIN",
+    "ON",
+    "\"q\"",
+];
