@@ -60,14 +60,16 @@ impl Rewritten {
         let mut pieces = Vec::new();
         for (piece, end) in next.pieces.iter().zip(ends) {
             let from = bytes.get(piece.origin).copied().unwrap_or(self.sql.len());
-            let within = self.pieces.iter().rev().find(|earlier| earlier.byte <= from);
+            // Pieces are in the order of their bytes.
+            let after = self.pieces.partition_point(|earlier| earlier.byte <= from);
+            let within = after.checked_sub(1).and_then(|at| self.pieces.get(at));
             let is_copy = piece.is_copy && within.is_none_or(|earlier| earlier.is_copy);
             pieces.push(Piece { byte: piece.byte, origin: self.origin(from), is_copy });
             if piece.is_copy {
                 // The copied part may itself consist of several pieces.
                 let to = from + (end - piece.byte);
-                let inside =
-                    self.pieces.iter().filter(|earlier| from < earlier.byte && earlier.byte < to);
+                let rest = self.pieces.get(after..).unwrap_or_default();
+                let inside = rest.iter().take_while(|earlier| earlier.byte < to);
                 pieces.extend(
                     inside.map(|earlier| Piece {
                         byte: piece.byte + (earlier.byte - from),

@@ -38,9 +38,10 @@ const PSEUDO: [&str; 14] = [
 pub(super) fn rewrite(draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
     let mut edits = Edits::default();
     let tokens = &draft.tokens;
+    let letters: Vec<char> = draft.done.sql.chars().collect();
     for (at, _) in tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")) {
         for item in operands::items(tokens.get(at + 1..).unwrap_or_default()) {
-            if let (Some(name), Some(last)) = (name(item, &draft.done.sql), item.last()) {
+            if let (Some(name), Some(last)) = (name(item, &letters), item.last()) {
                 let name = name.replace('"', "\"\"");
                 edits.replace(last.end, last.end, format!(" AS \"{name}\""));
             }
@@ -50,7 +51,7 @@ pub(super) fn rewrite(draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
 }
 
 /// The name to give to an item; `None` if it has one.
-fn name(item: &[Token], text: &str) -> Option<String> {
+fn name(item: &[Token], text: &[char]) -> Option<String> {
     let last = item.last()?;
     if last.is_symbol("*") || infer_types::without_alias(item).len() < item.len() {
         return None;
@@ -74,8 +75,8 @@ fn name(item: &[Token], text: &str) -> Option<String> {
 }
 
 /// The text from one token to another.
-fn written(text: &str, first: &Token, last: &Token) -> String {
-    text.chars().skip(first.start).take(last.end - first.start).collect()
+fn written(text: &[char], first: &Token, last: &Token) -> String {
+    text.get(first.start..last.end).unwrap_or_default().iter().collect()
 }
 
 /// A name as PostgreSQL keeps it.
