@@ -125,7 +125,7 @@ const TEXTS: [&str; 57] = [
     "json_object",
     "json_array",
     "plinth_time",
-    "plinth_concat",
+    "plinth_text",
 ];
 /// Functions whose result has the type of some of their arguments: the first of these, and the step
 /// from one to the next.

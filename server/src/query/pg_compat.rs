@@ -667,7 +667,8 @@ mod tests {
     #[test]
     fn hierarchies_are_walked() {
         let connection = Connection::open_in_memory().expect("a database");
-        super::super::functions::create(&connection, "scott", Rules::Oracle).expect("functions");
+        super::super::functions::create(&connection, "scott", Rules::PostgreSql)
+            .expect("functions");
         let tree = "CREATE TABLE dual(dummy TEXT); INSERT INTO dual VALUES ('X');
             CREATE TABLE t(id, parent, name); INSERT INTO t VALUES
             (1, 0, 'db'), (2, 1, 'datafile'), (3, 2, 'users'), (4, 1, 'tempfile'), (5, 4, 'temp'), (6, 0, 'fra'), (7, 2, 'a')";

@@ -1,6 +1,6 @@
 //! Functions of texts: parts, padding, trimming, joining.
 
-use super::{Functions, LONG, Result, refused, text, text_by, whole};
+use super::{FLAGS, Functions, LONG, Result, refused, text, text_by, whole};
 use crate::sql::rules::Rules;
 use rusqlite::{functions::Context, types::Value};
 
@@ -59,10 +59,13 @@ fn create_about_ends(functions: &Functions<'_>) -> Result<()> {
         functions.define("ltrim", arguments, |context| trim(context, true, false))?;
         functions.define("rtrim", arguments, |context| trim(context, false, true))?;
     }
-    functions.define_by_rules("plinth_concat", -1, |context, rules| {
-        joined(context, rules, rules == Rules::PostgreSql)
+    // An operand of `||`: by Oracle's rules NULL adds nothing, and is an empty text here.
+    let rules = functions.rules;
+    functions.connection.create_scalar_function("plinth_text", 1, FLAGS, move |context| {
+        let nothing = (rules == Rules::Oracle).then(String::new);
+        Ok(text_by(context, 0, rules).or(nothing))
     })?;
-    functions.define_by_rules("concat", -1, |context, rules| joined(context, rules, false))
+    functions.define_by_rules("concat", -1, joined)
 }
 
 /// Functions for parts of texts and single characters, and formatting for people.
@@ -130,18 +133,14 @@ fn rawtohex(context: &Context<'_>) -> Result<Value> {
     Ok(text(context, 0).map(hex).map_or(Value::Null, Value::Text))
 }
 
-/// The longest text that `||` and REPLACE build, in bytes: the longest value of a query.
+/// The longest text that CONCAT and REPLACE build, in bytes: the longest value of a query.
 const JOINED_MAX: usize = 16 << 20;
 
-/// The operands of `||`, or the arguments of CONCAT, as one text.
-fn joined(context: &Context<'_>, rules: Rules, is_null_if_one_is: bool) -> Result<Value> {
+/// The arguments of CONCAT as one text.
+fn joined(context: &Context<'_>, rules: Rules) -> Result<Value> {
     let mut all = String::new();
     for at in 0..context.len() {
-        match text_by(context, at, rules) {
-            Some(text) => all.push_str(&text),
-            None if is_null_if_one_is => return Ok(Value::Null),
-            None => {}
-        }
+        all.push_str(&text_by(context, at, rules).unwrap_or_default());
         if all.len() > JOINED_MAX {
             return Err(refused("a text of more than 16 MiB"));
         }

@@ -118,6 +118,17 @@ struct Edit {
     start: usize,
     end: usize,
     texts: Vec<Given>,
+    kind: EditKind,
+}
+
+/// The order of edits at one position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum EditKind {
+    /// Ends an expression before the position; the first of several is the innermost.
+    Close,
+    /// Begins an expression at the position; the last of several is the outermost.
+    Open,
+    Replace,
 }
 
 /// Edits that have not been made yet. Positions are characters of the text.
@@ -139,9 +150,17 @@ impl Edits {
         self.replace(at, at, text);
     }
 
+    /// Inserts the end of what encloses an expression that ends at a position. Of several the first
+    /// comes first.
+    pub fn close(&mut self, at: usize, text: impl Into<String>) {
+        let texts = vec![Given::new(text, at)];
+        self.0.push(Edit { start: at, end: at, texts, kind: EditKind::Close });
+    }
+
     /// Replaces a range by texts that come from other parts of the statement.
     pub fn pieces(&mut self, start: usize, end: usize, texts: Vec<Given>) {
-        self.0.push(Edit { start, end, texts });
+        let kind = if start == end { EditKind::Open } else { EditKind::Replace };
+        self.0.push(Edit { start, end, texts, kind });
     }
 
     /// Makes the edits in a part of the text; if edits overlap, the first one is made.
@@ -169,11 +188,9 @@ impl Edits {
             .enumerate()
             .filter(|(_, edit)| edit.start >= from && edit.end <= to)
             .collect();
-        // An insertion comes before a replacement at the same position; the last insertion is the
-        // outermost.
         order.sort_by_key(|(number, edit)| {
-            let inserts = edit.start == edit.end;
-            (edit.start, !inserts, if inserts { usize::MAX - number } else { *number })
+            let number = if edit.kind == EditKind::Open { usize::MAX - number } else { *number };
+            (edit.start, edit.kind, number)
         });
         let begin = Piece { byte: 0, origin: from, is_copy: true };
         let mut out =

@@ -1,7 +1,7 @@
 //! Operators that SQLite evaluates otherwise than Oracle and PostgreSQL.
 //!
-//! - `a || b` binds tighter than `*` in SQLite, and is NULL if one is. `plinth_concat` has the
-//!   precedence and the NULLs of the query's rules.
+//! - `a || b` binds tighter than `*` in SQLite, and is NULL if one is. Its operands are
+//!   enclosed so that it has the precedence and the NULLs of the query's rules.
 //! - `+ - * /` of decimals are computed with binary reals, and integers are divided without a
 //!   remainder. `plinth_plus`, `plinth_over` ... compute with decimals.
 //! - `+ -` of times are computed with the numbers that their texts begin with. `plinth_plus` and
@@ -286,7 +286,7 @@ impl<'a> Pass<'a, '_> {
             }
         }
         self.edits.insert(first.start, format!("{function}("));
-        self.edits.insert(last.end, ")");
+        self.edits.close(last.end, ")");
     }
 
     /// `product + product`, `product || product`. By Oracle's rules `||` binds as `+` does, by
@@ -316,8 +316,8 @@ impl<'a> Pass<'a, '_> {
     ) -> Node {
         let adds = !joins || self.rules == Rules::Oracle;
         let mut left = first;
-        // Operands of one run of `||` are arguments of one call.
-        let mut joined = 0_usize;
+        // The operands of one run of `||`.
+        let mut joined: Vec<Node> = Vec::new();
         while left.end < to {
             let at = left.end;
             let join = joins && self.is_symbol(at, "||");
@@ -326,22 +326,77 @@ impl<'a> Pass<'a, '_> {
                 break;
             }
             let Some(right) = operand(self, at + 1, to) else { break };
-            if joined > 0 && (!join || joined == ARGUMENTS_MAX) {
-                self.call("plinth_concat(", left);
-                joined = 0;
-            }
             if join {
-                self.separated(at);
-                joined += 1;
+                if joined.is_empty() {
+                    joined.push(left);
+                }
+                joined.push(right);
                 left = Node { start: left.start, end: right.end, class: Class::Text };
             } else {
+                self.join(&std::mem::take(&mut joined));
                 left = self.added(left, at, right);
             }
         }
-        if joined > 0 {
-            self.call("plinth_concat(", left);
-        }
+        self.join(&joined);
         left
+    }
+
+    /// Operands of `||`, in a form in which SQLite's `||` joins them by the query's rules.
+    fn join(&mut self, operands: &[Node]) {
+        let (Some(first), Some(last)) = (operands.first(), operands.last()) else { return };
+        let is_null_nothing = self.rules == Rules::Oracle;
+        let mut has_text = false;
+        for operand in operands {
+            let tokens = self.tokens.get(operand.start..operand.end).unwrap_or_default();
+            let name = match tokens {
+                [name] | [_, _, name] => {
+                    matches!(name.kind, Kind::Word(_) | Kind::Quoted(_)) && !name.is("NULL")
+                }
+                _ => false,
+            };
+            match (tokens, operand.class) {
+                ([Token { kind: Kind::String(text), .. }], Class::Text) => {
+                    has_text |= !text.is_empty();
+                }
+                (_, Class::Text | Class::Integer | Class::Time) if is_null_nothing => {
+                    self.enclose("coalesce((", *operand, "), '')");
+                }
+                (_, Class::Text | Class::Integer | Class::Time) => {
+                    self.enclose("(", *operand, ")");
+                }
+                // It may be a real, whose text is not SQLite's.
+                (_, Class::Unknown) if name => self.text_of_name(*operand),
+                _ => self.enclose("plinth_text(", *operand, ")"),
+            }
+        }
+        let run = Node { start: first.start, end: last.end, class: Class::Text };
+        if is_null_nothing && !has_text {
+            self.enclose("nullif((", run, "), '')");
+        } else {
+            self.enclose("(", run, ")");
+        }
+    }
+
+    /// The text of a column whose type is not known: of a real by a function, of others as it is.
+    fn text_of_name(&mut self, node: Node) {
+        let tokens = self.tokens.get(node.start..node.end).unwrap_or_default();
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return };
+        let name: String = tokens.iter().map(quoted).collect();
+        let other = if self.rules == Rules::Oracle {
+            format!("coalesce({name}, '')")
+        } else {
+            name.clone()
+        };
+        let text =
+            format!("CASE typeof({name}) WHEN 'real' THEN plinth_text({name}) ELSE {other} END");
+        self.edits.replace(first.start, last.end, text);
+    }
+
+    fn enclose(&mut self, open: &str, node: Node, close: &str) {
+        if let (Some(first), Some(last)) = (self.get(node.start), self.get(node.end - 1)) {
+            self.edits.insert(first.start, open);
+            self.edits.close(last.end, close);
+        }
     }
 
     fn added(&mut self, left: Node, operator: usize, right: Node) -> Node {
@@ -581,15 +636,18 @@ impl<'a> Pass<'a, '_> {
 
     /// Encloses an expression.
     fn call(&mut self, open: &str, node: Node) {
-        if let (Some(first), Some(last)) = (self.get(node.start), self.get(node.end - 1)) {
-            self.edits.insert(first.start, open);
-            self.edits.insert(last.end, ")");
-        }
+        self.enclose(open, node, ")");
     }
 }
 
-/// Most operands of `||` in one call: SQLite takes 127 arguments.
-const ARGUMENTS_MAX: usize = 100;
+/// A part of a name as it is written.
+fn quoted(token: &Token) -> String {
+    match &token.kind {
+        Kind::Quoted(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+        Kind::Word(name) | Kind::Symbol(name) => name.clone(),
+        _ => String::new(),
+    }
+}
 
 fn is_time(operand: &[Token]) -> bool {
     let name = |token: &Token, names: &[&str]| match &token.kind {
