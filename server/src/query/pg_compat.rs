@@ -653,7 +653,7 @@ mod tests {
             "select count(*) from b where rownum < 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",
-            "select a, connect_by_isleaf from b connect by prior x = y",
+            "select a, connect_by_iscycle from b connect by prior x = y",
         ] {
             let refusal = rewrite(refused).expect_err(refused);
             assert!(
@@ -685,6 +685,10 @@ mod tests {
                 "+G/db/tempfile|+G/db/datafile|+G/db/datafile/users",
             ),
             ("SELECT LEVEL FROM dual CONNECT BY LEVEL <= 4", "1|2|3|4"),
+            (
+                "SELECT name FROM t WHERE CONNECT_BY_ISLEAF = 1 START WITH parent = 0 CONNECT BY PRIOR id = parent",
+                "users|a|temp|fra",
+            ),
             (
                 "SELECT lpad(' ', 2 * (LEVEL - 1)) || name || ' of ' || nvl(PRIOR name, '-') || ' in ' || CONNECT_BY_ROOT name
                  FROM t WHERE id IN (1, 3, 6) START WITH parent = 0 CONNECT BY parent = PRIOR id ORDER BY id",

@@ -15,8 +15,9 @@ use crate::{
 };
 
 /// Words without an argument that are not columns of a table.
-const PSEUDO: [&str; 14] = [
+const PSEUDO: [&str; 15] = [
     "LEVEL",
+    "CONNECT_BY_ISLEAF",
     "ROWNUM",
     "SYSDATE",
     "SYSTIMESTAMP",

@@ -76,14 +76,12 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
 /// Refuses syntax that SQLite cannot express.
 fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
     for token in tokens {
-        for word in ["CONNECT_BY_ISLEAF", "CONNECT_BY_ISCYCLE"] {
-            if token.is(word) {
-                return Err(refused(
-                    token,
-                    word,
-                    "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT and PRIOR are",
-                ));
-            }
+        if token.is("CONNECT_BY_ISCYCLE") {
+            return Err(refused(
+                token,
+                "CONNECT_BY_ISCYCLE",
+                "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT, CONNECT_BY_ISLEAF and PRIOR are",
+            ));
         }
     }
     Ok(())
@@ -534,9 +532,20 @@ impl<'a> Hierarchy<'a> {
             ),
             start,
         ));
-        texts.extend(condition);
+        texts.extend(condition.clone());
+        texts.push(Given::new(format!(" ORDER BY {order}) SELECT *"), start));
+        let asks = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
+        if asks.iter().any(|token| token.is("CONNECT_BY_ISLEAF")) {
+            // A leaf is a row behind which the walk would find none.
+            let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE ");
+            texts.push(Given::new(open, start));
+            texts.extend(condition);
+            texts.push(Given::new(") AS \"#leaf\"", start));
+        }
         texts.push(Given::new(
-            format!(" ORDER BY {order}) SELECT * FROM \"#walk\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "),
+            format!(
+                " FROM \"#walk\" AS \"#before\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "
+            ),
             start,
         ));
         edits.pieces(start, self.end_place(source_span.1), texts);
@@ -606,6 +615,8 @@ impl<'a> Hierarchy<'a> {
                 format!("\"{}\"", columns.of("was", "NULL", &format!("\"#before\".\"{prior}\"")))
             };
             edits.replace(token.start, self.end_place(end), replacement);
+        } else if token.is("CONNECT_BY_ISLEAF") {
+            edits.replace(token.start, token.end, "\"#leaf\"");
         } else if token.is("CONNECT_BY_ROOT") {
             let end = operands::end(self.tokens, at + 1);
             let expression = text_of(&self.plain(at + 1, end, text));
