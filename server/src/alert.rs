@@ -11,6 +11,7 @@
 
 mod gathered;
 
+use crate::stdio;
 use gathered::{Gathered, Text};
 use plinth_engine::event::{Event, Severity};
 use std::{
@@ -69,7 +70,7 @@ impl Alert {
             self.lines.try_send(line)
             && let Line::Write(nanos, text) = line
         {
-            eprint!("{}", written(nanos, &text));
+            stdio::warn(&written(nanos, &text));
         }
     }
 
@@ -87,8 +88,8 @@ fn write(path: &std::path::Path, echo: bool, lines: &Receiver<Line>) {
         let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path);
         match file.and_then(|mut file| file.write_all(line.as_bytes())) {
             Ok(()) if !echo => {}
-            Ok(()) => eprint!("{line}"),
-            Err(error) => eprint!("{}: {error}: {line}", path.display()),
+            Ok(()) => stdio::warn(&line),
+            Err(error) => stdio::warn(&format!("{}: {error}: {line}", path.display())),
         }
     };
     let (began, mut gathered) = (Instant::now(), Gathered::default());

@@ -17,6 +17,7 @@ mod scram;
 pub mod serve;
 pub mod sql;
 pub mod sql_error;
+mod stdio;
 mod text;
 pub mod tls;
 mod users;

@@ -6,7 +6,7 @@ use crate::{
         start::{Options, Started, start},
         systemd,
     },
-    pg, process,
+    pg, process, stdio,
 };
 use rustix::fd::OwnedFd;
 use std::{fs, io, process::ExitCode, sync::Arc};
@@ -20,12 +20,13 @@ pub fn serve(options: Options) -> ExitCode {
     match listen(options, stored) {
         Ok((instance, _lock)) => {
             systemd::ready();
-            println!("plinth: ready, psql -h {}", instance.paths().dir().display());
+            let dir = instance.paths().dir().display();
+            stdio::print(&format!("plinth: ready, psql -h {dir}\n"));
             process::wait_for_end();
             instance.leave();
         }
         Err(error) => {
-            eprintln!("plinth: {error}");
+            stdio::warn(&format!("plinth: {error}\n"));
             ExitCode::FAILURE
         }
     }

@@ -22,6 +22,7 @@ use crate::{
     alert::Alert,
     paths::Paths,
     process::{self, Peer},
+    stdio,
 };
 use plinth_engine::{
     admin::{AdminError, Code, Command, NewGroup, Outcome, Value},
@@ -136,7 +137,8 @@ fn plant_a_mistake() {
 fn die_of_panics(alert: Alert, group: &str) {
     let group = group.to_owned();
     std::panic::set_hook(Box::new(move |info| {
-        eprintln!("{info}\n{}", std::backtrace::Backtrace::force_capture());
+        let trace = std::backtrace::Backtrace::force_capture();
+        stdio::warn(&format!("{info}\n{trace}\n"));
         alert.line(Severity::Alarm, &group, &format!("the engine dies of a bug: {info}"));
         alert.flush();
         std::process::abort();
@@ -172,11 +174,12 @@ pub fn run(options: Options) -> ExitCode {
         match the_only_engine(&options.paths.engine_pid(&group)) {
             Ok(Some(sign)) => Some(sign),
             Ok(None) => {
-                eprintln!("plinth: another engine of {group} runs");
+                stdio::warn(&format!("plinth: another engine of {group} runs\n"));
                 return ExitCode::FAILURE;
             }
             Err(error) => {
-                eprintln!("plinth: {}: {error}", options.paths.engine_pid(&group).display());
+                let pid = options.paths.engine_pid(&group);
+                stdio::warn(&format!("plinth: {}: {error}\n", pid.display()));
                 return ExitCode::FAILURE;
             }
         }
@@ -195,7 +198,7 @@ pub fn run(options: Options) -> ExitCode {
     let (engine, listener) = match started {
         Ok(started) => started,
         Err(error) => {
-            eprintln!("plinth: engine of {group}: {error}");
+            stdio::warn(&format!("plinth: engine of {group}: {error}\n"));
             return ExitCode::FAILURE;
         }
     };
@@ -203,7 +206,7 @@ pub fn run(options: Options) -> ExitCode {
     if let Err(error) =
         thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener))
     {
-        eprintln!("plinth: engine of {group}: {error}");
+        stdio::warn(&format!("plinth: engine of {group}: {error}\n"));
         return ExitCode::FAILURE;
     }
     process::wait_for_end();
