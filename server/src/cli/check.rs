@@ -187,7 +187,7 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
 /// Checks the disks of a group that no engine uses.
 fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
     let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
-    let world = RealWorld::new(choice, |event| eprintln!("{event}"))
+    let world = RealWorld::new(choice, |event| crate::stdio::warn(&format!("{event}\n")))
         .map_err(|error| SqlError::new(crate::sql_error::state::INTERNAL, error))?;
     let escaped: Vec<String> = disks.iter().map(|disk| glob::Pattern::escape(disk)).collect();
     world.set_diskstring(&escaped.join(",")).map_err(|error| SqlError::new("22023", error))?;

@@ -4,7 +4,7 @@
 //! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A
 //! line that only reports success is left out of JSON, so that the output is JSON and nothing else.
 
-use super::{Result, asm_path::AsmPath, print, table};
+use super::{Result, asm_path::AsmPath, print, table, warn};
 use crate::{
     engine,
     instance::control::Client,
@@ -189,7 +189,7 @@ impl Context {
     pub(super) fn statement(&self, sql: &str) -> Result<()> {
         self.instance()?.sql(sql, |given| {
             for notice in given.notices {
-                eprintln!("{}", notice.text);
+                warn(&format!("{}\n", notice.text));
             }
         })
     }
@@ -280,7 +280,7 @@ pub(super) fn query(paths: &Paths, sql: &str) -> Result<Table> {
     let mut found = None;
     Client::connect(paths)?.sql(sql, |given| {
         for notice in given.notices {
-            eprintln!("plinth: {}", notice.text);
+            warn(&format!("plinth: {}\n", notice.text));
         }
         found = given.table;
     })?;

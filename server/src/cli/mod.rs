@@ -32,6 +32,7 @@ mod network;
 mod renamedg;
 mod settings;
 mod sql;
+mod sqlplus;
 pub mod table;
 mod templates;
 mod top;
@@ -46,6 +47,7 @@ use crate::{
     paths::{DEFAULT_DIR, Paths},
     serve,
     sql_error::SqlError,
+    stdio::{print, warn},
     users,
 };
 use clap::{
@@ -59,7 +61,6 @@ use plinth_fuse::mount;
 use plinth_host::{IoChoice, probe};
 use std::{
     ffi::OsString,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -180,10 +181,10 @@ pub fn main() -> ExitCode {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let result = if name == format!("mount.{}", mount::TYPE) {
-        mounts::helper(arguments)
-    } else {
-        run(Arguments::parse())
+    let result = match name.as_str() {
+        "sqlplus" => sql::sqlplus(arguments),
+        mount if mount == format!("mount.{}", mount::TYPE) => mounts::helper(arguments),
+        _ => run(Arguments::parse()),
     };
     match result {
         Ok(code) => code,
@@ -196,8 +197,14 @@ pub fn main() -> ExitCode {
 
 /// Prints a refusal to the standard error.
 fn complain(refusal: &SqlError) {
-    // Refusals that `asmcmd` has too are printed as it prints them.
-    let name = if refusal.message.starts_with("ASMCMD-") { "" } else { "plinth: " };
+    warn(&refusal_text(refusal));
+}
+
+/// A refusal as it is printed.
+fn refusal_text(refusal: &SqlError) -> String {
+    // Refusals that `asmcmd` and SQL*Plus have too are printed as these print them.
+    let theirs = ["ASMCMD-", "SP2-"].iter().any(|name| refusal.message.starts_with(name));
+    let name = if theirs { "" } else { "plinth: " };
     let mut text = format!("{name}{}\n", refusal.message);
     if let Some(detail) = &refusal.detail {
         text.push_str(&format!("  ({detail})\n"));
@@ -205,13 +212,7 @@ fn complain(refusal: &SqlError) {
     if let Some(hint) = &refusal.hint {
         text.push_str(&format!("  {hint}\n"));
     }
-    let _ = io::stderr().write_all(text.as_bytes());
-}
-
-/// Prints a result. It is no failure if the reader has closed the pipe (`| head`).
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    text
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {

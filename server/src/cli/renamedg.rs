@@ -175,7 +175,7 @@ impl Run for Renamedg {
     fn run(&self, _: &mut Context) -> Result<()> {
         let wanted = Wanted::parse(&self.words)?;
         let choice = IoChoice::from_environment().map_err(|error| SqlError::new("22023", error))?;
-        let world = RealWorld::new(choice, |event| eprintln!("{event}"))
+        let world = RealWorld::new(choice, |event| crate::stdio::warn(&format!("{event}\n")))
             .map_err(|error| SqlError::new(state::INTERNAL, error))?;
         world.set_diskstring(&wanted.diskstring).map_err(|error| SqlError::new("22023", error))?;
         let world: Arc<dyn World> = Arc::new(world);

@@ -49,12 +49,14 @@ pub fn plain(table: &Table, headings: bool) -> String {
     text
 }
 
-/// A result as `psql` draws it.
+/// A result as `psql` draws it; without headings, with neither these nor the number of rows.
 #[must_use]
-pub fn ruled(table: &Table) -> String {
+pub fn ruled(table: &Table, headings: bool) -> String {
     let mut drawn = Drawn::new();
     drawn.load_style(PSQL);
-    drawn.set_header(table.columns.iter().map(|column| &column.name));
+    if headings {
+        drawn.set_header(table.columns.iter().map(|column| &column.name));
+    }
     for row in &table.rows {
         drawn.add_row(row.iter().map(text));
     }
@@ -66,8 +68,25 @@ pub fn ruled(table: &Table) -> String {
         }
     }
     let lines: String = drawn.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    match headings {
+        true => format!("{lines}{}", footer(table)),
+        false if table.rows.is_empty() => String::new(),
+        false => lines,
+    }
+}
+
+/// A result as `psql -A` draws it: no column is aligned, and `between` stands between two.
+#[must_use]
+pub fn unaligned(table: &Table, between: &str, headings: bool) -> String {
+    let line = |fields: Vec<String>| format!("{}\n", fields.join(between));
+    let names = || line(table.columns.iter().map(|column| column.name.clone()).collect());
+    let rows: String = table.rows.iter().map(|row| line(row.iter().map(text).collect())).collect();
+    if headings { format!("{}{rows}{}", names(), footer(table)) } else { rows }
+}
+
+fn footer(table: &Table) -> String {
     let count = table.rows.len();
-    format!("{lines}({count} row{})\n", if count == 1 { "" } else { "s" })
+    format!("({count} row{})\n", if count == 1 { "" } else { "s" })
 }
 
 /// A result as an array of objects.
@@ -95,4 +114,29 @@ pub fn objects(table: &Table) -> serde_json::Value {
 #[must_use]
 pub fn json(table: &Table) -> String {
     format!("{:#}\n", objects(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Column;
+
+    #[test]
+    fn results_have_headings_and_a_footer_or_neither() {
+        let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+        let table = Table {
+            columns: vec![column("name", Type::Text), column("mb", Type::Integer)],
+            rows: vec![
+                vec![Value::Text("DATA".to_owned()), Value::Integer(1000)],
+                vec![Value::Null, Value::Integer(5)],
+            ],
+        };
+        let whole = " name | mb\n------+------\n DATA | 1000\n      |    5\n(2 rows)\n";
+        assert_eq!(ruled(&table, true), whole.replace(" mb\n", "   mb\n"));
+        assert_eq!(ruled(&table, false), " DATA | 1000\n      |    5\n");
+        assert_eq!(unaligned(&table, "|", true), "name|mb\nDATA|1000\n|5\n(2 rows)\n");
+        assert_eq!(unaligned(&table, ";", false), "DATA;1000\n;5\n");
+        let none = Table { rows: Vec::new(), ..table };
+        assert_eq!((ruled(&none, false), unaligned(&none, "|", false)), Default::default());
+    }
 }
