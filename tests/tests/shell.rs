@@ -639,6 +639,24 @@ fn sql_at_a_terminal() {
     terminal.ends();
 }
 
+/// At a terminal variables and ACCEPT ask, and a script goes on with the prompt behind it.
+#[test]
+fn a_user_is_asked_at_a_terminal() {
+    let instance = Instance::new();
+    let mut terminal = Terminal::new(&instance, "sql");
+    terminal.step("", "plinth> ");
+    terminal.step("set pages 0 feedback off\r", "plinth> ");
+    terminal.step("select '<' || '&what' || '>' from dual;\r", "Enter value for what: ");
+    terminal.step("an answer\r", "<an answer>");
+    terminal.step("", "plinth> ");
+    terminal.step("accept secret prompt 'Say: ' hide\r", "Say: ");
+    terminal.step("hidden\r", "plinth> ");
+    terminal.step("prompt [&secret]\r", "[hidden]");
+    terminal.step("", "plinth> ");
+    terminal.step("exit 3\r", "exit 3");
+    terminal.ends();
+}
+
 /// A group, a disk or an AU that is not there is refused by every list; a / behind a group's name
 /// is taken, a ; is not.
 #[test]
