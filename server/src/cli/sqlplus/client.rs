@@ -358,7 +358,7 @@ impl Interpreter<'_> {
         if let Err(error) = result {
             let text = format!("the value of :{name} in line {line}: {}", error.message);
             let error = SqlError { message: text, at: None, ..error };
-            return Err(Refusal::of(Cause::Statement, error));
+            return Err(Refusal::of(Cause::Statement, error).with_line());
         }
         let value = value.and_then(|row| row.into_iter().next()).unwrap_or(Value::Null);
         self.binds.assign(name, value)

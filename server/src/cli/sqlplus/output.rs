@@ -89,15 +89,15 @@ impl Interpreter<'_> {
 
     /// Prints a refusal, counts it, and does what WHENEVER says.
     pub(super) fn refuse(&mut self, refusal: Refusal, line: usize, refused: Option<Refused<'_>>) {
-        let Refusal { cause, mut error } = refusal;
+        let Refusal { cause, mut error, names_line } = refusal;
         let place = self.sources.place(line, self.world.is_terminal());
         let is_report = self.look == Look::Report;
-        let is_located = match cause {
-            // The server's own refusals show the statement.
-            Cause::Statement if is_report => false,
-            Cause::Statement => error.at.is_none() || matches!(place, Place::Script(..)),
-            Cause::Command | Cause::System => line > 0,
-        };
+        // A report shows the statement, and so does a caret.
+        let is_shown = cause == Cause::Statement && is_report && refused.is_some();
+        let has_caret = cause == Cause::Statement && error.at.is_some();
+        let is_located = line > 0
+            && !is_shown
+            && (matches!(place, Place::Script(..)) || !(names_line || has_caret));
         match &place {
             Place::Script(name, line) if is_located => {
                 error.message = format!("{} ({name}, line {line})", error.message);

@@ -26,15 +26,23 @@ pub(super) struct Refusal {
     pub cause: Cause,
     /// Boxed, because a refusal is rare and results are moved often.
     pub error: Box<SqlError>,
+    /// The message says already which line it is about.
+    pub names_line: bool,
 }
 
 impl Refusal {
     pub(super) fn of(cause: Cause, error: SqlError) -> Self {
-        Self { cause, error: Box::new(error) }
+        Self { cause, error: Box::new(error), names_line: false }
     }
 
     pub(super) fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.error.hint = Some(hint.to_string());
+        self
+    }
+
+    /// The same refusal, whose message says which line it is about.
+    pub(super) fn with_line(mut self) -> Self {
+        self.names_line = true;
         self
     }
 

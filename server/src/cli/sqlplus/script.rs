@@ -85,7 +85,9 @@ impl Interpreter<'_> {
     }
 
     fn next_line(&mut self, is_standard: bool, is_within: bool) -> Line {
-        let prompt = self.prompt(is_within);
+        let is_typed = is_standard && self.world.is_terminal();
+        let echoes = self.settings.echo && !self.silent && !is_typed;
+        let prompt = if is_typed || echoes { self.prompt(is_within) } else { String::new() };
         let line = if is_standard {
             match self.world.read(&prompt) {
                 Ok(line) => line,
@@ -101,8 +103,7 @@ impl Interpreter<'_> {
         };
         if let (Line::Text(text), Some(source)) = (&line, self.sources.top()) {
             source.number += 1;
-            let echoes = self.settings.echo && !self.silent;
-            if echoes && !(is_standard && self.world.is_terminal()) {
+            if echoes {
                 self.say(&format!("{prompt}{text}\n"));
             }
         }
@@ -188,7 +189,7 @@ impl Interpreter<'_> {
                 let text =
                     format!("the statement at line {line} was not run: a blank line ends it");
                 let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps it");
-                self.refuse(refusal.of_statement(), line, None);
+                self.refuse(refusal.of_statement().with_line(), line, None);
             }
             Item::Variable { text, line } => self.expand(&text, line),
             Item::Backslash { text, .. } if text.trim_end_matches(';') == "\\q" => {
@@ -239,7 +240,7 @@ impl Interpreter<'_> {
                     "DEFINE {name} = value before it, or SET DEFINE OFF if no variable is meant"
                 )
             };
-            return Err(wrong(text).hint(remedy));
+            return Err(wrong(text).hint(remedy).with_line());
         };
         if wanted.keep {
             self.variables.set(name, answer.clone());
@@ -270,7 +271,7 @@ impl Interpreter<'_> {
         let error = SqlError::new(state::NOT_SUPPORTED, message)
             .hint("statements and commands of SQL*Plus are carried out");
         let refused = Refused { text, line };
-        self.refuse(Refusal::of(Cause::Statement, error), line, Some(refused));
+        self.refuse(Refusal::of(Cause::Statement, error).with_line(), line, Some(refused));
     }
 }
 

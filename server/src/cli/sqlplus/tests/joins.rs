@@ -165,6 +165,68 @@ fn wrong() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
+/// Beginnings and ends of lines that mean something.
+fn word() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "set",
+        "set null",
+        "set numf",
+        "set define",
+        "set sqlt",
+        "set colsep",
+        "set sqlprompt",
+        "column a format",
+        "column a heading",
+        "break on",
+        "compute sum of a on",
+        "ttitle",
+        "ttitle left",
+        "btitle col 5",
+        "define a =",
+        "define",
+        "accept",
+        "prompt &",
+        "prompt &&a",
+        "variable",
+        "exec :a :=",
+        "print",
+        "@",
+        "@@",
+        "spool",
+        "host",
+        "exit",
+        "whenever",
+        "show",
+        "connect",
+        "select",
+        "select &a",
+        "select :a",
+        "begin",
+        "create",
+        "/*",
+        "*/",
+        "--",
+        "'",
+        "\"",
+        "$$",
+        "q'",
+        "E'\\",
+        ";",
+        "/",
+        ".",
+        "-",
+        "",
+        "&",
+        "^",
+        "é",
+        "timing",
+        "desc",
+        "doc",
+        "#",
+    ])
+    .prop_map(str::to_owned)
+}
+
 /// Whether a client command may be refused: it names a variable that the script has not declared.
 fn may_be_refused(pieces: &[Piece]) -> bool {
     pieces.iter().any(|piece| {
@@ -202,6 +264,17 @@ proptest! {
             let sent: Vec<&String> = sent.iter().filter(|one| !one.contains("bad")).collect();
             prop_assert_eq!(sent, statements.iter().collect::<Vec<_>>(), "{}\n{}", text, stage.all());
             prop_assert!(stage.code != 0, "{}\n{}", text, stage.all());
+        }
+    }
+
+    /// No line ends the program with a panic, whatever stands in it.
+    #[test]
+    fn any_line_is_carried_out_or_refused(
+        words in prop::collection::vec((word(), any::<String>(), word()), 1..6),
+    ) {
+        let text: String = words.iter().map(|(one, any, two)| format!("{one} {any}{two}\n")).collect();
+        for is_sqlplus in [false, true] {
+            Stage::new(is_sqlplus).run(&text);
         }
     }
 

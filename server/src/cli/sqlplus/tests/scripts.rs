@@ -112,10 +112,12 @@ fn variables_come_from_everywhere() {
 
 #[test]
 fn a_variable_without_a_value_is_asked_for_or_refused() {
-    let why = "&x in line 2 has no value, and there is no terminal to ask at";
+    let why = "&x in line 2 has no value, and there is no terminal to ask at\n";
     refuses("select 1\n, '&x';\nselect 2;", &["select 2"], why);
     refuses("prompt &x\nselect 2;", &["select 2"], "&x in line 1 has no value");
     refuses("select &1;", &[], "give the script 1 arguments");
+    let stage = Stage::sqlplus().file("a.sql", "\nselect 1\n, &x;").run("@a");
+    stage.says("&x in line 3 has no value, and there is no terminal to ask at (a.sql, line 2)\n");
     let mut stage = Stage::plinth();
     stage.world.is_terminal = true;
     stage.world.answers = ["5", "6", "7"].map(str::to_owned).into();
