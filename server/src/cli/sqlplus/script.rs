@@ -176,7 +176,9 @@ impl Interpreter<'_> {
             },
             Item::Statement { text, line } => {
                 self.buffer = Some(text.clone());
-                self.world.remember(&text);
+                if self.sources.depth() == 0 {
+                    self.world.remember(&text);
+                }
                 self.statement(&text, line);
             }
             Item::Block { text, line, last, is_ended } => {
