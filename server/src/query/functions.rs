@@ -13,7 +13,7 @@ use rusqlite::{
     functions::{Context, FunctionFlags},
     types::{Value, ValueRef},
 };
-use times::Time;
+pub use times::Time;
 
 type Result<T> = rusqlite::Result<T>;
 

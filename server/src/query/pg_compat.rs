@@ -10,16 +10,17 @@ mod edits;
 mod lists;
 pub mod operands;
 mod oracle;
+pub mod synonyms;
 
 use crate::{
+    query::views,
     sql::{
         Query,
         tokens::{Kind, Token},
     },
     sql_error::{SqlError, state},
 };
-use edits::Edits;
-pub use edits::Rewritten;
+pub use edits::{Edits, Rewritten};
 use rusqlite::{Connection, functions::FunctionFlags};
 use std::fmt::Write;
 
@@ -106,6 +107,10 @@ impl<'a> Here<'a> {
 fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let Some(first) = tokens.get(at) else { return 1 };
     let here = Here { tokens, at, first };
+    let synonym = synonyms::replace(tokens, at, edits);
+    if synonym > 0 {
+        return synonym;
+    }
     match &first.kind {
         Kind::Symbol(mark) => operator(here, mark, edits),
         Kind::String(value) => string(here, value, edits),
@@ -195,6 +200,8 @@ fn word_habit(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
         {
             here.replace(1, "user()", edits)
         }
+        // SQLite has no such letter in bare names.
+        name if name.contains('#') => here.replace(1, &format!("\"{word}\""), edits),
         _ => 1,
     }
 }
@@ -462,10 +469,6 @@ const TIMES: [&str; 10] = [
     "add_months",
     "last_day",
 ];
-/// Columns of the views that hold times.
-const TIME_COLUMNS: [&str; 5] =
-    ["create_date", "mount_date", "creation_date", "modification_date", "timestamp"];
-
 fn is_time(operand: &[Token]) -> bool {
     let name = |token: &Token, names: &[&str]| match &token.kind {
         Kind::Word(word) | Kind::Quoted(word) => {
@@ -479,8 +482,10 @@ fn is_time(operand: &[Token]) -> bool {
         }
         [open, inside @ .., _] if open.is_symbol("(") => is_time(inside),
         [first, ..] if name(first, &TIMES) => true,
-        [.., last] => name(last, &TIME_COLUMNS),
-        [] => false,
+        [.., Token { kind: Kind::Word(column) | Kind::Quoted(column), .. }] => {
+            views::is_time(column)
+        }
+        _ => false,
     }
 }
 
@@ -548,13 +553,6 @@ fn interval(tokens: &[Token], at: usize) -> Option<(f64, usize)> {
         _ => return None,
     };
     Some((number * days, end))
-}
-
-/// The name of a view, even if it is written `gv$...`.
-#[must_use]
-pub fn local(name: &str) -> &str {
-    let local = name.strip_prefix(['g', 'G']);
-    local.filter(|rest| rest.get(..2).is_some_and(|v| v.eq_ignore_ascii_case("v$"))).unwrap_or(name)
 }
 
 /// Creates the `gv$...` views, which have one instance, if a statement names them.
@@ -669,6 +667,10 @@ mod tests {
             (
                 "select * from current_schema()",
                 "select * from (SELECT current_schema() AS current_schema)",
+            ),
+            (
+                "select s.serial#, sid# AS n# from sys.v_$session s where s.serial#>5",
+                "select s.\"serial#\", \"sid#\" AS \"n#\" from v$session s where s.\"serial#\">5",
             ),
             ("select 1 minus select 2", "select 1 EXCEPT select 2"),
             (
