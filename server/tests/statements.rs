@@ -11,7 +11,10 @@ use plinth_engine::{
     catalog::rows::{encode_count, encode_value},
 };
 use plinth_server::{
-    query::{self, Cancel, Estimated, Source, views},
+    query::{
+        self, Cancel, Estimated, Source, formats::Formats, settings::Settings, userenv::Facts,
+        views,
+    },
     sql::{self, Statement},
 };
 use rusqlite::{Connection, params_from_iter, types::Value as Sql};
@@ -32,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A statement that runs for longer is cancelled.
 const LONG: Duration = Duration::from_millis(300);
 
-/// Three rows of every view, in two groups.
-struct Memory;
+/// Three rows of every view, in two groups; and how the session writes times.
+struct Memory(Formats);
 
 static ENGINE: LazyLock<Mutex<Connection>> = LazyLock::new(|| {
     let engine = Connection::open_in_memory().expect("a database");
@@ -41,19 +44,17 @@ static ENGINE: LazyLock<Mutex<Connection>> = LazyLock::new(|| {
         let columns: Vec<String> = view
             .columns
             .iter()
-            .map(|(name, kind)| format!("{name} {}", kind.declaration()))
+            .map(|(name, kind)| format!("\"{name}\" {}", kind.declaration()))
             .collect();
         engine
             .execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", ")))
             .expect("a table");
         let marks = vec!["?"; columns.len()].join(", ");
         for number in 0..3_i64 {
-            let value = |(column, kind): &(&str, views::Type)| match kind {
+            let value = |(_, kind): &(&str, views::Type)| match kind {
                 views::Type::Integer | views::Type::Truth => Sql::Integer(number * 256),
                 views::Type::Real => Sql::Real(number as f64 / 3.0),
-                views::Type::Text if column.ends_with("date") => {
-                    Sql::Text(format!("2026-03-0{} 10:00:00", number + 1))
-                }
+                views::Type::Time => Sql::Text(format!("2026-03-0{} 10:00:00", number + 1)),
                 views::Type::Text if number < 2 => Sql::Text(format!("DATA_000{number}")),
                 views::Type::Text | views::Type::Letter => Sql::Null,
             };
@@ -110,6 +111,23 @@ impl Source for Memory {
     fn user(&self) -> String {
         "scott".into()
     }
+
+    fn formats(&self) -> Formats {
+        self.0.clone()
+    }
+
+    fn userenv(&self) -> Facts {
+        Facts::from([("sid", Some("1".to_owned())), ("terminal", None)])
+    }
+}
+
+/// Every other session has set how it writes times.
+fn session(seed: u64) -> Memory {
+    let mut settings = Settings::default();
+    if seed.is_multiple_of(2) {
+        settings.set("nls_date_format", Some("DD-MON-RR HH24:MI"));
+    }
+    Memory(Formats::of(&settings))
 }
 
 /// Pseudo-random numbers from a seed.
@@ -223,6 +241,12 @@ const WORDS: &[&str] = &[
     "group_number",
     "total_mb",
     "create_date",
+    "mount_date m",
+    "serial#",
+    "sys.",
+    "v_$session s",
+    "sys_context('USERENV',",
+    "'01-JAN-26 00:00'",
     "a.name",
     "sysdate",
     "interval '1 day'",
@@ -295,6 +319,12 @@ const VALID: &[&str] = &[
     "SELECT c.relname, format_type(a.atttypid, -1) FROM pg_catalog.pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname ~ '^v'",
     "WITH x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < 5) SELECT sum(n) OVER (ORDER BY n) FROM x FETCH FIRST 2 ROWS ONLY",
     "SELECT LEVEL FROM dual CONNECT BY LEVEL <= 5",
+    "SELECT m, 'on ' || m, to_char(m), nvl(m, '01-JAN-26 00:00') FROM (SELECT mount_date m FROM sys.v_$asm_disk) q \
+     WHERE q.m - 1 > '01-JAN-26 00:00' AND m NOT BETWEEN '01-JAN-20 00:00' AND sysdate AND m NOT IN ('02-JAN-26 00:00')",
+    "SELECT s.sid, s.serial#, sys_context('USERENV', 'SID') FROM gv$session s WHERE s.serial#>1 AND logon_time < $2",
+    "ALTER SESSION SET nls_date_format = 'DD-MON-YY' current_schema = SYS",
+    "ALTER SYSTEM SET asm_power_limit = 4 COMMENT = 'x' SCOPE = BOTH SID = '*'",
+    "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; COMMIT; SHOW PARAMETER asm%",
     "ALTER DISKGROUP data ADD FAILGROUP f1 DISK '/dev/a*' NAME x SIZE 10G FORCE DROP DISK b REBALANCE POWER 4 WAIT",
     "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP a DISK '/x' FAILGROUP b DISK '/y' ATTRIBUTE 'au_size' = '4M'",
     "CREATE USER scott WITH PASSWORD 'tiger' ROLE OPERATE",
@@ -363,13 +393,13 @@ fn tried(text: &str, seed: u64) {
                     let _ = (statement.tag(), statement.needs(), format!("{statement:?}"));
                     let Statement::Query(query) = statement else { continue };
                     let parameters = [Value::Integer(2), Value::Text("DATA%".into())];
-                    if let Err(refusal) = query::describe(&Memory, &query, &given) {
+                    let source = session(seed);
+                    if let Err(refusal) = query::describe(&source, &query, &given) {
                         within(refusal);
                     }
-                    if let Err(refusal) =
-                        query::run(&Memory, &query, &parameters, &given, &mut Vec::new())
-                    {
-                        within(refusal);
+                    match query::run(&source, &query, &parameters, &given, &mut Vec::new()) {
+                        Ok(table) => drop(source.0.table(table)),
+                        Err(refusal) => within(refusal),
                     }
                 }
             }

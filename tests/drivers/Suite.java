@@ -46,13 +46,14 @@ public class Suite {
                     check(rows.next() && rows.getLong(1) == 0 && rows.getString(2).equals("DATA_0000"), round);
                     check(rows.getDouble("half") > 0 && rows.getObject("half") instanceof Double, round);
                     check(rows.getObject(1) instanceof Long && rows.getString("create_date").length() == 19, round);
-                    check(rows.getTimestamp("create_date") != null, round);
+                    check(rows.getObject("create_date") instanceof Timestamp, rows.getObject("create_date"));
                     check(rows.next() && rows.getInt("disk_number") == 1 && !rows.next(), round);
                 }
             }
             ResultSetMetaData columns = statement.getMetaData();
             check(columns.getColumnType(1) == Types.BIGINT && columns.getColumnType(2) == Types.VARCHAR
-                && columns.getColumnType(3) == Types.DOUBLE, columns.getColumnTypeName(3));
+                && columns.getColumnType(3) == Types.DOUBLE && columns.getColumnType(4) == Types.TIMESTAMP,
+                columns.getColumnTypeName(4));
         }
         try (PreparedStatement statement = connection.prepareStatement(sql)) {
             // Nothing was said of it yet: its type is what it is compared with.
@@ -66,6 +67,17 @@ public class Suite {
             try (ResultSet rows = statement.executeQuery()) {
                 check(rows.next() && rows.getString(1) == null && rows.getLong(2) == 1L << 40, "long");
                 check(rows.getDouble(3) == 0.125 && rows.getString(4).equals("grün"), rows.getString(4));
+            }
+        }
+        try (PreparedStatement statement = connection.prepareStatement(
+                "SELECT count(*), max(sysdate), NULL::timestamp FROM v$asm_disk WHERE create_date BETWEEN ? AND ?")) {
+            for (int round = 0; round < 8; round++) {
+                statement.setTimestamp(1, Timestamp.valueOf("2020-01-01 00:00:00"));
+                statement.setTimestamp(2, new Timestamp(System.currentTimeMillis() + 86_400_000L));
+                try (ResultSet rows = statement.executeQuery()) {
+                    check(rows.next() && rows.getInt(1) == 2, rows.getInt(1));
+                    check(rows.getTimestamp(2) != null && rows.getTimestamp(3) == null, rows.getString(2));
+                }
             }
         }
         connection.setAutoCommit(false);
@@ -101,6 +113,7 @@ public class Suite {
         }
         check(Integer.valueOf(Types.BIGINT).equals(columns.get("total_mb")), columns);
         check(Integer.valueOf(Types.VARCHAR).equals(columns.get("name")), columns);
+        check(Integer.valueOf(Types.TIMESTAMP).equals(columns.get("create_date")), columns);
     }
 
     static void errors(Connection connection) throws Exception {

@@ -4,6 +4,7 @@ The environment says where: SOCKETS (a directory), PORT, ROOT (the authority's c
 """
 
 import asyncio
+import datetime
 import json
 import os
 
@@ -22,6 +23,12 @@ async def with_asyncpg():
     assert [tuple(row) for row in rows] == [(0, "DATA_0000"), (1, "DATA_0001")], rows
     row = await connection.fetchrow("SELECT typbyval, typname FROM pg_type WHERE oid = $1", 20)
     assert row["typbyval"] is True and row["typname"] == "int8", row
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    row = await connection.fetchrow(
+        "SELECT create_date, sysdate AS now, to_date('2026-03-07', 'YYYY-MM-DD') AS day, $2::timestamp AS same"
+        " FROM v$asm_disk WHERE create_date <= $1 AND disk_number = 0", now, now)
+    assert isinstance(row["create_date"], datetime.datetime) and row["now"] >= row["create_date"], row
+    assert row["day"] == datetime.datetime(2026, 3, 7) and row["same"] == now, row
     await connection.reset()
     await connection.close()
     pool = await asyncpg.create_pool(host=SOCKETS, user="root", database="plinth", min_size=1, max_size=2)

@@ -13,6 +13,8 @@ async function suite(sql) {
     assert.deepStrictEqual(truths.map((row) => Object.values(row)), [['int8', true, 'int8in'], ['text', false, 'textin']]);
     const some = await sql`SELECT count(*) AS n FROM v$asm_disk WHERE name = ANY(${['DATA_0000', 'x, y']})`;
     assert.strictEqual(some[0].n, '1');
+    const times = await sql`SELECT create_date FROM v$asm_disk WHERE create_date <= ${new Date()} ORDER BY 1`;
+    assert(times.length === 2 && times[0].create_date instanceof Date);
     await assert.rejects(sql`SELECT * FROM v$asm_nothing`, (error) => error.code === '42P01' && error.position === '15');
 }
 

@@ -40,6 +40,13 @@ async function suite(client, where) {
         const named = { name: 'by-number', text: 'SELECT name FROM v$asm_disk WHERE disk_number = $1', values: [round % 2] };
         assert.strictEqual((await client.query(named)).rows[0].name, `DATA_000${round % 2}`);
     }
+    const times = await client.query(
+        'SELECT create_date, sysdate AS now, NULL::timestamp AS unset FROM v$asm_disk WHERE create_date <= $1 AND disk_number = 0',
+        [new Date()],
+    );
+    assert.deepStrictEqual(times.fields.map((field) => field.dataTypeID), [1114, 1114, 1114]);
+    assert(times.rows[0].create_date instanceof Date && times.rows[0].now >= times.rows[0].create_date);
+    assert.strictEqual(times.rows[0].unset, null);
     const nothing = await client.query('SELECT $1::text AS a, $2::int AS b', [null, 5]);
     assert.deepStrictEqual(nothing.rows, [{ a: null, b: '5' }]);
     const several = await client.query('SELECT 1 AS a; SELECT 2 AS a');

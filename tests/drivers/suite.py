@@ -3,6 +3,7 @@
 The environment says where: SOCKETS (a directory), PORT, ROOT (the authority's certificate).
 """
 
+import datetime
 import os
 import threading
 import time
@@ -40,6 +41,15 @@ def queries(connection):
                 rows = cursor.fetchall()
                 assert [row[0] for row in rows] == [0, 1], rows
                 assert rows[0][1:] == ("DATA_0000", "grün", 7, 0.5), rows
+            times = "SELECT create_date, sysdate, max(mount_date), systimestamp, NULL::timestamp FROM v$asm_disk"
+            cursor.execute(f"{times} WHERE create_date <= %s AND create_date > %s GROUP BY 1",
+                           (datetime.datetime.now(datetime.timezone.utc), datetime.datetime(2020, 1, 1)))
+            assert [column.type_code for column in cursor.description] == [1114] * 5, cursor.description
+            *known, unset = cursor.fetchone()
+            assert unset is None and all(isinstance(time, datetime.datetime) for time in known), known
+            cursor.execute("SELECT %s::timestamp, to_char(%s::timestamp, 'HH24:MI:SS')",
+                           (datetime.datetime(2026, 3, 7, 15, 4, 9), datetime.datetime(2026, 3, 7, 15, 4, 9)))
+            assert cursor.fetchone() == (datetime.datetime(2026, 3, 7, 15, 4, 9), "15:04:09")
     assert connection.execute("SELECT count(*), avg(total_mb), upper('x'), sum(total_mb) FROM v$asm_disk").fetchone()[2] == "X"
     assert connection.execute("SELECT %s::int + 1", (None,)).fetchone() == (None,)
     assert connection.execute("SHOW server_version").fetchone()[0].startswith("15")
@@ -58,6 +68,24 @@ def errors(connection):
     refused("0A000", lambda: connection.execute("INSERT INTO v$asm_disk VALUES (1)"))
     refused("22P02", lambda: connection.execute("SELECT 1 FROM v$asm_disk WHERE group_number = %s", ("x",)))
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def formats(connection):
+    query = "SELECT create_date FROM v$asm_disk WHERE create_date > '01-JAN-20' AND disk_number = 0"
+    connection.execute("ALTER SESSION SET nls_date_format = 'DD-MON-RR'")
+    for binary in (False, True):
+        with connection.cursor(binary=binary) as cursor:
+            cursor.execute(query)
+            assert cursor.description[0].type_code == 25 and len(cursor.fetchone()[0]) == 9
+    # A statement that is prepared when the format changes is described anew.
+    with connection.cursor(binary=True) as cursor:
+        for setting, kind in (("RESET nls_date_format", datetime.datetime),
+                              ("ALTER SESSION SET nls_date_format = 'YYYY'", str),
+                              ("RESET nls_date_format", datetime.datetime)):
+            connection.execute(setting)
+            cursor.execute("SELECT create_date FROM v$asm_disk", prepare=True)
+            assert isinstance(cursor.fetchone()[0], kind), setting
+    assert isinstance(connection.execute("SELECT max(create_date) FROM v$asm_disk").fetchone()[0], datetime.datetime)
 
 
 def transactions(connection):
@@ -97,6 +125,7 @@ for where in (f"host={os.environ['SOCKETS']}", f"{NETWORK} user=boss password=se
     with psycopg.connect(where, autocommit=True) as connection:
         queries(connection)
         errors(connection)
+        formats(connection)
         transactions(connection)
         cancelling(connection)
         administering(connection)

@@ -11,7 +11,7 @@ use rustls::{
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio_postgres::{NoTls, SimpleQueryMessage, config::SslMode, error::SqlState, types::Type};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -156,6 +156,33 @@ where
             && row.get::<_, f64>(4) > 0.0
             && row.get::<_, &str>(5) == "DATA_0001"
     );
+
+    let now = SystemTime::now();
+    let statement = client
+        .prepare("SELECT max(create_date), sysdate, NULL::timestamp, serial# FROM v$asm_disk, v$session WHERE create_date <= $1")
+        .await
+        .expect("prepared");
+    assert_eq!(statement.params(), [Type::TIMESTAMP]);
+    let types: Vec<_> = statement.columns().iter().map(|column| column.type_().clone()).collect();
+    assert_eq!(types, [Type::TIMESTAMP, Type::TIMESTAMP, Type::TIMESTAMP, Type::INT8]);
+    let row = client.query_one(&statement, &[&now]).await.expect("a row");
+    let (joined, at) = (row.get::<_, SystemTime>(0), row.get::<_, SystemTime>(1));
+    assert!(joined <= now && at + Duration::from_secs(1) >= now, "{joined:?} {at:?} {now:?}");
+    assert_eq!(row.get::<_, Option<SystemTime>>(2), None);
+    // This driver asks once what a statement's columns are.
+    for (setting, state) in [
+        ("ALTER SESSION SET nls_date_format = 'DD-MON-RR'", Some(SqlState::FEATURE_NOT_SUPPORTED)),
+        ("SELECT 1", Some(SqlState::FEATURE_NOT_SUPPORTED)),
+        ("RESET nls_date_format", None),
+    ] {
+        client.batch_execute(setting).await.expect("set");
+        let asked = client.query(&statement, &[&now]).await;
+        assert_eq!(
+            asked.as_ref().err().and_then(|error| error.code()),
+            state.as_ref(),
+            "{setting}"
+        );
+    }
 
     let error = client.query("SELECT * FROM v$asm_nothing", &[]).await.expect_err("refused");
     let error = error.as_db_error().expect("the server's");

@@ -209,8 +209,8 @@ impl Story {
                 let expected = [
                     ["DATA", "disk_checksum_limit", "100", "N"],
                     ["DATA", "disk_error_limit", "20", "N"],
-                    ["DATA", "disk_error_time", "1h", "N"],
-                    ["DATA", "disk_repair_time", "8h", "N"],
+                    ["DATA", "disk_error_time", "1.0h", "N"],
+                    ["DATA", "disk_repair_time", "8.0h", "N"],
                     ["DATA", "disk_slow_time", "none", "N"],
                     ["DATA", "disk_timeout", "5", "N"],
                 ];

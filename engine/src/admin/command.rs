@@ -82,6 +82,18 @@ pub enum Outcome {
 }
 
 impl Command {
+    /// The order of the rebalance that it begins, if it begins one.
+    #[must_use]
+    pub fn order(&self) -> Option<Order> {
+        match self {
+            Self::Exchange { order, .. }
+            | Self::Resize { order, .. }
+            | Self::Convert { order, .. }
+            | Self::Rebalance(order) => Some(*order),
+            _ => None,
+        }
+    }
+
     /// The operation that continues after the answer, if there is one: `WAIT` waits for its end.
     #[must_use]
     pub fn goes_on_in(&self) -> Option<OperationPass> {

@@ -3,7 +3,10 @@
 //! Names and values are those of ASM where it has them. They are stored in the catalog's
 //! `attribute` table; the ones that the engine acts on are parsed here, once.
 
+mod durations;
 mod refused;
+
+pub use durations::{REPAIR_TIME_MAX, repair_time};
 
 use super::tables;
 use crate::{
@@ -16,6 +19,7 @@ use crate::{
     membership::arrival::MOUNT_WAIT,
     world::Timestamp,
 };
+use durations::duration;
 use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
 use rusqlite::Connection;
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
@@ -100,18 +104,18 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("content_hardcheck.enabled", "false"),
     ("disk_checksum_limit", "100"),
     ("disk_error_limit", "20"),
-    ("disk_error_time", "1h"),
-    ("disk_repair_time", "12h"),
+    ("disk_error_time", "1.0h"),
+    ("disk_repair_time", "12.0h"),
     ("disk_slow_time", "none"),
     ("disk_timeout", "5"),
-    ("failgroup_repair_time", "24h"),
+    ("failgroup_repair_time", "24.0h"),
     ("io_poll_time", "none"),
     ("mount_wait", "10"),
     ("preferred_read.enabled", "false"),
     ("rebalance.latency_target", "none"),
     ("scrub_async_limit", "1"),
     ("scrub_metadata.enabled", "true"),
-    ("scrub_reminder", "720h"),
+    ("scrub_reminder", "720.0h"),
     ("space_critical", "95"),
     ("space_warning", "85"),
     ("thin_provisioned", "true"),
@@ -120,9 +124,6 @@ pub const SETTABLE: &[(&str, &str)] = &[
 /// Attributes of every group that cannot be set.
 pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
-/// The longest time in seconds to wait for a disk: 136 years, as in ASM.
-pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
-
 fn seconds_to_ticks(seconds: u64) -> u64 {
     seconds * 1000 / TICK_MS
 }
@@ -130,21 +131,6 @@ fn seconds_to_ticks(seconds: u64) -> u64 {
 fn invalid(name: &str, value: &str, wanted: &str) -> AdminError {
     AdminError::new(Code::Invalid, format!("attribute '{name}' cannot be '{value}'"))
         .hint(format!("it is {wanted}"))
-}
-
-/// `12h`, `30m`, `3.6h`: seconds.
-fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
-    let bad = || invalid(name, value, "a number with M (minutes) or H (hours), such as 12h");
-    let (number, unit) = match value.trim().to_ascii_lowercase() {
-        text if text.ends_with('h') => (text[..text.len() - 1].to_owned(), 3600.0),
-        text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 60.0),
-        text => (text, 3600.0),
-    };
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    if !(0.0..=REPAIR_TIME_MAX as f64).contains(&(number * unit)) {
-        return Err(bad());
-    }
-    Ok((number * unit) as u64)
 }
 
 /// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` has the words for the error, and the range, in
@@ -331,12 +317,18 @@ fn check_without_effect(name: &str, value: &str) -> Result<(), AdminError> {
     Ok(())
 }
 
+/// The form in which the value of an attribute is kept and shown.
+#[must_use]
+pub fn shown(name: &str, value: &str) -> String {
+    durations::shown(name, value)
+}
+
 /// Stores one attribute.
 ///
 /// # Errors
 /// If the catalog fails.
 pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
-    Ok(tables::attribute::set(connection, name, value)?)
+    Ok(tables::attribute::set(connection, name, &shown(name, value))?)
 }
 
 /// The parts of a version, without zeros at its end.

@@ -749,6 +749,7 @@ impl Group {
         self.throttle.promise(attributes.latency_target);
         self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
         self.files.set_creation_mask(attributes.creation_mask());
+        let value = attributes::shown(&name, value);
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
         Ok(())
     }

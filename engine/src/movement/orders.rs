@@ -20,12 +20,18 @@ use crate::{
     planted::{self, Bug},
     sync::lock::{AsyncMutex, Mutex, MutexGuard},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::Semaphore;
 
 /// The highest power: mirrors that move at once.
 pub const POWER_MAX: u32 = 1024;
-/// The power of a statement that names none.
+/// The power of a statement that names none, unless the operator has set another one.
 pub const POWER_DEFAULT: u32 = 8;
 
 /// The order that holds, and the state of its rebalance.
@@ -38,6 +44,8 @@ pub struct Rebalance {
     /// Limits how many of the moving mirrors copy at the same time: the bytes are written while the
     /// processor's cache still has them, and no disk gets more I/O than it can serve.
     copy_permits: Mutex<Option<Arc<Semaphore>>>,
+    /// The power of an order that names none: `asm_power_limit`. 0: such a rebalance waits.
+    power_default: AtomicU32,
     /// Starts the loop in a task of its own.
     start: fn(&Arc<Movement>),
 }
@@ -73,6 +81,7 @@ impl Rebalance {
             orders: Mutex::default(),
             ordering: AsyncMutex::new(()),
             copy_permits: Mutex::default(),
+            power_default: AtomicU32::new(POWER_DEFAULT),
             start,
         }
     }
@@ -168,6 +177,11 @@ impl Rebalance {
 }
 
 impl Movement {
+    /// Sets the power of orders that name none, from now on.
+    pub fn set_power_default(&self, power: u32) {
+        self.rebalance.power_default.store(power.min(POWER_MAX), Ordering::Relaxed);
+    }
+
     /// `REBALANCE`: begins a rebalance, or gives the running one another goal or power. Without a
     /// power it keeps the one it has; a paused one goes on with the default.
     ///
@@ -206,8 +220,11 @@ impl Movement {
     ) -> Result<(), AdminError> {
         let now = {
             let orders = self.rebalance.lock();
-            let power =
-                if orders.is_running && orders.power > 0 { orders.power } else { POWER_DEFAULT };
+            let power = if orders.is_running && orders.power > 0 {
+                orders.power
+            } else {
+                self.rebalance.power_default.load(Ordering::Relaxed)
+            };
             (power, if orders.is_running { orders.phases } else { Phases::default() })
         };
         let (power, phases) = (power.unwrap_or(now.0), phases.unwrap_or(now.1));

@@ -49,3 +49,29 @@ fn a_statement_without_a_power_keeps_the_power_of_the_rebalance() {
         .expect("the catalog is read");
     assert_eq!(stored.map(|(power, _)| power), Some(2));
 }
+
+/// Orders that name no power have the one that the operator has set. With 0 a rebalance waits until
+/// an order gives it power. One that runs keeps its own.
+#[test]
+fn an_order_without_a_power_has_the_power_that_was_set() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let path = lab.spare(64 * MIB);
+    lab.group().set_power_default(0);
+    let wanted = lab.wanted(&[(&path, "A")], &[], false);
+    block_on(lab.group().exchange(wanted, None)).expect("it joins");
+    assert_eq!((lab.rebalance().power, lab.rebalance().state), (0, OperationState::Wait));
+    block_on(lab.group().rebalance(None)).expect("it waits");
+    assert_eq!((lab.rebalance().power, lab.rebalance().state), (0, OperationState::Wait));
+    lab.group().set_power_default(11);
+    assert_eq!(lab.rebalance().power, 0, "an order that was given holds");
+    block_on(lab.group().rebalance(None)).expect("it goes on");
+    assert_eq!(lab.rebalance().power, 11);
+    lab.rebalanced();
+
+    lab.world.hold_back("rebalance");
+    block_on(lab.group().rebalance(Some(4))).expect("it begins");
+    block_on(lab.group().rebalance(None)).expect("it goes on");
+    assert_eq!(lab.rebalance().power, 4, "a rebalance that runs keeps its power");
+    block_on(lab.world.take_task("rebalance").expect("it begins"));
+    lab.check();
+}

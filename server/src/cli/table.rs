@@ -37,7 +37,7 @@ pub fn plain(table: &Table, headings: bool) -> String {
     for (at, column) in table.columns.iter().enumerate() {
         if let Some(drawn) = drawn.column_mut(at) {
             drawn.set_padding((0, 2));
-            if column.kind != Type::Text {
+            if !matches!(column.kind, Type::Text | Type::Time) {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }
         }
@@ -61,7 +61,7 @@ pub fn ruled(table: &Table, headings: bool) -> String {
         drawn.add_row(row.iter().map(text));
     }
     for (at, column) in table.columns.iter().enumerate() {
-        if column.kind != Type::Text
+        if !matches!(column.kind, Type::Text | Type::Time)
             && let Some(drawn) = drawn.column_mut(at)
         {
             drawn.set_cell_alignment(CellAlignment::Right);

@@ -91,12 +91,14 @@ struct Served {
     front_end: Arc<FrontEnd>,
 }
 
-/// The failure groups that reads prefer, and the group that was last given them. They have a lock
-/// of their own, because a mount may hold the group's lock for long, and a change of the preference
-/// must not wait for it.
+/// Settings of the instance: the failure groups that reads prefer, and the power of a rebalance for
+/// which no statement names one; and the group that was last given them. They have a lock of their
+/// own, because a mount may hold the group's lock for long, and a change of a setting must not wait
+/// for it.
 #[derive(Default)]
 struct Preferred {
     failure_groups: BTreeSet<String>,
+    power: Option<u32>,
     group: Weak<Group>,
 }
 
@@ -229,6 +231,7 @@ impl Preferred {
     fn tell(&self) {
         if let Some(group) = self.group.upgrade() {
             group.prefer_reads(&self.failure_groups);
+            self.power.into_iter().for_each(|power| group.set_power_default(power));
         }
     }
 }
@@ -526,6 +529,12 @@ impl Engine {
             ProcessRequest::CheckFailureGroups(names) => self.check_failure_groups(&names),
             ProcessRequest::PreferReads(failure_groups) => {
                 self.prefer_reads(failure_groups);
+                Ok(())
+            }
+            ProcessRequest::PowerDefault(power) => {
+                let mut preferred = self.preferred();
+                preferred.power = Some(power);
+                preferred.tell();
                 Ok(())
             }
             ProcessRequest::Serve { mount_point, connection, how } => {

@@ -81,6 +81,8 @@ pub enum ProcessRequest {
     CheckFailureGroups(BTreeSet<String>),
     /// Reads prefer these failure groups, from now on and after a mount.
     PreferReads(BTreeSet<String>),
+    /// The power of rebalances for which no statement names one, from now on and after a mount.
+    PowerDefault(u32),
     /// Serves a mount; its `/dev/fuse` comes with the request.
     Serve {
         mount_point: PathBuf,

@@ -7,6 +7,7 @@
 use super::{
     Instance,
     session::{Context, Notice, Outcome, execute},
+    sessions::Protocol,
 };
 use crate::{
     engine::exports::{At, Export},
@@ -123,7 +124,8 @@ fn type_number(kind: Type) -> u8 {
     match kind {
         Type::Integer => 0,
         Type::Real => 1,
-        Type::Text => 2,
+        // The shell shows a time as it is.
+        Type::Text | Type::Time => 2,
         Type::Truth => 3,
         Type::Letter => 4,
     }
@@ -145,15 +147,13 @@ pub(crate) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
                 connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let context = Context {
-                waits_for_drops: true,
-                // Scripts come this way.
-                sql_rules: Choice::Always(Rules::Oracle),
-                ..Context::of_peer(&instance, access, peer)
-            };
-            let counted = Arc::clone(&connections);
+            let (instance, counted) = (Arc::clone(&instance), Arc::clone(&connections));
             let talking = thread::Builder::new().name("command".into()).spawn(move || {
-                let _ = talk(&context, stream);
+                let client = (Protocol::Control, "plinth");
+                let context = Context::of_peer(&instance, access, peer, client);
+                // Scripts come this way.
+                let sql_rules = Choice::Always(Rules::Oracle);
+                let _ = talk(&Context { waits_for_drops: true, sql_rules, ..context }, stream);
                 counted.fetch_sub(1, Ordering::SeqCst);
             });
             if talking.is_err() {

@@ -158,7 +158,7 @@ impl Instance {
                     Ok(status) if status.pid == child.id() => {
                         lock(&self.launched).insert(group.to_owned(), child.id());
                         self.children.watch(child);
-                        self.tell_preferred(&engine, group);
+                        self.tell_settings(&engine, group);
                         return Ok(engine);
                     }
                     _ => None,

@@ -35,9 +35,11 @@ pub mod control;
 mod devices;
 mod discovery;
 mod launch;
+pub mod parameters;
 pub mod passwords;
 mod preferred;
 pub mod session;
+pub mod sessions;
 pub mod start;
 mod state;
 mod supervisor;
@@ -54,7 +56,7 @@ use crate::{
     paths::Paths,
     process::{self, Peer},
     query::Estimated,
-    sql::Role,
+    sql::{Role, statement::SystemParameter},
     sql_error::SqlError,
 };
 use connections::Connections;
@@ -68,6 +70,7 @@ use plinth_engine::{
 use plinth_fuse::mount::{self, MountError, MountOptions};
 use plinth_host::{IoChoice, lock};
 use rustix::fd::AsFd;
+use sessions::Sessions;
 use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -136,8 +139,13 @@ pub struct Instance {
     handed_over: Mutex<BTreeSet<u32>>,
     /// Results of `EXPLAIN WORK`, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
-    /// Held by a thread that sends engines the preferred failure groups.
+    /// Held by a thread that sends engines the preferred failure groups, or the power limit.
     preferring: Mutex<()>,
+    /// Parameters that ALTER SYSTEM has set since the start.
+    changed: Mutex<BTreeSet<SystemParameter>>,
+    sessions: Arc<Sessions>,
+    /// When it started: nanoseconds since 1970.
+    began: i64,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
 }

@@ -3,19 +3,26 @@
 
 mod access;
 mod alter;
+mod facts;
+mod parameters;
 mod scrub;
 mod work;
 
 use self::alter::InText;
-use super::Instance;
+use super::{
+    Instance,
+    sessions::{Place, Protocol, Session},
+};
 use crate::{
     engine::client::Client,
     process::Peer,
     query::{
         self, Cancel, Column, Described, Estimated, Source, Table,
+        formats::Formats,
         scheduling::Budget,
         settings::{self, Settings},
-        views::Type,
+        userenv,
+        views::{Type, View},
     },
     sql::{
         Query, Role, Statement,
@@ -37,6 +44,7 @@ use plinth_engine::{
 use plinth_host::lock;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::{Arc, Mutex},
     thread,
     time::Duration,
@@ -62,6 +70,8 @@ pub struct Context {
     /// Whether the client has logged in with a password; then its role is looked up for each
     /// statement.
     pub with_password: bool,
+    /// The client's session, while there is a context of it.
+    pub session: Arc<Session>,
     /// The parameters that the client has `SET`.
     pub settings: Arc<Mutex<Settings>>,
     /// Whose rules its queries follow, unless it has set [`rules::SETTING`].
@@ -101,6 +111,7 @@ pub fn execute(
     parameters: &[Value],
     cancel: &Cancel,
 ) -> Reply {
+    let _running = context.session.run(statement.tag());
     let mut notices = Vec::new();
     let result = context.carry_out(statement, parameters, cancel, &mut notices);
     Reply { notices, result }
@@ -117,7 +128,7 @@ pub fn describe(
 ) -> Result<Option<Described>> {
     match statement {
         Statement::Query(query) => query::describe(context, query, cancel)
-            .map(Some)
+            .map(|described| Some(context.shown(described)))
             .map_err(|refusal| shifted(refusal, query.at)),
         Statement::Show(name) => {
             Ok(Some(Described { parameters: 0, columns: vec![text_column(&name.value)] }))
@@ -126,6 +137,9 @@ pub fn describe(
             parameters: 0,
             columns: ["name", "setting"].map(text_column).to_vec(),
         })),
+        Statement::ShowParameter { stored, .. } => {
+            Ok(Some(Described { parameters: 0, columns: parameters::parameter_columns(*stored) }))
+        }
         Statement::ExplainWork { .. } => {
             Ok(Some(Described { parameters: 0, columns: work::columns() }))
         }
@@ -148,31 +162,70 @@ fn note(text: String) -> Notice {
 }
 
 impl Context {
-    /// The context of a process on this host.
+    /// The context of a process on this host, on the thread of its connection.
     #[must_use]
-    pub fn of_peer(instance: &Arc<Instance>, access: Role, peer: Peer) -> Self {
+    pub fn of_peer(
+        instance: &Arc<Instance>,
+        access: Role,
+        peer: Peer,
+        client: (Protocol, &str),
+    ) -> Self {
+        let who = users::name(peer.uid);
+        let here = Place::Here { pid: peer.pid, user: who.clone() };
+        let session = instance.sessions.begin((&who, access), here, client);
         Self {
             instance: Arc::clone(instance),
             access,
-            who: users::name(peer.uid),
+            who,
             peer,
             with_password: false,
-            settings: Arc::default(),
+            settings: Arc::clone(&session.settings),
+            session,
             sql_rules: Choice::Auto,
             budget: Budget::default(),
             waits_for_drops: false,
         }
     }
 
-    /// The context of a client that has logged in over the network.
+    /// The context of a client that has logged in over the network, on the thread of its
+    /// connection.
     #[must_use]
-    pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
-        let peer = Peer { pid: 0, uid: u32::MAX };
+    pub fn of_user(
+        instance: &Arc<Instance>,
+        access: Role,
+        user: &str,
+        from: SocketAddr,
+        application: &str,
+    ) -> Self {
+        let client = (Protocol::Postgresql, application);
+        let session = instance.sessions.begin((user, access), Place::There(from), client);
         Self {
+            instance: Arc::clone(instance),
+            access,
             who: user.to_lowercase(),
+            peer: Peer { pid: 0, uid: u32::MAX },
             with_password: true,
-            ..Self::of_peer(instance, access, peer)
+            settings: Arc::clone(&session.settings),
+            session,
+            sql_rules: Choice::Auto,
+            budget: Budget::default(),
+            waits_for_drops: false,
         }
+    }
+
+    /// How the session writes times now.
+    #[must_use]
+    pub fn formats(&self) -> Formats {
+        Formats::of(&lock(&self.settings))
+    }
+
+    /// Columns as the session's client gets them.
+    fn shown(&self, mut described: Described) -> Described {
+        let formats = self.formats();
+        for column in &mut described.columns {
+            column.kind = formats.kind(column.kind);
+        }
+        described
     }
 
     /// Refuses a statement that the client's present role does not allow.
@@ -246,7 +299,22 @@ impl Context {
             | Statement::Begin
             | Statement::Commit
             | Statement::Rollback => Ok(Outcome::Done),
+            Statement::Set { name, value: Some(value) } if parameters::has_rules(name) => {
+                let at = |value: &String| At { value: value.clone(), at: 0 };
+                self.alter_session(&[(at(name), at(value))]).map_err(|mut refusal| {
+                    refusal.at = None;
+                    refusal
+                })?;
+                Ok(Outcome::Done)
+            }
             Statement::Set { name, value } => self.set(name, value.as_deref()),
+            Statement::AlterSession(settings) => {
+                self.alter_session(settings).map(|()| Outcome::Done)
+            }
+            Statement::ShowParameter { like, stored } => {
+                let like = like.as_ref().map(|like| like.value.as_str());
+                Ok(Outcome::Rows(self.show_parameters(like, *stored)))
+            }
             Statement::CreateUser { name, password, role } => {
                 instance.create_user(name, password, *role).map(|()| Outcome::Done)
             }
@@ -254,16 +322,12 @@ impl Context {
                 instance.alter_user(name, password.as_ref(), *role).map(|()| Outcome::Done)
             }
             Statement::DropUser(name) => instance.drop_user(name).map(|()| Outcome::Done),
-            Statement::SetDiskstring(diskstring) => {
+            Statement::AlterSystem { parameter, value, comment } => {
+                let place = value.as_ref().map_or(parameter.at, |value| value.at);
+                let value = value.as_ref().map(|value| value.value.as_str());
                 instance
-                    .set_diskstring(&diskstring.value)
-                    .map_err(|error| SqlError::from(error).at(diskstring.at))?;
-                Ok(Outcome::Done)
-            }
-            Statement::SetPreferred(list) => {
-                instance
-                    .set_preferred(&list.value)
-                    .map_err(|error| SqlError::from(error).at(list.at))?;
+                    .set_parameter(parameter.value, value, comment.as_deref())
+                    .map_err(|error| SqlError::from(error).at(place))?;
                 Ok(Outcome::Done)
             }
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
@@ -305,7 +369,8 @@ impl Context {
         let mut warnings = Vec::new();
         let table = query::run(self, query, parameters, cancel, &mut warnings);
         notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
-        table.map_err(|refusal| shifted(refusal, query.at))
+        let table = table.map_err(|refusal| shifted(refusal, query.at))?;
+        Ok(self.formats().table(table))
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
@@ -431,9 +496,13 @@ impl Context {
 
     fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = settings::defaults();
+        for parameter in self.instance.parameters() {
+            settings.insert(parameter.name.to_owned(), parameter.value().unwrap_or_default());
+        }
         for (name, value) in [
+            ("application_name", self.session.application.clone()),
+            // As it was written.
             ("asm_diskstring", self.instance.diskstring()),
-            ("asm_preferred_read_failure_groups", self.instance.preferred().to_string()),
             ("is_superuser", if self.access == Role::Administer { "on" } else { "off" }.to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
             (rules::SETTING, self.sql_rules.name().to_owned()),
@@ -635,5 +704,17 @@ impl Source for Context {
 
     fn settings(&self) -> BTreeMap<String, String> {
         Self::settings(self)
+    }
+
+    fn instance_rows(&self, view: &View) -> Vec<Vec<Value>> {
+        self.rows_of(view)
+    }
+
+    fn userenv(&self) -> userenv::Facts {
+        self.facts()
+    }
+
+    fn formats(&self) -> Formats {
+        Self::formats(self)
     }
 }

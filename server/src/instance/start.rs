@@ -100,6 +100,9 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
         handed_over: Mutex::default(),
         estimates: Mutex::default(),
         preferring: Mutex::default(),
+        changed: Mutex::default(),
+        sessions: Arc::default(),
+        began: crate::alert::now(),
         ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;
@@ -142,6 +145,8 @@ fn remembered(
         network: None,
         passwords: Passwords::default(),
         preferred: Preferred::default(),
+        power_limit: None,
+        comments: BTreeMap::new(),
     });
     if let Some(diskstring) = diskstring {
         state.diskstring = diskstring;

@@ -34,6 +34,12 @@ pub struct State {
     /// The failure groups that reads prefer.
     #[serde(default)]
     pub preferred: Preferred,
+    /// `asm_power_limit`, if it was set.
+    #[serde(default)]
+    pub power_limit: Option<u32>,
+    /// The comments of parameters that were set with one.
+    #[serde(default)]
+    pub comments: BTreeMap<String, String>,
 }
 
 /// The remembered state of a group.
@@ -136,6 +142,8 @@ mod tests {
             network: None,
             passwords: Passwords::default(),
             preferred: "DATA.FG1".parse().expect("a list"),
+            power_limit: Some(4),
+            comments: [("asm_power_limit".to_owned(), "at night".to_owned())].into(),
         };
         state.group("DATA").mounted = true;
         state.group("FRA").mount_points.insert("/fra".into(), "ro".into());

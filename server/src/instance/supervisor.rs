@@ -524,7 +524,7 @@ impl Instance {
             && let Ok(status) = engine.status()
             && status.mounted
         {
-            self.tell_preferred(&engine, group);
+            self.tell_settings(&engine, group);
             let serving: BTreeSet<PathBuf> = status.serving.into_iter().collect();
             let exports = engine.exports();
             self.remember_or_say(group, |state| {

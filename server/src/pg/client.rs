@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     instance::session::{Context, Notice, Outcome, Reply, describe, execute},
-    query::{Cancel, Column, Described, Table, infer_types, views::Type},
+    query::{Cancel, Column, Described, Table, formats::Formats, infer_types, views::Type},
     sql::{self, Statement, variables},
     sql_error::{SqlError, state},
 };
@@ -39,7 +39,7 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{RecvTimeoutError, channel},
     },
     thread,
@@ -59,7 +59,7 @@ struct Prepared {
     /// `None` if the statement is empty.
     statement: Option<Statement>,
     parameter_types: Vec<u32>,
-    described: Mutex<Option<Described>>,
+    described: Mutex<Option<(Described, Formats)>>,
 }
 
 /// A prepared statement with its parameters, and its result once it has run.
@@ -413,7 +413,9 @@ impl Client {
     /// The parameters and columns of a prepared statement.
     fn described(&self, prepared: &Arc<Prepared>) -> Result<Option<Described>, End> {
         let Some(statement) = &prepared.statement else { return Ok(None) };
-        if let Some(described) = &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
+        let formats = self.context.formats();
+        if let Some((described, then)) = &*lock(&prepared.described)
+            && *then == formats
         {
             return Ok(Some(described.clone()));
         }
@@ -422,8 +424,24 @@ impl Client {
         let described = self
             .watched(move |cancel| describe(&context, &owned, cancel))?
             .unwrap_or_else(|| Err(SqlError::canceled()))?;
-        prepared.described.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&described);
+        *lock(&prepared.described) = described.clone().map(|described| (described, formats));
         Ok(described)
+    }
+
+    /// Refuses a statement whose columns are no longer those that the client was told: the session
+    /// writes times otherwise since then. Drivers prepare the statement again.
+    fn still_as_described(&self, prepared: &Arc<Prepared>) -> Result<(), End> {
+        let Some(before) = lock(&prepared.described).clone() else { return Ok(()) };
+        let now = self.described(prepared)?;
+        if now.is_some_and(|now| now.columns == before.0.columns) {
+            return Ok(());
+        }
+        *lock(&prepared.described) = Some(before);
+        let text = "cached plan must not change result type";
+        let refusal = SqlError::new(state::NOT_SUPPORTED, text);
+        Err(refusal
+            .hint("prepare the statement again: the session's format of times has changed")
+            .into())
     }
 
     fn describe(&mut self, body: &mut Body) -> Result<(), End> {
@@ -478,6 +496,7 @@ impl Client {
                 .send(&Message::EmptyQueryResponse(EmptyQueryResponse::new()))?);
         };
         if portal.result.is_none() {
+            self.still_as_described(&prepared)?;
             let reply = self.run(statement, std::mem::take(&mut portal.parameters))?;
             for notice in &reply.notices {
                 self.notice(notice)?;
@@ -486,9 +505,7 @@ impl Client {
                 Ok(Outcome::Done) => return Ok(self.complete(statement, None)?),
                 Ok(Outcome::Rows(mut table)) => {
                     // The columns must match the description that the client has already.
-                    if let Some(described) =
-                        &*prepared.described.lock().unwrap_or_else(PoisonError::into_inner)
-                    {
+                    if let Some((described, _)) = &*lock(&prepared.described) {
                         table.columns.clone_from(&described.columns);
                     }
                     portal.result = Some(table);

@@ -23,7 +23,11 @@ mod stream;
 mod values;
 
 use crate::{
-    instance::{Instance, session::Context},
+    instance::{
+        Instance,
+        session::Context,
+        sessions::{CONNECTIONS_MAX, Protocol},
+    },
     login_failures::Failures,
     process::Peer,
     query::{Cancel, pg_compat},
@@ -56,8 +60,7 @@ use std::{
 };
 use stream::Stream;
 
-/// Most connections at one time; the last few are for administrators on this host.
-const CONNECTIONS_MAX: usize = 500;
+/// The last few of all connections are for administrators on this host.
 const RESERVED: usize = 20;
 /// Most connections over the network at one time that have not logged in.
 const UNAUTHENTICATED_MAX: usize = 64;
@@ -303,7 +306,8 @@ impl Connection {
                 "root and the instance's own user may; others if it was started with --look-group or --look-all",
             ));
         };
-        let context = Context::of_peer(&self.instance, access, peer);
+        let client = (Protocol::Postgresql, application(&parameters));
+        let context = Context::of_peer(&self.instance, access, peer, client);
         self.serve(key, &parameters, context)
     }
 
@@ -324,7 +328,8 @@ impl Connection {
         let Some(access) = self.said(access)? else { return Ok(()) };
         drop(stranger);
         self.stream.set_write_timeout(STALL_TIMEOUT)?;
-        let context = Context::of_user(&self.instance, access, &user);
+        let application = application(&parameters);
+        let context = Context::of_user(&self.instance, access, &user, from, application);
         self.serve(key, &parameters, context)
     }
 
@@ -525,8 +530,7 @@ impl Connection {
         self.send(&Message::Authentication(Authentication::Ok))?;
         let superuser = if context.access == Role::Administer { "on" } else { "off" };
         let user = context.who.clone();
-        let application =
-            parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
+        let application = application(parameters).to_owned();
         for (name, value) in [
             ("server_version", pg_compat::SERVER_VERSION),
             ("server_encoding", "UTF8"),
@@ -579,6 +583,11 @@ impl Connection {
         let kind = kind.first().copied().ok_or(End::Gone)?;
         Ok((kind, Body { bytes: self.exactly(length - 4, deadline)?, at: 0 }))
     }
+}
+
+/// The name that a client gives itself in its startup packet.
+fn application(parameters: &BTreeMap<String, String>) -> &str {
+    parameters.get("application_name").map_or("", String::as_str)
 }
 
 fn new_key() -> (i32, i32) {

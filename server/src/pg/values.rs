@@ -1,8 +1,7 @@
 //! Values as the protocol carries them: as text and as PostgreSQL's binary forms, in and out.
 
 use crate::{
-    alert::rfc3339,
-    query::views::Type,
+    query::{Time, views::Type},
     sql_error::{SqlError, state},
 };
 use bytes::{BufMut, BytesMut};
@@ -30,15 +29,13 @@ mod oid {
     pub const NUMERIC: u32 = 1700;
 }
 
-/// PostgreSQL's epoch, 2000, in seconds since 1970.
-const EPOCH: i64 = 946_684_800;
-
 /// A type's number and size.
 pub(super) fn type_number(kind: Type) -> (u32, i16) {
     match kind {
         Type::Integer => (oid::INT8, 8),
         Type::Real => (oid::FLOAT8, 8),
         Type::Text => (oid::TEXT, -1),
+        Type::Time => (oid::TIMESTAMP, 8),
         Type::Truth => (oid::BOOL, 1),
         Type::Letter => (oid::CHAR, 1),
     }
@@ -83,6 +80,12 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
                 "f" | "false" | "off" | "no" | "n" | "0" => Value::Integer(0),
                 _ => return Err(not("boolean")),
             },
+            oid::TIMESTAMP | oid::TIMESTAMPTZ => {
+                let time = Time::of_client(text).ok_or_else(|| {
+                    not("time").hint("write YYYY-MM-DD HH:MI:SS, or TO_DATE($1::text, model)")
+                })?;
+                Value::Text(time.text())
+            }
             _ => Value::Text(text.to_owned()),
         });
     }
@@ -109,12 +112,13 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
         (oid::NUMERIC, bytes) => Value::Real(numeric(bytes).ok_or_else(bad)?),
         (oid::DATE, bytes) => {
             let days = i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?));
-            let text = days.checked_mul(86_400).and_then(time).ok_or_else(bad)?;
-            Value::Text(text.chars().take(10).collect())
+            let micros = days.checked_mul(86_400_000_000);
+            let time = micros.and_then(Time::of_epoch).ok_or_else(bad)?;
+            Value::Text(time.text().chars().take(10).collect())
         }
         (oid::TIMESTAMP | oid::TIMESTAMPTZ, bytes) => {
             let micros = i64::from_be_bytes(bytes.try_into().map_err(|_| bad())?);
-            Value::Text(time(micros.div_euclid(1_000_000)).ok_or_else(bad)?)
+            Value::Text(Time::of_epoch(micros).ok_or_else(bad)?.text())
         }
         (oid::BYTEA, bytes) => Value::Blob(bytes.to_vec()),
         (
@@ -129,12 +133,6 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
             .hint("send it as text, or CAST it in the client"));
         }
     })
-}
-
-/// A time as the views show it, from seconds since 2000.
-fn time(seconds: i64) -> Option<String> {
-    let nanos = seconds.checked_add(EPOCH)?.checked_mul(1_000_000_000)?;
-    Some(rfc3339(nanos).chars().take(19).collect::<String>().replace('T', " "))
 }
 
 /// Decodes PostgreSQL's decimal numbers: digits to the base 10000, with the weight of the first.
@@ -198,6 +196,10 @@ pub(super) fn put(
         }
         (value, Type::Text | Type::Letter) => put(text_of(value).as_bytes()),
         (value, _) if !binary => put(text_of(value).as_bytes()),
+        (Value::Text(text), Type::Time) if Time::parse(text).is_some() => {
+            let micros = Time::parse(text).map_or(0, Time::since_epoch);
+            put(&micros.to_be_bytes())
+        }
         (Value::Text(truth), Type::Truth) => put(&[u8::from(truth == "t")]),
         (Value::Integer(number), Type::Integer) => put(&number.to_be_bytes()),
         (Value::Integer(number), Type::Real) => put(&(*number as f64).to_be_bytes()),
@@ -235,9 +237,65 @@ mod tests {
                 &1_000_000_i64.to_be_bytes(),
                 Value::Text("2000-01-01 00:00:01".into()),
             ),
+            (
+                oid::TIMESTAMP,
+                &(-500_000_i64).to_be_bytes(),
+                Value::Text("1999-12-31 23:59:59.5".into()),
+            ),
         ] {
             assert_eq!(parameter(bytes, number, true).expect("a value"), value);
         }
+    }
+
+    /// Times are compared as texts, so whatever form a driver sends becomes the form of the views,
+    /// in UTC.
+    #[test]
+    fn times_of_clients_are_times_of_the_views() {
+        for (text, expected) in [
+            ("2026-03-07 15:04:09", "2026-03-07 15:04:09"),
+            ("2026-03-07", "2026-03-07 00:00:00"),
+            ("2026-03-07T15:04:09.000+00:00", "2026-03-07 15:04:09"),
+            ("2026-03-07T15:04:09.25Z", "2026-03-07 15:04:09.25"),
+            ("2026-03-07 01:04:09+02", "2026-03-06 23:04:09"),
+            ("2026-03-07 15:04:09-03:30", "2026-03-07 18:34:09"),
+            ("2026-03-07 15:04:09 +05:30", "2026-03-07 09:34:09"),
+        ] {
+            for number in [oid::TIMESTAMP, oid::TIMESTAMPTZ] {
+                let found = parameter(text.as_bytes(), number, false).expect(text);
+                assert_eq!(found, Value::Text(expected.into()), "{text}");
+            }
+        }
+        for nonsense in ["yesterday", "07-MAR-26", "infinity", "2026-03-07 15:04:09+99"] {
+            let error = parameter(nonsense.as_bytes(), oid::TIMESTAMP, false).expect_err(nonsense);
+            assert!(error.message.contains(nonsense) && error.hint.is_some(), "{error}");
+        }
+    }
+
+    /// Text results are the text of the view; binary ones are microseconds since 2000.
+    #[test]
+    fn times_are_sent_as_timestamps() {
+        assert_eq!(type_number(Type::Time), (oid::TIMESTAMP, 8));
+        let sent = |text: &str, binary| {
+            let mut out = BytesMut::new();
+            put(&mut out, &Value::Text(text.into()), Type::Time, binary).map(|()| out.to_vec())
+        };
+        let text = sent("2026-03-07 15:04:09", false).expect("text");
+        assert_eq!(text[4..], *b"2026-03-07 15:04:09");
+        for (text, micros) in [
+            ("2000-01-01 00:00:01", 1_000_000_i64),
+            ("1999-12-31 23:59:59.5", -500_000),
+            ("2000-02-01", 31 * 86_400_000_000),
+            ("9999-12-31 23:59:59.999999", 252_455_615_999_999_999),
+            ("0001-01-01 00:00:00", -63_082_281_600_000_000),
+        ] {
+            let bytes = sent(text, true).expect(text);
+            assert_eq!(bytes[..4], 8_i32.to_be_bytes(), "{text}");
+            assert_eq!(bytes[4..], micros.to_be_bytes(), "{text}");
+        }
+        assert!(sent("soon", true).is_err());
+        let mut out = BytesMut::new();
+        put(&mut out, &Value::Null, Type::Time, true).expect("NULL");
+        assert_eq!(out[..], (-1_i32).to_be_bytes());
     }
 
     #[test]

@@ -22,8 +22,6 @@ type Result<T> = std::result::Result<T, SqlError>;
 /// Most rows fetched for one statement, and most bytes.
 const ROWS_MAX: usize = 20_000_000;
 const BYTES_MAX: usize = 1 << 30;
-/// Views that engines do not have.
-pub(super) const OF_INSTANCE: [&str; 2] = ["v$asm_estimate", "v$pwfile_users"];
 /// Columns that engines do not have.
 pub(super) const OURS: [&str; 1] = ["remark"];
 
@@ -65,12 +63,8 @@ impl Fetching<'_> {
     pub(super) fn view(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         match view.name {
             "v$asm_estimate" => Ok(self.estimates(view)),
-            "v$pwfile_users" => {
-                let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
-                let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
-                self.source.password_users().iter().for_each(|row| fetched.add_row(0, row));
-                Ok(fetched)
-            }
+            "v$pwfile_users" => Ok(of_instance(view, &self.source.password_users())),
+            _ if view.is_of_instance => Ok(of_instance(view, &self.source.instance_rows(view))),
             "v$asm_disk" => self.disks(view, wanted),
             "v$asm_diskgroup" => self.groups(view, wanted),
             _ => {
@@ -282,6 +276,14 @@ impl Fetching<'_> {
 }
 
 type Rows = Vec<(u32, Vec<Value>)>;
+
+/// Rows that have the values of all columns of a view.
+fn of_instance(view: &View, rows: &[Vec<Value>]) -> Fetched {
+    let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
+    let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
+    rows.iter().for_each(|row| fetched.add_row(0, row));
+    fetched
+}
 
 fn number(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))

@@ -20,8 +20,7 @@ use rusqlite::{
     functions::{Context, FunctionFlags},
     types::{Value, ValueRef},
 };
-use times::Time;
-pub use times::seconds_of;
+pub use times::{Time, seconds_of};
 
 type Result<T> = rusqlite::Result<T>;
 

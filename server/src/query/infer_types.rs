@@ -68,8 +68,7 @@ const REALS: [&str; 30] = [
     "percentile_disc",
     "ratio_to_report",
 ];
-const TEXTS: [&str; 57] = [
-    "add_months",
+const TEXTS: [&str; 53] = [
     "chr",
     "concat",
     "concat_ws",
@@ -84,13 +83,11 @@ const TEXTS: [&str; 57] = [
     "group_concat",
     "hex",
     "initcap",
-    "last_day",
     "left",
     "listagg",
     "lower",
     "lpad",
     "ltrim",
-    "now",
     "obj_description",
     "pg_get_userbyid",
     "pg_size_pretty",
@@ -112,20 +109,31 @@ const TEXTS: [&str; 57] = [
     "substr",
     "substring",
     "sys_connect_by_path",
+    "sys_context",
     "time",
     "to_char",
-    "to_date",
-    "to_timestamp",
     "translate",
     "trim",
     "upper",
+    "userenv",
     "version",
     "btrim",
     "rawtohex",
     "json_object",
     "json_array",
-    "plinth_time",
     "plinth_text",
+];
+/// Functions and words that return a time.
+const TIMES: [&str; 9] = [
+    "add_months",
+    "current_timestamp",
+    "last_day",
+    "localtimestamp",
+    "now",
+    "sysdate",
+    "systimestamp",
+    "to_date",
+    "plinth_time",
 ];
 /// Functions whose result has the type of some of their arguments: the first of these, and the step
 /// from one to the next.
@@ -155,15 +163,8 @@ const PREDICATES: [&str; 12] = [
     "AND", "OR", "NOT", "LIKE", "ILIKE", "IN", "IS", "BETWEEN", "EXISTS", "REGEXP", "ISNULL",
     "NOTNULL",
 ];
-const TIMES: [&str; 7] = [
-    "sysdate",
-    "systimestamp",
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "localtimestamp",
-    "user",
-];
+/// Words that are texts.
+const WORDS: [&str; 3] = ["current_date", "current_time", "user"];
 
 /// The types of the columns of a query's result that can be inferred from its text, if the text has
 /// `count` columns.
@@ -335,10 +336,11 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
     if !operators.is_empty() {
         return of_sum(tokens, operators, depth);
     }
-    if let Some(cast) = tokens.iter().rposition(|token| token.is_symbol("::"))
+    // Casts within parentheses are of a part.
+    if let [_, .., name] = &operands::split(tokens, |token| token.is_symbol("::"))[..]
         && operands::end(tokens, 0) == tokens.len()
     {
-        return declared(tokens.get(cast + 1..)?);
+        return declared(name);
     }
     match &first.kind {
         Kind::Symbol(symbol) if (symbol == "-" || symbol == "+") && tokens.len() > 1 => {
@@ -354,11 +356,19 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
     if let Some(open) = tokens.iter().position(|token| token.is_symbol("(")) {
         return of_call_at(tokens, open, depth);
     }
+    if first.is("INTERVAL") && tokens.len() > 1 {
+        // Days.
+        return Some(Type::Real);
+    }
     let last = tokens.last()?;
     let dotted = tokens.len() > 1 && tokens.get(tokens.len() - 2)?.is_symbol(".");
     match &last.kind {
         Kind::Word(name) | Kind::Quoted(name) if dotted || tokens.len() == 1 => {
             of_name(&name.to_lowercase())
+        }
+        // DATE '2026-01-01'
+        Kind::String(_) if tokens.len() == 2 && (first.is("DATE") || first.is("TIMESTAMP")) => {
+            Some(Type::Time)
         }
         Kind::String(_) if tokens.len() == 2 => Some(Type::Text),
         _ => None,
@@ -387,16 +397,40 @@ fn operators(tokens: &[Token]) -> Vec<usize> {
 
 /// The type of the result of these operators on the operands between them.
 fn of_sum(tokens: &[Token], operators: Vec<usize>, depth: usize) -> Option<Type> {
-    if operators.iter().any(|at| tokens.get(*at).is_some_and(|token| token.is_symbol("/"))) {
+    let is =
+        |at: &usize, symbol: &str| tokens.get(*at).is_some_and(|token| token.is_symbol(symbol));
+    let divides = operators.iter().any(|at| is(at, "/"));
+    let sums: Vec<usize> =
+        operators.iter().copied().filter(|at| is(at, "+") || is(at, "-")).collect();
+    if divides && sums.is_empty() {
         return Some(Type::Real);
     }
     let mut from = 0;
     let mut parts = Vec::new();
-    for at in operators.into_iter().chain([tokens.len()]) {
+    let between = if sums.is_empty() { &operators } else { &sums };
+    for at in between.iter().copied().chain([tokens.len()]) {
         parts.push(tokens.get(from..at)?);
         from = at + 1;
     }
-    numbers(parts.into_iter().map(|part| of_depth(part, depth + 1)))
+    let kinds: Vec<Option<Type>> =
+        parts.into_iter().map(|part| of_depth(part, depth + 1)).collect();
+    if kinds.contains(&Some(Type::Time)) {
+        return of_times(&kinds, sums.iter().map(|at| is(at, "-")));
+    }
+    if divides { Some(Type::Real) } else { numbers(kinds.into_iter()) }
+}
+
+/// The type of a sum of times and days, from the left: a time and days are a time, one time minus
+/// another is days. `minus`: of each operator, whether it is a minus.
+fn of_times(kinds: &[Option<Type>], minus: impl Iterator<Item = bool>) -> Option<Type> {
+    let (first, rest) = kinds.split_first()?;
+    rest.iter().zip(minus).try_fold((*first)?, |sum, (next, minus)| match (sum, (*next)?) {
+        (Type::Time, Type::Time) if minus => Some(Type::Real),
+        (Type::Time, Type::Integer | Type::Real) => Some(Type::Time),
+        (Type::Integer | Type::Real, Type::Time) if !minus => Some(Type::Time),
+        (Type::Integer | Type::Real, Type::Integer | Type::Real) => Some(Type::Real),
+        _ => None,
+    })
 }
 
 /// The type of a call whose `(` is at `open`.
@@ -419,7 +453,8 @@ fn is_comparison(token: &Token) -> bool {
 fn of_name(name: &str) -> Option<Type> {
     match name {
         "rownum" | "level" | "inst_id" | "true" | "false" => return Some(Type::Integer),
-        name if TIMES.contains(&name) => return Some(Type::Text),
+        name if TIMES.contains(&name) => return Some(Type::Time),
+        name if WORDS.contains(&name) => return Some(Type::Text),
         _ => {}
     }
     let columns = views::all().flat_map(|view| &view.columns).filter(|(column, _)| *column == name);
@@ -445,6 +480,9 @@ fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
     if TEXTS.contains(&name) {
         return Some(Type::Text);
     }
+    if TIMES.contains(&name) || name == "to_timestamp" {
+        return Some(Type::Time);
+    }
     if let Some((_, from, step)) = SAME.iter().find(|(same, ..)| *same == name) {
         return together(
             arguments
@@ -455,11 +493,10 @@ fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
         );
     }
     match name {
-        "sum" => first().filter(|kind| *kind != Type::Text),
+        "sum" => first().filter(|kind| !matches!(kind, Type::Text | Type::Time)),
         // Of a time, the result is a time.
-        "trunc" | "round" => {
-            first().map(|kind| if kind == Type::Text { Type::Text } else { Type::Real })
-        }
+        "trunc" | "round" => first()
+            .map(|kind| if kind == Type::Text || kind == Type::Time { kind } else { Type::Real }),
         "decode" => {
             let results = arguments.iter().enumerate().skip(2);
             let otherwise = arguments.len() % 2 == 0;
@@ -514,7 +551,8 @@ fn together(kinds: impl Iterator<Item = (bool, Option<Type>)>) -> Option<Type> {
 
 /// The type of a sum.
 fn numbers(kinds: impl Iterator<Item = Option<Type>>) -> Option<Type> {
-    together(kinds.map(|kind| (false, kind))).filter(|kind| *kind != Type::Text)
+    together(kinds.map(|kind| (false, kind)))
+        .filter(|kind| !matches!(kind, Type::Text | Type::Time))
 }
 
 /// The type that a type name of PostgreSQL or Oracle stands for.
@@ -532,8 +570,8 @@ fn declared(tokens: &[Token]) -> Option<Type> {
         "real" | "float" | "float4" | "float8" | "double" | "numeric" | "decimal" | "number" => {
             Type::Real
         }
-        "text" | "varchar" | "varchar2" | "char" | "character" | "nvarchar2" | "date"
-        | "timestamp" | "timestamptz" => Type::Text,
+        "text" | "varchar" | "varchar2" | "char" | "character" | "nvarchar2" | "date" => Type::Text,
+        "timestamp" | "timestamptz" => Type::Time,
         _ => return None,
     })
 }
@@ -572,7 +610,27 @@ mod tests {
             ("total_mb - free_mb used", Some(Type::Integer)),
             ("(total_mb - free_mb) / total_mb * 100", Some(Type::Real)),
             ("round(free_mb / 1024, 1)", Some(Type::Real)),
-            ("trunc(sysdate)", Some(Type::Text)),
+            ("trunc(sysdate)", Some(Type::Time)),
+            ("sysdate", Some(Type::Time)),
+            ("max(d.mount_date)", Some(Type::Time)),
+            ("nvl(create_date, sysdate)", Some(Type::Time)),
+            ("nvl(create_date, 'none')", None),
+            ("sysdate - 1 / 24", Some(Type::Time)),
+            ("now() - interval '2 hours'", Some(Type::Time)),
+            ("now() - interval '2' hour", Some(Type::Time)),
+            ("free_mb / 2 - nothing", Some(Type::Real)),
+            ("sysdate - 1", Some(Type::Time)),
+            ("1 + to_date('2026-01-01', 'YYYY-MM-DD')", Some(Type::Time)),
+            ("sysdate - mount_date", Some(Type::Real)),
+            ("sysdate - mount_date + 1", Some(Type::Real)),
+            ("(sysdate - mount_date) * 24", Some(Type::Real)),
+            ("date '2026-01-01'", Some(Type::Time)),
+            ("to_char(mount_date, 'YYYY')", Some(Type::Text)),
+            ("'2026-01-01'::timestamp", Some(Type::Time)),
+            ("now()::date", Some(Type::Text)),
+            ("to_char('2026-01-01'::timestamp, 'YYYY')", Some(Type::Text)),
+            ("1::int::text", Some(Type::Text)),
+            ("'0.5'::numeric(5, 2)", Some(Type::Real)),
             ("name || '/' || path", Some(Type::Text)),
             ("nvl(name, 'x')", Some(Type::Text)),
             ("nvl(free_mb, 0.5)", Some(Type::Real)),
@@ -625,6 +683,11 @@ mod tests {
                 &[Some(Type::Integer), Some(Type::Integer)],
             ),
             ("SELECT 1 WHERE rownum <= $1", &[Some(Type::Integer)]),
+            (
+                "SELECT 1 WHERE mount_date >= $1 OR $2 < sysdate",
+                &[Some(Type::Time), Some(Type::Time)],
+            ),
+            ("SELECT $1::timestamp, $2::timestamptz", &[Some(Type::Time), Some(Type::Time)]),
         ] {
             assert_eq!(of_parameters(&tokens(query)), kinds, "{query}");
         }

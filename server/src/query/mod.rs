@@ -12,10 +12,12 @@
 //!
 //! So a statement can harm only itself: engines answer from a snapshot, and hold no lock for it.
 
+mod absent;
 #[cfg(test)]
 mod answers;
 mod fetch;
 mod fetched;
+pub mod formats;
 mod functions;
 pub mod infer_types;
 pub mod pg_compat;
@@ -25,6 +27,7 @@ pub mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod userenv;
 pub mod views;
 
 use crate::{
@@ -36,6 +39,8 @@ use crate::{
     sql_error::{SqlError, state},
 };
 use fetch::{Fetching, Taken};
+use formats::Formats;
+pub use functions::Time;
 use pg_compat::{Rewritten, catalog};
 use plan::{Plan, Planned};
 use plinth_engine::{
@@ -108,6 +113,18 @@ pub trait Source: Sync {
     }
     /// Rows of `v$pwfile_users`.
     fn password_users(&self) -> Vec<Vec<Value>>;
+    /// Rows of another view that the instance itself has, with the values of all columns.
+    fn instance_rows(&self, _view: &View) -> Vec<Vec<Value>> {
+        Vec::new()
+    }
+    /// The facts that `SYS_CONTEXT` looks up.
+    fn userenv(&self) -> userenv::Facts {
+        userenv::Facts::new()
+    }
+    /// How the session writes times.
+    fn formats(&self) -> Formats {
+        Formats::default()
+    }
     /// The rows of `SHOW ALL`.
     fn settings(&self) -> BTreeMap<String, String> {
         settings::defaults()
@@ -240,9 +257,14 @@ struct Prepared {
 impl Prepared {
     fn new(source: &dyn Source, query: &Query) -> Result<Self> {
         let rules = source.sql_rules().of(query);
-        let rewritten = pg_compat::rewrite(query, rules)?;
+        let formats = source.formats();
+        let rewritten = rewritten(query, &formats, rules)?;
         let mut tables = BTreeMap::new();
         let mut connection = open(&source.user(), rules).map_err(|error| internal(&error))?;
+        formats.create_functions(&connection).map_err(|error| internal(&error))?;
+        if userenv::is_mentioned(&rewritten.sql) {
+            userenv::create(&connection, source.userenv()).map_err(|error| internal(&error))?;
+        }
         for view in views::all() {
             let shared = Shared::new(
                 view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect(),
@@ -591,6 +613,9 @@ impl Prepared {
                 kind: fitting(*kind, rows.iter().filter_map(|row| row.get(at))),
             })
             .collect();
+        for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Time) {
+            rows.iter_mut().filter_map(|row| row.get_mut(at)).for_each(in_full);
+        }
         for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth) {
             for value in rows.iter_mut().filter_map(|row| row.get_mut(at)) {
                 if let Value::Integer(truth) = value {
@@ -602,6 +627,46 @@ impl Prepared {
     }
 }
 
+/// A query in SQLite's SQL, with the conversions that the session's formats ask for.
+fn rewritten(query: &Query, formats: &Formats, rules: Rules) -> Result<Rewritten> {
+    if !formats.are_set() {
+        return pg_compat::rewrite(query, rules);
+    }
+    // Columns are named before: by what was written.
+    let (named, naming) = pg_compat::named(query)?;
+    let Some((spelled, spelling)) = formats.spelled_out(&named)? else {
+        return pg_compat::rewrite(query, rules);
+    };
+    let spelling = naming.then(spelling);
+    let byte = |at: usize| {
+        spelled.text.char_indices().nth(at).map_or(spelled.text.len(), |(byte, _)| byte)
+    };
+    let rewritten = pg_compat::rewrite(&spelled, rules).map_err(|mut refusal| {
+        refusal.at = refusal.at.map(|at| spelling.origin(byte(at)));
+        refusal
+    })?;
+    Ok(spelling.then(rewritten))
+}
+
+/// Whether a text has the form in which the views show times, with microseconds or without.
+fn is_in_full(text: &str) -> bool {
+    const SHORT: usize = "YYYY-MM-DD HH:MI:SS".len();
+    [SHORT, SHORT + ".FFFFFF".len()].contains(&text.len())
+        && text.get(4..5) == Some("-")
+        && Time::parse(text)
+            .is_some_and(|time| text == time.text() || text.trim_end_matches('0') == time.text())
+}
+
+/// A date alone becomes a time: drivers expect both in a timestamp.
+fn in_full(value: &mut Value) {
+    if let Value::Text(text) = value
+        && text.len() < "YYYY-MM-DD HH:MI:SS".len()
+        && let Some(time) = Time::parse(text)
+    {
+        *text = time.text();
+    }
+}
+
 /// Tables for which the authorizer does not see all columns that are read: `JOIN ... USING` and
 /// `NATURAL JOIN` compare more of them.
 fn read_silently(tokens: &[Token]) -> Vec<String> {
@@ -609,11 +674,10 @@ fn read_silently(tokens: &[Token]) -> Vec<String> {
         return Vec::new();
     }
     let named = tokens.iter().filter_map(|token| match &token.kind {
-        Kind::Word(word) | Kind::Quoted(word) => Some(word.to_ascii_lowercase()),
+        Kind::Word(word) | Kind::Quoted(word) => Some(pg_compat::synonyms::local(word)),
         _ => None,
     });
-    let local = named.map(|word| pg_compat::local(&word).to_owned());
-    local.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
+    named.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
 }
 
 /// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
@@ -628,6 +692,9 @@ fn misunderstood(message: &str) -> SqlError {
         }
         _ => state::SYNTAX,
     };
+    if let Some(refusal) = message.strip_prefix("no such table: ").and_then(absent::refusal) {
+        return refusal;
+    }
     let refusal = SqlError::new(state, message);
     if message.starts_with("no such table") {
         let views: Vec<&str> = views::all().map(|view| view.name).collect();
@@ -638,9 +705,18 @@ fn misunderstood(message: &str) -> SqlError {
 
 /// The type of a column: the declared one if all values have it, else the first type that all
 /// values fit.
-fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) -> Type {
+fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value> + Clone) -> Type {
     if declared == Some(Type::Letter) {
         return Type::Letter;
+    }
+    if declared == Some(Type::Time) {
+        let is_time = |value: &Value| match value {
+            Value::Null => true,
+            Value::Text(text) => Time::parse(text).is_some(),
+            _ => false,
+        };
+        // An expression may give something else after all: then as if nothing were declared.
+        return if values.clone().all(is_time) { Type::Time } else { fitting(None, values) };
     }
     let mut found = None;
     for value in values {
@@ -648,9 +724,14 @@ fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) 
             Value::Null => continue,
             Value::Integer(_) => Type::Integer,
             Value::Real(_) => Type::Real,
+            // Of columns of subqueries under other names, for example.
+            Value::Text(text) if declared.is_none() && is_in_full(text) => Type::Time,
             Value::Text(_) | Value::Blob(_) => return Type::Text,
         };
         found = match (found, kind) {
+            (Some(before), kind) if (before == Type::Time) != (kind == Type::Time) => {
+                return Type::Text;
+            }
             (Some(Type::Real), _) | (_, Type::Real) => Some(Type::Real),
             _ => Some(kind),
         };

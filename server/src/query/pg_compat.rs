@@ -19,6 +19,7 @@ mod oracle;
 mod ordering;
 mod outer_join;
 mod pivot;
+pub mod synonyms;
 
 use super::functions;
 use crate::{
@@ -29,8 +30,8 @@ use crate::{
     },
     sql_error::{SqlError, state},
 };
-pub use edits::Rewritten;
-use edits::{Draft, Edits};
+use edits::Draft;
+pub use edits::{Edits, Rewritten};
 use rusqlite::{Connection, functions::FunctionFlags};
 use std::fmt::Write;
 
@@ -77,6 +78,16 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
     Ok(draft.done.then(edits.made(&draft.done.sql, 0, end)))
 }
 
+/// A query whose columns have names.
+///
+/// # Errors
+/// If it becomes too long.
+pub fn named(query: &Query) -> Result<(Query, Rewritten), SqlError> {
+    let Draft { done, tokens } = headings::rewrite(Draft::of(query))?;
+    let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
+    Ok((named, done))
+}
+
 /// Keywords after which `~` is a prefix operator.
 const BEFORE_OPERAND: [&str; 10] =
     ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
@@ -120,6 +131,10 @@ impl<'a> Here<'a> {
 fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     let Some(first) = tokens.get(at) else { return 1 };
     let here = Here { tokens, at, first };
+    let synonym = synonyms::replace(tokens, at, edits);
+    if synonym > 0 {
+        return synonym;
+    }
     match &first.kind {
         Kind::Symbol(mark) => operator(here, mark, edits),
         Kind::String(value) => string(here, value, edits),
@@ -209,6 +224,8 @@ fn word_habit(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
         {
             here.replace(1, "user()", edits)
         }
+        // SQLite has no such letter in bare names.
+        name if name.contains('#') => here.replace(1, &format!("\"{word}\""), edits),
         _ => 1,
     }
 }
@@ -477,13 +494,6 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1
 }
 
-/// The name of a view, even if it is written `gv$...`.
-#[must_use]
-pub fn local(name: &str) -> &str {
-    let local = name.strip_prefix(['g', 'G']);
-    local.filter(|rest| rest.get(..2).is_some_and(|v| v.eq_ignore_ascii_case("v$"))).unwrap_or(name)
-}
-
 /// Creates the `gv$...` views, which have one instance, if a statement names them.
 pub fn create_global_views(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     if !sql.to_ascii_lowercase().contains("gv$") {
@@ -629,6 +639,10 @@ mod tests {
             (
                 "select * from current_schema()",
                 "select * from (SELECT current_schema() AS current_schema)",
+            ),
+            (
+                "select s.serial#, sid# AS n# from sys.v_$session s where s.serial#>5",
+                "select s.\"serial#\" AS \"serial#\", \"sid#\" AS \"n#\" from v$session s where s.\"serial#\">5",
             ),
             ("select 1 minus select 2", r#"select 1 AS "1" EXCEPT select 2 AS "2""#),
             (

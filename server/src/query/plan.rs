@@ -25,7 +25,7 @@ mod columns;
 mod partial;
 
 use super::{
-    fetch::{OF_INSTANCE, OURS, origins_of, relation},
+    fetch::{OURS, origins_of, relation},
     fetched::Origin,
     views::{self, GROUP, Type, View},
 };
@@ -316,7 +316,7 @@ impl Planner<'_> {
             let qualifier = qualifier.value.to_ascii_lowercase();
             if let (Some(view), true) = (view, may)
                 && !view.has_twin
-                && !OF_INSTANCE.contains(&view.name)
+                && !view.is_of_instance
             {
                 candidates.push((qualifier.clone(), view));
             }

@@ -42,18 +42,30 @@ impl Settings {
     }
 }
 
-/// Settings that clients cannot change: the first two are set with ALTER SYSTEM, the others are
-/// facts.
-const FIXED: [&str; 10] = [
+/// How times are written unless a session says otherwise: to the second, and with a fraction.
+pub const DATE_FORMAT: (&str, &str) = ("nls_date_format", "YYYY-MM-DD HH24:MI:SS");
+pub const TIMESTAMP_FORMAT: (&str, &str) = ("nls_timestamp_format", "YYYY-MM-DD HH24:MI:SS.FF6");
+
+/// Settings that clients cannot change: some are set with ALTER SYSTEM, the others are facts.
+const FIXED: [&str; 19] = [
+    "asm_diskgroups",
     "asm_diskstring",
     "asm_preferred_read_failure_groups",
     "client_encoding",
+    "cluster_database",
+    "db_unique_name",
+    "diagnostic_dest",
+    "instance_name",
+    "instance_number",
+    "instance_type",
     "is_superuser",
     "plinth.dir",
     "plinth.state",
     "plinth.version",
+    "processes",
     "server_version",
     "server_version_num",
+    "spfile",
     "standard_conforming_strings",
 ];
 
@@ -76,6 +88,8 @@ pub fn defaults() -> BTreeMap<String, String> {
         ("lc_collate", "C"),
         ("lc_ctype", "C"),
         ("lock_timeout", "0"),
+        DATE_FORMAT,
+        TIMESTAMP_FORMAT,
         ("max_identifier_length", "63"),
         ("max_index_keys", "32"),
         ("password_encryption", "scram-sha-256"),

@@ -464,11 +464,11 @@ fn an_answer_is_whole_or_an_error() {
 /// have.
 #[test]
 fn engines_are_asked_for_the_columns_that_are_theirs() {
-    use super::fetch::{OF_INSTANCE, OURS};
+    use super::fetch::OURS;
     use plinth_engine::catalog::columns::{self, Source};
     for view in columns::all() {
         let is_of_instance = |column: &columns::Column| column.source == Source::Instance;
-        if OF_INSTANCE.contains(&view.name) {
+        if view.is_of_instance() {
             assert!(view.columns.iter().all(is_of_instance), "{}", view.name);
             continue;
         }
@@ -476,5 +476,28 @@ fn engines_are_asked_for_the_columns_that_are_theirs() {
             let is_ours = OURS.contains(&column.name);
             assert_eq!(is_of_instance(column), is_ours, "{}.{}", view.name, column.name);
         }
+    }
+}
+
+/// A column whose type nothing tells has the type that all of its values fit.
+#[test]
+fn the_type_of_a_column_is_that_of_its_values() {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let time = || text("2026-03-07 15:04:09");
+    for (declared, values, kind) in [
+        (None, vec![Value::Null, time(), text("2026-03-07 15:04:09.250000")], Type::Time),
+        (None, vec![time(), text("x")], Type::Text),
+        (None, vec![time(), Value::Integer(1)], Type::Text),
+        (None, vec![Value::Integer(1), time()], Type::Text),
+        (None, vec![text("2026-03-07")], Type::Text),
+        (Some(Type::Text), vec![time()], Type::Text),
+        (Some(Type::Time), vec![time(), Value::Null, text("2026-03-07")], Type::Time),
+        (Some(Type::Time), vec![Value::Null], Type::Time),
+        (Some(Type::Time), vec![time(), text("never")], Type::Text),
+        (Some(Type::Time), vec![Value::Integer(1)], Type::Integer),
+        (None, vec![Value::Integer(1), Value::Real(0.5)], Type::Real),
+        (Some(Type::Real), vec![Value::Integer(1)], Type::Real),
+    ] {
+        assert_eq!(fitting(declared, values.iter()), kind, "{declared:?} {values:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! Rows come from the engines and, for disks and groups that are not mounted, from discovery.
 
 use plinth_engine::catalog::columns;
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,9 @@ pub enum Type {
     Integer,
     Real,
     Text,
+    /// A point in time: a text `YYYY-MM-DD HH:MI:SS`, with microseconds or without; for drivers a
+    /// timestamp.
+    Time,
     /// These two only occur in PostgreSQL's own catalog: none of our views has such a column.
     Truth,
     /// PostgreSQL's type `"char"`.
@@ -25,6 +28,8 @@ impl Type {
             Self::Integer => "INTEGER",
             Self::Real => "REAL",
             Self::Text => "TEXT",
+            // To SQLite it is a text, because the word has TEXT in it.
+            Self::Time => "TIMETEXT",
             Self::Truth => "BOOLEAN",
             Self::Letter => "CHARCODE",
         }
@@ -33,7 +38,7 @@ impl Type {
     /// The type that a declaration names.
     #[must_use]
     pub fn declared(declaration: &str) -> Option<Self> {
-        [Self::Integer, Self::Real, Self::Text, Self::Truth, Self::Letter]
+        [Self::Integer, Self::Real, Self::Text, Self::Time, Self::Truth, Self::Letter]
             .into_iter()
             .find(|kind| kind.declaration() == declaration)
     }
@@ -45,6 +50,7 @@ impl From<columns::Type> for Type {
             columns::Type::Integer => Self::Integer,
             columns::Type::Real => Self::Real,
             columns::Type::Text => Self::Text,
+            columns::Type::Time => Self::Time,
         }
     }
 }
@@ -56,6 +62,8 @@ pub struct View {
     pub columns: Vec<(&'static str, Type)>,
     /// Whether there is a twin, `..._stat`, that triggers no discovery.
     pub has_twin: bool,
+    /// Whether the instance has the rows, and engines do not know the view.
+    pub is_of_instance: bool,
 }
 
 /// Columns with the group's number.
@@ -80,6 +88,7 @@ pub fn all() -> impl Iterator<Item = &'static View> {
             name: view.name,
             columns: columns(view),
             has_twin: view.has_twin,
+            is_of_instance: view.is_of_instance(),
         };
         columns::all().map(view).collect()
     });
@@ -90,4 +99,14 @@ pub fn all() -> impl Iterator<Item = &'static View> {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static View> {
     all().find(|view| view.name.eq_ignore_ascii_case(name))
+}
+
+/// Whether columns of this name hold times.
+#[must_use]
+pub fn is_time(column: &str) -> bool {
+    static TIMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+        let columns = all().flat_map(|view| &view.columns);
+        columns.filter(|(_, kind)| *kind == Type::Time).map(|(name, _)| *name).collect()
+    });
+    TIMES.contains(column.to_ascii_lowercase().as_str())
 }

@@ -7,6 +7,7 @@
 //! Every error has a position: characters from the start of the whole text that the client sent,
 //! counted from 0. Nothing here carries out a statement, or knows an instance.
 
+mod dialect;
 pub mod parser;
 mod query;
 mod quoting;

@@ -6,6 +6,8 @@ mod names;
 mod refused;
 mod scrub;
 mod sessions;
+mod system;
+mod transactions;
 mod users;
 mod volume;
 
@@ -20,8 +22,8 @@ use plinth_engine::{
         Command, Conversion, Departure, Exchange, NewDisk, NewGroup, Order, Phases, Renaming,
         Replacement, Resize, Selection, Work,
     },
-    catalog::attributes::REPAIR_TIME_MAX,
-    group::{POWER_DEFAULT, POWER_MAX},
+    catalog::attributes::repair_time,
+    group::POWER_MAX,
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 
@@ -115,9 +117,21 @@ impl Parser<'_> {
             _ => return Err(self.expected(what)),
         };
         if !is_name(&name) {
-            return Err(SqlError::syntax(at, format!("\"{name}\" cannot be {what}")).hint(format!(
-                "a name has a letter, then letters, digits, '_', '$' or '#', at most {NAME_MAX} in all"
-            )));
+            return Err(not_a_name(at, &name, what));
+        }
+        self.next += 1;
+        Ok(At { value: name, at })
+    }
+
+    /// A name of a disk or failure group, which may be in single quotes: no path stands here.
+    fn member(&mut self, what: &str) -> Result<At<String>> {
+        let at = self.here();
+        let Some(Kind::String(name)) = self.peek().map(|token| &token.kind) else {
+            return self.name(what);
+        };
+        let name = name.to_uppercase();
+        if !is_name(&name) {
+            return Err(not_a_name(at, &name, what));
         }
         self.next += 1;
         Ok(At { value: name, at })
@@ -127,6 +141,14 @@ impl Parser<'_> {
         let mut names = vec![self.name(what)?];
         while self.take_symbol(",") {
             names.push(self.name(what)?);
+        }
+        Ok(names)
+    }
+
+    fn members(&mut self, what: &str) -> Result<Vec<At<String>>> {
+        let mut names = vec![self.member(what)?];
+        while self.take_symbol(",") {
+            names.push(self.member(what)?);
         }
         Ok(names)
     }
@@ -161,17 +183,11 @@ impl Parser<'_> {
             "DROP" => self.drop_group(),
             "ALTER" => self.alter(),
             "SHOW" => self.show(),
-            "BEGIN" => Ok(self.ignore_rest(Statement::Begin)),
-            "START" => {
-                self.next += 1;
-                self.need("TRANSACTION")?;
-                Ok(self.ignore_rest(Statement::Begin))
-            }
-            "COMMIT" | "END" => Ok(self.ignore_rest(Statement::Commit)),
-            "ROLLBACK" | "ABORT" if self.tokens.iter().any(|token| token.is("TO")) => {
-                Ok(self.ignore_rest(Statement::Ignored("ROLLBACK")))
-            }
-            "ROLLBACK" | "ABORT" => Ok(self.ignore_rest(Statement::Rollback)),
+            "BEGIN" => self.begin(),
+            "START" => self.start_transaction(),
+            "COMMIT" | "END" => self.commit(),
+            "ROLLBACK" | "ABORT" => self.rollback(),
+            word @ ("DECLARE" | "EXEC" | "EXECUTE" | "CALL" | "DO") => Err(self.procedural(word)),
             "SET" | "RESET" | "DISCARD" | "DEALLOCATE" => sessions::statement(self),
             "SAVEPOINT" | "RELEASE" | "LISTEN" | "UNLISTEN" | "CLOSE" => sessions::named(self),
             "EXPLAIN" => self.explain(),
@@ -206,6 +222,10 @@ impl Parser<'_> {
             self.next += 1;
             return Ok(Statement::ShowAll);
         }
+        if let Some(stored) = shows_parameters(first) {
+            self.next += 1;
+            return self.show_parameter(stored);
+        }
         let mut name = match &first.kind {
             Kind::Word(name) | Kind::Quoted(name) => name.to_lowercase(),
             _ => return Err(self.expected("the name of a parameter, or ALL")),
@@ -225,6 +245,28 @@ impl Parser<'_> {
             self.next += 1;
         }
         Ok(Statement::Show(At { value: name, at }))
+    }
+
+    /// `SHOW {PARAMETER[S] | SPPARAMETER[S]} [text]`, after its second word: a word, a string, or
+    /// words and `%` as SQL*Plus takes them.
+    fn show_parameter(&mut self, stored: bool) -> Result<Statement> {
+        let at = self.here();
+        let Some(first) = self.peek() else {
+            return Ok(Statement::ShowParameter { like: None, stored });
+        };
+        let (start, mut end) = (first.start, first.end);
+        let value = if let Kind::String(text) | Kind::Quoted(text) = &first.kind {
+            text.clone()
+        } else {
+            // As it is written, up to the next blank.
+            while let Some(next) = self.tokens.get(self.next + 1).filter(|next| next.start == end) {
+                end = next.end;
+                self.next += 1;
+            }
+            self.text.between(start, end).to_owned()
+        };
+        self.next += 1;
+        Ok(Statement::ShowParameter { like: Some(At { value, at }), stored })
     }
 
     fn create(&mut self) -> Result<Statement> {
@@ -340,7 +382,7 @@ impl Parser<'_> {
                 .hint("leave FAILGROUP out, or make the group NORMAL or HIGH"));
             }
             self.next += 1;
-            failure_group = Some(self.name("the name of a failure group")?.value);
+            failure_group = Some(self.member("the name of a failure group")?.value);
         }
         if !self.take("DISK") {
             return Err(self.expected(match (quorum, &failure_group) {
@@ -361,7 +403,7 @@ impl Parser<'_> {
                 force: false,
             };
             if self.take("NAME") {
-                let name = self.name("the name of a disk")?;
+                let name = self.member("the name of a disk")?;
                 places.push((name.value.clone(), name.at));
                 disk.name = Some(name.value);
             }
@@ -409,32 +451,30 @@ impl Parser<'_> {
             .ok_or_else(|| SqlError::syntax(at, format!("'{written}' is not {WHAT}")))
     }
 
-    /// `[DROP AFTER n {M|H}]`: seconds.
+    /// `[DROP AFTER n {M|H}]`: seconds. The number may have a fraction; number and unit may be in
+    /// quotes together.
     fn drop_after(&mut self) -> Result<Option<u64>> {
         if !self.take("DROP") {
             return Ok(None);
         }
         self.need("AFTER")?;
         let at = self.here();
-        const WHAT: &str = "a number of minutes or hours, such as 90M or 4H";
-        let Some(Token { kind: Kind::Number(digits), .. }) = self.peek() else {
-            return Err(self.expected(WHAT));
+        const WHAT: &str = "a number of minutes or hours, such as 90M or 4.5H";
+        let mut written = match self.peek().map(|token| &token.kind) {
+            Some(Kind::Number(digits)) => digits.clone(),
+            Some(Kind::String(text)) => text.clone(),
+            _ => return Err(self.expected(WHAT)),
         };
-        let number: Option<u64> = digits.parse().ok();
+        let is_whole = matches!(self.peek().map(|token| &token.kind), Some(Kind::String(_)));
         self.next += 1;
-        let unit = if self.take("M") {
-            60
-        } else if self.take("H") {
-            3600
-        } else {
-            return Err(self.expected("M or H"));
-        };
-        let seconds = number
-            .and_then(|number| number.checked_mul(unit))
-            .filter(|seconds| *seconds <= REPAIR_TIME_MAX);
-        seconds
-            .map(Some)
-            .ok_or_else(|| SqlError::syntax(at, format!("expected {WHAT}, at most 136 years")))
+        if !is_whole {
+            let unit = ["M", "H"].into_iter().find(|unit| self.take(unit));
+            written.push_str(unit.ok_or_else(|| self.expected("M or H"))?);
+        }
+        match repair_time(&written) {
+            Some(seconds) => Ok(Some(seconds)),
+            None => Err(SqlError::syntax(at, format!("expected {WHAT}, at most 136 years"))),
+        }
     }
 
     /// `'name' = 'value'`
@@ -476,6 +516,9 @@ impl Parser<'_> {
         if self.take("SYSTEM") {
             return self.alter_system();
         }
+        if self.take("SESSION") {
+            return self.alter_session();
+        }
         if self.is("DATABASE") {
             return Err(self.refuse_of_database());
         }
@@ -483,7 +526,7 @@ impl Parser<'_> {
             return users::alter(self);
         }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP, SYSTEM or USER"));
+            return Err(self.expected("DISKGROUP, SYSTEM, SESSION or USER"));
         }
         let groups = if self.take("ALL") {
             Groups::All
@@ -624,7 +667,7 @@ impl Parser<'_> {
     fn drop_disks(&mut self, drop: &mut Vec<Departure>) -> Result<()> {
         let groups = self.names_groups("DISK or DISKS IN FAILGROUP")?;
         loop {
-            let name = self.name(if groups {
+            let name = self.member(if groups {
                 "the name of a failure group"
             } else {
                 "the name of a disk"
@@ -637,7 +680,7 @@ impl Parser<'_> {
                 |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
             let goes_on = |kind: &Kind| match kind {
                 Kind::Word(word) => !is_clause(&word.to_ascii_uppercase()),
-                Kind::Quoted(_) => true,
+                Kind::Quoted(_) | Kind::String(_) => true,
                 _ => false,
             };
             if !self.peek_after_comma(goes_on) {
@@ -653,7 +696,7 @@ impl Parser<'_> {
         self.need("DISK")?;
         let (mut replacements, mut places) = (Vec::new(), Places::new());
         loop {
-            let name = self.name("the name of a disk")?;
+            let name = self.member("the name of a disk")?;
             self.need("WITH")?;
             let path = self.path()?;
             places.push((name.value.clone(), name.at));
@@ -683,9 +726,9 @@ impl Parser<'_> {
         self.need("DISK")?;
         let mut pairs = Vec::new();
         loop {
-            let old = self.name("the name of a disk")?;
+            let old = self.member("the name of a disk")?;
             self.need("TO")?;
-            let new = self.name("its new name")?;
+            let new = self.member("its new name")?;
             pairs.push((old.value, new.value));
             if !self.take_symbol(",") {
                 let command = Command::Rename(Renaming::Disks(pairs));
@@ -714,7 +757,7 @@ impl Parser<'_> {
                     return Err(self.expected("ALL, DISK or DISKS IN FAILGROUP"));
                 }
                 let name = self
-                    .name(if groups {
+                    .member(if groups {
                         "the name of a failure group"
                     } else {
                         "the name of a disk"
@@ -804,9 +847,10 @@ impl Parser<'_> {
                 self.tokens.get(self.next + 1).map(|token| &token.kind),
                 Some(Kind::Number(_))
             );
+        // Neither power nor phases: the power of statements that name none.
         let power = if is_bare {
             self.next += 1;
-            Some(POWER_DEFAULT)
+            None
         } else {
             self.power()?
         };
@@ -874,44 +918,6 @@ impl Parser<'_> {
         Ok(Statement::ExplainWork { id, alter, power: order.power })
     }
 
-    fn alter_system(&mut self) -> Result<Statement> {
-        if let Some(refusal) = self.refuse_of_system() {
-            return Err(refusal);
-        }
-        self.need("SET")?;
-        let is_preferred = self.take("ASM_PREFERRED_READ_FAILURE_GROUPS");
-        if !is_preferred && !self.take("ASM_DISKSTRING") {
-            return Err(self.expected("asm_diskstring or asm_preferred_read_failure_groups"));
-        }
-        if !self.take_symbol("=") && !self.take("TO") {
-            return Err(self.expected("'='"));
-        }
-        let what = if is_preferred {
-            "GROUP.FAILGROUP, in single quotes"
-        } else {
-            "paths with wildcards, in single quotes"
-        };
-        let mut value = self.string(what)?;
-        // ASM's own syntax is a list of strings.
-        while self.take_symbol(",") {
-            let more = self.string(what)?;
-            value.value = format!("{},{}", value.value, more.value);
-        }
-        if self.take("SCOPE") {
-            if !self.take_symbol("=") {
-                return Err(self.expected("'='"));
-            }
-            if !(self.take("BOTH") || self.take("SPFILE") || self.take("MEMORY")) {
-                return Err(self.expected("BOTH"));
-            }
-        }
-        Ok(if is_preferred {
-            Statement::SetPreferred(value)
-        } else {
-            Statement::SetDiskstring(value)
-        })
-    }
-
     fn force(&mut self) -> bool {
         let force = self.take("FORCE");
         if !force {
@@ -952,9 +958,9 @@ impl Parser<'_> {
         let mut all = Vec::new();
         loop {
             all.push(if self.names_groups(what)? {
-                Selection::FailureGroups(values(self.names("the name of a failure group")?))
+                Selection::FailureGroups(values(self.members("the name of a failure group")?))
             } else {
-                Selection::Disks(values(self.names("the name of a disk")?))
+                Selection::Disks(values(self.members("the name of a disk")?))
             });
             if !["DISK", "DISKS", "QUORUM", "REGULAR"].iter().any(|word| self.is(word)) {
                 break;
@@ -1005,6 +1011,22 @@ impl Parser<'_> {
         }
         quorum
     }
+}
+
+/// Whether a word after SHOW asks for parameters as SQL*Plus does, which takes shorter forms, too;
+/// and then, whether for those that are stored.
+fn shows_parameters(word: &Token) -> Option<bool> {
+    let is = |words: &[&str]| words.iter().any(|known| word.is(known));
+    if is(&["PARAM", "PARAMETER", "PARAMETERS"]) {
+        return Some(false);
+    }
+    is(&["SPPARAMETER", "SPPARAMETERS"]).then_some(true)
+}
+
+fn not_a_name(at: usize, name: &str, what: &str) -> SqlError {
+    SqlError::syntax(at, format!("\"{name}\" cannot be {what}")).hint(format!(
+        "a name has a letter, then letters, digits, '_', '$' or '#', at most {NAME_MAX} in all"
+    ))
 }
 
 const STATEMENTS: &str =

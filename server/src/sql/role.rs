@@ -67,13 +67,14 @@ impl Statement {
             | Self::ExplainWork { alter: Alter { command, .. }, .. } => of_command(command),
             Self::CreateGroup { .. }
             | Self::DropGroup { .. }
-            | Self::SetDiskstring(_)
-            | Self::SetPreferred(_)
+            | Self::AlterSystem { .. }
             | Self::CreateUser { .. }
             | Self::AlterUser { .. }
             | Self::DropUser(_) => Role::Administer,
             Self::Show(_)
             | Self::ShowAll
+            | Self::ShowParameter { .. }
+            | Self::AlterSession(_)
             | Self::Set { .. }
             | Self::Deallocate(_)
             | Self::Discard
@@ -124,12 +125,14 @@ mod tests {
         ("ALTER DISKGROUP d ADD DIRECTORY '+d/x'", Role::Administer),
         ("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'", Role::Administer),
         ("ALTER SYSTEM SET asm_diskstring = '/x'", Role::Administer),
-        ("ALTER SYSTEM SET asm_preferred_read_failure_groups = ''", Role::Administer),
+        ("ALTER SYSTEM RESET asm_preferred_read_failure_groups", Role::Administer),
         ("CREATE USER a PASSWORD 'b'", Role::Administer),
         ("ALTER USER a PASSWORD 'b'", Role::Administer),
         ("DROP USER a", Role::Administer),
         ("SHOW timezone", Role::Look),
         ("SHOW ALL", Role::Look),
+        ("SHOW PARAMETER power", Role::Look),
+        ("ALTER SESSION SET nls_date_format = 'YYYY'", Role::Look),
         ("SET timezone = 'UTC'", Role::Look),
         ("DEALLOCATE ALL", Role::Look),
         ("DISCARD ALL", Role::Look),
@@ -141,7 +144,7 @@ mod tests {
     ];
 
     /// The number of kinds.
-    const KINDS: usize = 36;
+    const KINDS: usize = 37;
 
     /// The number of a kind. A new kind must be added here and to `ONE_OF_EACH`.
     fn kind(statement: &Statement) -> usize {
@@ -152,8 +155,8 @@ mod tests {
             Statement::Dismount { .. } => 3,
             Statement::Alter(alter) => kind_of_command(&alter.command),
             Statement::ExplainWork { alter, .. } => kind_of_command(&alter.command),
-            Statement::SetDiskstring(_) => 21,
-            Statement::SetPreferred(_) => 22,
+            Statement::AlterSystem { .. } => 21,
+            Statement::AlterSession(_) => 22,
             Statement::CreateUser { .. } => 23,
             Statement::AlterUser { .. } => 24,
             Statement::DropUser(_) => 25,
@@ -167,6 +170,7 @@ mod tests {
             Statement::Commit => 33,
             Statement::Rollback => 34,
             Statement::Query(_) => 35,
+            Statement::ShowParameter { .. } => 36,
         }
     }
 

@@ -50,10 +50,14 @@ pub enum Statement {
         alter: Alter,
         power: Option<u32>,
     },
-    /// `ALTER SYSTEM SET asm_diskstring`.
-    SetDiskstring(At<String>),
-    /// `ALTER SYSTEM SET asm_preferred_read_failure_groups`.
-    SetPreferred(At<String>),
+    /// `ALTER SYSTEM SET`, or `ALTER SYSTEM RESET` if there is no value.
+    AlterSystem {
+        parameter: At<SystemParameter>,
+        value: Option<At<String>>,
+        comment: Option<String>,
+    },
+    /// `ALTER SESSION SET`: names in lower case, and their values.
+    AlterSession(Vec<(At<String>, At<String>)>),
     /// A user that may log in over the network.
     CreateUser {
         name: At<String>,
@@ -68,6 +72,12 @@ pub enum Statement {
     DropUser(At<String>),
     Show(At<String>),
     ShowAll,
+    /// `SHOW PARAMETER`: parameters whose names contain the text; all if there is none.
+    ShowParameter {
+        like: Option<At<String>>,
+        /// `SHOW SPPARAMETER`: what is stored.
+        stored: bool,
+    },
     /// `SET`, or `RESET` if there is no value; without a name `RESET ALL`.
     Set {
         name: String,
@@ -84,6 +94,27 @@ pub enum Statement {
     Commit,
     Rollback,
     Query(Query),
+}
+
+/// The parameters that `ALTER SYSTEM` sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SystemParameter {
+    Diskstring,
+    PowerLimit,
+    Preferred,
+}
+
+impl SystemParameter {
+    pub const ALL: [Self; 3] = [Self::Diskstring, Self::PowerLimit, Self::Preferred];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Diskstring => "asm_diskstring",
+            Self::PowerLimit => "asm_power_limit",
+            Self::Preferred => "asm_preferred_read_failure_groups",
+        }
+    }
 }
 
 /// A statement on mounted groups: the command for their engines, and the options that only the
@@ -162,11 +193,12 @@ impl Statement {
             Self::DropGroup { .. } => "DROP DISKGROUP",
             Self::Mount { .. } | Self::Dismount { .. } | Self::Alter(_) => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
-            Self::SetDiskstring(_) | Self::SetPreferred(_) => "ALTER SYSTEM",
+            Self::AlterSystem { .. } => "ALTER SYSTEM",
+            Self::AlterSession(_) => "ALTER SESSION",
             Self::CreateUser { .. } => "CREATE ROLE",
             Self::AlterUser { .. } => "ALTER ROLE",
             Self::DropUser(_) => "DROP ROLE",
-            Self::Show(_) | Self::ShowAll => "SHOW",
+            Self::Show(_) | Self::ShowAll | Self::ShowParameter { .. } => "SHOW",
             Self::Set { value: Some(_), .. } => "SET",
             Self::Set { value: None, .. } => "RESET",
             Self::Deallocate(None) => "DEALLOCATE ALL",

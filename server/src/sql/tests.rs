@@ -76,9 +76,15 @@ fn alter_diskgroup_says_all_it_can_say() {
         Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
     assert!(matches!(command("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
         Command::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
-    for (text, seconds) in
-        [("DROP AFTER 90 M", 5400), ("drop after 4h NOWAIT", 14400), ("DROP AFTER 0M", 0)]
-    {
+    for (text, seconds) in [
+        ("DROP AFTER 90 M", 5400),
+        ("drop after 4h NOWAIT", 14400),
+        ("DROP AFTER 0M", 0),
+        ("DROP AFTER 4.5 H", 16200),
+        ("DROP AFTER 4.5h", 16200),
+        ("DROP AFTER '4.5 H' NOWAIT", 16200),
+        ("DROP AFTER '270m'", 16200),
+    ] {
         assert!(
             matches!(command(&format!("ALTER DISKGROUP d OFFLINE DISK a {text}")),
             Command::Offline { drop_after: Some(found), .. } if found == seconds),
@@ -209,7 +215,7 @@ fn disks_that_come_and_go() {
     assert!(matches!(
         alter("ALTER DISKGROUP d REBALANCE MODIFY POWER NOWAIT"),
         Alter {
-            command: Command::Rebalance(Order { power: Some(8), phases: None }),
+            command: Command::Rebalance(Order { power: None, phases: None }),
             wait: Some(false),
             ..
         }
@@ -230,12 +236,6 @@ fn the_rest() {
         one("DROP DISKGROUP d FORCE INCLUDING CONTENTS"),
         Statement::DropGroup { contents: true, force: true, .. }
     ));
-    assert!(matches!(one("ALTER SYSTEM SET asm_diskstring='/a/*','/b/*' SCOPE=BOTH"),
-        Statement::SetDiskstring(value) if value.value == "/a/*,/b/*"));
-    assert!(
-        matches!(one("alter system set ASM_PREFERRED_READ_FAILURE_GROUPS = 'DATA.A', 'FRA.A' scope = memory"),
-        Statement::SetPreferred(value) if value.value == "DATA.A,FRA.A")
-    );
     assert!(matches!(one("SHOW TRANSACTION ISOLATION LEVEL"),
         Statement::Show(name) if name.value == "transaction_isolation_level"));
     assert!(matches!(one("show all;"), Statement::ShowAll));
@@ -271,6 +271,130 @@ fn the_rest() {
     assert!(parse(" ;; /* nothing */ ;").expect("nothing").is_empty());
 }
 
+#[test]
+fn system_and_session_are_altered() {
+    use super::statement::SystemParameter;
+    let system = |text: &str| match one(text) {
+        Statement::AlterSystem { parameter, value, comment } => {
+            (parameter.value, value.map(|value| value.value), comment)
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        system("ALTER SYSTEM SET asm_diskstring='/a/*','/b/*' SCOPE=BOTH"),
+        (SystemParameter::Diskstring, text("/a/*,/b/*"), None)
+    );
+    assert_eq!(
+        system(
+            "alter system set ASM_PREFERRED_READ_FAILURE_GROUPS = 'DATA.A', 'FRA.A' scope = memory"
+        ),
+        (SystemParameter::Preferred, text("DATA.A,FRA.A"), None)
+    );
+    assert_eq!(
+        system(
+            "ALTER SYSTEM SET asm_power_limit = 4 COMMENT = 'at night' DEFERRED SCOPE = SPFILE SID = '*'"
+        ),
+        (SystemParameter::PowerLimit, text("4"), text("at night"))
+    );
+    assert_eq!(
+        system("ALTER SYSTEM SET asm_power_limit TO '0' SID='+asm'"),
+        (SystemParameter::PowerLimit, text("0"), None)
+    );
+    assert_eq!(
+        system("ALTER SYSTEM RESET asm_power_limit SCOPE=SPFILE SID='*'"),
+        (SystemParameter::PowerLimit, None, None)
+    );
+    let session = |text: &str| match one(text) {
+        Statement::AlterSession(settings) => {
+            settings.into_iter().map(|(name, value)| (name.value, value.value)).collect::<Vec<_>>()
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        session("ALTER SESSION SET NLS_DATE_FORMAT = 'DD-MON-YY' nls_sort = BINARY _x = -1"),
+        [pair("nls_date_format", "DD-MON-YY"), pair("nls_sort", "BINARY"), pair("_x", "-1")]
+    );
+    assert_eq!(
+        session("alter session set events '10046 trace name context forever'"),
+        [pair("events", "10046 trace name context forever")]
+    );
+    assert_eq!(one("ALTER SESSION ENABLE PARALLEL DML"), Statement::Ignored("ALTER SESSION"));
+}
+
+#[test]
+fn parameters_are_shown() {
+    let shown = |text: &str| match one(text) {
+        Statement::ShowParameter { like, stored } => (like.map(|like| like.value), stored),
+        other => panic!("{text}: {other:?}"),
+    };
+    let like = |text: &str| Some(text.to_owned());
+    assert_eq!(shown("SHOW PARAMETER"), (None, false));
+    assert_eq!(shown("show parameters asm_power"), (like("asm_power"), false));
+    assert_eq!(shown("SHOW PARAMETER 'power'"), (like("power"), false));
+    assert_eq!(shown("show param asm%limit;"), (like("asm%limit"), false));
+    assert_eq!(shown("SHOW SPPARAMETERS disk"), (like("disk"), true));
+    assert!(parse("SHOW PARAMETER a b").is_err());
+}
+
+#[test]
+fn transactions_begin_and_end() {
+    for text in [
+        "BEGIN",
+        "BEGIN WORK",
+        "begin transaction isolation level repeatable read, read only, not deferrable",
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        "BEGIN READ ONLY",
+        "START TRANSACTION",
+        "START TRANSACTION ISOLATION LEVEL SERIALIZABLE DEFERRABLE",
+    ] {
+        assert_eq!(one(text), Statement::Begin, "{text}");
+    }
+    for text in [
+        "COMMIT",
+        "COMMIT WORK",
+        "END",
+        "END TRANSACTION",
+        "COMMIT AND NO CHAIN",
+        "COMMIT COMMENT 'x'",
+        "COMMIT WRITE IMMEDIATE NOWAIT",
+    ] {
+        assert_eq!(one(text), Statement::Commit, "{text}");
+    }
+    for text in ["ROLLBACK", "ABORT", "ROLLBACK WORK", "rollback transaction and no chain"] {
+        assert_eq!(one(text), Statement::Rollback, "{text}");
+    }
+    for text in ["ROLLBACK TO a", "ROLLBACK WORK TO SAVEPOINT \"b\""] {
+        assert_eq!(one(text), Statement::Ignored("ROLLBACK"), "{text}");
+    }
+}
+
+/// Names of disks and failure groups in single quotes, wherever no path can stand.
+#[test]
+fn names_of_disks_may_be_quoted() {
+    for (quoted, plain) in [
+        (
+            "DROP DISK 'data_0001', \"DATA_0002\" FORCE, 'd$1#'",
+            "DROP DISK data_0001, data_0002 FORCE, d$1#",
+        ),
+        ("DROP DISKS IN FAILGROUP 'f', 'g'", "DROP DISKS IN FAILGROUP f, g"),
+        ("OFFLINE DISK 'a', 'b' DROP AFTER 1 H", "OFFLINE DISK a, b DROP AFTER 1 H"),
+        ("OFFLINE DISKS IN FAILGROUP 'f'", "OFFLINE DISKS IN FAILGROUP f"),
+        ("ONLINE DISK 'a' WAIT", "ONLINE DISK a WAIT"),
+        ("RESIZE DISK 'a' SIZE 1G, 'b'", "RESIZE DISK a SIZE 1G, b"),
+        ("RESIZE DISKS IN FAILGROUP 'f' SIZE 1G", "RESIZE DISKS IN FAILGROUP f SIZE 1G"),
+        ("RENAME DISK 'a' TO 'b', c TO 'd'", "RENAME DISK a TO b, c TO d"),
+        ("REPLACE DISK 'a' WITH '/x', 'b' WITH '/y'", "REPLACE DISK a WITH '/x', b WITH '/y'"),
+        ("CHECK DISK 'a', 'b' REPAIR", "CHECK DISK a, b REPAIR"),
+        ("SCRUB DISK 'a' REPAIR", "SCRUB DISK a REPAIR"),
+        ("ADD FAILGROUP 'f' DISK '/x' NAME 'n', '/y'", "ADD FAILGROUP f DISK '/x' NAME n, '/y'"),
+    ] {
+        let text = |clause: &str| command(&format!("ALTER DISKGROUP d {clause}"));
+        assert_eq!(text(quoted), text(plain), "{quoted}");
+    }
+}
+
 /// Each text with a `<` at the position that its error must have, and words of the error.
 #[test]
 fn errors_point_at_their_place() {
@@ -283,7 +407,7 @@ fn errors_point_at_their_place() {
         ("CREATE DISKGROUP d DISK </x", "single quotes"),
         ("CREATE DISKGROUP d DISK '/x' SIZE <lots", "expected a size"),
         ("CREATE DISKGROUP d DISK '/x' SIZE <'5 apples'", "is not a size"),
-        ("CREATE DISKGROUP d DISK '/x' NAME <'y'", "expected the name of a disk"),
+        ("CREATE DISKGROUP d DISK '/x' NAME <'/y'", "cannot be the name of a disk"),
         ("CREATE DISKGROUP d EXTERNAL REDUNDANCY <FAILGROUP f DISK '/x'", "no failure groups"),
         ("CREATE DISKGROUP d <FLEX REDUNDANCY DISK '/x'", "not supported yet"),
         ("CREATE DISKGROUP d DISK '/x' ATTRIBUTE 'a' <'b'", "expected '='"),
@@ -293,7 +417,9 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d <MOUNTED", "expected MOUNT"),
         ("ALTER DISKGROUP d ADD <'/x'", "expected DISK"),
         ("ALTER DISKGROUP d <ADD FILEGROUP t", "file groups are not there"),
-        ("ALTER DISKGROUP d DROP DISK <'/x'", "expected the name of a disk"),
+        ("ALTER DISKGROUP d DROP DISK <'/x'", "cannot be the name of a disk"),
+        ("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP <'a b'", "cannot be the name of a failure"),
+        ("ALTER DISKGROUP d DROP DISK <5", "expected the name of a disk"),
         ("ALTER DISKGROUP d DROP DISK a REBALANCE POWER <-1", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE POWER <1025", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE MODIFY <5", "expected POWER"),
@@ -304,7 +430,7 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d RESIZE <SIZE 1G", "expected ALL, DISK or DISKS IN FAILGROUP"),
         ("ALTER DISKGROUP d RESIZE ALL SIZE <much", "expected a size such as 512M or 10G"),
         ("ALTER DISKGROUP d RESIZE VOLUME v <1G", "expected SIZE"),
-        ("ALTER DISKGROUP d CHECK DISK <'/x'", "expected the name of a disk"),
+        ("ALTER DISKGROUP d CHECK DISK <'/x'", "cannot be the name of a disk"),
         ("ALTER DISKGROUP d CHECK FILE <f", "the name of a file in single quotes"),
         ("ALTER DISKGROUP d CHECK FILE 'f' <'g'", "expected the end"),
         ("ALTER DISKGROUP d SCRUB POWER <5", "expected AUTO, LOW, HIGH or MAX"),
@@ -345,6 +471,7 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <M", "a number of minutes or hours"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER 5<", "expected M or H"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <99999999 H", "136 years"),
+        ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <'soon'", "a number of minutes or hours"),
         ("ALTER DISKGROUP d ONLINE DISKS <FAILGROUP f", "expected IN"),
         ("ALTER DISKGROUP d ONLINE ALL <POWER 0", "from 1 to 1024"),
         ("ALTER DISKGROUP d RENAME <a TO b", "expected DISK"),
@@ -352,7 +479,7 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d RENAME DISKS <a", "expected ALL"),
         ("ALTER DISKGROUP d REPLACE DISK a <'/x'", "expected WITH"),
         ("ALTER DISKGROUP d REPLACE DISK a WITH <b", "single quotes"),
-        ("ALTER DISKGROUP d REPLACE DISK a WITH '/x', <'/y'", "expected the name of a disk"),
+        ("ALTER DISKGROUP d REPLACE DISK a WITH '/x', <'/y'", "cannot be the name of a disk"),
         ("EXPLAIN WORK FOR <SELECT 1", "expected ALTER DISKGROUP"),
         ("EXPLAIN WORK FOR <ALTER DISKGROUP d CHECK", "moves nothing"),
         ("EXPLAIN WORK SET STATEMENT_ID <5 FOR ALTER DISKGROUP d REBALANCE", "expected '='"),
@@ -375,6 +502,32 @@ fn errors_point_at_their_place() {
         ("UNLISTEN * <DROP DISKGROUP d", "expected the end"),
         ("CLOSE ALL <DROP DISKGROUP d", "expected the end"),
         ("ALTER SYSTEM SET <memory_target = 5", "expected asm_diskstring"),
+        ("ALTER SYSTEM <KILL SESSION '1,2'", "expected SET or RESET"),
+        ("ALTER SYSTEM RESET <memory_target", "expected asm_diskstring"),
+        ("ALTER SYSTEM SET asm_power_limit = <high", "a number from 0 to 1024"),
+        ("ALTER SYSTEM SET asm_power_limit = 4 SID = <'other'", "no instance 'other'"),
+        ("ALTER SYSTEM SET asm_power_limit = 4 SCOPE = <DISK", "expected BOTH"),
+        ("ALTER SYSTEM SET asm_power_limit = 4 SCOPE = BOTH <SCOPE = BOTH", "expected COMMENT"),
+        ("ALTER SYSTEM SET asm_power_limit = 4 <FAST", "expected COMMENT"),
+        ("ALTER SESSION <GO", "expected SET"),
+        ("ALTER SESSION SET<", "expected the name of a parameter"),
+        ("ALTER SESSION SET nls_date_format <'YYYY'", "expected '='"),
+        ("ALTER SESSION SET nls_date_format =<", "expected a value"),
+        ("<BEGIN NULL", "no PL/SQL"),
+        ("<begin dbms_output.put_line('x')", "no PL/SQL"),
+        ("BEGIN WORK <NULL", "expected the end"),
+        ("BEGIN ISOLATION <SERIALIZABLE", "expected LEVEL"),
+        ("BEGIN READ ONLY,<", "expected ISOLATION"),
+        ("<DECLARE x NUMBER", "no PL/SQL"),
+        ("<DECLARE c CURSOR FOR SELECT 1", "CURSOR is not supported"),
+        ("<EXEC dbms_stats.gather", "no PL/SQL"),
+        ("<call p(1)", "no PL/SQL"),
+        ("COMMIT <rubbish", "expected the end"),
+        ("COMMIT AND <CHAIN", "AND CHAIN is not supported"),
+        ("END <LOOP", "expected the end"),
+        ("ROLLBACK <everything", "expected the end"),
+        ("ROLLBACK TO<", "the name of a savepoint"),
+        ("<START WORK", "SQL*Plus"),
         ("ALTER SYSTEM SET asm_preferred_read_failure_groups = <data.a", "in single quotes"),
         ("DROP DISKGROUP d <CASCADE", "expected INCLUDING"),
         ("DROP DISKGROUP d FORCE<", "expected INCLUDING CONTENTS"),

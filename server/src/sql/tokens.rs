@@ -1,12 +1,9 @@
-//! Tokens of a text, with their positions. The lexer is `sqlparser`'s, in PostgreSQL's dialect, in
-//! which `v$asm_disk` is one word.
+//! Tokens of a text, with their positions. The lexer is `sqlparser`'s, in a dialect in which
+//! `v$asm_disk` and `serial#` are one word each.
 
-use super::{TEXT_MAX, quoting};
+use super::{TEXT_MAX, dialect::Plinth, quoting};
 use crate::sql_error::{SqlError, state};
-use sqlparser::{
-    dialect::PostgreSqlDialect,
-    tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer},
-};
+use sqlparser::tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer};
 use std::borrow::Cow;
 
 /// The kinds of tokens.
@@ -69,11 +66,9 @@ impl<'a> Text<'a> {
             let column = usize::try_from(location.column.saturating_sub(1)).unwrap_or(usize::MAX);
             lines.get(line).copied().unwrap_or(characters).saturating_add(column).min(characters)
         };
-        let raw = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().map_err(
-            |error| {
-                SqlError::syntax(place(error.location), format!("syntax error: {}", error.message))
-            },
-        )?;
+        let raw = Tokenizer::new(&Plinth, text).tokenize_with_location().map_err(|error| {
+            SqlError::syntax(place(error.location), format!("syntax error: {}", error.message))
+        })?;
         let mut tokens = Vec::new();
         for TokenWithSpan { token, span } in raw {
             let kind = match token {

@@ -2,7 +2,7 @@
 
 use super::{
     Source::{Instance, Live, Sql},
-    Type::{Integer, Real, Text},
+    Type::{Integer, Real, Text, Time},
     View, column,
 };
 
@@ -145,13 +145,13 @@ pub(super) const VIEWS: &[View] = &[
             column("product", Text, Sql("NULL"), "NULL"),
             column(
                 "create_date",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', d.created / 1000000000, 'unixepoch')"),
                 "when it joined",
             ),
             column(
                 "mount_date",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', d.mounted / 1000000000, 'unixepoch')"),
                 "when the group was mounted",
             ),
@@ -323,13 +323,13 @@ pub(super) const VIEWS: &[View] = &[
             column("striped", Text, Sql("iif(f.fine, 'FINE', 'COARSE')"), "`COARSE`, `FINE`"),
             column(
                 "creation_date",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', f.created / 1000000000, 'unixepoch')"),
                 "when it was made",
             ),
             column(
                 "modification_date",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', f.modified / 1000000000, 'unixepoch')"),
                 "when it was last changed",
             ),
@@ -682,7 +682,7 @@ pub(super) const VIEWS: &[View] = &[
                 "the group's number, as in `v$asm_diskgroup`",
             ),
             column("statement_id", Text, Instance, "empty if none was given"),
-            column("timestamp", Text, Instance, "when, in UTC"),
+            column("timestamp", Time, Instance, "when, in UTC"),
             column("est_work", Integer, Instance, "in mirrors of one AU"),
             column("con_id", Integer, Instance, "0"),
             column(

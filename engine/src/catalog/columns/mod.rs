@@ -11,6 +11,7 @@
 //! MiB.
 
 mod group;
+mod instance;
 #[cfg(test)]
 mod sql_md;
 mod stats;
@@ -24,6 +25,8 @@ pub enum Type {
     Integer,
     Real,
     Text,
+    /// A point in time in UTC: `YYYY-MM-DD HH:MI:SS`, which drivers are told is a timestamp.
+    Time,
 }
 
 impl Type {
@@ -31,7 +34,7 @@ impl Type {
         match self {
             Self::Integer => "INTEGER",
             Self::Real => "REAL",
-            Self::Text => "TEXT",
+            Self::Text | Self::Time => "TEXT",
         }
     }
 }
@@ -85,7 +88,7 @@ struct Table {
 
 /// All views.
 pub fn all() -> impl Iterator<Item = &'static View> {
-    [group::VIEWS, stats::VIEWS].into_iter().flatten()
+    [group::VIEWS, stats::VIEWS, instance::VIEWS].into_iter().flatten()
 }
 
 /// The columns of a temporary table, with their types for `CREATE TABLE`.
@@ -117,6 +120,12 @@ pub(crate) fn live_tables() -> impl Iterator<Item = &'static str> {
 }
 
 impl View {
+    /// Whether the instance makes the rows, and engines do not have the view.
+    #[must_use]
+    pub fn is_of_instance(&self) -> bool {
+        self.from.is_empty()
+    }
+
     fn create(&self) -> String {
         let select = self.columns.iter().filter_map(|column| {
             let source = match (column.source, self.live) {

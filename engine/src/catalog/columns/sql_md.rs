@@ -8,8 +8,11 @@ const TEXT: &str = include_str!("../../../../docs/sql.md");
 
 /// The views whose columns are those of another one, and the sentence by which the document refers
 /// to that.
-const AS_ANOTHER: [(&str, &str, &str); 1] =
-    [("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`")];
+const AS_ANOTHER: [(&str, &str, &str); 3] = [
+    ("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`"),
+    ("v$system_parameter", "v$parameter", "The columns are those of `v$parameter`"),
+    ("v$system_parameter2", "v$parameter2", "The columns are those of `v$parameter2`"),
+];
 
 /// Names, types and meanings of columns.
 type Columns = Vec<(String, String, String)>;
@@ -21,7 +24,9 @@ fn documented() -> BTreeMap<String, (Columns, String)> {
     for line in TEXT.lines() {
         if line.starts_with('#') {
             let heading = line.strip_prefix("### ");
-            view = heading.filter(|name| name.starts_with("v$") || name.starts_with("x$"));
+            view = heading.filter(|name| {
+                ["v$", "x$", "product_"].iter().any(|prefix| name.starts_with(prefix))
+            });
         }
         let Some(view) = view else { continue };
         let (columns, text) = views.entry(view.to_owned()).or_default();
@@ -29,7 +34,7 @@ fn documented() -> BTreeMap<String, (Columns, String)> {
         text.push('\n');
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [names, kind, meaning] = cells[..] else { continue };
-        if !["int8", "float8", "text"].contains(&kind) {
+        if !["int8", "float8", "text", "timestamp"].contains(&kind) {
             continue;
         }
         // A row of the table may be about several columns.
@@ -47,6 +52,7 @@ fn declared(view: &View) -> Columns {
         Type::Integer => "int8",
         Type::Real => "float8",
         Type::Text => "text",
+        Type::Time => "timestamp",
     };
     let text = |column: &Column| {
         (column.name.to_owned(), kind(column.kind).to_owned(), column.meaning.to_owned())

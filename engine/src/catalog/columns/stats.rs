@@ -2,7 +2,7 @@
 
 use super::{
     Source::{Live, Sql},
-    Type::{Integer, Real, Text},
+    Type::{Integer, Real, Text, Time},
     View, column,
 };
 
@@ -44,7 +44,7 @@ pub(super) const VIEWS: &[View] = &[
             ),
             column(
                 "last_update_time",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', t.last / 1000000000, 'unixepoch')"),
                 "when one was last added",
             ),
@@ -93,7 +93,7 @@ pub(super) const VIEWS: &[View] = &[
             ),
             column(
                 "last_update_time",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', t.last / 1000000000, 'unixepoch')"),
                 "when one was last added",
             ),
@@ -125,7 +125,7 @@ pub(super) const VIEWS: &[View] = &[
             column("wait_time_format", Text, Sql("h.wait_time_format"), "the bucket in words"),
             column(
                 "last_update_time",
-                Text,
+                Time,
                 Sql("max(h.last_update_time)"),
                 "when one was last added",
             ),
@@ -349,7 +349,7 @@ pub(super) const VIEWS: &[View] = &[
         from: "temp.live_client AS c, temp.live_space AS s, temp.live_group AS g WHERE c.kind = 'MOUNT'",
         columns: &[
             column("fs_name", Text, Sql("c.mount_point"), "the directory"),
-            column("available_time", Text, Sql("NULL"), "NULL: not known"),
+            column("available_time", Time, Sql("NULL"), "NULL: not known"),
             column("block_size", Integer, Sql("4"), "4 (KiB)"),
             column("state", Text, Sql("'AVAILABLE'"), "`AVAILABLE`"),
             column("corrupt", Text, Sql("'FALSE'"), "`FALSE`"),
@@ -399,7 +399,7 @@ pub(super) const VIEWS: &[View] = &[
             column("wait_count", Integer, Sql("sum(e.count)"), "how many"),
             column(
                 "last_update_time",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', max(e.last) / 1000000000, 'unixepoch')"),
                 "when one was last added",
             ),
@@ -431,13 +431,13 @@ pub(super) const VIEWS: &[View] = &[
             column("count", Integer, Live, "how often"),
             column(
                 "first_time",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', t.first / 1000000000, 'unixepoch')"),
                 "when it first happened",
             ),
             column(
                 "last_time",
-                Text,
+                Time,
                 Sql("strftime('%Y-%m-%d %H:%M:%S', t.last / 1000000000, 'unixepoch')"),
                 "when it last happened",
             ),

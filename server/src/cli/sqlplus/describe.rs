@@ -85,6 +85,7 @@ impl Interpreter<'_> {
 fn oracle_type(kind: Type) -> &'static str {
     match kind {
         Type::Integer | Type::Real => "NUMBER",
+        Type::Time => "TIMESTAMP",
         Type::Text | Type::Truth | Type::Letter => "VARCHAR2",
     }
 }

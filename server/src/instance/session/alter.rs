@@ -7,7 +7,8 @@ use crate::{
     sql::statement::{Alter, At, Groups, Places},
 };
 use plinth_engine::admin::{
-    self, AdminError, Code, Command, Exchange, NewDisk, Replacement, VolumeChange, Work,
+    self, AdminError, Code, Command, Exchange, NewDisk, Operation, OperationPass, Order,
+    Replacement, VolumeChange, Work,
 };
 
 /// The places of names in the statement, looked up in the order of the text.
@@ -80,10 +81,39 @@ impl Context {
             checked(&group.value, &report, repair, notices)?;
         }
         let waits = alter.wait.unwrap_or(self.waits_for_drops && drops);
-        if let Some(pass) = goes_on_in.filter(|_| waits) {
+        if let Some(pass) = goes_on_in.filter(|_| waits && !self.is_paused(&alter.command, group)) {
             self.wait_for(group, pass, cancel)?;
         }
         Ok(Outcome::Done)
+    }
+
+    /// The order with the power that it has in this session. A power that the statement does not
+    /// give is left to the engine, which knows whether a rebalance runs; but a session may have set
+    /// its own, and `MODIFY POWER` without a number goes back to the default.
+    pub(super) fn powered(&self, order: Order) -> Order {
+        let power = match order {
+            Order { power: Some(power), .. } => Some(power),
+            Order { power: None, phases: None } => {
+                Some(self.own_power().unwrap_or_else(|| self.instance.power_limit()))
+            }
+            Order { power: None, .. } => self.own_power(),
+        };
+        Order { power, ..order }
+    }
+
+    /// Whether the rebalance that a command has begun waits for a statement that gives it power,
+    /// because `asm_power_limit` is 0.
+    fn is_paused(&self, command: &Command, group: &At<String>) -> bool {
+        let Some(order) = command.order() else { return false };
+        let is_open = self.powered(order).power.is_none();
+        is_open
+            && self.instance.power_limit() == 0
+            && self.engine(group).and_then(|engine| Ok(engine.operations()?)).is_ok_and(
+                |operations| {
+                    let is_it = |one: &Operation| one.pass == OperationPass::Rebalance;
+                    operations.iter().filter(|one| is_it(one)).all(|one| one.power == 0)
+                },
+            )
     }
 
     /// The command as its engine can carry it out, and the places of names that an error may be
@@ -93,8 +123,16 @@ impl Context {
         Ok(match &alter.command {
             Command::Exchange { exchange, order } => {
                 let (exchange, places) = self.disks_of(exchange, &mut text)?;
-                (Command::Exchange { exchange, order: *order }, places)
+                (Command::Exchange { exchange, order: self.powered(*order) }, places)
             }
+            Command::Resize { resizes, order } => {
+                let order = self.powered(*order);
+                (Command::Resize { resizes: resizes.clone(), order }, Places::new())
+            }
+            Command::Convert { to, order } => {
+                (Command::Convert { to: *to, order: self.powered(*order) }, Places::new())
+            }
+            Command::Rebalance(order) => (Command::Rebalance(self.powered(*order)), Places::new()),
             Command::Estimate(Work::Exchange(exchange)) => {
                 let (exchange, places) = self.disks_of(exchange, &mut text)?;
                 (Command::Estimate(Work::Exchange(exchange)), places)

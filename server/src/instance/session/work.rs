@@ -91,6 +91,7 @@ impl Context {
         notices.push(note(format!(
             "{work} AUs would move, {size} MiB at most; the least possible is {least} AUs"
         )));
+        let power = power.or_else(|| self.own_power()).or(Some(self.instance.power_limit()));
         let table = table(&estimate, power);
         let (group, id, when) = (group.value.clone(), id.to_owned(), alert::now());
         self.instance.keep_estimate(Estimated { group, id, when, estimate });

@@ -21,6 +21,8 @@ const FIRST_DAY: i64 = 306;
 const LAST_DAY: i64 = 3_652_364;
 /// From 0000-03-01 to 1970-01-01.
 const UNIX: i64 = 719_468;
+/// From 0000-03-01 to 2000-01-01.
+const EPOCH: i64 = 730_425;
 /// From Julian day 0 to 0000-03-01.
 const JULIAN: i64 = 1_721_120;
 
@@ -59,7 +61,12 @@ impl Time {
 
     #[must_use]
     pub fn now() -> Self {
-        let nanos = crate::alert::now();
+        Self::of_unix(crate::alert::now())
+    }
+
+    /// The time of a number of nanoseconds since 1970.
+    #[must_use]
+    pub fn of_unix(nanos: i64) -> Self {
         let micros = nanos.div_euclid(1000);
         Self { days: micros.div_euclid(DAY) + UNIX, micros: micros.rem_euclid(DAY) }
     }
@@ -216,6 +223,37 @@ impl Time {
         }
         let fraction = format!("{:06}", self.micros % 1_000_000);
         format!("{text}.{}", fraction.trim_end_matches('0'))
+    }
+
+    /// Microseconds since PostgreSQL's epoch, the year 2000.
+    #[must_use]
+    pub fn since_epoch(self) -> i64 {
+        (self.days - EPOCH) * DAY + self.micros
+    }
+
+    /// The time of a number of microseconds since PostgreSQL's epoch.
+    #[must_use]
+    pub fn of_epoch(micros: i64) -> Option<Self> {
+        Self { days: EPOCH, micros: 0 }.plus(micros)
+    }
+
+    /// Parses what a client sends: the form in the views, ISO 8601, with a time zone at the end or
+    /// without.
+    #[must_use]
+    pub fn of_client(text: &str) -> Option<Self> {
+        let text = text.trim();
+        // A sign before the eleventh character is within the date.
+        let zone = text.rfind(['+', '-']).filter(|at| *at > 10);
+        let Some((local, zone)) = zone.and_then(|at| text.split_at_checked(at)) else {
+            return Self::parse(text);
+        };
+        let mut parts = zone.get(1..)?.split(':').map(number);
+        let (hours, minutes) = (parts.next()??, parts.next().unwrap_or(Some(0))?);
+        if hours > 15 || minutes > 59 || parts.next().is_some() {
+            return None;
+        }
+        let ahead = (hours * 60 + minutes) * 60_000_000;
+        Self::parse(local)?.plus(if zone.starts_with('-') { ahead } else { -ahead })
     }
 
     /// Truncates to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.

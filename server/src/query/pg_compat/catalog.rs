@@ -176,12 +176,20 @@ fn unquoted(name: &str) -> &str {
     name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name)
 }
 
-/// Names of all views and their twins, with their columns.
-pub fn relations() -> impl Iterator<Item = (String, &'static [(&'static str, Type)])> {
-    views::all().flat_map(|view| {
-        let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.as_slice()));
-        std::iter::once((view.name.to_owned(), view.columns.as_slice())).chain(twin)
-    })
+/// Names of all views and their twins, with their columns; then the same as `gv$...`, which have
+/// the number of the instance before them.
+pub fn relations() -> impl Iterator<Item = (String, Vec<(&'static str, Type)>)> {
+    let local = || {
+        views::all().flat_map(|view| {
+            let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.clone()));
+            std::iter::once((view.name.to_owned(), view.columns.clone())).chain(twin)
+        })
+    };
+    let global = local().filter(|(name, _)| name.starts_with("v$")).map(|(name, mut columns)| {
+        columns.insert(0, ("inst_id", Type::Integer));
+        (format!("g{name}"), columns)
+    });
+    local().chain(global)
 }
 
 /// The number of a relation, of Plinth or of PostgreSQL.
@@ -251,6 +259,7 @@ fn type_of(kind: Type) -> (u32, i16) {
         Type::Truth => (16, 1),
         Type::Letter => (18, 1),
         Type::Text => (25, -1),
+        Type::Time => (1114, 8),
     }
 }
 
@@ -539,8 +548,8 @@ fn fill_columns(sql: &mut String, relation: &'static str) {
             let mut rows = rows(
                 sql,
                 relation,
-                "table_catalog, table_schema, table_name, column_name, ordinal_position, is_nullable, data_type, numeric_precision, \
-                 numeric_precision_radix, numeric_scale, udt_catalog, udt_schema, udt_name, dtd_identifier, is_self_referencing, is_identity, \
+                "table_catalog, table_schema, table_name, column_name, ordinal_position, is_nullable, data_type, \
+                 character_octet_length, numeric_precision, numeric_precision_radix, numeric_scale, datetime_precision, udt_catalog, udt_schema, udt_name, dtd_identifier, is_self_referencing, is_identity, \
                  identity_cycle, is_generated, is_updatable",
             );
             for (name, columns) in relations() {
@@ -548,13 +557,16 @@ fn fill_columns(sql: &mut String, relation: &'static str) {
                     let oid = i64::from(type_of(*kind).0);
                     let (long, number) = (type_name(oid), number + 1);
                     let short = BY_OID.get(&oid).map_or("text", |(name, ..)| *name);
-                    let numeric = match kind {
-                        Type::Integer => "64, 2, 0",
-                        Type::Real => "53, 2, NULL",
-                        Type::Truth | Type::Letter | Type::Text => "NULL, NULL, NULL",
+                    // The octets of a text, three facts about a number, the digits of a second.
+                    let facts = match kind {
+                        Type::Integer => "NULL, 64, 2, 0, NULL",
+                        Type::Real => "NULL, 53, 2, NULL, NULL",
+                        Type::Text => "1073741824, NULL, NULL, NULL, NULL",
+                        Type::Time => "NULL, NULL, NULL, NULL, 6",
+                        Type::Truth | Type::Letter => "NULL, NULL, NULL, NULL, NULL",
                     };
                     rows.add(format_args!(
-                        "'plinth', 'public', '{name}', '{column}', {number}, 'YES', '{long}', {numeric}, 'plinth', 'pg_catalog', '{short}', \
+                        "'plinth', 'public', '{name}', '{column}', {number}, 'YES', '{long}', {facts}, 'plinth', 'pg_catalog', '{short}', \
                          '{number}', 'NO', 'NO', 'NO', 'NEVER', 'NO'"
                     ));
                 }

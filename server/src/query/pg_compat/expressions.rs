@@ -18,14 +18,17 @@
 
 use super::{edits::Edits, operands};
 use crate::{
-    query::{functions, infer_types, views::Type},
+    query::{
+        functions, infer_types,
+        views::{self, Type},
+    },
     sql::{
         rules::Rules,
         tokens::{Kind, Token},
     },
     sql_error::{SqlError, state},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of values that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,18 @@ enum Class {
     Text,
     Time,
     Unknown,
+}
+
+impl From<Type> for Class {
+    fn from(kind: Type) -> Self {
+        match kind {
+            Type::Integer => Self::Integer,
+            Type::Real => Self::Decimal,
+            Type::Text => Self::Text,
+            Type::Time => Self::Time,
+            Type::Truth | Type::Letter => Self::Unknown,
+        }
+    }
 }
 
 impl Class {
@@ -111,24 +126,6 @@ const NO_OPERANDS: [&str; 56] = [
     "OVER",
 ];
 const COMPARISONS: [&str; 8] = ["=", "<>", "!=", "<", ">", "<=", ">=", "=="];
-/// Functions and words that return times.
-const TIMES: [&str; 11] = [
-    "sysdate",
-    "systimestamp",
-    "current_date",
-    "current_timestamp",
-    "localtimestamp",
-    "now",
-    "to_date",
-    "to_timestamp",
-    "add_months",
-    "last_day",
-    "plinth_time",
-];
-/// Columns of the views that hold times.
-const TIME_COLUMNS: [&str; 5] =
-    ["create_date", "mount_date", "creation_date", "modification_date", "timestamp"];
-
 /// Most parentheses and CASEs around one expression; each is a level of recursion here.
 const DEPTH_MAX: usize = 200;
 
@@ -149,16 +146,45 @@ pub(super) fn rewrite(tokens: &[Token], rules: Rules, edits: &mut Edits) -> Resu
             return Err(SqlError::new(state::TOO_COMPLEX, message).at(token.start));
         }
     }
-    let mut pass = Pass { tokens, rules, edits, named: BTreeMap::new() };
+    let columns = columns(tokens);
+    let mut pass = Pass { tokens, rules, edits, columns, named: BTreeMap::new() };
     pass.named = pass.names();
     pass.walk(0, tokens.len());
     Ok(())
+}
+
+/// The columns of the views that a query names. Of two columns with one name and several classes,
+/// the class is unknown.
+fn columns(tokens: &[Token]) -> BTreeMap<&'static str, Class> {
+    let named: BTreeSet<String> = tokens
+        .iter()
+        .filter_map(|token| match &token.kind {
+            Kind::Word(name) | Kind::Quoted(name) if name.contains('$') => {
+                Some(super::synonyms::local(name))
+            }
+            _ => None,
+        })
+        .collect();
+    let mut columns = BTreeMap::new();
+    for name in named {
+        let view = views::find(name.strip_suffix("_stat").unwrap_or(&name));
+        for (column, kind) in view.into_iter().flat_map(|view| &view.columns) {
+            let class = Class::from(*kind);
+            let known = columns.entry(*column).or_insert(class);
+            if *known != class {
+                *known = Class::Unknown;
+            }
+        }
+    }
+    columns
 }
 
 struct Pass<'a, 'e> {
     tokens: &'a [Token],
     rules: Rules,
     edits: &'e mut Edits,
+    /// The columns of the views that the query names.
+    columns: BTreeMap<&'static str, Class>,
     /// The classes of the names that the query itself gives to columns.
     named: BTreeMap<String, Class>,
 }
@@ -616,15 +642,12 @@ impl<'a> Pass<'a, '_> {
         {
             return *class;
         }
-        if is_time(tokens) {
-            return Class::Time;
+        if let Some(Token { kind: Kind::Word(name) | Kind::Quoted(name), .. }) = last
+            && let Some(class) = self.columns.get(name.to_ascii_lowercase().as_str())
+        {
+            return *class;
         }
-        match infer_types::of(tokens) {
-            Some(Type::Integer) => Class::Integer,
-            Some(Type::Real) => Class::Decimal,
-            Some(Type::Text) => Class::Text,
-            Some(Type::Truth | Type::Letter) | None => Class::Unknown,
-        }
+        infer_types::of(tokens).map_or(Class::Unknown, Class::from)
     }
 
     /// An operator becomes a comma between arguments.
@@ -646,31 +669,5 @@ fn quoted(token: &Token) -> String {
         Kind::Quoted(name) => format!("\"{}\"", name.replace('"', "\"\"")),
         Kind::Word(name) | Kind::Symbol(name) => name.clone(),
         _ => String::new(),
-    }
-}
-
-fn is_time(operand: &[Token]) -> bool {
-    let name = |token: &Token, names: &[&str]| match &token.kind {
-        Kind::Word(word) | Kind::Quoted(word) => {
-            names.iter().any(|name| word.eq_ignore_ascii_case(name))
-        }
-        _ => false,
-    };
-    let is_call = operand.get(1).is_some_and(|open| open.is_symbol("("))
-        && operands::closing(operand, 1) == Some(operand.len() - 1);
-    let is_within =
-        operands::closing(operand, 0) == Some(operand.len().saturating_sub(1)) && !is_call;
-    match operand {
-        [one] => name(one, &TIMES) || name(one, &TIME_COLUMNS),
-        [_, dot, column] if dot.is_symbol(".") => name(column, &TIME_COLUMNS),
-        [open, inside @ .., _] if is_within && open.is_symbol("(") => is_time(inside),
-        [first, _, inside @ .., _] if is_call => {
-            // The result of these is of the type of their first argument.
-            let is_same =
-                ["TRUNC", "ROUND", "MAX", "MIN", "NVL", "COALESCE"].iter().any(|one| first.is(one));
-            let arguments = operands::split(inside, |token| token.is_symbol(","));
-            name(first, &TIMES) || is_same && arguments.first().is_some_and(|of| is_time(of))
-        }
-        _ => false,
     }
 }

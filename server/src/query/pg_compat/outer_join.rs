@@ -309,7 +309,7 @@ impl<'a> Joined<'a> {
             // The name of the view is the last one before an alias.
             let end = operands::end(tokens, 0);
             let view = name(end.checked_sub(1).and_then(|last| tokens.get(last)));
-            let view = super::local(&view).to_owned();
+            let view = super::synonyms::local(&view);
             views::find(view.strip_suffix("_stat").unwrap_or(&view))
                 .map(|view| view.columns.iter().map(|(name, _)| (*name).to_owned()).collect())
         };

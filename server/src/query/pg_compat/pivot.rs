@@ -178,7 +178,7 @@ fn source_start(tokens: &[Token], at: usize) -> Option<usize> {
 fn columns(source: &[Token]) -> Option<Vec<String>> {
     let first = source.first()?;
     if let Kind::Word(name) | Kind::Quoted(name) = &first.kind {
-        let name = super::local(name).to_ascii_lowercase();
+        let name = super::synonyms::local(name);
         let view = views::find(name.strip_suffix("_stat").unwrap_or(&name))?;
         return Some(view.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
     }

@@ -151,7 +151,7 @@ impl Columns<'_> {
             {
                 let class = match kind {
                     Type::Integer | Type::Real | Type::Truth => Class::Number,
-                    Type::Text | Type::Letter => Class::Text,
+                    Type::Text | Type::Time | Type::Letter => Class::Text,
                 };
                 Some((name.to_owned(), class))
             }

@@ -1,0 +1,429 @@
+//! Facts that the instance knows of itself: the rows of `v$instance`, `v$session` and the other
+//! views that no engine has, and the answers of `SYS_CONTEXT`.
+//!
+//! A row is made by name, and put into the order in which its view declares the columns. A column
+//! without a value is NULL.
+
+use super::Context;
+use crate::{
+    instance::{
+        Instance,
+        parameters::{INSTANCE_NAME, Parameter},
+        sessions::{Place, Protocol, Session},
+    },
+    query::{Time, userenv::Facts, views::View},
+    users,
+};
+use plinth_engine::admin::Value;
+use std::{fs, sync::Arc, sync::atomic::Ordering};
+
+/// The product, in `v$version` and `product_component_version`.
+const PRODUCT: &str = "Plinth Automatic Storage Management";
+/// The first `pid` of a session's thread in `v$process`; those before are processes.
+const THREADS: i64 = 1000;
+
+/// The version with five numbers, as programs expect that read Oracle's.
+fn version() -> String {
+    let mut numbers: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
+    numbers.resize(5, "0");
+    numbers.join(".")
+}
+
+fn text(text: impl ToString) -> Value {
+    Value::Text(text.to_string())
+}
+
+fn maybe(text: Option<impl ToString>) -> Value {
+    text.map_or(Value::Null, |text| Value::Text(text.to_string()))
+}
+
+fn number(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+fn truth(is: bool) -> Value {
+    text(if is { "TRUE" } else { "FALSE" })
+}
+
+fn seconds_since(nanos: i64) -> i64 {
+    crate::alert::now().saturating_sub(nanos).max(0) / 1_000_000_000
+}
+
+/// The row of these values in the order of the view's columns.
+fn row(view: &View, values: Vec<(&str, Value)>) -> Vec<Value> {
+    let is_declared = |name: &str| view.columns.iter().any(|(column, _)| *column == name);
+    for (name, _) in &values {
+        assert!(is_declared(name), "{} has no column {name}", view.name);
+    }
+    let value = |(column, _): &(&str, _)| {
+        values
+            .iter()
+            .find(|(name, _)| name == column)
+            .map_or(Value::Null, |(_, value)| value.clone())
+    };
+    view.columns.iter().map(value).collect()
+}
+
+/// The name of this host.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn address(pid: i64) -> Value {
+    Value::Text(format!("{pid:016X}"))
+}
+
+/// Oracle's hash of a name is its own affair; this one is the same on every host.
+fn hash(name: &str) -> i64 {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    i64::from(name.bytes().fold(2_166_136_261, step))
+}
+
+/// The pid of a group's engine, if it runs.
+fn engine_of(instance: &Instance, group: &str) -> Option<i64> {
+    let pid: u32 =
+        fs::read_to_string(instance.paths().engine_pid(group)).ok()?.trim().parse().ok()?;
+    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = command.split(|byte| *byte == 0);
+    (words.nth(1) == Some(b"engine")).then_some(i64::from(pid))
+}
+
+fn owner_of(pid: i64) -> Value {
+    use std::os::unix::fs::MetadataExt;
+    maybe(fs::metadata(format!("/proc/{pid}")).ok().map(|found| users::name(found.uid())))
+}
+
+impl Context {
+    /// The rows of a view that the instance has.
+    pub(super) fn rows_of(&self, view: &View) -> Vec<Vec<Value>> {
+        let rows = match view.name {
+            "v$instance" => vec![self.of_instance()],
+            "v$version" => {
+                let banner = format!("{PRODUCT} Release {} - Production", version());
+                let full = format!("{banner}\nVersion {}", version());
+                let (first, last) = (text(&banner), text(banner));
+                let con = ("con_id", Value::Integer(0));
+                vec![vec![
+                    ("banner", first),
+                    ("banner_full", text(full)),
+                    ("banner_legacy", last),
+                    con,
+                ]]
+            }
+            "product_component_version" => vec![vec![
+                ("product", text(PRODUCT)),
+                ("version", text(version())),
+                ("version_full", text(version())),
+                ("status", text("Production")),
+            ]],
+            "v$parameter" | "v$system_parameter" => {
+                let all = self.parameters(view.name == "v$parameter");
+                let numbered = (1..).zip(&all);
+                numbered.map(|(at, parameter)| self.of_parameter(at, parameter)).collect()
+            }
+            "v$parameter2" | "v$system_parameter2" => {
+                let all = self.parameters(view.name == "v$parameter2");
+                (1..).zip(&all).flat_map(|(at, one)| self.values_of_parameter(at, one)).collect()
+            }
+            "v$spparameter" => {
+                self.instance.parameters().iter().flat_map(of_stored_parameter).collect()
+            }
+            "v$session" => self
+                .instance
+                .sessions
+                .all()
+                .iter()
+                .map(|session| self.of_session(session))
+                .collect(),
+            "v$process" => self.of_processes(),
+            _ => Vec::new(),
+        };
+        rows.into_iter().map(|values| row(view, values)).collect()
+    }
+
+    fn of_instance(&self) -> Vec<(&'static str, Value)> {
+        let is_ending = self.instance.ending.load(Ordering::Acquire);
+        vec![
+            ("instance_number", Value::Integer(1)),
+            ("instance_name", text(INSTANCE_NAME)),
+            ("host_name", text(host())),
+            ("version", text(version())),
+            ("version_legacy", text(version())),
+            ("version_full", text(version())),
+            ("startup_time", text(Time::of_unix(self.instance.began).text())),
+            ("status", text("STARTED")),
+            ("parallel", text("NO")),
+            ("thread#", Value::Integer(0)),
+            ("archiver", text("STOPPED")),
+            ("logins", text("ALLOWED")),
+            ("shutdown_pending", text(if is_ending { "YES" } else { "NO" })),
+            ("database_status", text("ACTIVE")),
+            ("instance_role", text("UNKNOWN")),
+            ("active_state", text("NORMAL")),
+            ("blocked", text("NO")),
+            ("con_id", Value::Integer(0)),
+            ("instance_mode", text("REGULAR")),
+            ("database_type", text("SINGLE")),
+        ]
+    }
+
+    /// The columns that the views of parameters have in common.
+    fn common(at: i64, parameter: &Parameter, is_modified: bool) -> Vec<(&'static str, Value)> {
+        let modified = match (is_modified, parameter.is_changed) {
+            (true, _) => "MODIFIED",
+            (_, true) => "SYSTEM_MOD",
+            _ => "FALSE",
+        };
+        let in_system = parameter.in_system.is_some();
+        vec![
+            ("num", Value::Integer(at)),
+            ("name", text(parameter.name)),
+            ("type", Value::Integer(parameter.kind.number())),
+            ("isdefault", truth(parameter.is_default())),
+            ("isses_modifiable", truth(parameter.in_session)),
+            ("issys_modifiable", text(if in_system { "IMMEDIATE" } else { "FALSE" })),
+            ("ispdb_modifiable", truth(false)),
+            ("isinstance_modifiable", truth(in_system)),
+            ("ismodified", text(modified)),
+            ("isadjusted", truth(false)),
+            ("isdeprecated", truth(false)),
+            ("isbasic", truth(parameter.is_basic)),
+            ("description", text(parameter.description)),
+            ("update_comment", maybe(parameter.comment.as_ref())),
+            ("con_id", Value::Integer(0)),
+        ]
+    }
+
+    fn of_parameter(&self, at: i64, parameter: &Parameter) -> Vec<(&'static str, Value)> {
+        let mut row = Self::common(at, parameter, self.has_set(parameter));
+        let default = (!parameter.default.is_empty()).then_some(&parameter.default);
+        row.extend([
+            ("value", maybe(parameter.value())),
+            ("display_value", maybe(parameter.value())),
+            ("default_value", maybe(default)),
+            ("hash", Value::Integer(hash(parameter.name))),
+        ]);
+        row
+    }
+
+    /// A row for each value of a list.
+    fn values_of_parameter(
+        &self,
+        at: i64,
+        parameter: &Parameter,
+    ) -> Vec<Vec<(&'static str, Value)>> {
+        let none = [None];
+        let some: Vec<Option<&String>> = parameter.values.iter().map(Some).collect();
+        let values = if some.is_empty() { &none[..] } else { &some[..] };
+        let row = |(ordinal, value): (i64, &Option<&String>)| {
+            let mut row = Self::common(at, parameter, self.has_set(parameter));
+            row.extend([
+                ("value", maybe(*value)),
+                ("display_value", maybe(*value)),
+                ("ordinal", Value::Integer(ordinal)),
+            ]);
+            row
+        };
+        (1..).zip(values).map(row).collect()
+    }
+
+    fn of_session(&self, session: &Session) -> Vec<(&'static str, Value)> {
+        let now = session.now();
+        let (os_user, process, machine, port) = match &session.place {
+            Place::Here { pid, user } => (text(user), text(pid), text(host()), 0),
+            Place::There(from) => {
+                (Value::Null, Value::Null, text(from.ip()), i64::from(from.port()))
+            }
+        };
+        let program = session.program.as_ref().unwrap_or(&session.application);
+        let role = match &session.place {
+            Place::Here { .. } => Some(session.role),
+            // It may have been given another one meanwhile.
+            Place::There(_) => self.instance.role(&session.user),
+        };
+        let idle = |value: Value| if now.is_active() { Value::Null } else { value };
+        let since = seconds_since(now.since);
+        let waited = if now.is_active() { 0 } else { since };
+        vec![
+            ("sid", number(session.sid)),
+            ("serial#", number(session.serial)),
+            ("audsid", number(session.serial)),
+            ("paddr", address(THREADS + i64::from(session.sid))),
+            ("username", text(&session.user)),
+            ("status", text(if now.is_active() { "ACTIVE" } else { "INACTIVE" })),
+            ("server", text("DEDICATED")),
+            ("schemaname", text(session.schema())),
+            ("osuser", os_user),
+            ("process", process),
+            ("machine", machine),
+            ("port", Value::Integer(port)),
+            ("program", text(program)),
+            ("type", text("USER")),
+            ("module", text(session.module())),
+            ("logon_time", text(Time::of_unix(session.began).text())),
+            ("last_call_et", Value::Integer(since)),
+            ("blocking_session_status", text("NO HOLDER")),
+            ("event", idle(text("message from client"))),
+            ("wait_class", idle(text("Idle"))),
+            ("wait_time", Value::Real(0.0)),
+            ("seconds_in_wait", Value::Integer(waited)),
+            ("state", text(if now.is_active() { "WAITED KNOWN TIME" } else { "WAITING" })),
+            ("service_name", text(INSTANCE_NAME)),
+            ("con_id", Value::Integer(0)),
+            (
+                "protocol",
+                text(match session.protocol {
+                    Protocol::Postgresql => "POSTGRESQL",
+                    Protocol::Control => "CONTROL",
+                }),
+            ),
+            ("role", maybe(role)),
+            ("statement", maybe(now.statement)),
+        ]
+    }
+
+    /// The instance, the engines, and the threads of the sessions.
+    fn of_processes(&self) -> Vec<Vec<(&'static str, Value)>> {
+        let own = i64::from(std::process::id());
+        let process = |pid: i64, system: i64, name: &str, program: String| {
+            vec![
+                ("addr", address(pid)),
+                ("pid", Value::Integer(pid)),
+                ("sosid", text(system)),
+                ("spid", text(system)),
+                ("stid", text(system)),
+                ("pname", text(name)),
+                ("username", owner_of(system)),
+                ("program", text(program)),
+                ("background", text("1")),
+                ("con_id", Value::Integer(0)),
+            ]
+        };
+        let mut rows = vec![process(1, own, "INSTANCE", "plinth serve".to_owned())];
+        for (group, number) in self.instance.groups() {
+            if let Some(system) = engine_of(&self.instance, &group) {
+                let program = format!("plinth engine {group}");
+                rows.push(process(1 + i64::from(number), system, "ENGINE", program));
+            }
+        }
+        let thread = |session: &Arc<Session>| {
+            let pid = THREADS + i64::from(session.sid);
+            vec![
+                ("addr", address(pid)),
+                ("pid", Value::Integer(pid)),
+                ("sosid", Value::Text(format!("{own}_{}", session.thread))),
+                ("spid", text(own)),
+                ("stid", text(session.thread)),
+                ("username", owner_of(own)),
+                ("program", text("plinth serve")),
+                ("con_id", Value::Integer(0)),
+            ]
+        };
+        rows.extend(self.instance.sessions.all().iter().map(thread));
+        rows
+    }
+
+    /// The facts that `SYS_CONTEXT('USERENV', ...)` looks up.
+    pub(super) fn facts(&self) -> Facts {
+        let session = &self.session;
+        let (os_user, address) = match &session.place {
+            Place::Here { user, .. } => (Some(user.clone()), None),
+            Place::There(from) => (None, Some(from.ip().to_string())),
+        };
+        let client = address.clone().unwrap_or_else(host);
+        let settings = self.settings();
+        let setting = |name: &str| settings.get(name).cloned();
+        let says = |text: &str| Some(text.to_owned());
+        let user = Some(session.user.clone());
+        let schema = Some(session.schema());
+        let is_local = matches!(session.place, Place::Here { .. });
+        let administers = self.access == crate::sql::Role::Administer;
+        Facts::from([
+            ("action", None),
+            ("authenticated_identity", user.clone()),
+            ("authentication_method", says(if is_local { "OS" } else { "PASSWORD" })),
+            ("bg_job_id", None),
+            ("client_identifier", None),
+            ("client_info", None),
+            ("client_program_name", session.program.clone()),
+            ("con_id", says("0")),
+            ("current_schema", schema.clone()),
+            ("current_user", user.clone()),
+            ("database_role", None),
+            ("db_domain", None),
+            ("db_name", says(INSTANCE_NAME)),
+            ("db_unique_name", says(INSTANCE_NAME)),
+            ("host", Some(client)),
+            ("instance", says("1")),
+            ("instance_name", says(INSTANCE_NAME)),
+            ("ip_address", address),
+            ("isdba", says(if administers { "TRUE" } else { "FALSE" })),
+            ("lang", says("US")),
+            ("language", says("AMERICAN_AMERICA.AL32UTF8")),
+            ("module", Some(session.module())),
+            ("network_protocol", (!is_local).then(|| "tcp".to_owned())),
+            ("nls_calendar", says("GREGORIAN")),
+            ("nls_currency", says("$")),
+            ("nls_date_format", setting("nls_date_format")),
+            ("nls_date_language", says("AMERICAN")),
+            ("nls_sort", says("BINARY")),
+            ("nls_territory", says("AMERICA")),
+            ("nls_timestamp_format", setting("nls_timestamp_format")),
+            ("oracle_home", None),
+            ("os_user", os_user),
+            ("server_host", Some(host())),
+            ("service_name", says(INSTANCE_NAME)),
+            ("session_schema", schema),
+            ("session_user", user),
+            ("sessionid", Some(session.serial.to_string())),
+            ("sid", Some(session.sid.to_string())),
+            ("terminal", None),
+        ])
+    }
+}
+
+fn of_stored_parameter(parameter: &Parameter) -> Vec<Vec<(&'static str, Value)>> {
+    let row = |ordinal: i64, value: Option<&String>| {
+        vec![
+            ("sid", text("*")),
+            ("name", text(parameter.name)),
+            ("type", text(parameter.kind.word())),
+            ("value", maybe(value)),
+            ("display_value", maybe(value)),
+            ("isspecified", truth(parameter.is_stored)),
+            ("ordinal", Value::Integer(ordinal)),
+            ("update_comment", maybe(parameter.comment.as_ref())),
+            ("con_id", Value::Integer(0)),
+        ]
+    };
+    if !parameter.is_stored {
+        return vec![row(0, None)];
+    }
+    (1..).zip(&parameter.values).map(|(ordinal, value)| row(ordinal, Some(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_five_numbers() {
+        assert_eq!(version().split('.').count(), 5);
+        assert!(version().starts_with(env!("CARGO_PKG_VERSION")));
+        assert!(version().split('.').all(|part| part.parse::<u32>().is_ok()));
+    }
+
+    #[test]
+    fn a_row_has_the_order_of_the_declaration_and_null_for_the_rest() {
+        let view = crate::query::views::find("v$version").expect("a view");
+        let made = row(view, vec![("con_id", Value::Integer(0)), ("banner", text("x"))]);
+        assert_eq!(made, [text("x"), Value::Null, Value::Null, Value::Integer(0)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "has no column nonsense")]
+    fn a_value_of_no_column_is_a_defect() {
+        let view = crate::query::views::find("v$version").expect("a view");
+        let _ = row(view, vec![("nonsense", Value::Null)]);
+    }
+}
