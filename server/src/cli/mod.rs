@@ -14,6 +14,7 @@ mod complete;
 mod context;
 mod copying;
 mod cp;
+mod dates;
 mod disks;
 mod dump;
 mod extents;

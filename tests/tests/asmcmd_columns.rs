@@ -1,0 +1,205 @@
+//! Tables of the shell as `awk` reads them: every row has as many words as every other, each at its
+//! place, whatever state the thing is in that the row is about.
+//!
+//! Columns that `asmcmd` leaves blank for every disk without sites, labels and a library are blank
+//! here, too, so that the words of a row are where scripts for `asmcmd` count them.
+
+use plinth_tests::{Instance, MIB, shell};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Command},
+};
+
+/// Words in each row of what a command prints.
+type Row = Vec<String>;
+
+/// The words of the heading, and those of each row; there is one at least.
+#[track_caller]
+fn table(instance: &Instance, command: &str) -> (Row, Vec<Row>) {
+    let said = instance.plinth(command.split(' ')).ok();
+    let mut rows: Vec<Row> =
+        said.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
+    assert!(rows.len() > 1, "{command}: no rows:\n{said}");
+    let heading = rows.remove(0);
+    (heading, rows)
+}
+
+/// A program with a blank in its name that has a file open; ended when it is dropped.
+struct Program(Child);
+
+impl Program {
+    fn with_open(instance: &Instance, file: &std::path::Path) -> Self {
+        let path = instance.path("my program");
+        let sleep = shell("command -v sleep").ok();
+        fs::copy(sleep.trim(), &path).expect("a copy of sleep");
+        let open = File::open(file).expect("a file");
+        Self(Command::new(path).arg("1000").stdin(open).spawn().expect("it starts"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// DATA has a disk that is offline and gone, a quorum disk, files, volumes and users, and is
+/// mounted on a directory; AWAY is not mounted; WIDE waits with a rebalance. One disk is a
+/// candidate and one a FORMER member.
+fn many_states() -> (Instance, PathBuf) {
+    let instance = Instance::new();
+    let [a, b, q, w, x, d, former, _free] = ["a", "b", "q", "w", "x", "d", "former", "free"]
+        .map(|name| instance.add_disk(name, 256 * MIB).display().to_string());
+    for statement in [
+        format!(
+            "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP s1 DISK '{a}' FAILGROUP s2 DISK '{b}'
+             QUORUM FAILGROUP q DISK '{q}' ATTRIBUTE ('au_size' = '1M')"
+        ),
+        format!("CREATE DISKGROUP wide EXTERNAL REDUNDANCY DISK '{w}'"),
+        format!("ALTER DISKGROUP wide ADD DISK '{x}' REBALANCE POWER 0"),
+        format!("CREATE DISKGROUP away EXTERNAL REDUNDANCY DISK '{d}'"),
+        "ALTER DISKGROUP away DISMOUNT".to_owned(),
+        format!("CREATE DISKGROUP gone EXTERNAL REDUNDANCY DISK '{former}'"),
+        "DROP DISKGROUP gone".to_owned(),
+        "ALTER DISKGROUP data ADD USER 'root'".to_owned(),
+        "ALTER DISKGROUP data ADD USERGROUP 'root' WITH MEMBER 'root'".to_owned(),
+        "ALTER DISKGROUP data ADD VOLUME vol1 SIZE 16M".to_owned(),
+        "CREATE USER viewer PASSWORD 'not a secret' ROLE LOOK".to_owned(),
+    ] {
+        instance.sql(&statement);
+    }
+    let mount = instance.mount("DATA");
+    fs::create_dir(mount.join("db")).expect("mkdir");
+    fs::write(mount.join("db/file"), vec![7; 3 << 20]).expect("write");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+    fs::remove_file(&b).expect("the disk is gone");
+    (instance, mount)
+}
+
+/// Every table, with many states in it: each row has the words that its heading promises.
+#[test]
+fn every_row_has_as_many_words_as_every_other() {
+    let (instance, mount) = many_states();
+    let _program = Program::with_open(&instance, &mount.join("db/file"));
+    let scan = format!("lsdsk -I -kp {}", instance.path("disks/*").display());
+    // A command, the words of its heading and those of each row.
+    for (command, heading, words) in [
+        ("lsdg", 14, 14),
+        ("lsdg -g", 15, 15),
+        ("ls -l +", 14, 14),
+        ("lsdsk", 1, 1),
+        ("lsdsk -k", 17, 10),
+        ("lsdsk -kg", 18, 11),
+        ("lsdsk -k --candidate", 17, 10),
+        ("lsdsk -p", 8, 8),
+        ("lsdsk -t", 4, 4),
+        ("lsdsk --statistics", 10, 10),
+        ("lsdsk -kptg --statistics", 37, 30),
+        (&scan, 8, 8),
+        ("lsof", 3, 3),
+        ("lsct", 6, 6),
+        ("lsct -g data", 7, 7),
+        ("lsop", 9, 9),
+        ("lsattr", 1, 1),
+        ("lsattr -l", 2, 2),
+        ("lsattr -lm", 5, 5),
+        ("iostat", 4, 4),
+        ("iostat -et", 8, 8),
+        ("iostat -et --io --region", 12, 12),
+        ("volstat", 10, 10),
+        ("lstmpl -l -G data data%", 8, 8),
+        ("lsusr", 3, 3),
+        ("lsusr -a", 4, 4),
+        ("lsgrp", 3, 3),
+        ("lsgrp -a", 4, 4),
+        ("groups data root", 1, 1),
+        ("du +data", 2, 2),
+        ("ls -l +data/db", 6, 8),
+        ("ls -s +data/db", 5, 5),
+        ("ls --permission +data/db", 4, 4),
+        ("mapextent +data/db/file 0", 3, 3),
+    ] {
+        let (found, rows) = table(&instance, command);
+        assert_eq!(found.len(), heading, "{command}: {found:?}");
+        for row in rows {
+            assert_eq!(row.len(), words, "{command}: {row:?}");
+        }
+    }
+}
+
+/// The words are at the places at which scripts for `asmcmd` look for them.
+#[test]
+fn words_are_where_scripts_count_them() {
+    let (instance, mount) = many_states();
+    let (_, rows) = table(&instance, "lsdg");
+    let names: Vec<&str> = rows.iter().map(|row| &*row[13]).collect();
+    assert_eq!(names, ["AWAY/", "DATA/", "WIDE/"], "{rows:?}");
+    assert_eq!(rows[0][..3], ["DISMOUNTED", "-", "N"]);
+    let (_, rows) = table(&instance, "lsdsk -k -G data");
+    for (row, (name, group, kind)) in rows.iter().zip([
+        ("DATA_0000", "S1", "REGULAR"),
+        ("DATA_0001", "S2", "REGULAR"),
+        ("DATA_0002", "Q", "QUORUM"),
+    ]) {
+        assert_eq!(row[3..5], [name, group], "{row:?}");
+        assert_eq!(row[5..9], [&*"0".repeat(32), kind, "System", "UNKNOWN"], "{row:?}");
+    }
+    assert_eq!(rows[1][9], "-", "a disk that is gone has no path");
+    let (_, rows) = table(&instance, "lsdsk -t -G data");
+    let date = |word: &str| {
+        let parts: Vec<&str> = word.split('-').collect();
+        parts.iter().map(|part| part.len()).collect::<Vec<_>>() == [2, 3, 2]
+            && parts[1].bytes().all(|byte| byte.is_ascii_uppercase())
+    };
+    assert!(rows.iter().all(|row| date(&row[0]) && date(&row[1])), "{rows:?}");
+    // A file of another year has as many words as one of today.
+    File::options()
+        .write(true)
+        .open(mount.join("db/file"))
+        .and_then(|file| {
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+        })
+        .expect("a time");
+    fs::create_dir(mount.join("db/inner")).expect("mkdir");
+    fs::write(mount.join("db/today"), "x").expect("write");
+    let (heading, rows) = table(&instance, "ls -l +data/db");
+    assert_eq!(heading, ["Type", "Redund", "Striped", "Time", "Sys", "Name"]);
+    let of = |name: &str| {
+        rows.iter().find(|row| row.last().is_some_and(|last| last == name)).expect("a row")
+    };
+    assert_eq!(of("file")[3..], ["SEP", "09", "2001", "N", "file"]);
+    assert_eq!(of("today").len(), of("file").len());
+    assert_eq!(*of("inner/"), ["N", "inner/"]);
+}
+
+/// Quorum disks have a size, and a disk that was dropped has no name any more: in the view, in the
+/// list, and in the list without an instance.
+#[test]
+fn quorum_disks_have_a_size_and_former_disks_no_name() {
+    let (instance, _mount) = many_states();
+    let of = |column: &str| {
+        instance.number(&format!("SELECT {column} FROM v$asm_disk WHERE failgroup_type = 'QUORUM'"))
+    };
+    assert_eq!((of("os_mb"), of("cold_used_mb")), (256.0, 0.0));
+    let (total, free) = (of("total_mb"), of("free_mb"));
+    assert!(total > 240.0 && total < 256.0 && free == total, "{total} MiB, free {free}");
+    // The group's own figures are those of its data.
+    let whole = "SELECT total_mb FROM v$asm_diskgroup WHERE name = 'DATA'";
+    assert!(instance.number(whole) < 512.0);
+    let former = instance.disk_row(&instance.disk("former"));
+    assert_eq!(former["header_status"], "FORMER");
+    for column in ["name", "failgroup", "label"] {
+        assert!(former[column].is_null(), "{column}: {former:?}");
+    }
+    assert_eq!(former["reads"], former["write_errs"]);
+    for command in ["lsdsk -k".to_owned(), format!("lsdsk -I -k {}", instance.disk("*").display())]
+    {
+        let (heading, rows) = table(&instance, &command);
+        let name = heading.iter().position(|word| word == "Name").expect("a column");
+        let path = instance.disk("former").display().to_string();
+        let row = rows.iter().find(|row| row.last() == Some(&path)).expect("a row");
+        assert_eq!(row[name..name + 2], ["-", "-"], "{command}");
+    }
+}
