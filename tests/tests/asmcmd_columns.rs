@@ -203,3 +203,38 @@ fn quorum_disks_have_a_size_and_former_disks_no_name() {
         assert_eq!(row[name..name + 2], ["-", "-"], "{command}");
     }
 }
+
+/// A volume that is not there is named, by every command that is given one, and the exit code is 1.
+#[test]
+fn missing_volumes_are_refused_by_name() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    assert_eq!(instance.plinth(["volinfo", "--all"]).ok(), "no volumes found\n");
+    instance.plinth(["volcreate", "-G", "data", "-s", "16M", "--primary", "cold", "there"]).ok();
+    for command in [
+        "volinfo -G data",
+        "volstat -G data",
+        "voldelete -G data",
+        "volenable -G data",
+        "voldisable -G data",
+        "volresize -G data -s 32M",
+        "volresize -f -G data -s 32M",
+        "volset -G data --usagestring x",
+    ] {
+        let said = instance.plinth(command.split(' ').chain(["nosuch"]));
+        assert_eq!(said.code, Some(1), "{command}: {said}");
+        assert!(said.refused().contains("NOSUCH"), "{command}");
+    }
+    for command in ["volinfo --all", "volinfo -a", "volinfo -G data -a", "volinfo -G data --all"] {
+        let said = instance.plinth(command.split(' ')).ok();
+        assert!(said.contains("Diskgroup Name: DATA\n\n\t Volume Name: THERE\n"), "{said}");
+    }
+    for (command, flag, code) in [
+        ("volcreate -G data -s 16M --secondary hot v", "--secondary hot", 1),
+        ("volinfo --show_volume /dev/asm/there-1", "--show_volume", 2),
+    ] {
+        let said = instance.plinth(command.split(' '));
+        assert_eq!(said.code, Some(code), "{said}");
+        assert!(said.refused().contains(flag), "{command}");
+    }
+}
