@@ -98,6 +98,7 @@ fn every_row_has_as_many_words_as_every_other() {
         ("lsdsk --statistics", 10, 10),
         ("lsdsk -kptg --statistics", 37, 30),
         (&scan, 8, 8),
+        ("lsod", 4, 5),
         ("lsof", 3, 3),
         ("lsct", 6, 6),
         ("lsct -g data", 7, 7),
@@ -109,6 +110,7 @@ fn every_row_has_as_many_words_as_every_other() {
         ("iostat -et", 8, 8),
         ("iostat -et --io --region", 12, 12),
         ("volstat", 10, 10),
+        ("lspwusr", 4, 4),
         ("lstmpl -l -G data data%", 8, 8),
         ("lsusr", 3, 3),
         ("lsusr -a", 4, 4),
@@ -237,4 +239,65 @@ fn missing_volumes_are_refused_by_name() {
         assert_eq!(said.code, Some(code), "{said}");
         assert!(said.refused().contains(flag), "{command}");
     }
+}
+
+/// Commands about clusters, parameter files and passwords say what is so, or do the work, or are
+/// refused.
+#[test]
+fn commands_about_the_instance_say_what_is_so() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let ok = |command: &str| instance.plinth(command.split(' ')).ok();
+    let version = ok("showversion").trim().to_owned();
+    let version = version.rsplit(' ').next().expect("a version");
+    assert_eq!(ok("showversion --active"), format!("Plinth version : {version}\n"));
+    assert_eq!(
+        ok("showversion --softwarepatch"),
+        format!("Plinth version      : {version}\nSoftware patchlevel : 0\n")
+    );
+    assert_eq!(ok("showclustermode"), "ASM cluster : Flex mode disabled\n");
+    assert_eq!(ok("showclusterstate"), "Normal\n");
+    assert!(ok("showpatches").contains("List of Patches") && ok("showpatches -l").contains("[0]"));
+    let file = ok("spget").trim().to_owned();
+    assert_eq!(ok("pwget --asm").trim(), file);
+    let settings = fs::read_to_string(&file).expect("the file is there");
+    assert!(settings.contains("diskstring"), "{settings}");
+    let copy = instance.path("copy").display().to_string();
+    ok(&format!("spbackup {file} {copy}"));
+    assert_eq!(fs::read_to_string(&copy).expect("copied"), settings);
+    ok(&format!("spcopy {file} +data/spfile"));
+    let back = instance.path("back").display().to_string();
+    ok(&format!("cp +data/spfile {back}"));
+    assert_eq!(fs::read_to_string(&back).expect("copied"), settings);
+    ok(&format!("spset {file}"));
+    for refused in [
+        "spset /elsewhere/instance.json".to_owned(),
+        format!("spmove {file} {copy}"),
+        format!("spcopy -u {file} {copy}2"),
+        format!("spbackup {file} {copy}"),
+        format!("spbackup /etc/hosts {copy}2"),
+        "pwset --asm +data/orapwasm".to_owned(),
+        "pwget --dbuniquename orcl".to_owned(),
+        "cp --target ASM +data/spfile /tmp/x".to_owned(),
+        "cp --service_name orcl +data/spfile /tmp/x".to_owned(),
+    ] {
+        let said = instance.plinth(refused.split(' '));
+        assert_eq!(said.code, Some(1), "{refused}: {said}");
+        said.refused();
+    }
+    assert!(!instance.path("copy2").exists());
+    assert_eq!(ok("lspwusr"), "Username  sysdba  sysoper  sysasm\n");
+    instance.sql("CREATE USER night PASSWORD 'not a secret' ROLE OPERATE");
+    let (_, rows) = table(&instance, "lspwusr");
+    assert_eq!(rows, [["NIGHT", "FALSE", "TRUE", "FALSE"]]);
+    let engine = instance.engine("DATA").expect("it runs").to_string();
+    let (_, rows) = table(&instance, "lsod -G data");
+    let disks = ["f0d0", "f1d0"].map(|name| instance.disk(name).display().to_string());
+    for (row, disk) in rows.iter().zip(&disks) {
+        assert_eq!((&row[0], &row[3], &row[4]), (&"1".to_owned(), &engine, disk), "{row:?}");
+    }
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!(ok("lsod --process LGWR -H"), "");
+    // Nothing moves: the heading alone, as of asmcmd.
+    assert_eq!(ok("lsop").lines().count(), 1);
 }

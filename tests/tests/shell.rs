@@ -460,6 +460,10 @@ fn every_command_speaks_as_the_server_understands() {
         rmgrp data root
         rmusr data root
         rmusr -r data root
+        mkusr data root
+        rpusr data root daemon
+        lspwusr
+        lsod -G data
         volcreate -G data -s 16M --column 2 --width 64K --redundancy mirror vol1
         volinfo -G data vol1
         volinfo -a

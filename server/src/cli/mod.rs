@@ -5,6 +5,7 @@
 //! standard error. A command that fails exits with 1 (`check` with 2), and says what can be done
 //! about it.
 
+mod about;
 mod access;
 mod asm_path;
 mod backup;
@@ -24,6 +25,7 @@ mod interactive;
 mod iostat;
 mod lists;
 mod ls;
+mod lsod;
 mod lsof;
 mod manual;
 mod mounts;
@@ -33,6 +35,7 @@ mod network;
 mod renamedg;
 mod settings;
 mod sql;
+mod stores;
 pub mod table;
 mod templates;
 mod top;
