@@ -4,7 +4,7 @@
 //! Columns that `asmcmd` leaves blank for every disk without sites, labels and a library are blank
 //! here, too, so that the words of a row are where scripts for `asmcmd` count them.
 
-use plinth_tests::{Instance, MIB, shell};
+use plinth_tests::{Instance, MIB, binary, shell};
 use std::{
     fs::{self, File},
     path::PathBuf,
@@ -300,4 +300,51 @@ fn commands_about_the_instance_say_what_is_so() {
     assert_eq!(ok("lsod --process LGWR -H"), "");
     // Nothing moves: the heading alone, as of asmcmd.
     assert_eq!(ok("lsop").lines().count(), 1);
+}
+
+/// Unknown commands are refused as in the shell; commands that only `asmcmd` has are refused with
+/// what is used instead; wrong flags are something else.
+#[test]
+fn unknown_commands_and_flags_of_asmcmd() {
+    let instance = Instance::new();
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    let link = instance.path("asmcmd");
+    std::os::unix::fs::symlink(binary(), &link).expect("link");
+    let run = |program: &std::path::Path, words: &str| {
+        let script = format!("exec \"$1\" {words}");
+        shell(&script).arg(program).env("PLINTH_DIR", instance.dir()).finish()
+    };
+    for program in [binary(), link.clone()] {
+        let said = run(&program, "nonsense +data");
+        assert_eq!(said.code, Some(1), "{said}");
+        assert!(said.err.starts_with("ASMCMD-8022: unknown command 'nonsense' specified\n"));
+        let said = run(&program, "afd_state");
+        assert_eq!(said.code, Some(1), "{said}");
+        assert!(said.err.contains("'afd_state'") && said.err.contains("filter driver"), "{said}");
+        assert_eq!(run(&program, "lsdg --nonsense").code, Some(2));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    for flag in ["-V", "--version"] {
+        assert_eq!(run(&link, flag).ok(), format!("asmcmd version {version}\n"));
+        assert_eq!(run(&binary(), flag).ok(), format!("plinth {version}\n"));
+    }
+    for flags in [
+        "-a sysasm",
+        "--privilege SYSDBA",
+        "--nocp",
+        "-v errors",
+        "--discover",
+        "--inst +ASM",
+        "--inst +asm1 -p",
+    ] {
+        assert_eq!(run(&link, &format!("{flags} ls +")).ok(), "DATA/\n", "{flags}");
+    }
+    for (flags, why) in [("--inst +ASM2 ls +", "+ASM"), ("-v loud ls +", "loud")] {
+        let said = run(&link, flags);
+        assert_eq!(said.code, Some(2), "{said}");
+        assert!(said.err.contains(why), "{said}");
+    }
+    // Deprecated flags that scripts still have.
+    assert_eq!(run(&link, "ls -ltr +data").ok(), "");
+    assert_eq!(run(&link, "ls -a +").ok(), "DATA/\n");
 }
