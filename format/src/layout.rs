@@ -211,6 +211,21 @@ impl Layout {
             && !self.header_places().iter().any(holds_header)
     }
 
+    /// The number of AUs that hold data.
+    #[must_use]
+    pub fn data_unit_count(&self) -> u32 {
+        let data = self.zone_units + 1..self.au_count;
+        let of_header = |place: u64| u32::try_from(place / self.au_size).ok();
+        let headers: BTreeSet<u32> = self
+            .header_places()
+            .into_iter()
+            .filter_map(of_header)
+            .filter(|au| data.contains(au))
+            .collect();
+        // A layout has eight of them at least.
+        data.len() as u32 - headers.len() as u32
+    }
+
     /// The AUs that hold data, ascending.
     pub fn data_units(&self) -> impl Iterator<Item = Au> + use<> {
         let layout = *self;
@@ -266,6 +281,7 @@ mod tests {
                 5001 * au_size + 12345,
             ] {
                 let layout = Layout::new(size, au_size).expect("large enough");
+                assert_eq!(layout.data_unit_count() as usize, layout.data_units().count());
                 let (last_sums, length) = layout.sums_of(Au(layout.au_count() - 1));
                 let first_data = layout.data_units().next().expect("there are data AUs");
                 assert!(last_sums + length as u64 <= layout.au_offset(first_data));

@@ -68,6 +68,8 @@ fn steady(said: &str, instance: &Instance) -> String {
     let home = instance.path("");
     let said = said.replace(home.to_str().expect("a path in words").trim_end_matches('/'), "/TEST");
     let said = replaced(&said, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS");
+    let said = replaced(&said, r"\b[A-Z]{3} \d\d \d\d:\d\d:\d\d\b", "MON DD HH:MM:SS");
+    let said = replaced(&said, r"\b\d\d-[A-Z]{3}-\d\d\b", "DD-MON-RR");
     // As far behind as the directory's name is long.
     let said = replaced(&said, r"near position \d+", "near position N");
     let said = replaced(&said, r"\.\d+\.\d{10}\b", ".NUMBER.INCARNATION");
@@ -421,9 +423,9 @@ fn open_files_are_listed() {
     assert_eq!(rows.as_array().expect("rows").len(), 1, "{said}");
     assert_eq!(rows[0]["Path"], "+DATA/db/open");
     assert_eq!(rows[0]["Instance_Name"], std::process::id().to_string());
-    assert_eq!(instance.plinth(["lsof", "-C", "1"]).ok(), "");
+    assert_eq!(instance.plinth(["lsof", "-H", "-C", "1"]).ok(), "");
     drop(file);
-    assert_eq!(instance.plinth(["lsof"]).ok(), "");
+    assert_eq!(instance.plinth(["lsof"]).ok(), "DB_Name  Instance_Name  Path\n");
 }
 
 /// Commands that await other features are refused as such; no command prints a message that belongs
@@ -458,6 +460,10 @@ fn every_command_speaks_as_the_server_understands() {
         rmgrp data root
         rmusr data root
         rmusr -r data root
+        mkusr data root
+        rpusr data root daemon
+        lspwusr
+        lsod -G data
         volcreate -G data -s 16M --column 2 --width 64K --redundancy mirror vol1
         volinfo -G data vol1
         volinfo -a

@@ -396,6 +396,24 @@ impl Survey {
     pub fn is_at(&self, path: &str) -> bool {
         self.path == path || self.aliases.iter().any(|alias| alias == path)
     }
+
+    /// A disk that was dropped belongs to no group and has no name, whatever its header still says
+    /// of the group that it was in.
+    #[must_use]
+    pub fn without_former_names(&self) -> Self {
+        if self.header != HeaderStatus::Former {
+            return self.clone();
+        }
+        Self {
+            group: None,
+            group_id: None,
+            name: None,
+            failure_group: None,
+            number: None,
+            quorum: false,
+            ..self.clone()
+        }
+    }
 }
 
 sql_words! {

@@ -23,6 +23,16 @@ fn hash_of(id: DiskId) -> u32 {
         .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
+/// AUs of a disk that hold data or could, and those of them that have no owner. A quorum disk has
+/// such AUs, although no data is placed there.
+fn room(member: &Member, space: &Space) -> (u32, u32) {
+    if member.quorum {
+        let units = member.layout().data_unit_count();
+        return (units, units);
+    }
+    (space.capacity(member.number), space.unowned(member.number))
+}
+
 pub(crate) fn row_of_operation(operation: Operation) -> Row {
     live_row! {
         pass: operation.pass.word(),
@@ -105,6 +115,7 @@ impl Upkeep {
         let entry = membership.disk(member.number);
         let state = member.state();
         let counters = &member.counters;
+        let (capacity, unowned) = room(member, space);
         live_row! {
             number: member.number.0,
             mount_status: if disk.is_some() {
@@ -130,8 +141,8 @@ impl Upkeep {
             }
             .word(),
             os_size: disk.as_ref().map_or(0, |disk| disk.size()),
-            total: u64::from(space.capacity(member.number)) * au,
-            free: u64::from(space.unowned(member.number)) * au,
+            total: u64::from(capacity) * au,
+            free: u64::from(unowned) * au,
             name: member.name().to_string(),
             failure_group: member.failure_group.clone(),
             quorum: member.quorum,

@@ -242,6 +242,22 @@ impl Run for Rmusr {
     }
 }
 
+/// Put another user of the host in the place of one.
+#[derive(Debug, Args)]
+pub(super) struct Rpusr {
+    group: String,
+    user: String,
+    /// The user who owns the files from now on.
+    other: String,
+}
+
+impl Run for Rpusr {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let (user, other) = (quoted(&self.user), quoted(&self.other));
+        statement(context, &self.group, &format!("REPLACE USER {user} WITH {other}"))
+    }
+}
+
 /// List user groups of disk groups.
 #[derive(Debug, Args)]
 pub(super) struct Lsgrp {

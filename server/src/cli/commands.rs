@@ -5,10 +5,10 @@
 //! the code. Every command is in this table. Commands of `asmcmd` keep their names and flags.
 
 use super::{
-    Result, access, backup, check,
+    Result, about, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, lsof, manual, mounts, names, nbd,
-    renamedg, settings, sql, templates, top, upgrade, volumes,
+    cp, disks, extents, files, groups, iostat, lists, ls, lsod, lsof, manual, mounts, names, nbd,
+    renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -69,6 +69,7 @@ table! {
         MdRestore(backup::MdRestore),
     "Disks":
         Lsdsk(lists::Lsdsk),
+        Lsod(lsod::Lsod),
         Online(disks::Online),
         Offline(disks::Offline),
         Remap(disks::Remap),
@@ -87,6 +88,7 @@ table! {
         Lsusr(access::Lsusr),
         Mkusr(access::Mkusr),
         Rmusr(access::Rmusr),
+        Rpusr(access::Rpusr),
         Lsgrp(access::Lsgrp),
         Mkgrp(access::Mkgrp),
         Rmgrp(access::Rmgrp),
@@ -106,7 +108,18 @@ table! {
         Top(top::Top),
         Lsct(lists::Lsct),
         Sql(sql::Sql),
-        Showversion(settings::Showversion),
+        Lspwusr(stores::Lspwusr),
+        Pwget(stores::Pwget),
+        Pwset(stores::Pwset),
+        Spget(stores::Spget),
+        Spset(stores::Spset),
+        Spcopy(stores::Spcopy),
+        Spmove(stores::Spmove),
+        Spbackup(stores::Spbackup),
+        Showversion(about::Showversion),
+        Showpatches(about::Showpatches),
+        Showclustermode(about::Showclustermode),
+        Showclusterstate(about::Showclusterstate),
         Help(manual::Help),
         Exit(manual::Exit),
 }

@@ -4,7 +4,13 @@
 //! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A
 //! line that only reports success is left out of JSON, so that the output is JSON and nothing else.
 
-use super::{Result, asm_path::AsmPath, print, table, warn};
+use super::{
+    Result,
+    asm_path::AsmPath,
+    print,
+    table::{self, Cells},
+    warn,
+};
 use crate::{
     engine,
     instance::control::Client,
@@ -208,10 +214,15 @@ impl Context {
 
     /// Prints a table in the requested format.
     pub(super) fn show(&self, table: &Table, headings: Headings) {
+        self.show_cells(table, headings, Cells::default());
+    }
+
+    /// The same, of a table with cells that are not one word.
+    pub(super) fn show_cells(&self, table: &Table, headings: Headings, cells: Cells) {
         print(&if self.json {
             table::json(table)
         } else {
-            table::plain(table, !headings.suppressheader)
+            table::plain(table, !headings.suppressheader, cells)
         });
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     query::{Column, Table, views::Type},
-    sql_error::SqlError,
+    sql_error::{SqlError, state},
 };
 use clap::Args;
 use plinth_engine::{admin::Value, api::Kind, files::statements::NewSystemFile};
@@ -39,9 +39,30 @@ pub(super) struct Cp {
     /// Ask before something is replaced.
     #[arg(short)]
     interactive: bool,
+    #[command(flatten)]
+    foreign: Foreign,
     /// What to copy, and then where to: * and % are wildcards in groups.
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<String>,
+}
+
+/// Flags of `asmcmd` for what is not there: they are known, so that the refusal says why.
+#[derive(Debug, Default, Args)]
+struct Foreign {
+    #[arg(long, hide = true)]
+    target: Option<String>,
+    #[arg(long = "service_name", hide = true)]
+    service_name: Option<String>,
+    #[arg(long, hide = true)]
+    port: Option<String>,
+    #[arg(long = "dest_dbname", hide = true)]
+    dest_dbname: Option<String>,
+    #[arg(long, hide = true)]
+    sparse: bool,
+    #[arg(long = "sparse_merge_begin", hide = true)]
+    sparse_merge_begin: Option<String>,
+    #[arg(long = "sparse_merge_end", hide = true)]
+    sparse_merge_end: Option<String>,
 }
 
 /// The source or the target of a copy.
@@ -305,8 +326,46 @@ impl Cp {
     }
 }
 
+impl Foreign {
+    /// Refuses the first of these flags that is given, by its name.
+    fn refuse(&self) -> Result<()> {
+        let hosts = "files are not copied to other hosts and instances";
+        let sparse = "there are no sparse files of other files";
+        let given = [
+            (self.target.is_some(), "--target", hosts),
+            (self.service_name.is_some(), "--service_name", hosts),
+            (self.port.is_some(), "--port", hosts),
+            (self.dest_dbname.is_some(), "--dest_dbname", "files have no database in their names"),
+            (self.sparse, "--sparse", sparse),
+            (self.sparse_merge_begin.is_some(), "--sparse_merge_begin", sparse),
+            (self.sparse_merge_end.is_some(), "--sparse_merge_end", sparse),
+        ];
+        match given.into_iter().find(|(is_given, ..)| *is_given) {
+            Some((_, flag, why)) => {
+                Err(SqlError::new(state::NOT_SUPPORTED, format!("{flag}: {why}"))
+                    .hint("leave it out to copy within this instance and its host"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Copies one file of the host into a group, as `cp FROM TO` does.
+pub(super) fn copy(context: &mut Context, from: &Path, to: &str) -> Result<()> {
+    let paths = vec![from.display().to_string(), to.to_owned()];
+    let cp = Cp {
+        recursive: false,
+        force: false,
+        interactive: false,
+        foreign: Foreign::default(),
+        paths,
+    };
+    cp.run(context)
+}
+
 impl Run for Cp {
     fn run(&self, context: &mut Context) -> Result<()> {
+        self.foreign.refuse()?;
         let Some((last, first)) = self.paths.split_last() else { return Ok(()) };
         let mut all = Vec::new();
         for text in first {

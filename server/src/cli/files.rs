@@ -55,7 +55,7 @@ fn tops(context: &Context, path: &str) -> Result<Vec<AsmPath>> {
 #[derive(Debug, Args)]
 pub(super) struct Find {
     /// Files of this type only, as ls -l shows it.
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<String>,
     directory: String,
     /// Names: * and % are wildcards.

@@ -6,7 +6,7 @@
 //! carried out, and the program exits with 1 in the end.
 
 use super::{
-    Arguments, Result,
+    Arguments, Result, absent,
     commands::Verb,
     complain, complete,
     context::{Context, Run, asmcmd},
@@ -68,8 +68,10 @@ pub(super) fn help_of(name: &str) -> Result<String> {
     found.ok_or_else(|| unknown(name))
 }
 
-fn unknown(name: &str) -> SqlError {
-    asmcmd(8022, format!("unknown command '{name}' specified")).hint("'help' lists the commands")
+/// The refusal of a command that does not exist.
+pub(super) fn unknown(name: &str) -> SqlError {
+    asmcmd(8022, format!("unknown command '{name}' specified"))
+        .hint(absent::instead(name).unwrap_or("'help' lists the commands"))
 }
 
 fn prompt(context: &Context, manner: Manner) -> String {

@@ -4,18 +4,24 @@
 use super::{
     Result,
     context::{Context, Headings, Run, bare, group_name, like, like_or_all, no_group, quoted},
+    dates,
+    table::Cells,
 };
 use crate::{
     query::{Column, Table, views::Type},
     sql_error::{SqlError, state},
 };
 use clap::Args;
-use plinth_engine::{admin::Value, group::Group, world::World};
+use plinth_engine::{
+    admin::{HeaderStatus, Value},
+    group::Group,
+    world::World,
+};
 use plinth_host::{IoChoice, RealWorld};
 use std::sync::Arc;
 
 /// The one name that a pattern stands for, if it has no wildcards.
-fn only_name(pattern: Option<&str>) -> Option<&str> {
+pub(super) fn only_name(pattern: Option<&str>) -> Option<&str> {
     pattern.filter(|pattern| !pattern.contains(['*', '%', '?']))
 }
 
@@ -220,10 +226,24 @@ pub(super) struct Lsdsk {
     pattern: Option<String>,
 }
 
+/// Columns of `-k` that `asmcmd` leaves blank for every disk without sites, labels and a library of
+/// its own, as all are here: so the words of a row are where they are in a row of `asmcmd`.
+const CELLS: Cells = Cells {
+    empty: &[
+        "Site_Name",
+        "Site_Status",
+        "Label",
+        "Failgroup_Label",
+        "Site_Label",
+        "UDID",
+        "Product",
+    ],
+    phrases: &[],
+};
 const K: &str = "d.total_mb AS Total_MB, d.free_mb AS Free_MB, d.os_mb AS OS_MB, d.name AS Name,
     d.failgroup AS Failgroup, d.site_name AS Site_Name, d.site_guid AS Site_GUID, d.site_status AS Site_Status,
     d.failgroup_type AS Failgroup_Type, d.library AS Library, d.label AS Label,
-    d.failgroup_label AS Failgroup_Label, d.site_label AS Site_Label, d.udid AS UDID, d.product AS Product,
+    d.failgroup_label AS Failgroup_Label, d.site_label AS Site_Label, NULL AS UDID, d.product AS Product,
     d.redundancy AS Redund";
 const P: &str = "d.group_number AS Group_Num, d.disk_number AS Disk_Num, d.incarnation AS Incarn,
     d.mount_status AS Mount_Stat, d.header_status AS Header_Stat, d.mode_status AS Mode_Stat, d.state AS State";
@@ -260,14 +280,35 @@ impl Run for Lsdsk {
             conditions.push("d.header_status = 'MEMBER'".to_owned());
         }
         conditions.extend(self.pattern.as_deref().map(|pattern| like("d.path", pattern)));
-        context.show_query(
-            &format!(
-                "SELECT {} FROM v$asm_disk d WHERE {} ORDER BY d.group_number, d.disk_number, d.path",
-                columns.join(", "),
-                conditions.join(" AND ")
-            ),
-            self.headings,
-        )
+        let mut listed = context.query(&format!(
+            "SELECT {} FROM v$asm_disk d WHERE {} ORDER BY d.group_number, d.disk_number, d.path",
+            columns.join(", "),
+            conditions.join(" AND ")
+        ))?;
+        if !context.json {
+            shorten_dates(&mut listed);
+        }
+        context.show_cells(&listed, self.headings, CELLS);
+        Ok(())
+    }
+}
+
+/// Makes one word of each date.
+fn shorten_dates(listed: &mut Table) {
+    let is_date = |column: &Column| matches!(&*column.name, "Create_Date" | "Mount_Date");
+    let dates: Vec<usize> = listed
+        .columns
+        .iter()
+        .enumerate()
+        .filter_map(|(at, column)| is_date(column).then_some(at))
+        .collect();
+    for row in &mut listed.rows {
+        for at in &dates {
+            let Some(Value::Text(time)) = row.get_mut(*at) else { continue };
+            if let Some(date) = dates::of_disk(time) {
+                *time = date;
+            }
+        }
     }
 }
 
@@ -299,12 +340,12 @@ impl Lsdsk {
         columns.push(("Path", Type::Text));
         let mut rows = Vec::new();
         for disk in context.wait(Group::survey(&world))? {
-            let header = disk.header.to_string();
-            let is_member = header == "MEMBER";
-            let is_free = matches!(header.as_str(), "CANDIDATE" | "FORMER" | "PROVISIONED");
-            if self.member && !is_member || self.candidate && !is_free {
+            let is_free = matches!(disk.header, HeaderStatus::Candidate | HeaderStatus::Former);
+            if self.member && disk.header != HeaderStatus::Member || self.candidate && !is_free {
                 continue;
             }
+            let disk = disk.without_former_names();
+            let header = disk.header.to_string();
             let text = |text: Option<String>| text.map_or(Value::Null, Value::Text);
             let mut row = Vec::new();
             if self.k {

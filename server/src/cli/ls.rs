@@ -7,10 +7,11 @@ use super::{
     Result,
     asm_path::{self, AsmPath, Found},
     context::{Context, Headings, Run, quoted},
-    lists, print,
+    dates, lists, print,
+    table::Cells,
 };
 use crate::{
-    alert::rfc3339,
+    alert::{now, rfc3339},
     query::{Column, Table, views::Type},
 };
 use clap::Args;
@@ -39,19 +40,38 @@ pub(super) struct Ls {
     #[arg(short)]
     g: bool,
     /// In the other order.
-    #[arg(long)]
+    #[arg(short = 'r', long)]
     reverse: bool,
     /// More of each: its owner, and what may be done with it.
     #[arg(long)]
     permission: bool,
     /// Whole paths.
-    #[arg(long, visible_alias = "absolute_path")]
+    #[arg(short, long, visible_alias = "absolute_path")]
     absolutepath: bool,
     #[command(flatten)]
     headings: Headings,
     /// Paths: * and % are wildcards.
     patterns: Vec<String>,
 }
+
+/// Directories have no type, no time and no size: `asmcmd` leaves these columns blank. Names are
+/// last, so they are the same word from the end in every row.
+const CELLS: Cells = Cells {
+    empty: &[
+        "Type",
+        "Redund",
+        "Striped",
+        "Time",
+        "Block_Size",
+        "Blocks",
+        "Bytes",
+        "Space",
+        "User",
+        "Group",
+        "Permission",
+    ],
+    phrases: &["Time"],
+};
 
 /// Columns of the views, by a file's number.
 type Details = BTreeMap<u64, BTreeMap<String, Value>>;
@@ -194,10 +214,9 @@ impl Run for Ls {
             if directory.is_none() && at > 0 {
                 print("\n");
             }
-            context.show(
-                &table,
-                if table.columns.len() == 1 { Headings::none() } else { self.headings },
-            );
+            let is_bare = table.columns.len() == 1 || table.rows.is_empty();
+            let headings = if is_bare { Headings::none() } else { self.headings };
+            context.show_cells(&table, headings, CELLS);
         }
         if let Some(whole) = whole {
             context.show(&whole, self.headings);
@@ -240,9 +259,17 @@ impl Ls {
         let number = if self.l && !listing.is_empty() { context.group_number(&group)? } else { 0 };
         let mut makers: BTreeMap<String, Made> = BTreeMap::new();
         let mut rows = Vec::new();
+        let this = now();
         for (found, name) in listing.iter().zip(names) {
             let is_system = self.l && is_made_by_system(context, number, found, &mut makers)?;
-            rows.push(self.row(found, name, is_system, &known));
+            let modified = found.info.modified;
+            let time = if context.json {
+                let time = rfc3339(modified).replace('T', " ");
+                time.chars().take(19).collect()
+            } else {
+                dates::of_file(modified, this)
+            };
+            rows.push(self.row(found, name, (time, is_system), &known));
         }
         Ok(Table { columns: self.columns(), rows })
     }
@@ -266,7 +293,14 @@ impl Ls {
         columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect()
     }
 
-    fn row(&self, found: &Found, name: String, is_system: bool, known: &Details) -> Vec<Value> {
+    /// The row of an entry; its time, and whether the system made its name, come with it.
+    fn row(
+        &self,
+        found: &Found,
+        name: String,
+        (time, is_system): (String, bool),
+        known: &Details,
+    ) -> Vec<Value> {
         let told = |column: &str| {
             known
                 .get(&found.info.node)
@@ -277,13 +311,7 @@ impl Ls {
         let mut row = Vec::new();
         if self.l {
             row.extend([told("type"), told("redundancy"), told("striped")]);
-            let mut time = rfc3339(found.info.modified);
-            time.truncate(19);
-            row.push(if found.is_directory() {
-                Value::Null
-            } else {
-                Value::Text(time.replace('T', " "))
-            });
+            row.push(if found.is_directory() { Value::Null } else { Value::Text(time) });
             row.push(Value::Text(if is_system { "Y" } else { "N" }.to_owned()));
         }
         if self.s {

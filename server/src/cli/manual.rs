@@ -61,7 +61,7 @@ impl Run for Help {
                 text.push_str(&format!("{}{section}:\n", if last.is_empty() { "" } else { "\n" }));
                 last = section;
             }
-            text.push_str(&format!("  {name:<12} {about}\n"));
+            text.push_str(&format!("  {name:<16} {about}\n"));
         }
         text.push_str("\n'help COMMAND' says more. Names may have * and %; a line that begins with # is a remark.\n");
         print(&text);

@@ -3,8 +3,10 @@
 //! `plinth COMMAND` carries out one command, `plinth` alone is a shell that takes the same commands
 //! (`commands.rs` has the table). Results go to the standard output, everything else to the
 //! standard error. A command that fails exits with 1 (`check` with 2), and says what can be done
-//! about it.
+//! about it. So does a word that is no command; a wrong flag or argument exits with 2.
 
+mod about;
+mod absent;
 mod access;
 mod asm_path;
 mod backup;
@@ -14,6 +16,7 @@ mod complete;
 mod context;
 mod copying;
 mod cp;
+mod dates;
 mod disks;
 mod dump;
 mod extents;
@@ -23,6 +26,7 @@ mod interactive;
 mod iostat;
 mod lists;
 mod ls;
+mod lsod;
 mod lsof;
 mod manual;
 mod mounts;
@@ -33,6 +37,7 @@ mod renamedg;
 mod settings;
 mod sql;
 mod sqlplus;
+mod stores;
 pub mod table;
 mod templates;
 mod top;
@@ -53,6 +58,7 @@ use crate::{
 use clap::{
     Parser, Subcommand, ValueEnum,
     builder::{OsStringValueParser, TypedValueParser},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use commands::Verb;
 use context::{Context, Run};
@@ -93,11 +99,20 @@ struct Arguments {
     #[arg(long)]
     echo: bool,
     /// As asmcmd has it. Here the user who runs it decides what is allowed.
-    #[arg(long, value_name = "ROLE")]
+    #[arg(short = 'a', long, value_name = "ROLE", ignore_case = true)]
     privilege: Option<Privilege>,
     /// As asmcmd has it: nothing is kept between commands here either.
     #[arg(long, hide = true)]
     nocp: bool,
+    /// As asmcmd has it: messages are the same at every level.
+    #[arg(short = 'v', value_name = "LEVEL", hide = true)]
+    messages: Option<Messages>,
+    /// As asmcmd has it: the instance is always on this host.
+    #[arg(long, hide = true)]
+    discover: bool,
+    /// As asmcmd has it: there is one instance, +ASM.
+    #[arg(long, value_name = "NAME", hide = true, value_parser = the_instance)]
+    inst: Option<String>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -107,6 +122,24 @@ struct Arguments {
 enum Privilege {
     Sysasm,
     Sysdba,
+}
+
+/// How much `asmcmd` says.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Messages {
+    Errors,
+    Warnings,
+    Normal,
+    Info,
+    Debug,
+}
+
+/// Accepts the names that `asmcmd` gives to an instance that is alone, or the first.
+fn the_instance(name: &str) -> std::result::Result<String, String> {
+    if matches!(&*name.to_uppercase(), "+ASM" | "+ASM1") {
+        return Ok(name.to_owned());
+    }
+    Err("there is one instance on a host, +ASM; --dir says where its sockets are".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -184,7 +217,7 @@ pub fn main() -> ExitCode {
     let result = match name.as_str() {
         "sqlplus" => sql::sqlplus(arguments),
         mount if mount == format!("mount.{}", mount::TYPE) => mounts::helper(arguments),
-        _ => run(Arguments::parse()),
+        _ => Arguments::try_parse().map_or_else(|error| answer(&error, &name), run),
     };
     match result {
         Ok(code) => code,
@@ -192,6 +225,21 @@ pub fn main() -> ExitCode {
             complain(&refusal);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The parser's answer if there is nothing to carry out. `program`: the name by which it was
+/// called.
+fn answer(error: &clap::Error, program: &str) -> Result<ExitCode> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => {
+            Err(interactive::unknown(word))
+        }
+        (ErrorKind::DisplayVersion, _) if program == "asmcmd" => {
+            print(&format!("asmcmd version {}\n", env!("CARGO_PKG_VERSION")));
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => error.exit(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `setattr`, `dsget`, `dsset`, `showversion`: settings of a group and of the instance.
+//! `setattr`, `dsget`, `dsset`: settings of a group and of the instance.
 
 use super::{
     Result,
@@ -30,7 +30,7 @@ impl Run for Setattr {
 }
 
 /// A setting of the instance, as text.
-fn setting(context: &Context, name: &str) -> Result<String> {
+pub(super) fn setting(context: &Context, name: &str) -> Result<String> {
     let found = context.query(&format!("SHOW {name}"))?;
     let value = found.rows.first().and_then(|row| row.first());
     value
@@ -39,7 +39,7 @@ fn setting(context: &Context, name: &str) -> Result<String> {
 }
 
 /// Prints `name:value` lines, or one object in an array.
-fn tell(context: &Context, pairs: &[(&str, String)], separator: &str) {
+pub(super) fn tell(context: &Context, pairs: &[(&str, String)], separator: &str) {
     if context.json {
         let column = |name: &str| Column { name: name.to_owned(), kind: Type::Text };
         let columns = pairs.iter().map(|(name, _)| column(name)).collect();
@@ -47,8 +47,10 @@ fn tell(context: &Context, pairs: &[(&str, String)], separator: &str) {
         context.show(&Table { columns, rows }, Headings::default());
         return;
     }
+    let longest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let width = if separator.contains(' ') { longest } else { 0 };
     for (name, value) in pairs {
-        context.say(format!("{name}{separator}{value}"));
+        context.say(format!("{name:width$}{separator}{value}"));
     }
 }
 
@@ -61,6 +63,9 @@ pub(super) struct Dsget {
     /// The one that is remembered.
     #[arg(long, conflicts_with = "parameter")]
     profile: bool,
+    /// As asmcmd has it: there is no other instance that could differ.
+    #[arg(short, requires = "profile", hide = true)]
+    force: bool,
     /// The value in use.
     #[arg(long)]
     parameter: bool,
@@ -91,6 +96,8 @@ pub(super) struct Dsset {
     profile: bool,
     #[arg(long, hide = true, conflicts_with_all = ["normal", "profile"])]
     parameter: bool,
+    #[arg(short, requires = "profile", hide = true)]
+    force: bool,
     /// Patterns, with commas between.
     diskstring: String,
 }
@@ -100,17 +107,5 @@ impl Run for Dsset {
         let patterns: Vec<String> =
             self.diskstring.split(',').map(|pattern| quoted(pattern.trim())).collect();
         context.statement(&format!("ALTER SYSTEM SET asm_diskstring = {}", patterns.join(", ")))
-    }
-}
-
-/// Say the version of the instance.
-#[derive(Debug, Args)]
-pub(super) struct Showversion {}
-
-impl Run for Showversion {
-    fn run(&self, context: &mut Context) -> Result<()> {
-        let version = setting(context, "plinth.version")?;
-        tell(context, &[("Plinth version", version)], " : ");
-        Ok(())
     }
 }

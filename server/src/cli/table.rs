@@ -1,4 +1,9 @@
 //! Values and tables as text, and as JSON for programs.
+//!
+//! Scripts count the words of a line, as `awk` does. So every row of a table has as many words as
+//! its heading: a cell without a value is `-`, and a blank inside a cell is `\040`, as in
+//! /proc/mounts. Excepted are the last column, which may have blanks, and what a command says of
+//! its columns ([`Cells`]) because `asmcmd` prints them so.
 
 use crate::query::{Table, views::Type};
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table as Drawn, TableStyle};
@@ -23,16 +28,44 @@ const PSQL: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));
 
+/// The columns of a table whose cells are not one word each.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cells {
+    /// Empty where there is no value.
+    pub empty: &'static [&'static str],
+    /// Several words, always as many.
+    pub phrases: &'static [&'static str],
+}
+
+impl Cells {
+    /// The text of a cell.
+    fn text(self, value: &Value, name: &str, is_last: bool) -> String {
+        let text = text(value);
+        if text.is_empty() {
+            let may_be_empty = self.empty.contains(&name);
+            return if may_be_empty { text } else { "-".to_owned() };
+        }
+        if is_last || self.phrases.contains(&name) || !text.contains(' ') {
+            return text;
+        }
+        text.replace('\\', "\\134").replace(' ', "\\040")
+    }
+}
+
 /// Columns under headings, as `asmcmd` prints them, or without headings.
 #[must_use]
-pub fn plain(table: &Table, headings: bool) -> String {
+pub fn plain(table: &Table, headings: bool, cells: Cells) -> String {
     let mut drawn = Drawn::new();
     drawn.load_style(comfy_table::presets::NOTHING);
     if headings {
         drawn.set_header(table.columns.iter().map(|column| &column.name));
     }
+    let last = table.columns.len().saturating_sub(1);
     for row in &table.rows {
-        drawn.add_row(row.iter().map(text));
+        let named = table.columns.iter().zip(row).enumerate();
+        drawn.add_row(
+            named.map(|(at, (column, value))| cells.text(value, &column.name, at == last)),
+        );
     }
     for (at, column) in table.columns.iter().enumerate() {
         if let Some(drawn) = drawn.column_mut(at) {
@@ -42,11 +75,10 @@ pub fn plain(table: &Table, headings: bool) -> String {
             }
         }
     }
-    let mut text: String = drawn.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    if table.rows.is_empty() {
-        text.clear();
+    if table.rows.is_empty() && !headings {
+        return String::new();
     }
-    text
+    drawn.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// A result as `psql` draws it; without headings, with neither these nor the number of rows.
@@ -138,5 +170,39 @@ mod tests {
         assert_eq!(unaligned(&table, ";", false), "DATA;1000\n;5\n");
         let none = Table { rows: Vec::new(), ..table };
         assert_eq!((ruled(&none, false), unaligned(&none, "|", false)), Default::default());
+    }
+
+    fn table(rows: &[[&str; 3]]) -> Table {
+        let column = |name: &str| Column { name: name.to_owned(), kind: Type::Text };
+        let value = |text: &&str| {
+            if text.is_empty() { Value::Null } else { Value::Text((*text).to_owned()) }
+        };
+        Table {
+            columns: ["One", "Two", "Path"].map(column).to_vec(),
+            rows: rows.iter().map(|row| row.iter().map(value).collect()).collect(),
+        }
+    }
+
+    /// The words of each line.
+    fn words(text: &str) -> Vec<Vec<&str>> {
+        text.lines().map(|line| line.split_whitespace().collect()).collect()
+    }
+
+    #[test]
+    fn every_cell_is_one_word_but_in_the_last_column() {
+        let shown = plain(&table(&[["", "a b\\c", "/x y"]]), true, Cells::default());
+        assert_eq!(
+            words(&shown),
+            [vec!["One", "Two", "Path"], vec!["-", "a\\040b\\134c", "/x", "y"]]
+        );
+        let cells = Cells { empty: &["One"], phrases: &["Two"] };
+        let shown = plain(&table(&[["", "a b", ""]]), false, cells);
+        assert_eq!(words(&shown), [["a", "b", "-"]]);
+    }
+
+    #[test]
+    fn a_table_without_rows_is_its_heading() {
+        assert_eq!(words(&plain(&table(&[]), true, Cells::default())), [["One", "Two", "Path"]]);
+        assert_eq!(plain(&table(&[]), false, Cells::default()), "");
     }
 }

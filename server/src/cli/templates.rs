@@ -3,6 +3,7 @@
 use super::{
     Result,
     context::{Context, Headings, Run, group_name, like_or_all, quoted},
+    table::Cells,
 };
 use crate::sql_error::{SqlError, state};
 use clap::{Args, ValueEnum};
@@ -36,17 +37,19 @@ impl Run for Lstmpl {
             }
             None => "1".to_owned(),
         };
-        context.show_query(
-            &format!(
-                "SELECT {columns} FROM v$asm_template t
-                 JOIN v$asm_diskgroup_stat g ON g.group_number = t.group_number
-                 WHERE {group} AND {} ORDER BY g.name, t.name",
-                like_or_all("t.name", self.pattern.as_deref())
-            ),
-            self.headings,
-        )
+        let listed = context.query(&format!(
+            "SELECT {columns} FROM v$asm_template t
+             JOIN v$asm_diskgroup_stat g ON g.group_number = t.group_number
+             WHERE {group} AND {} ORDER BY g.name, t.name",
+            like_or_all("t.name", self.pattern.as_deref())
+        ))?;
+        context.show_cells(&listed, self.headings, CELLS);
+        Ok(())
     }
 }
+
+/// INCR XTRANSPORT BACKUPSET is three words in `asmcmd`, too.
+const CELLS: Cells = Cells { empty: &[], phrases: &["Name"] };
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Striping {
@@ -74,7 +77,7 @@ impl Redundancy {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Region {
+pub(super) enum Region {
     Hot,
     Cold,
 }

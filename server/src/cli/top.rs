@@ -123,8 +123,11 @@ fn disk_table(disks: &Sample, states: &Table, rates: bool) -> Table {
 fn page(tables: &[(&str, Table)]) -> String {
     let mut text = String::new();
     for (title, found) in tables {
-        let lines =
-            if found.rows.is_empty() { "none\n".to_owned() } else { table::plain(found, true) };
+        let lines = if found.rows.is_empty() {
+            "none\n".to_owned()
+        } else {
+            table::plain(found, true, table::Cells::default())
+        };
         text.push_str(&format!("{}{title}\n{lines}", if text.is_empty() { "" } else { "\n" }));
     }
     text

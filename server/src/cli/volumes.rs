@@ -5,13 +5,15 @@ use super::{
     context::{
         Context, Headings, Run, checked_name, checked_word, group_name, like_or_all, quoted,
     },
-    templates::{Redundancy, clause},
+    lists::only_name,
+    templates::{Redundancy, Region, clause},
 };
 use crate::{
     query::Table,
     sql_error::{SqlError, state},
 };
 use clap::Args;
+use plinth_engine::admin::{AdminError, Code};
 
 fn statement(context: &Context, group: &str, rest: &str) -> Result<()> {
     context.statement(&format!("ALTER DISKGROUP {} {rest}", group_name(group)?))
@@ -19,6 +21,16 @@ fn statement(context: &Context, group: &str, rest: &str) -> Result<()> {
 
 fn volume(name: &str) -> Result<String> {
     checked_name(name, "a volume")
+}
+
+/// The refusal for a volume that is not there, in the engine's words.
+fn no_volume(group: Option<&str>, name: &str) -> SqlError {
+    let name = name.to_uppercase();
+    let text = match group.map(group_name) {
+        Some(Ok(group)) => format!("disk group {group} has no volume {name}"),
+        _ => format!("no disk group has a volume {name}"),
+    };
+    AdminError::new(Code::NoSuchVolume, text).hint("volinfo --all lists them").into()
 }
 
 /// Make a volume.
@@ -37,11 +49,23 @@ pub(super) struct Volcreate {
     width: Option<String>,
     #[arg(long, value_name = "REDUNDANCY")]
     redundancy: Option<Redundancy>,
+    /// As asmcmd has it: all of a volume is cold here.
+    #[arg(long, value_name = "REGION", hide = true)]
+    primary: Option<Region>,
+    #[arg(long, value_name = "REGION", hide = true)]
+    secondary: Option<Region>,
     volume: String,
 }
 
 impl Run for Volcreate {
     fn run(&self, context: &mut Context) -> Result<()> {
+        if let Some(flag) = [(self.primary, "--primary hot"), (self.secondary, "--secondary hot")]
+            .into_iter()
+            .find_map(|(region, flag)| matches!(region, Some(Region::Hot)).then_some(flag))
+        {
+            let text = format!("{flag}: no region of a disk is hotter than another");
+            return Err(SqlError::new(state::NOT_SUPPORTED, text).hint("leave it out, or say cold"));
+        }
         let mut rest = format!(
             "ADD VOLUME {} SIZE {}",
             volume(&self.volume)?,
@@ -91,6 +115,15 @@ pub(super) struct Volresize {
 impl Run for Volresize {
     fn run(&self, context: &mut Context) -> Result<()> {
         let (name, size) = (volume(&self.volume)?, checked_word(&self.size, "size")?);
+        // The question is for a volume that is there.
+        let number = context.group_number(&group_name(&self.group)?)?;
+        let found = context.query(&format!(
+            "SELECT 1 FROM v$asm_volume WHERE group_number = {number} AND upper(volume_name) = {}",
+            quoted(&name)
+        ))?;
+        if found.rows.is_empty() {
+            return Err(no_volume(Some(&self.group), &name));
+        }
         if !self.force
             && !context.sure(&format!(
                 "What lies behind {size} of volume {name} may be lost. Are you sure?"
@@ -136,7 +169,7 @@ struct Which {
     #[arg(short = 'G', value_name = "GROUP", required_unless_present = "all")]
     group: Option<String>,
     /// All volumes, of the group if one is said.
-    #[arg(short, conflicts_with = "volume", required_unless_present = "volume")]
+    #[arg(short, long, conflicts_with = "volume", required_unless_present = "volume")]
     all: bool,
     volume: Option<String>,
 }
@@ -192,6 +225,16 @@ impl Run for Voldisable {
 pub(super) struct Volinfo {
     #[command(flatten)]
     which: Which,
+    /// As asmcmd has it: refused, a volume has no device.
+    #[arg(long = "show_diskgroup", value_name = "DEVICE", hide = true, value_parser = no_device)]
+    show_diskgroup: Option<String>,
+    #[arg(long = "show_volume", value_name = "DEVICE", hide = true, value_parser = no_device)]
+    show_volume: Option<String>,
+}
+
+/// The parser's refusal, before it misses other arguments.
+fn no_device(_: &str) -> std::result::Result<String, String> {
+    Err("no volume has a device; volinfo --all lists volumes, nbd exports them".to_owned())
 }
 
 /// The description of each volume, line by line, as `asmcmd` prints it.
@@ -227,8 +270,13 @@ impl Run for Volinfo {
              WHERE {} ORDER BY g.name, v.volume_name",
             self.which.condition(context)?
         ))?;
+        if let Some(name) = self.which.volume.as_deref().filter(|_| found.rows.is_empty()) {
+            return Err(no_volume(self.which.group.as_deref(), name));
+        }
         if context.json {
             context.show(&found, Headings::default());
+        } else if found.rows.is_empty() {
+            context.say("no volumes found");
         } else {
             super::print(&described(&found));
         }
@@ -254,17 +302,19 @@ impl Run for Volstat {
             }
             None => "1".to_owned(),
         };
-        context.show_query(
-            &format!(
-                "SELECT g.name AS DISKGROUP, v.volume_name AS VOLUME_NAME, v.reads AS READS,
-                    v.bytes_read AS BYTES_READ, v.read_time AS READ_TIME, v.read_errs AS READ_ERRS,
-                    v.writes AS WRITES, v.bytes_written AS BYTES_WRITTEN, v.write_time AS WRITE_TIME,
-                    v.write_errs AS WRITE_ERRS
-                 FROM v$asm_volume_stat v JOIN v$asm_diskgroup_stat g ON g.group_number = v.group_number
-                 WHERE {group} AND {} ORDER BY g.name, v.volume_name",
-                like_or_all("v.volume_name", self.volume.as_deref())
-            ),
-            self.headings,
-        )
+        let listed = context.query(&format!(
+            "SELECT g.name AS DISKGROUP, v.volume_name AS VOLUME_NAME, v.reads AS READS,
+                v.bytes_read AS BYTES_READ, v.read_time AS READ_TIME, v.read_errs AS READ_ERRS,
+                v.writes AS WRITES, v.bytes_written AS BYTES_WRITTEN, v.write_time AS WRITE_TIME,
+                v.write_errs AS WRITE_ERRS
+             FROM v$asm_volume_stat v JOIN v$asm_diskgroup_stat g ON g.group_number = v.group_number
+             WHERE {group} AND {} ORDER BY g.name, v.volume_name",
+            like_or_all("v.volume_name", self.volume.as_deref())
+        ))?;
+        if let Some(name) = only_name(self.volume.as_deref()).filter(|_| listed.rows.is_empty()) {
+            return Err(no_volume(self.group.as_deref(), name));
+        }
+        context.show(&listed, self.headings);
+        Ok(())
     }
 }

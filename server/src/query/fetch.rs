@@ -233,8 +233,9 @@ impl Fetching<'_> {
         }
         let strangers = self.survey.iter().enumerate().filter(|(at, _)| !shown.contains(at));
         for (at, (_, disk)) in strangers.enumerate() {
+            let disk = disk.without_former_names();
             let row: Vec<Value> =
-                columns.iter().map(|column| of_no_group(disk, at, column)).collect();
+                columns.iter().map(|column| of_no_group(&disk, at, column)).collect();
             fetched.add_row(0, &row);
         }
         Ok(fetched)
@@ -252,7 +253,8 @@ impl Fetching<'_> {
             let column = |column: &&str| match *column {
                 "name" => Value::Text(name.to_owned()),
                 "state" => Value::Text(state.to_owned()),
-                "type" | "compatibility" | "database_compatibility" | "voting_files" => Value::Null,
+                "voting_files" => Value::Text("N".to_owned()),
+                "type" | "compatibility" | "database_compatibility" => Value::Null,
                 _ => Value::Integer(0),
             };
             let mut row: Vec<Value> = sent.iter().map(column).collect();
@@ -339,6 +341,22 @@ pub(super) fn origins_of(names: &[&str], sent: &[&str]) -> Vec<Origin> {
     names.iter().map(origin).collect()
 }
 
+/// Whether a column of `v$asm_disk` counts I/O: `reads`, `cold_bytes_written`, ...
+fn is_counter(column: &str) -> bool {
+    let plain = column.trim_start_matches("hot_").trim_start_matches("cold_");
+    matches!(
+        plain,
+        "reads"
+            | "writes"
+            | "read_errs"
+            | "write_errs"
+            | "read_timeout"
+            | "write_timeout"
+            | "bytes_read"
+            | "bytes_written"
+    )
+}
+
 /// The value of a column of `v$asm_disk` for a disk of no mounted group.
 fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
     let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
@@ -355,7 +373,11 @@ fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
         "redundancy" => word("UNKNOWN"),
         "library" => word("System"),
         "os_mb" => number(disk.size >> 20),
-        "total_mb" | "free_mb" | "con_id" | "incarnation" | "reads" | "writes" => Value::Integer(0),
+        "total_mb" | "free_mb" | "hot_used_mb" | "cold_used_mb" | "con_id" | "incarnation"
+        | "repair_timer" | "blocks_repaired" | "metadata_repaired" => Value::Integer(0),
+        // Nothing was read or written for a group.
+        "read_time" | "write_time" => Value::Real(0.0),
+        _ if is_counter(column) => Value::Integer(0),
         "name" => text(&disk.name),
         "failgroup" => text(&disk.failure_group),
         "path" => Value::Text(disk.path.clone()),
@@ -363,6 +385,8 @@ fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
         "logical_sector_size" => number(u64::from(disk.logical_sector)),
         "failgroup_type" => word(if disk.quorum { "QUORUM" } else { "REGULAR" }),
         "thin_provision_capable" => word(if disk.can_discard { "Y" } else { "N" }),
+        "data_integrity_capable" => word("N"),
+        "site_guid" => Value::Text("0".repeat(32)),
         "preferred_read" => word("U"),
         "voting_file" => word("N"),
         "remark" => text(&disk.remark),
