@@ -104,7 +104,8 @@ fn tokio_postgres() {
             .hostaddr([127, 0, 0, 1].into())
             .port(port)
             .user("boss")
-            .password("secret");
+            .password("secret")
+            .application_name("suite");
         // The exchange is bound to the certificate: SCRAM-SHA-256-PLUS.
         remote
             .ssl_mode(SslMode::Require)
@@ -112,6 +113,13 @@ fn tokio_postgres() {
         let (client, connection) = remote.connect(tls.clone()).await.expect("connected");
         let talking = tokio::spawn(connection);
         use_it(&client, async || client.cancel_token().cancel_query(tls.clone()).await).await;
+        // The session of a client of the network, as others see it and as it sees itself.
+        let own = "SELECT username, osuser, machine, module, role, sys_context('USERENV', 'IP_ADDRESS') \
+                   FROM v$session WHERE sid = sys_context('USERENV', 'SID')";
+        let own = client.query_one(own, &[]).await.expect("its session");
+        let texts: Vec<Option<&str>> = (0..own.len()).map(|at| own.get(at)).collect();
+        let expected = ["BOSS", "", "127.0.0.1", "suite", "ADMINISTER", "127.0.0.1"];
+        assert_eq!(texts, expected.map(|text| Some(text).filter(|text| !text.is_empty())));
         drop(client);
         talking.await.expect("no panic").expect("a good end");
 

@@ -49,6 +49,7 @@ use plinth_engine::{
 };
 use rusqlite::{
     Connection, OpenFlags, Statement,
+    config::DbConfig,
     hooks::{AuthAction, AuthContext, Authorization},
     limits::Limit,
 };
@@ -766,6 +767,8 @@ fn open(user: &str, rules: Rules) -> rusqlite::Result<Connection> {
     connection.execute_batch(&sql)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    // A name in double quotes is a name, and no string if there is none such.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     pg_compat::create_functions(&connection, user)?;
     functions::create(&connection, user, rules)?;
     Ok(connection)

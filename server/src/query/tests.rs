@@ -501,3 +501,20 @@ fn the_type_of_a_column_is_that_of_its_values() {
         assert_eq!(fitting(declared, values.iter()), kind, "{declared:?} {values:?}");
     }
 }
+
+/// A name in double quotes that nothing has is refused, and so is one with a `#`, which is put into
+/// quotes on its way.
+#[test]
+fn a_quoted_name_is_no_string() {
+    let (memory, _) = worlds();
+    for query in ["SELECT \"nothing\" FROM dual", "SELECT no# FROM dual", "SELECT 1 ORDER BY no#"] {
+        let asked = Query::new(query).expect("tokens");
+        let refusal = run(&memory, &asked, &[], &Cancel::default(), &mut Vec::new());
+        let refusal = refusal.expect_err(query);
+        assert_eq!(refusal.state, "42703", "{query}: {refusal}");
+        assert!(refusal.at.is_some(), "{query}: {refusal}");
+    }
+    let named = Query::new("SELECT dummy AS d# FROM dual ORDER BY d#").expect("tokens");
+    let table = run(&memory, &named, &[], &Cancel::default(), &mut Vec::new()).expect("a row");
+    assert_eq!((table.columns[0].name.as_str(), table.rows.len()), ("d#", 1));
+}

@@ -176,20 +176,25 @@ fn unquoted(name: &str) -> &str {
     name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name)
 }
 
+/// Names and columns.
+type Named = (String, Vec<(&'static str, Type)>);
+
 /// Names of all views and their twins, with their columns; then the same as `gv$...`, which have
 /// the number of the instance before them.
-pub fn relations() -> impl Iterator<Item = (String, Vec<(&'static str, Type)>)> {
-    let local = || {
-        views::all().flat_map(|view| {
-            let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.clone()));
-            std::iter::once((view.name.to_owned(), view.columns.clone())).chain(twin)
-        })
-    };
-    let global = local().filter(|(name, _)| name.starts_with("v$")).map(|(name, mut columns)| {
-        columns.insert(0, ("inst_id", Type::Integer));
-        (format!("g{name}"), columns)
+pub fn relations() -> impl Iterator<Item = (&'static str, &'static [(&'static str, Type)])> {
+    static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
+        let twin = |view: &views::View| {
+            view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.clone()))
+        };
+        let own = |view: &views::View| (view.name.to_owned(), view.columns.clone());
+        let local = || views::all().flat_map(|view| std::iter::once(own(view)).chain(twin(view)));
+        let global = local().filter(|(name, _)| name.starts_with("v$")).map(|(name, columns)| {
+            let columns = std::iter::once(("inst_id", Type::Integer)).chain(columns);
+            (format!("g{name}"), columns.collect())
+        });
+        local().chain(global).collect()
     });
-    local().chain(global)
+    ALL.iter().map(|(name, columns)| (name.as_str(), columns.as_slice()))
 }
 
 /// The number of a relation, of Plinth or of PostgreSQL.
