@@ -257,6 +257,14 @@ impl Context {
 
     /// `SET`, and `RESET` without a value.
     fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
+        if let Some(value) = value.filter(|_| parameters::has_rules(name)) {
+            let at = |value: &str| At { value: value.to_owned(), at: 0 };
+            self.alter_session(&[(at(name), at(value))]).map_err(|mut refusal| {
+                refusal.at = None;
+                refusal
+            })?;
+            return Ok(Outcome::Done);
+        }
         let (allowed, is_allowed) = match (name, value) {
             (rules::SETTING, Some(value)) => {
                 ("oracle, postgresql and auto", Choice::named(value).is_some())
@@ -299,14 +307,6 @@ impl Context {
             | Statement::Begin
             | Statement::Commit
             | Statement::Rollback => Ok(Outcome::Done),
-            Statement::Set { name, value: Some(value) } if parameters::has_rules(name) => {
-                let at = |value: &String| At { value: value.clone(), at: 0 };
-                self.alter_session(&[(at(name), at(value))]).map_err(|mut refusal| {
-                    refusal.at = None;
-                    refusal
-                })?;
-                Ok(Outcome::Done)
-            }
             Statement::Set { name, value } => self.set(name, value.as_deref()),
             Statement::AlterSession(settings) => {
                 self.alter_session(settings).map(|()| Outcome::Done)

@@ -534,14 +534,7 @@ impl<'a> Hierarchy<'a> {
         ));
         texts.extend(condition.clone());
         texts.push(Given::new(format!(" ORDER BY {order}) SELECT *"), start));
-        let asks = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
-        if asks.iter().any(|token| token.is("CONNECT_BY_ISLEAF")) {
-            // A leaf is a row behind which the walk would find none.
-            let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE ");
-            texts.push(Given::new(open, start));
-            texts.extend(condition);
-            texts.push(Given::new(") AS \"#leaf\"", start));
-        }
+        texts.extend(self.leaf(&alias, condition, start));
         texts.push(Given::new(
             format!(
                 " FROM \"#walk\" AS \"#before\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "
@@ -553,6 +546,20 @@ impl<'a> Hierarchy<'a> {
             edits.replace(self.place(from), self.end_place(to), " ");
         }
         Ok(edits)
+    }
+
+    /// The column that tells whether a row is a leaf, if the block asks for it: the walk would find
+    /// no row behind it.
+    fn leaf(&self, alias: &str, condition: Vec<Given>, start: usize) -> Vec<Given> {
+        let asks = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
+        if !asks.iter().any(|token| token.is("CONNECT_BY_ISLEAF")) {
+            return Vec::new();
+        }
+        let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE ");
+        let mut texts = vec![Given::new(open, start)];
+        texts.extend(condition);
+        texts.push(Given::new(") AS \"#leaf\"", start));
+        texts
     }
 
     /// The start of a token.
