@@ -195,7 +195,7 @@ impl Functions<'_> {
 fn create_of_statement(connection: &Connection, user: &str) -> Result<()> {
     // The time is that of the statement, the same for all of its rows.
     let now = Time::now();
-    let second = now.to_second().unwrap_or(now);
+    let second = now.in_second();
     for name in ["sysdate", "now", "localtimestamp"] {
         connection.create_scalar_function(name, 0, FLAGS, move |_| Ok(second.text()))?;
     }

@@ -141,11 +141,16 @@ impl Time {
         self.micros % 1_000_000 != 0
     }
 
+    /// The second in which the time is, as a DATE has it.
+    #[must_use]
+    pub fn in_second(self) -> Self {
+        Self { micros: self.micros / 1_000_000 * 1_000_000, ..self }
+    }
+
     /// The nearest full second.
     #[must_use]
     pub fn to_second(self) -> Option<Self> {
-        let second = self.plus(500_000)?;
-        Some(Self { micros: second.micros / 1_000_000 * 1_000_000, ..second })
+        self.plus(500_000).map(Self::in_second)
     }
 
     /// Year, month, day.
