@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, env, fs, path::Path};
 
 /// What every error has somewhere: a number of Oracle's, or the words of a client.
 const ERRORS: &str =
-    r"ORA-\d{5}|SP2-\d{4}|ASMCMD-\d{4}|(?m:^ERROR\b)|(?m:^plinth:)|(?i:not supported)|panicked";
+    r"ORA-\d{5}|SP2-\d{4}|ASMCMD-\d{4}|(?im:^error\b)|(?m:^plinth:)|(?i:not supported)|panicked";
 
 /// A copy of the corpus, so that scripts can write files beside themselves.
 fn copied(instance: &Instance) {
@@ -49,7 +49,7 @@ fn unannounced(script: &Script, said: &str) -> Option<String> {
     let found: BTreeSet<&str> = pattern.find_iter(said).map(|found| found.as_str()).collect();
     let is_announced = |error: &&str| {
         script.refused.iter().any(|code| code == error)
-            || !script.refused.is_empty() && ["ERROR", "plinth:"].contains(error)
+            || !script.refused.is_empty() && ["ERROR", "error", "plinth:"].contains(error)
     };
     let wrong: Vec<&str> = found.iter().copied().filter(|error| !is_announced(error)).collect();
     let missing: Vec<&String> =
