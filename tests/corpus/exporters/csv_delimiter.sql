@@ -1,5 +1,5 @@
--- CSV with semicolons, and quoted texts, NULL as an empty field
-set markup csv on delimiter ; quote on
+-- CSV with bars, and quoted texts, NULL as an empty field
+set markup csv on delimiter | quote on
 set feedback off
 select label no_label, name, nvl2(failgroup, 'has one', 'has none') fg
   from v$asm_disk

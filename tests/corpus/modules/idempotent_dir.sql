@@ -1,5 +1,5 @@
 -- Makes a directory unless it is there: an error of one kind is accepted, and another would not be
--- refused: ORA-15032, ORA-15005
+-- refused: ORA-15005
 WHENEVER SQLERROR CONTINUE
 SET FEEDBACK ON
 ALTER DISKGROUP lab ADD DIRECTORY '+LAB/module_dir';

@@ -1,5 +1,5 @@
 -- Both failure groups cannot be offline at once: the second is refused, and the script says so
--- refused: ORA-15032, ORA-15066
+-- refused: ORA-15066
 SET FEEDBACK OFF PAGESIZE 20 LINESIZE 80
 WHENEVER SQLERROR CONTINUE
 ALTER DISKGROUP lab OFFLINE DISKS IN FAILGROUP east;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a script sees that forgets WHENEVER: a refused statement, exit code 0, and ORA- in the output
-# refused: ORA-15032, ORA-15054
+# What a script sees that forgets WHENEVER: a refused statement, its number, and an exit code that is not 0
+# refused: ORA-15054
 # usage: ./sqlplus_failed.sh
 out=$(sqlplus -S / as sysasm <<'SQL'
 alter diskgroup lab offline disk nodisk;

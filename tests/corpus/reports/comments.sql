@@ -5,8 +5,8 @@ REMARK this; too
    over two lines; with a semicolon */
 SET PAGESIZE 0 FEEDBACK OFF -
     HEADING OFF
-SELECT 'no -- comment', -- but this is one; really
-       'no /* comment */' /* and this; too */
+SELECT 'no -- comment' a, -- but this is one; really
+       'no /* comment */' b /* and this; too */
   FROM dual -- the end
 ;
 select 'last' -- with a slash below

@@ -1,4 +1,4 @@
--- USABLE_FILE_MB computed from its parts, and whether the view agrees
+-- USABLE_FILE_MB computed from its parts, and whether the view agrees, where disks are equally full
 SET PAGESIZE 30 LINESIZE 80 FEEDBACK OFF
 COLUMN name  FORMAT a10
 COLUMN agree FORMAT a5
@@ -8,4 +8,5 @@ SELECT name,
             THEN 'yes' ELSE 'no' END agree
   FROM v$asm_diskgroup
  WHERE offline_disks = 0
+   AND name IN ('ARCH', 'DATA', 'FRA')
  ORDER BY name;
