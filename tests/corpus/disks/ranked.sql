@@ -1,5 +1,4 @@
 -- Disks ranked by size within all groups: RANK, DENSE_RANK and ROW_NUMBER side by side
--- fault: a disk that was dropped has its name still
 SET PAGESIZE 40 LINESIZE 80 FEEDBACK OFF
 COL name FOR a12
 COL os_mb FOR 9999
