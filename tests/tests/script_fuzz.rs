@@ -10,9 +10,10 @@
 //!
 //!   1. A script without damage ends with 0, prints no error, and every marker was carried out; a
 //!      marker in a comment was not.
-//!   2. A script with damage (a terminator is missing, two lines are one, a blank line or a
-//!      quotation mark is in a statement, a comment has no end) may do as it likes, but for this:
-//!      if it ends with 0 and prints no error, every marker was carried out.
+//!   2. A script with damage (a terminator is missing or stands twice, two lines are one, a blank
+//!      line or a quotation mark is in a statement, a comment has no end, a client command
+//!      continues into a statement) may do as it likes, but for this: if it ends with 0 and prints
+//!      no error, every marker was carried out.
 //!   3. After `WHENEVER SQLERROR EXIT`, a refused statement does not end with 0.
 //!
 //! A failure is printed with its seed, and with the shortest script that still fails.
@@ -20,7 +21,7 @@
 
 use plinth_tests::{
     Instance, MIB,
-    corpus::{self, Piece, Terminator},
+    corpus::{self, Piece},
     scaled, shell,
 };
 use plinth_workload::random::Random;
@@ -29,7 +30,7 @@ use std::{collections::BTreeSet, env, fmt::Write as _, fs, sync::LazyLock};
 
 /// Words of an error in what a client prints.
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?m)ORA-\d{5}|SP2-\d{4}|^ERROR\b|ERROR:|^plinth:|^psql:|not supported")
+    Regex::new(r"(?m)ORA-\d{5}|SP2-\d{4}|^ERROR\b|^plinth:|^psql:.*ERROR:|not supported")
         .expect("a pattern")
 });
 
@@ -89,7 +90,17 @@ enum Damage {
     Quote,
     /// `/*` before it, without an end.
     Comment,
+    /// A client command before it continues on its first line.
+    Continued,
+    /// A `SET` before it is wrong.
+    Set,
+    /// A second `;`.
+    Twice,
 }
+
+/// How a statement ends that is not damaged.
+const ENDS: [&str; 9] =
+    [";", ";", "\n/", "\n/", "\n;", " ;  ", "\n  /  ", " -- its end\n;", " /* its end */;"];
 
 /// A statement that leaves something to be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,15 +116,20 @@ enum Part {
     Lines(String),
     Statement {
         text: String,
-        terminator: Terminator,
+        end: &'static str,
         damage: Option<Damage>,
     },
     Marker {
         kind: Marker,
         /// Chooses among the ways to write it.
-        form: u64,
-        terminator: Terminator,
+        form: usize,
+        end: &'static str,
         damage: Option<Damage>,
+    },
+    /// A marker in a script of its own, and the command that calls it.
+    Called {
+        kind: Marker,
+        command: &'static str,
     },
     /// A marker in a comment, of one of four kinds.
     Dead {
@@ -126,7 +142,7 @@ impl Part {
     fn damage(&self) -> Option<Damage> {
         match self {
             Part::Statement { damage, .. } | Part::Marker { damage, .. } => *damage,
-            Part::Lines(_) | Part::Dead { .. } => None,
+            Part::Lines(_) | Part::Dead { .. } | Part::Called { .. } => None,
         }
     }
 }
@@ -141,9 +157,9 @@ fn name(kind: Marker, run: u64, at: usize) -> String {
 }
 
 /// The statement of a marker.
-fn statement(kind: Marker, form: u64, run: u64, at: usize) -> String {
+fn statement(kind: Marker, form: usize, run: u64, at: usize) -> String {
     let name = name(kind, run, at);
-    match (kind, form % 3) {
+    match (kind, form) {
         (Marker::Directory, 0) => format!("ALTER DISKGROUP fuzz ADD DIRECTORY '+FUZZ/{name}'"),
         (Marker::Directory, 1) => format!("alter diskgroup fuzz\n  add directory '+fuzz/{name}'"),
         (Marker::Directory, _) => {
@@ -165,6 +181,8 @@ fn statement(kind: Marker, form: u64, run: u64, at: usize) -> String {
         (Marker::Select, 1) => {
             format!("select 'ma'\n    || 'rk{run}x{at}' as marker\n  from dual\n where 1 = 1")
         }
+        // psql has no such variables; the stock of forms for it ends before this one.
+        (Marker::Select, 3) => format!("SELECT '&first' || 'rk{run}x{at}' AS marker FROM dual"),
         (Marker::Select, _) => format!(
             "WITH w AS (SELECT 'ma' m FROM dual)
 SELECT w.m || 'rk{run}x{at}' AS marker -- the word
@@ -173,11 +191,16 @@ SELECT w.m || 'rk{run}x{at}' AS marker -- the word
     }
 }
 
+#[derive(Clone)]
 struct Case {
     client: Client,
     parts: Vec<Part>,
     /// The first line is `WHENEVER SQLERROR EXIT`.
     watched: bool,
+    /// Lines end with a carriage return too.
+    has_returns: bool,
+    /// The last line has no end.
+    is_open: bool,
 }
 
 impl Case {
@@ -186,10 +209,15 @@ impl Case {
         self.parts.iter().all(|part| part.damage().is_none())
     }
 
-    fn text(&self, run: u64) -> String {
+    /// The text, and that of the scripts that it calls, in files of this folder.
+    fn text(&self, run: u64, folder: &str) -> (String, Vec<(String, String)>) {
         let mut text = String::new();
+        let mut called = Vec::new();
         if self.watched {
             text.push_str("WHENEVER SQLERROR EXIT FAILURE\n");
+        }
+        if self.client != Client::Psql {
+            text.push_str("DEFINE first = ma\n");
         }
         for (at, part) in self.parts.iter().enumerate() {
             match part {
@@ -197,12 +225,18 @@ impl Case {
                     text.push_str(lines);
                     text.push('\n');
                 }
-                Part::Statement { text: statement, terminator, damage } => {
-                    write_statement(&mut text, statement, *terminator, *damage);
+                Part::Statement { text: statement, end, damage } => {
+                    write_statement(&mut text, statement, end, *damage);
                 }
-                Part::Marker { kind, form, terminator, damage } => {
+                Part::Marker { kind, form, end, damage } => {
                     let statement = statement(*kind, *form, run, at);
-                    write_statement(&mut text, &statement, *terminator, *damage);
+                    write_statement(&mut text, &statement, end, *damage);
+                }
+                Part::Called { kind, command } => {
+                    let file = format!("{folder}/called{at}.sql");
+                    text.push_str(&format!("{command}{file}\n"));
+                    let inner = format!("REM called\n{};\n", statement(*kind, at % 3, run, at));
+                    called.push((file, inner));
                 }
                 Part::Dead { kind, comment } => {
                     let statement = statement(*kind, 0, run, at);
@@ -215,7 +249,13 @@ impl Case {
                 }
             }
         }
-        text
+        if self.is_open {
+            text.pop();
+        }
+        if self.has_returns {
+            text = text.replace('\n', "\r\n");
+        }
+        (text, called)
     }
 
     /// Names of its markers; those that must not be carried out are second.
@@ -223,7 +263,9 @@ impl Case {
         let (mut live, mut dead) = (Vec::new(), Vec::new());
         for (at, part) in self.parts.iter().enumerate() {
             match part {
-                Part::Marker { kind, .. } => live.push((*kind, name(*kind, run, at))),
+                Part::Marker { kind, .. } | Part::Called { kind, .. } => {
+                    live.push((*kind, name(*kind, run, at)))
+                }
                 Part::Dead { kind, .. } => dead.push((*kind, name(*kind, run, at))),
                 Part::Lines(_) | Part::Statement { .. } => {}
             }
@@ -232,12 +274,7 @@ impl Case {
     }
 }
 
-fn write_statement(
-    text: &mut String,
-    statement: &str,
-    terminator: Terminator,
-    damage: Option<Damage>,
-) {
+fn write_statement(text: &mut String, statement: &str, end: &str, damage: Option<Damage>) {
     let mut statement = statement.to_owned();
     match damage {
         Some(Damage::BlankLine) => {
@@ -249,14 +286,16 @@ fn write_statement(
             statement.insert(at, '\'');
         }
         Some(Damage::Comment) => statement.insert_str(0, "/* "),
-        Some(Damage::NoTerminator | Damage::Joined) | None => {}
+        Some(Damage::Continued) => statement.insert_str(0, "SET PAGESIZE 50 -\n"),
+        Some(Damage::Set) => statement.insert_str(0, "SET PAGESIZE many\n"),
+        Some(Damage::NoTerminator | Damage::Joined | Damage::Twice) | None => {}
     }
     text.push_str(&statement);
-    match terminator {
-        _ if damage == Some(Damage::NoTerminator) => {}
-        Terminator::Semicolon => text.push(';'),
-        Terminator::Slash => text.push_str("\n/"),
-        Terminator::None => {}
+    if damage != Some(Damage::NoTerminator) {
+        text.push_str(end);
+    }
+    if damage == Some(Damage::Twice) {
+        text.push(';');
     }
     text.push(if damage == Some(Damage::Joined) { ' ' } else { '\n' });
 }
@@ -275,7 +314,7 @@ impl Stock {
         // Settings that hide output or change how the text is read, and commands with an effect.
         let hides = Regex::new(concat!(
             r"(?i)\bTERM|\bDEF|\bMARK|\bSQLT|\bECHO\b|\bSQL\.PNO|NEW_V|^EXIT|^WHEN|^ACC|^EXEC|^VAR",
-            r"|^PRINT|^SPO|^SHOW|^DESC|^@|^HOST|^UNDEF|^CONN",
+            r"|^PRINT|^SPO|^SHOW|^DESC|^@|^HOST|^UNDEF|^CONN|^/",
         ))
         .expect("a pattern");
         // psql cuts a text at semicolons and quotation marks by rules of its own.
@@ -283,8 +322,8 @@ impl Stock {
             text.matches('\'').count() % 2 == 0 && !text.contains("q'") && !text.contains(';')
         };
         for script in corpus::scripts() {
-            // Of the others `corpus.rs` says what is wrong.
-            if !script.refused.is_empty() || !script.expected().exists() {
+            // Statements that are refused, or have a known fault, are not for here.
+            if !script.refused.is_empty() || script.fault.is_some() {
                 continue;
             }
             for piece in script.pieces() {
@@ -322,34 +361,44 @@ impl Stock {
         let client = [Client::Pipe, Client::Sqlplus, Client::Psql][random.below(3)];
         let is_damaged = one_in(&mut random, 2);
         let watched = client != Client::Psql && one_in(&mut random, 4);
-        let mut case = Case { client, parts: Vec::new(), watched };
+        let mut case = Case {
+            client,
+            parts: Vec::new(),
+            watched,
+            has_returns: one_in(&mut random, 8),
+            is_open: one_in(&mut random, 8),
+        };
         for _ in 0..2 + random.below(5) {
             for _ in 0..random.below(3) {
                 let lines = self.lines(&mut random, client);
                 case.parts.push(lines);
             }
-            let terminator =
-                if one_in(&mut random, 3) { Terminator::Slash } else { Terminator::Semicolon };
-            let part = match random.below(8) {
-                0 | 1 => Part::Statement {
-                    text: pick(&mut random, &self.queries).clone(),
-                    terminator,
-                    damage: None,
-                },
-                2 => Part::Dead { kind: marker(&mut random), comment: random.below(4) },
-                _ => Part::Marker {
-                    kind: marker(&mut random),
-                    form: random.number(),
-                    terminator,
-                    damage: None,
-                },
-            };
+            let part = self.part(&mut random, client);
             case.parts.push(part);
         }
         if is_damaged {
             damage(&mut random, &mut case);
         }
         case
+    }
+
+    fn part(&self, random: &mut Random, client: Client) -> Part {
+        let end = *pick(random, &ENDS);
+        let kind = *pick(random, &[Marker::Directory, Marker::Template, Marker::Select]);
+        match random.below(9) {
+            0 | 1 => {
+                Part::Statement { text: pick(random, &self.queries).clone(), end, damage: None }
+            }
+            2 => Part::Dead { kind, comment: random.below(4) },
+            3 if client != Client::Psql => {
+                let command = *pick(random, &["@", "START ", "@@", "sta "]);
+                Part::Called { kind, command }
+            }
+            _ => {
+                let forms = if client == Client::Psql { 3 } else { 4 };
+                Part::Marker { kind, form: random.below(forms), end, damage: None }
+            }
+        }
     }
 
     fn lines(&self, random: &mut Random, client: Client) -> Part {
@@ -368,10 +417,6 @@ impl Stock {
     }
 }
 
-fn marker(random: &mut Random) -> Marker {
-    *pick(random, &[Marker::Directory, Marker::Template, Marker::Select])
-}
-
 /// A `SET` command under some abbreviation, in some case, maybe with a second setting.
 fn set(random: &mut Random) -> String {
     let mut text = (*pick(random, &["SET", "set", "Set"])).to_owned();
@@ -387,8 +432,16 @@ fn set(random: &mut Random) -> String {
 
 /// Damages one or two statements.
 fn damage(random: &mut Random, case: &mut Case) {
-    let kinds =
-        [Damage::NoTerminator, Damage::Joined, Damage::BlankLine, Damage::Quote, Damage::Comment];
+    let kinds = [
+        Damage::NoTerminator,
+        Damage::Joined,
+        Damage::BlankLine,
+        Damage::Quote,
+        Damage::Comment,
+        Damage::Continued,
+        Damage::Set,
+        Damage::Twice,
+    ];
     for _ in 0..1 + random.below(2) {
         let kind = *pick(random, &kinds);
         // psql itself drops a comment that has no end.
@@ -429,8 +482,13 @@ impl Fuzz {
     fn run(&mut self, case: &Case) -> Ran {
         self.runs += 1;
         let run = self.runs;
-        let file = self.instance.path("case.sql");
-        fs::write(&file, case.text(run)).expect("written");
+        let folder = self.instance.path("");
+        let (text, called) = case.text(run, folder.to_str().expect("a path in words"));
+        for (file, text) in called {
+            fs::write(file, text).expect("written");
+        }
+        let file = folder.join("case.sql");
+        fs::write(&file, text).expect("written");
         let script = match case.client {
             Client::Pipe => "exec plinth sql < \"$1\"",
             Client::Sqlplus => "exec sqlplus -S / as sysasm @\"$1\" < /dev/null",
@@ -482,7 +540,7 @@ impl Fuzz {
             tries += 1;
             let mut parts = case.parts.clone();
             parts.remove(at);
-            let smaller = Case { client: case.client, parts, watched: case.watched };
+            let smaller = Case { parts, ..case.clone() };
             let ran = self.run(&smaller);
             match verdict(&smaller, &ran, &self.made()) {
                 Some(still) if still.kind == failure.kind => {
@@ -593,7 +651,7 @@ fn no_script_ends_with_0_without_its_work() {
             ran.out.chars().take(600).collect::<String>(),
             ran.err.chars().take(600).collect::<String>(),
             still.what,
-            small.text(0)
+            small.text(0, ".").0
         ));
     }
     assert!(count == 0, "{count} scripts:\n\n{report}");
@@ -605,21 +663,13 @@ fn missing_work_is_found() {
     let case = |damage| Case {
         client: Client::Pipe,
         parts: vec![
-            Part::Marker {
-                kind: Marker::Select,
-                form: 0,
-                terminator: Terminator::Semicolon,
-                damage: None,
-            },
-            Part::Marker {
-                kind: Marker::Directory,
-                form: 0,
-                terminator: Terminator::Semicolon,
-                damage,
-            },
+            Part::Marker { kind: Marker::Select, form: 0, end: ";", damage: None },
+            Part::Marker { kind: Marker::Directory, form: 0, end: ";", damage },
             Part::Dead { kind: Marker::Template, comment: 0 },
         ],
         watched: true,
+        has_returns: false,
+        is_open: false,
     };
     let ran = |code, out: &str, err: &str| Ran {
         run: 7,
