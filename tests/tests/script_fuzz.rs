@@ -404,11 +404,13 @@ impl Stock {
     fn lines(&self, random: &mut Random, client: Client) -> Part {
         // psql ends a statement at each of these.
         let semicolon = if client == Client::Psql { "" } else { ";" };
-        let text = match random.below(9) {
+        let text = match random.below(11) {
             0 => String::new(),
             1 => "-- a comment; with a semicolon and -- dashes".to_owned(),
             2 => format!("REM and one of SQL*Plus{semicolon} too"),
             3 => format!("PROMPT a line of text{semicolon} and more"),
+            9 => "PROMPT ------------------------".to_owned(),
+            10 => "rem ---- another ruler ----".to_owned(),
             4 => "/* a block\n   over two lines */".to_owned(),
             5 | 6 => pick(random, &self.commands).clone(),
             _ => set(random),
