@@ -12,6 +12,7 @@
 //!   [`in_turns`]   events that happen again and again, each with its own period
 //!   [`fuse_disks`] disks made by a program of ours: [`SlowDisk`] and the recorder use them
 //!   [`Host`]       a private host, with mounts and a boot id of its own, to lose power on
+//!   [`corpus`]     scripts of DBAs, with their outputs, and the groups that they are about
 //!   [`loads`]      loads that write while power may go, and verify afterwards
 //!   [`recorder::Recorder`], [`replay::Replay`]   disks that record their I/O, and the contents
 //!                  that they may have after a loss of power at any point of the recording
@@ -25,6 +26,7 @@
 
 mod blocks;
 mod command;
+pub mod corpus;
 pub mod crash;
 mod disks;
 pub mod fuse_disks;

@@ -198,14 +198,17 @@ pub fn plain(text: &str) -> Result<Cow<'_, str>, SqlError> {
         let begin = at;
         at += line.chars().count();
         let found = match state {
+            _ if continues && begins_statement(line) => Line::Refused(not_carried_out(
+                "a line with - at its end",
+                "the statement behind it would be a part of it",
+            )),
             _ if continues => Line::Passed,
             State::Between => command(line, next),
             _ => Line::Sql,
         };
         match found {
             Line::Passed => {
-                // A command whose line ends with a dash continues on the next line.
-                continues = line.trim_end().ends_with('-');
+                continues = is_continued(line);
                 blanks(&mut out);
             }
             Line::Exit => {
@@ -235,6 +238,21 @@ pub fn plain(text: &str) -> Result<Cow<'_, str>, SqlError> {
         }
     }
     Ok(Cow::Owned(out))
+}
+
+/// Whether a command continues on the next line: its own ends with a dash. A remark never does, and
+/// a ruler of dashes is no such sign.
+fn is_continued(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let before = line.trim_end().strip_suffix('-');
+    !is_one_of(word, &[("REMARK", 3)]) && before.is_some_and(|before| !before.ends_with('-'))
+}
+
+/// Whether a line begins with a word that begins a statement.
+fn begins_statement(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let words = ["ALTER", "CREATE", "DROP", "EXPLAIN", "SELECT", "VALUES", "WITH"];
+    words.iter().any(|first| first.eq_ignore_ascii_case(word))
 }
 
 /// Characters before the first word.
@@ -428,6 +446,20 @@ mod tests {
                     assert_eq!(rest.trim(), "ALTER DISKGROUP data DISMOUNT;", "{text}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_dash_at_the_end_of_a_line_swallows_no_statement() {
+        let statement = "SELECT 1 FROM dual;";
+        for command in ["PROMPT ------", "REM ------", "REM text -", "TTITLE left x --"] {
+            let text = format!("{command}\n{statement}");
+            assert_eq!(plain(&text).expect(&text).trim(), statement, "{text}");
+        }
+        for command in ["SET PAGESIZE 50 -", "COLUMN a FORMAT a9 -", "PROMPT a -", "CLEAR BREAKS -"]
+        {
+            let refusal = plain(&format!("{command}\n{statement}")).expect_err(command);
+            assert_eq!(refusal.at, Some(command.len() + 1), "{command}");
         }
     }
 
