@@ -333,7 +333,7 @@ fn heading(above: &[&str], (start, end): (usize, usize)) -> String {
     words.join(" ")
 }
 
-/// What the outputs of all scripts have that cannot be the same twice.
+/// The parts of the outputs of all scripts that cannot be the same twice.
 #[must_use]
 pub fn common(said: &str, instance: &Instance) -> String {
     let home = instance.path("");

@@ -45,7 +45,7 @@ fn run(script: &Script, instance: &Instance) -> Finished {
         .finish()
 }
 
-/// What is wrong with the errors that were printed, if anything is.
+/// The fault of the errors that were printed, if there is one is.
 fn unannounced(script: &Script, said: &str) -> Option<String> {
     let pattern = Regex::new(ERRORS).expect("a pattern");
     let found: BTreeSet<&str> = pattern.find_iter(said).map(|found| found.as_str()).collect();

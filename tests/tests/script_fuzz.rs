@@ -567,7 +567,7 @@ fn failure(kind: &'static str, what: impl std::fmt::Debug) -> Option<Failure> {
     Some(Failure { kind, what: format!("{what:?}") })
 }
 
-/// What is wrong with a run, if anything is.
+/// The fault of a run, if it has one.
 fn verdict(case: &Case, ran: &Ran, made: &BTreeSet<String>) -> Option<Failure> {
     let (live, dead) = case.markers(ran.run);
     let is_done = |(kind, name): &&(Marker, String)| match kind {

@@ -1,4 +1,4 @@
--- What each header status means, for the statuses that are there
+-- The meaning of each header status, for the statuses that are there
 SET PAGESIZE 20 LINESIZE 100 FEEDBACK OFF
 COLUMN header_status FORMAT a13
 COLUMN meaning       FORMAT a50

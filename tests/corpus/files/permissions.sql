@@ -1,4 +1,4 @@
--- Who may read and write files: permissions with owner and group joined by outer joins
+-- The rights to read and write files: permissions with owner and group joined by outer joins
 SET PAGES 30 LINES 80 FEED OFF
 COL name FOR a24
 COL permissions FOR a11
