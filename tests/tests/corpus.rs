@@ -45,7 +45,7 @@ fn run(script: &Script, instance: &Instance) -> Finished {
         .finish()
 }
 
-/// The fault of the errors that were printed, if there is one is.
+/// The fault of the errors that were printed, if there is one.
 fn unannounced(script: &Script, said: &str) -> Option<String> {
     let pattern = Regex::new(ERRORS).expect("a pattern");
     let found: BTreeSet<&str> = pattern.find_iter(said).map(|found| found.as_str()).collect();
