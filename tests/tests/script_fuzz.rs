@@ -138,6 +138,9 @@ enum Part {
     },
 }
 
+/// Markers, each with its text.
+type Marked = Vec<(Marker, String)>;
+
 impl Part {
     fn damage(&self) -> Option<Damage> {
         match self {
@@ -259,7 +262,7 @@ impl Case {
     }
 
     /// Names of its markers; those that must not be carried out are second.
-    fn markers(&self, run: u64) -> (Vec<(Marker, String)>, Vec<(Marker, String)>) {
+    fn markers(&self, run: u64) -> (Marked, Marked) {
         let (mut live, mut dead) = (Vec::new(), Vec::new());
         for (at, part) in self.parts.iter().enumerate() {
             match part {
@@ -319,7 +322,9 @@ impl Stock {
         .expect("a pattern");
         // psql cuts a text at semicolons and quotation marks by rules of its own.
         let is_plain = |text: &str| {
-            text.matches('\'').count() % 2 == 0 && !text.contains("q'") && !text.contains(';')
+            text.matches('\'').count().is_multiple_of(2)
+                && !text.contains("q'")
+                && !text.contains(';')
         };
         for script in corpus::scripts() {
             // Statements that are refused, or have a known fault, are not for here.
