@@ -291,12 +291,14 @@ impl Reader {
         let written = rest.trim_end();
         // A ruler of dashes is no sign that the command continues; nor is anything in a remark, so
         // that it can hide no statement.
-        let continues = written.strip_suffix('-').filter(|before| !before.ends_with('-'));
+        // A dash behind a `;` belongs to what follows the command.
+        let cut = if takes_all(command) { None } else { separator(rest) };
+        let continues =
+            written.strip_suffix('-').filter(|before| !before.ends_with('-') && cut.is_none());
         if let Some(before) = continues.filter(|_| command != Command::Remark) {
             self.state = State::Command { command, word, rest: before.to_owned(), line };
             return (None, None);
         }
-        let cut = if takes_all(command) { None } else { separator(rest) };
         let (one, behind) = rest.split_at(cut.unwrap_or(rest.len()));
         let one = match command {
             // PROMPT keeps the blanks at the start of its text.

@@ -318,3 +318,10 @@ proptest! {
         }
     }
 }
+
+/// The command ends at its semicolon, so a dash at the end of the line is a minus.
+#[test]
+fn a_dash_behind_a_semicolon_belongs_to_the_statement() {
+    let stage = Stage::new(true).run("break; select 3 -\n1 from dual;\n");
+    assert_eq!(stage.server.statements, ["select 3 -\n1 from dual"], "{}", stage.all());
+}
