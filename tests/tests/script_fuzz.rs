@@ -91,12 +91,26 @@ enum Damage {
     /// `/*` before it, without an end.
     Comment,
     /// A client command before it continues on its first line.
-    Continued,
+    Continued(&'static str),
     /// A `SET` before it is wrong.
     Set,
     /// A second `;`.
     Twice,
 }
+
+/// Commands that continue into a statement.
+const CONTINUED: [&str; 10] = [
+    "SET PAGESIZE 50",
+    "COLUMN name FORMAT a20",
+    "CLEAR COLUMNS",
+    "TTITLE LEFT x",
+    "BREAK ON name",
+    "COMPUTE SUM OF bytes",
+    "DEFINE second = b",
+    "PROMPT some text",
+    "PAUSE some text",
+    "WHENEVER SQLERROR CONTINUE",
+];
 
 /// How a statement ends that is not damaged.
 const ENDS: [&str; 9] =
@@ -289,7 +303,7 @@ fn write_statement(text: &mut String, statement: &str, end: &str, damage: Option
             statement.insert(at, '\'');
         }
         Some(Damage::Comment) => statement.insert_str(0, "/* "),
-        Some(Damage::Continued) => statement.insert_str(0, "SET PAGESIZE 50 -\n"),
+        Some(Damage::Continued(command)) => statement.insert_str(0, &format!("{command} -\n")),
         Some(Damage::Set) => statement.insert_str(0, "SET PAGESIZE many\n"),
         Some(Damage::NoTerminator | Damage::Joined | Damage::Twice) | None => {}
     }
@@ -445,7 +459,7 @@ fn damage(random: &mut Random, case: &mut Case) {
         Damage::BlankLine,
         Damage::Quote,
         Damage::Comment,
-        Damage::Continued,
+        Damage::Continued(*pick(random, &CONTINUED)),
         Damage::Set,
         Damage::Twice,
     ];

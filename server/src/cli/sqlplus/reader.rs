@@ -12,8 +12,8 @@
 //!
 //!   1. Each character of the input belongs to one item, to a comment, or to blanks between items:
 //!      nothing is lost, and nothing belongs to two.
-//!   2. A client command never goes beyond its line, or the lines that it continues on with a `-`;
-//!      a statement never begins before the item before it has ended.
+//!   2. A client command never goes beyond its line, or the lines that it continues on with a `-`,
+//!      and never into a statement; a statement never begins before the item before it has ended.
 //!
 //! A line can hold several items. `feed` stops behind the first, and gives the rest of the line
 //! back, because what the item does may change how the rest is read.
@@ -57,6 +57,11 @@ pub(super) enum Item {
     Broken {
         line: usize,
     },
+    /// A client command with a `-` at its end, and a statement on the next line.
+    Dangling {
+        word: String,
+        line: usize,
+    },
     /// A line that begins with a variable: which command it is depends on its value.
     Variable {
         text: String,
@@ -79,6 +84,13 @@ pub(super) enum Item {
     OpenComment {
         line: usize,
     },
+}
+
+/// Whether a line that would continue a client command is a statement.
+fn begins_statement(line: &str) -> bool {
+    let (word, _) = split(line.trim_start());
+    let words = ["ALTER", "CREATE", "DROP", "EXPLAIN", "SELECT", "VALUES", "WITH"];
+    words.iter().any(|first| first.eq_ignore_ascii_case(word))
 }
 
 /// The settings that say how lines are read.
@@ -176,6 +188,9 @@ impl Reader {
             document @ State::Document { .. } => {
                 self.state = document;
                 (None, None)
+            }
+            State::Command { word, line: first, .. } if begins_statement(line) => {
+                (Some(Item::Dangling { word, line: first }), Some(line.to_owned()))
             }
             State::Command { command, word, rest: mut before, line: first } => {
                 if !before.ends_with(char::is_whitespace) {

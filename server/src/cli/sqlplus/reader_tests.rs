@@ -33,6 +33,7 @@ fn told(item: &Item) -> String {
         Item::Again { line } => format!("{line}/"),
         Item::Kept { text } => format!(". {text}"),
         Item::Broken { line } => format!("{line}!"),
+        Item::Dangling { word, line } => format!("{line}- {word}"),
         Item::Variable { text, line } => format!("{line}& {text}"),
         Item::Backslash { text, line } => format!("{line}\\ {text}"),
         Item::Unknown { text, line } => format!("{line}? {text}"),
@@ -74,6 +75,8 @@ fn client_commands_end_with_their_line() {
         &PLINTH,
         &["1> col|a format a30 head 'x'", "4= select 1"],
     );
+    reads("clear col -\n select 1;", &SQLPLUS, &["1- clear", "2= select 1"]);
+    reads("def a = b -\n c -\nalter x;", &PLINTH, &["1- def", "3= alter x"]);
     reads("prompt -----\nselect 1;", &PLINTH, &["1> prompt|-----", "2= select 1"]);
     reads("rem a -\nselect 1;", &PLINTH, &["1> rem|a -", "2= select 1"]);
     reads("exit;", &PLINTH, &["1> exit|"]);

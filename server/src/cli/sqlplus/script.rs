@@ -193,6 +193,11 @@ impl Interpreter<'_> {
                 let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps it");
                 self.refuse(refusal.of_statement().with_line(), line, None);
             }
+            Item::Dangling { word, line } => {
+                let text = format!("{} continues with - into a statement", word.to_uppercase());
+                let refusal = wrong(text).hint("the statement stands on its own and is run");
+                self.refuse(refusal, line, None);
+            }
             Item::Variable { text, line } => self.expand(&text, line),
             Item::Backslash { text, .. } if text.trim_end_matches(';') == "\\q" => {
                 self.exit(&super::whenever::Code::Plain);
