@@ -459,7 +459,7 @@ fn damage(random: &mut Random, case: &mut Case) {
         Damage::BlankLine,
         Damage::Quote,
         Damage::Comment,
-        Damage::Continued(pick(random, &CONTINUED)),
+        Damage::Continued(pick::<&str>(random, &CONTINUED)),
         Damage::Set,
         Damage::Twice,
     ];
