@@ -231,6 +231,8 @@ fn texts_are_compared_with_numbers_as_numbers() {
             (&of("t BETWEEN 9.5 AND 20"), "10"),
             (&of("n = '5'"), "10"),
             (&of("(t > 9)"), "10"),
+            (&of("(t IN (9, 11))"), "9"),
+            (&of("(t NOT IN (9, 11) AND n > 0)"), "10"),
             (&of("NOT (t > 9 AND n > '4')"), "9"),
             (
                 "select count(*) from v$asm_file where file_number > '260' and group_number = '1'",

@@ -244,24 +244,29 @@ impl<'a> Pass<'a, '_> {
     /// `sum`, `sum = sum`, `sum BETWEEN sum AND sum`, `sum IN (sum, ...)`; the position after it.
     fn comparison(&mut self, at: usize, to: usize) -> Option<usize> {
         let left = self.sum(at, to)?;
+        Some(self.compared_with(left, to))
+    }
+
+    /// The comparison that a sum begins, if it begins one; the position after it.
+    fn compared_with(&mut self, left: Node, to: usize) -> usize {
         let mut next = left.end;
         if COMPARISONS.iter().any(|symbol| self.is_symbol(next, symbol)) {
-            let Some(right) = self.sum(next + 1, to) else { return Some(next + 1) };
+            let Some(right) = self.sum(next + 1, to) else { return next + 1 };
             self.compared(left, &[right]);
-            return Some(right.end);
+            return right.end;
         }
         next += usize::from(self.is(next, "NOT"));
         if self.is(next, "BETWEEN") {
-            let Some(low) = self.sum(next + 1, to) else { return Some(next + 1) };
+            let Some(low) = self.sum(next + 1, to) else { return next + 1 };
             if !self.is(low.end, "AND") {
-                return Some(low.end);
+                return low.end;
             }
-            let Some(high) = self.sum(low.end + 1, to) else { return Some(low.end + 1) };
+            let Some(high) = self.sum(low.end + 1, to) else { return low.end + 1 };
             self.compared(left, &[low, high]);
-            return Some(high.end);
+            return high.end;
         }
         if self.is(next, "IN") && self.is_symbol(next + 1, "(") && !self.is(next + 2, "SELECT") {
-            let Some(close) = operands::closing(self.tokens, next + 1) else { return Some(next) };
+            let Some(close) = operands::closing(self.tokens, next + 1) else { return next };
             let mut list = Vec::new();
             let mut at = next + 2;
             while let Some(one) = self.sum(at, close) {
@@ -270,9 +275,9 @@ impl<'a> Pass<'a, '_> {
             }
             self.compared(left, &list);
             self.walk(at, close);
-            return Some(close + 1);
+            return close + 1;
         }
-        Some(left.end)
+        left.end
     }
 
     /// Makes both sides of a comparison the same.
@@ -535,36 +540,13 @@ impl<'a> Pass<'a, '_> {
             if node.end == close {
                 return node.class;
             }
-            // A comparison begins with what has been rewritten.
-            let next = node.end;
-            if COMPARISONS.iter().any(|symbol| self.is_symbol(next, symbol))
-                && let Some(right) = self.sum(next + 1, close)
-            {
-                self.compared(node, &[right]);
-                self.walk(right.end, close);
-                return Class::Unknown;
-            }
-            self.rest_of_comparison(node, close);
+            let after = self.compared_with(node, close);
+            self.walk(after, close);
             return Class::Unknown;
         }
         self.walk(from, close);
         let inside = self.tokens.get(from - 1..=close).unwrap_or_default();
         self.class_of(inside)
-    }
-
-    /// Goes on behind an operand that may be compared by a word.
-    fn rest_of_comparison(&mut self, left: Node, to: usize) {
-        let next = left.end + usize::from(self.is(left.end, "NOT"));
-        if self.is(next, "BETWEEN")
-            && let Some(low) = self.sum(next + 1, to)
-            && self.is(low.end, "AND")
-            && let Some(high) = self.sum(low.end + 1, to)
-        {
-            self.compared(left, &[low, high]);
-            self.walk(high.end, to);
-            return;
-        }
-        self.walk(left.end, to);
     }
 
     /// The end of a name or a call, whose arguments are rewritten.
