@@ -17,7 +17,7 @@ use crate::sql_error::{SqlError, state};
 use std::borrow::Cow;
 
 /// A word, and how many of its letters are enough.
-type Word = (&'static str, usize);
+pub type Word = (&'static str, usize);
 
 /// Commands without an effect on statements.
 const PASSED: [Word; 19] = [
@@ -65,8 +65,8 @@ const REFUSED: [Word; 21] = [
     ("STARTUP", 7),
     ("XQUERY", 6),
 ];
-/// The options of SET.
-const OPTIONS: [Word; 70] = [
+/// The options of SET; `cli/sqlplus/settings.rs` has what `plinth sql` does with each.
+pub const OPTIONS: &[Word] = &[
     ("APPINFO", 4),
     ("ARRAYSIZE", 5),
     ("AUTOCOMMIT", 4),
@@ -74,16 +74,20 @@ const OPTIONS: [Word; 70] = [
     ("AUTORECOVERY", 12),
     ("AUTOTRACE", 5),
     ("BLOCKTERMINATOR", 3),
+    ("BUFFER", 3),
+    ("CLOSECURSOR", 8),
     ("CMDSEP", 4),
     ("COLINVISIBLE", 7),
     ("COLSEP", 6),
+    ("COMPATIBILITY", 3),
     ("CONCAT", 3),
     ("COPYCOMMIT", 5),
     ("COPYTYPECHECK", 13),
+    ("CRT", 3),
     ("DEFINE", 3),
-    ("DESCRIBE", 4),
+    ("DESCRIBE", 8),
     ("DOCUMENT", 3),
-    ("ECHO", 3),
+    ("ECHO", 4),
     ("EDITFILE", 5),
     ("EMBEDDED", 3),
     ("ERRORLOGGING", 6),
@@ -100,7 +104,7 @@ const OPTIONS: [Word; 70] = [
     ("JSONPRINT", 9),
     ("LINESIZE", 3),
     ("LOBOFFSET", 5),
-    ("LOBPREFETCH", 11),
+    ("LOBPREFETCH", 6),
     ("LOGSOURCE", 9),
     ("LONG", 4),
     ("LONGCHUNKSIZE", 5),
@@ -110,17 +114,18 @@ const OPTIONS: [Word; 70] = [
     ("NULL", 4),
     ("NUMFORMAT", 4),
     ("NUMWIDTH", 3),
-    ("PAGESIZE", 5),
+    ("PAGESIZE", 4),
     ("PAUSE", 3),
     ("RECSEP", 6),
     ("RECSEPCHAR", 7),
     ("ROWLIMIT", 8),
     ("ROWPREFETCH", 11),
+    ("SCAN", 4),
     ("SECUREDCOL", 10),
     ("SERVEROUTPUT", 9),
     ("SHIFTINOUT", 5),
     ("SHOWMODE", 4),
-    ("SPACE", 5),
+    ("SPACE", 3),
     ("SQLBLANKLINES", 5),
     ("SQLCASE", 4),
     ("SQLCONTINUE", 5),
@@ -137,9 +142,13 @@ const OPTIONS: [Word; 70] = [
     ("TIMING", 4),
     ("TRIMOUT", 4),
     ("TRIMSPOOL", 5),
+    ("TRUNCATE", 4),
+    ("UNDERLINE", 3),
+    ("VERIFY", 3),
+    ("WRAP", 3),
+    ("XMLOPTIMIZATIONCHECK", 6),
+    ("XQUERY", 6),
 ];
-/// The rest of them.
-const MORE_OPTIONS: [Word; 4] = [("TRUNCATE", 3), ("UNDERLINE", 3), ("VERIFY", 3), ("WRAP", 3)];
 /// What PostgreSQL has behind SET beside names of settings.
 const OF_POSTGRES: [&str; 10] = [
     "SESSION",
@@ -266,11 +275,21 @@ fn is_blank(line: &str) -> bool {
     rest.is_empty() || rest.starts_with("--")
 }
 
+/// Whether `word` is the keyword, or its first letters, `least` of them or more, in any case.
+#[must_use]
+pub fn abbreviates(word: &str, keyword: &str, least: usize) -> bool {
+    word.len() >= least
+        && keyword.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+/// The option of SET that a word is, by its full name.
+#[must_use]
+pub fn option(word: &str) -> Option<&'static str> {
+    OPTIONS.iter().find(|(name, least)| abbreviates(word, name, *least)).map(|(name, _)| *name)
+}
+
 fn is_one_of(word: &str, words: &[Word]) -> bool {
-    words.iter().any(|(full, enough)| {
-        word.len() >= *enough
-            && full.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
-    })
+    words.iter().any(|(full, least)| abbreviates(word, full, *least))
 }
 
 fn not_carried_out(command: &str, why: &str) -> SqlError {
@@ -350,7 +369,7 @@ fn set(line: &str, next: &str, passed: impl Fn(bool) -> Line) -> Line {
     if is_zone || is_postgres || name.is_empty() && behind.is_empty() {
         return Line::Sql;
     }
-    if is_one_of(name, &OPTIONS) || is_one_of(name, &MORE_OPTIONS) {
+    if option(name).is_some() {
         return passed(false);
     }
     if begins_value(behind) || behind.trim().is_empty() && begins_value(next) {
@@ -414,6 +433,7 @@ mod tests {
             ("SET search_path = x;\nSELECT 1", "SET search_path = x;\nSELECT 1"),
             ("SET search_path\n TO x;", "SET search_path\n TO x;"),
             ("set time on\nSELECT 1", "           \nSELECT 1"),
+            ("set page 0\nSELECT 1", "          \nSELECT 1"),
             ("SET TIME ZONE 'UTC';", "SET TIME ZONE 'UTC';"),
             ("SHOW timezone\nSELECT 1", "SHOW timezone;SELECT 1"),
             ("START TRANSACTION;", "START TRANSACTION;"),
@@ -437,7 +457,7 @@ mod tests {
     /// Every option, as short as it may be, leaves the statement behind it alone.
     #[test]
     fn no_option_swallows_a_statement() {
-        for (word, enough) in OPTIONS.iter().chain(&MORE_OPTIONS) {
+        for (word, enough) in OPTIONS {
             for length in *enough..=word.len() {
                 for value in ["on", "OFF", "0", "= 5", "'x y'", ""] {
                     let set = format!("Set {} {value}", &word.to_lowercase()[..length]);

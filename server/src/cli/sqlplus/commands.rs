@@ -12,7 +12,8 @@
 //!     whole.
 //!   - Any other word is a mistake, and so is the rest of its line, and nothing else.
 
-use super::{scan::tokens, settings::is_shown, words::abbreviates};
+use super::{scan::tokens, settings::is_shown};
+use crate::sql::sqlplus::abbreviates;
 
 /// A client command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,9 @@
 use super::{
     numbers::Model,
     refusal::{Refusal, invalid, wrong},
-    words::{Words, abbreviates},
+    words::Words,
 };
+use crate::sql::sqlplus::{self, abbreviates};
 use std::collections::BTreeMap;
 
 /// From how many rows on the number of rows is printed.
@@ -131,89 +132,89 @@ const LAYOUT: Kind = Own(true);
 const OTHER: Kind = Own(false);
 const PASSED: Kind = Passed(1, &[]);
 
-/// Name, letters of the shortest abbreviation, kind.
-const SETTINGS: &[(&str, usize, Kind)] = &[
-    ("APPINFO", 4, PASSED),
-    ("ARRAYSIZE", 5, PASSED),
-    ("AUTOCOMMIT", 4, PASSED),
-    ("AUTOPRINT", 5, OTHER),
-    ("AUTORECOVERY", 12, PASSED),
-    ("AUTOTRACE", 5, Only(&["OFF"], "there are no plans to show")),
-    ("BLOCKTERMINATOR", 3, Only(&[".", "ON", "OFF"], "blocks of PL/SQL are not carried out")),
-    ("BUFFER", 3, PASSED),
-    ("CLOSECURSOR", 8, PASSED),
-    ("CMDSEP", 4, Only(&["OFF", ";"], "a ; ends a client command here anyway")),
-    ("COLINVISIBLE", 7, PASSED),
-    ("COLSEP", 6, LAYOUT),
-    ("COMPATIBILITY", 3, PASSED),
-    ("CONCAT", 3, OTHER),
-    ("COPYCOMMIT", 5, PASSED),
-    ("COPYTYPECHECK", 13, PASSED),
-    ("CRT", 3, PASSED),
-    ("DEFINE", 3, OTHER),
-    ("DESCRIBE", 8, Passed(0, &["DEPTH", "LINENUM", "INDENT"])),
-    ("DOCUMENT", 3, PASSED),
-    ("ECHO", 4, OTHER),
-    ("EDITFILE", 5, PASSED),
-    ("EMBEDDED", 3, PASSED),
-    ("ERRORLOGGING", 6, Only(&["OFF"], "there is no table that errors could be written to")),
-    ("ESCAPE", 3, OTHER),
-    ("ESCCHAR", 4, Only(&["OFF"], "only the character of SET ESCAPE escapes")),
-    ("EXITCOMMIT", 5, PASSED),
-    ("FEEDBACK", 4, LAYOUT),
-    ("FLAGGER", 7, Only(&["OFF"], "statements are not compared with the standard")),
-    ("FLUSH", 3, PASSED),
-    ("HEADING", 3, LAYOUT),
-    ("HEADSEP", 5, LAYOUT),
-    ("HISTORY", 4, PASSED),
-    ("INSTANCE", 8, Only(&["LOCAL"], "PLINTH_DIR says which instance is meant")),
-    ("JSONPRINT", 9, PASSED),
-    ("LINESIZE", 3, LAYOUT),
-    ("LOBOFFSET", 5, PASSED),
-    ("LOBPREFETCH", 6, PASSED),
-    ("LOGSOURCE", 9, PASSED),
-    ("LONG", 4, PASSED),
-    ("LONGCHUNKSIZE", 5, PASSED),
-    ("MARKUP", 4, LAYOUT),
-    ("MAXDATA", 4, PASSED),
-    ("NEWPAGE", 4, LAYOUT),
-    ("NULL", 4, LAYOUT),
-    ("NUMFORMAT", 4, LAYOUT),
-    ("NUMWIDTH", 3, LAYOUT),
-    ("PAGESIZE", 4, LAYOUT),
-    ("PAUSE", 3, PASSED),
-    ("RECSEP", 6, LAYOUT),
-    ("RECSEPCHAR", 7, LAYOUT),
-    ("ROWLIMIT", 8, Only(&["OFF"], "write FETCH FIRST n ROWS ONLY into the query")),
-    ("ROWPREFETCH", 11, PASSED),
-    ("SCAN", 4, OTHER),
-    ("SECUREDCOL", 10, Passed(1, &["UNAUTH", "UNK"])),
-    ("SERVEROUTPUT", 9, Passed(1, &["SIZE", "FORMAT"])),
-    ("SHIFTINOUT", 5, PASSED),
-    ("SHOWMODE", 4, PASSED),
-    ("SPACE", 3, LAYOUT),
-    ("SQLBLANKLINES", 5, OTHER),
-    ("SQLCASE", 4, Only(&["MIXED", "MIX"], "statements are sent as they are written")),
-    ("SQLCONTINUE", 5, PASSED),
-    ("SQLNUMBER", 4, PASSED),
-    ("SQLPLUSCOMPATIBILITY", 13, PASSED),
-    ("SQLPREFIX", 6, Only(&["#", "ON"], "it stays #")),
-    ("SQLPROMPT", 4, OTHER),
-    ("SQLTERMINATOR", 4, OTHER),
-    ("STATEMENTCACHE", 10, PASSED),
-    ("SUFFIX", 3, OTHER),
-    ("TAB", 3, PASSED),
-    ("TERMOUT", 4, OTHER),
-    ("TIME", 2, OTHER),
-    ("TIMING", 4, OTHER),
-    ("TRIMOUT", 4, LAYOUT),
-    ("TRIMSPOOL", 5, LAYOUT),
-    ("TRUNCATE", 4, PASSED),
-    ("UNDERLINE", 3, LAYOUT),
-    ("VERIFY", 3, OTHER),
-    ("WRAP", 3, LAYOUT),
-    ("XMLOPTIMIZATIONCHECK", 6, PASSED),
-    ("XQUERY", 6, Passed(2, &[])),
+/// The options of SET, and what is done with each.
+const SETTINGS: &[(&str, Kind)] = &[
+    ("APPINFO", PASSED),
+    ("ARRAYSIZE", PASSED),
+    ("AUTOCOMMIT", PASSED),
+    ("AUTOPRINT", OTHER),
+    ("AUTORECOVERY", PASSED),
+    ("AUTOTRACE", Only(&["OFF"], "there are no plans to show")),
+    ("BLOCKTERMINATOR", Only(&[".", "ON", "OFF"], "blocks of PL/SQL are not carried out")),
+    ("BUFFER", PASSED),
+    ("CLOSECURSOR", PASSED),
+    ("CMDSEP", Only(&["OFF", ";"], "a ; ends a client command here anyway")),
+    ("COLINVISIBLE", PASSED),
+    ("COLSEP", LAYOUT),
+    ("COMPATIBILITY", PASSED),
+    ("CONCAT", OTHER),
+    ("COPYCOMMIT", PASSED),
+    ("COPYTYPECHECK", PASSED),
+    ("CRT", PASSED),
+    ("DEFINE", OTHER),
+    ("DESCRIBE", Passed(0, &["DEPTH", "LINENUM", "INDENT"])),
+    ("DOCUMENT", PASSED),
+    ("ECHO", OTHER),
+    ("EDITFILE", PASSED),
+    ("EMBEDDED", PASSED),
+    ("ERRORLOGGING", Only(&["OFF"], "there is no table that errors could be written to")),
+    ("ESCAPE", OTHER),
+    ("ESCCHAR", Only(&["OFF"], "only the character of SET ESCAPE escapes")),
+    ("EXITCOMMIT", PASSED),
+    ("FEEDBACK", LAYOUT),
+    ("FLAGGER", Only(&["OFF"], "statements are not compared with the standard")),
+    ("FLUSH", PASSED),
+    ("HEADING", LAYOUT),
+    ("HEADSEP", LAYOUT),
+    ("HISTORY", PASSED),
+    ("INSTANCE", Only(&["LOCAL"], "PLINTH_DIR says which instance is meant")),
+    ("JSONPRINT", PASSED),
+    ("LINESIZE", LAYOUT),
+    ("LOBOFFSET", PASSED),
+    ("LOBPREFETCH", PASSED),
+    ("LOGSOURCE", PASSED),
+    ("LONG", PASSED),
+    ("LONGCHUNKSIZE", PASSED),
+    ("MARKUP", LAYOUT),
+    ("MAXDATA", PASSED),
+    ("NEWPAGE", LAYOUT),
+    ("NULL", LAYOUT),
+    ("NUMFORMAT", LAYOUT),
+    ("NUMWIDTH", LAYOUT),
+    ("PAGESIZE", LAYOUT),
+    ("PAUSE", PASSED),
+    ("RECSEP", LAYOUT),
+    ("RECSEPCHAR", LAYOUT),
+    ("ROWLIMIT", Only(&["OFF"], "write FETCH FIRST n ROWS ONLY into the query")),
+    ("ROWPREFETCH", PASSED),
+    ("SCAN", OTHER),
+    ("SECUREDCOL", Passed(1, &["UNAUTH", "UNK"])),
+    ("SERVEROUTPUT", Passed(1, &["SIZE", "FORMAT"])),
+    ("SHIFTINOUT", PASSED),
+    ("SHOWMODE", PASSED),
+    ("SPACE", LAYOUT),
+    ("SQLBLANKLINES", OTHER),
+    ("SQLCASE", Only(&["MIXED", "MIX"], "statements are sent as they are written")),
+    ("SQLCONTINUE", PASSED),
+    ("SQLNUMBER", PASSED),
+    ("SQLPLUSCOMPATIBILITY", PASSED),
+    ("SQLPREFIX", Only(&["#", "ON"], "it stays #")),
+    ("SQLPROMPT", OTHER),
+    ("SQLTERMINATOR", OTHER),
+    ("STATEMENTCACHE", PASSED),
+    ("SUFFIX", OTHER),
+    ("TAB", PASSED),
+    ("TERMOUT", OTHER),
+    ("TIME", OTHER),
+    ("TIMING", OTHER),
+    ("TRIMOUT", LAYOUT),
+    ("TRIMSPOOL", LAYOUT),
+    ("TRUNCATE", PASSED),
+    ("UNDERLINE", LAYOUT),
+    ("VERIFY", OTHER),
+    ("WRAP", LAYOUT),
+    ("XMLOPTIMIZATIONCHECK", PASSED),
+    ("XQUERY", Passed(2, &[])),
 ];
 
 /// What SHOW prints besides settings, each with the letters of its shortest abbreviation.
@@ -235,7 +236,7 @@ const SHOWN: &[(&str, usize)] = &[
 #[cfg(test)]
 pub(super) fn by_kind() -> [Vec<&'static str>; 3] {
     let of = |wanted: fn(&Kind) -> bool| {
-        SETTINGS.iter().filter(|(_, _, kind)| wanted(kind)).map(|(name, _, _)| *name).collect()
+        SETTINGS.iter().filter(|(_, kind)| wanted(kind)).map(|(name, _)| *name).collect()
     };
     [
         of(|kind| matches!(kind, Own(_))),
@@ -245,10 +246,8 @@ pub(super) fn by_kind() -> [Vec<&'static str>; 3] {
 }
 
 fn find(word: &str) -> Option<(&'static str, Kind)> {
-    SETTINGS
-        .iter()
-        .find(|(name, least, _)| abbreviates(word, name, *least))
-        .map(|(name, _, kind)| (*name, *kind))
+    let option = sqlplus::option(word)?;
+    SETTINGS.iter().find(|(name, _)| *name == option).copied()
 }
 
 /// What SHOW prints besides settings, by its full name.
@@ -498,7 +497,7 @@ impl Settings {
 
     /// The lines of SHOW ALL, by name.
     pub(super) fn show_all(&self) -> impl Iterator<Item = String> {
-        SETTINGS.iter().filter_map(|(name, _, _)| self.show(name))
+        SETTINGS.iter().filter_map(|(name, _)| self.show(name))
     }
 }
 
@@ -659,13 +658,14 @@ mod tests {
 
     #[test]
     fn no_abbreviation_means_two_settings() {
-        for (at, (name, least, _)) in SETTINGS.iter().enumerate() {
+        for (at, (name, least)) in sqlplus::OPTIONS.iter().enumerate() {
             for length in *least..=name.len() {
                 let word = name.get(..length).expect("a word");
-                let found =
-                    SETTINGS.iter().position(|(other, least, _)| abbreviates(word, other, *least));
+                let found = find(word)
+                    .and_then(|(found, _)| SETTINGS.iter().position(|(other, _)| *other == found));
                 assert_eq!(found, Some(at), "{word}");
             }
         }
+        assert_eq!(sqlplus::OPTIONS.len(), SETTINGS.len());
     }
 }

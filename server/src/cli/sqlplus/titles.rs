@@ -185,7 +185,7 @@ impl Moment<'_> {
 
 /// The place that a word of a title means, if it means one.
 fn place(word: &str) -> Option<&'static str> {
-    let is = |keyword: &str, least: usize| super::words::abbreviates(word, keyword, least);
+    let is = |keyword: &str, least: usize| crate::sql::sqlplus::abbreviates(word, keyword, least);
     [
         ("LEFT", 1),
         ("CENTER", 2),

@@ -5,6 +5,7 @@
 //! comment, although SQL*Plus itself refuses it: it cannot be anything else.
 
 use super::refusal::{Refusal, invalid, wrong};
+use crate::sql::sqlplus::abbreviates;
 
 /// A word, without its quotation marks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +24,6 @@ impl Word {
     pub(super) fn is_comment(&self) -> bool {
         !self.quoted && (self.text.starts_with("--") || self.text.starts_with("/*"))
     }
-}
-
-/// Whether `word` is the keyword, or its first letters, `least` of them or more, in any case.
-pub(super) fn abbreviates(word: &str, keyword: &str, least: usize) -> bool {
-    word.len() >= least
-        && keyword.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
 /// The words of a text, one after the other.
