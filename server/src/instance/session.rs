@@ -173,18 +173,7 @@ impl Context {
         let who = users::name(peer.uid);
         let here = Place::Here { pid: peer.pid, user: who.clone() };
         let session = instance.sessions.begin((&who, access), here, client);
-        Self {
-            instance: Arc::clone(instance),
-            access,
-            who,
-            peer,
-            with_password: false,
-            settings: Arc::clone(&session.settings),
-            session,
-            sql_rules: Choice::Auto,
-            budget: Budget::default(),
-            waits_for_drops: false,
-        }
+        Self::begun(instance, access, who, peer, session)
     }
 
     /// The context of a client that has logged in over the network, on the thread of its
@@ -199,12 +188,25 @@ impl Context {
     ) -> Self {
         let client = (Protocol::Postgresql, application);
         let session = instance.sessions.begin((user, access), Place::There(from), client);
+        let peer = Peer { pid: 0, uid: u32::MAX };
+        let who = user.to_lowercase();
+        Self { with_password: true, ..Self::begun(instance, access, who, peer, session) }
+    }
+
+    /// A context whose session has begun.
+    fn begun(
+        instance: &Arc<Instance>,
+        access: Role,
+        who: String,
+        peer: Peer,
+        session: Arc<Session>,
+    ) -> Self {
         Self {
             instance: Arc::clone(instance),
             access,
-            who: user.to_lowercase(),
-            peer: Peer { pid: 0, uid: u32::MAX },
-            with_password: true,
+            who,
+            peer,
+            with_password: false,
             settings: Arc::clone(&session.settings),
             session,
             sql_rules: Choice::Auto,
