@@ -12,11 +12,12 @@ mod patterns;
 mod texts;
 mod times;
 
+use super::mentions::Registry;
 use crate::sql::rules::Rules;
 use decimals::{Operator, as_real, clean, computed};
 use numbers::Number;
 use rusqlite::{
-    Connection, Error,
+    Error,
     functions::{Context, FunctionFlags},
     types::{Value, ValueRef},
 };
@@ -145,7 +146,7 @@ fn cut(text: String) -> Result<String> {
 }
 
 /// Registers the functions with a connection.
-pub fn create(connection: &Connection, user: &str, rules: Rules) -> Result<()> {
+pub fn create(connection: Registry<'_>, user: &str, rules: Rules) -> Result<()> {
     let functions = Functions { connection, rules };
     create_of_statement(connection, user)?;
     create_about_null(&functions)?;
@@ -159,7 +160,7 @@ pub fn create(connection: &Connection, user: &str, rules: Rules) -> Result<()> {
 
 /// The functions of one connection.
 struct Functions<'a> {
-    connection: &'a Connection,
+    connection: Registry<'a>,
     rules: Rules,
 }
 
@@ -192,7 +193,7 @@ impl Functions<'_> {
 }
 
 /// The functions for the time of the statement and for its user.
-fn create_of_statement(connection: &Connection, user: &str) -> Result<()> {
+fn create_of_statement(connection: Registry<'_>, user: &str) -> Result<()> {
     // The time is that of the statement, the same for all of its rows.
     let now = Time::now();
     let second = now.in_second();
@@ -507,10 +508,11 @@ fn at_places(context: &Context<'_>, by: fn(Number, i64) -> Number) -> Result<Val
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::Connection;
 
     fn connection() -> Connection {
         let connection = Connection::open_in_memory().expect("a database");
-        create(&connection, "scott", Rules::PostgreSql).expect("functions");
+        create(Registry::whole(&connection), "scott", Rules::PostgreSql).expect("functions");
         connection
     }
 

@@ -20,6 +20,7 @@ mod fetched;
 pub mod formats;
 mod functions;
 pub mod infer_types;
+mod mentions;
 pub mod pg_compat;
 mod plan;
 pub mod scheduling;
@@ -41,6 +42,7 @@ use crate::{
 use fetch::{Fetching, Taken};
 use formats::Formats;
 pub use functions::Time;
+use mentions::{Mentions, Registry};
 use pg_compat::{Rewritten, catalog};
 use plan::{Plan, Planned};
 use plinth_engine::{
@@ -261,7 +263,9 @@ impl Prepared {
         let formats = source.formats();
         let rewritten = rewritten(query, &formats, rules)?;
         let mut tables = BTreeMap::new();
-        let mut connection = open(&source.user(), rules).map_err(|error| internal(&error))?;
+        let mentions = Mentions::of(&rewritten.sql, &plan::FUNCTIONS);
+        let mut connection =
+            open(&source.user(), rules, &mentions).map_err(|error| internal(&error))?;
         formats.create_functions(&connection).map_err(|error| internal(&error))?;
         if userenv::is_mentioned(&rewritten.sql) {
             userenv::create(&connection, source.userenv()).map_err(|error| internal(&error))?;
@@ -272,6 +276,9 @@ impl Prepared {
             );
             let twin = view.has_twin.then(|| format!("{}{TWIN}", view.name));
             for name in std::iter::once(view.name.to_owned()).chain(twin) {
+                if !mentions.has_view(&name) {
+                    continue;
+                }
                 shared.declare(&connection, &name).map_err(|error| internal(&error))?;
                 tables.insert(name, TableRead { shared: shared.clone(), fetch: Fetch::View(view) });
             }
@@ -754,7 +761,7 @@ impl rusqlite::ToSql for Bound<'_> {
     }
 }
 
-fn open(user: &str, rules: Rules) -> rusqlite::Result<Connection> {
+fn open(user: &str, rules: Rules, mentions: &Mentions) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_MEMORY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -762,15 +769,18 @@ fn open(user: &str, rules: Rules) -> rusqlite::Result<Connection> {
     let mut sql = String::from(
         "PRAGMA journal_mode = OFF; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
     );
-    sql.push_str("CREATE TABLE dual (dummy TEXT); INSERT INTO dual VALUES ('X');");
+    if mentions.has("dual") {
+        sql.push_str("CREATE TABLE dual (dummy TEXT); INSERT INTO dual VALUES ('X');");
+    }
     sql.push_str(&format!("PRAGMA hard_heap_limit = {HEAP_MAX};"));
     connection.execute_batch(&sql)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     // A name in double quotes is a name, and no string if there is none such.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
-    pg_compat::create_functions(&connection, user)?;
-    functions::create(&connection, user, rules)?;
+    let registry = Registry::new(&connection, mentions);
+    pg_compat::create_functions(registry, user)?;
+    functions::create(registry, user, rules)?;
     Ok(connection)
 }
 

@@ -21,7 +21,7 @@ mod outer_join;
 mod pivot;
 pub mod synonyms;
 
-use super::functions;
+use super::{functions, mentions::Registry};
 use crate::{
     sql::{
         Query,
@@ -507,7 +507,7 @@ pub fn create_global_views(connection: &Connection, sql: &str) -> rusqlite::Resu
 }
 
 /// Functions that SQLite does not have.
-pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result<()> {
+pub fn create_functions(connection: Registry<'_>, user: &str) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
     let constant = |name: &str, arguments: i32, value: &str| {
         let value = value.to_owned();
@@ -681,7 +681,7 @@ mod tests {
     #[test]
     fn hierarchies_are_walked() {
         let connection = Connection::open_in_memory().expect("a database");
-        super::super::functions::create(&connection, "scott", Rules::PostgreSql)
+        super::super::functions::create(Registry::whole(&connection), "scott", Rules::PostgreSql)
             .expect("functions");
         let tree = "CREATE TABLE dual(dummy TEXT); INSERT INTO dual VALUES ('X');
             CREATE TABLE t(id, parent, name); INSERT INTO t VALUES

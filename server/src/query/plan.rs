@@ -47,6 +47,9 @@ const MARK: &str = "plinth_";
 /// The number of rows that a row of partial results stands for.
 const COUNT: &str = "plinth_n";
 
+/// Functions that a plan calls and the statement may not name.
+pub(super) const FUNCTIONS: [&str; 3] = ["plinth_over", "plinth_sum", "plinth_times"];
+
 /// A statement, without the parts that engines do.
 pub(super) struct Plan {
     pub sql: String,

@@ -68,8 +68,8 @@ fn insert(connection: &Connection, view: &str, columns: &[&str], row: &[Value]) 
 /// The engines, and the database with all of their rows.
 pub(super) fn worlds() -> (Memory, Connection) {
     let everything = Connection::open_in_memory().expect("a database");
-    functions::create(&everything, "tester", Rules::Oracle)
-        .and_then(|()| pg_compat::create_functions(&everything, "tester"))
+    functions::create(Registry::whole(&everything), "tester", Rules::Oracle)
+        .and_then(|()| pg_compat::create_functions(Registry::whole(&everything), "tester"))
         .expect("functions");
     let mut memory = Memory {
         groups: BTreeMap::new(),

@@ -19,7 +19,10 @@
 //! A statement gets only the relations that its text names: creating all of them would take longer
 //! than most statements.
 
-use crate::query::views::{self, Type};
+use crate::query::{
+    mentions::Registry,
+    views::{self, Type},
+};
 use plinth_engine::admin::Value;
 use rusqlite::{Connection, functions::FunctionFlags, types::Value as Sql};
 use std::{collections::BTreeMap, fmt::Write, sync::LazyLock};
@@ -659,7 +662,7 @@ fn number_of(value: Sql, find: impl Fn(&str) -> Option<i64>) -> Sql {
 }
 
 /// Functions about the catalog.
-pub fn create_functions(connection: &Connection) -> rusqlite::Result<()> {
+pub fn create_functions(connection: Registry<'_>) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
     for (name, counts) in TRUE {
         for count in counts {

@@ -1,7 +1,7 @@
 //! PostgreSQL's arrays, `{a,"b c"}`: here they are texts, and these functions build and split them.
 
+use crate::query::mentions::Registry;
 use rusqlite::{
-    Connection,
     functions::{Aggregate, Context, FunctionFlags},
     types::Value,
 };
@@ -83,7 +83,7 @@ fn length(context: &Context<'_>) -> rusqlite::Result<Option<i64>> {
     Ok(i64::try_from(count).ok().filter(|count| *count > 0))
 }
 
-pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn create(connection: Registry<'_>) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8;
     // The subqueries used with this function return at most one row here.
     connection.create_scalar_function("pg_array", 1, flags, |context| {
