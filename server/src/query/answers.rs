@@ -4,6 +4,7 @@ use super::{
     tests::{Memory, worlds},
     *,
 };
+use plinth_engine::admin::HeaderStatus;
 
 /// A result as text: columns are separated by `|`, rows by a line's end.
 fn told(memory: &Memory, query: &str) -> Result<String> {
@@ -470,6 +471,57 @@ fn sums_of_conversions_count_each_row() {
             format!("SELECT sum(s) FROM (SELECT type, {sum} s FROM v$asm_file GROUP BY type)");
         assert_eq!(told(&memory, &by_type).as_deref(), Ok(&*exact), "{sum}");
     }
+}
+
+/// A view and its twin are two relations: a query may read both, and the twin shows no disks of
+/// other groups then either.
+#[test]
+fn a_view_and_its_twin_have_their_own_rows() {
+    let mut memory = oracle();
+    let disk = |path: &str, header, group: Option<&str>| Survey {
+        path: path.to_owned(),
+        header,
+        group: group.map(str::to_owned),
+        group_id: group.map(str::to_owned),
+        aliases: Vec::new(),
+        name: None,
+        failure_group: None,
+        number: None,
+        quorum: false,
+        size: 0,
+        logical_sector: 512,
+        physical_sector: 512,
+        can_discard: false,
+        is_held: false,
+        remark: None,
+    };
+    memory.surveyed = vec![
+        disk("/spare", HeaderStatus::Candidate, None),
+        disk("/other", HeaderStatus::Member, Some("OTHER")),
+    ];
+    let counts = |names: &[&str]| {
+        let counts: Vec<String> =
+            names.iter().map(|name| format!("(SELECT count(*) FROM {name})")).collect();
+        format!("SELECT {} FROM dual", counts.join(", "))
+    };
+    answer(
+        &memory,
+        &[
+            (&counts(&["v$asm_disk", "v$asm_disk_stat"]), "2|0"),
+            (&counts(&["v$asm_disk_stat"]), "0"),
+            (&counts(&["v$asm_diskgroup", "v$asm_diskgroup_stat"]), "1|0"),
+            (&counts(&["gv$asm_disk", "gv$asm_disk_stat", "v$asm_disk"]), "2|0|2"),
+            (&counts(&["V$ASM_DISK_STAT", "gv$asm_diskgroup", "gv$asm_diskgroup_stat"]), "0|1|0"),
+            (
+                "SELECT path FROM v$asm_disk MINUS SELECT path FROM v$asm_disk_stat ORDER BY 1",
+                "/other\n/spare",
+            ),
+            ("SELECT count(*) FROM v$asm_disk NATURAL JOIN v$asm_disk_stat", "0"),
+            // A view of this name is no twin.
+            (&counts(&["v$asm_volume", "v$asm_volume_stat"]), "0|3"),
+            ("SELECT volume_name FROM v$asm_volume_stat WHERE group_number = 2", "VOL"),
+        ],
+    );
 }
 
 proptest::proptest! {

@@ -167,7 +167,7 @@ fn columns(tokens: &[Token]) -> BTreeMap<&'static str, Class> {
         .collect();
     let mut columns = BTreeMap::new();
     for name in named {
-        let view = views::find(name.strip_suffix("_stat").unwrap_or(&name));
+        let view = views::of_relation(&name);
         for (column, kind) in view.into_iter().flat_map(|view| &view.columns) {
             let class = Class::from(*kind);
             let known = columns.entry(*column).or_insert(class);
