@@ -330,6 +330,55 @@ fn groupings_of_several_kinds_are_joined() {
 }
 
 #[test]
+fn an_aggregate_of_aggregates_is_one_row_over_the_groups() {
+    let sales = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
+    let of = |list: &str, by: &str| format!("SELECT {list} FROM {sales} {by}");
+    let memory = oracle();
+    answer(
+        &memory,
+        &[
+            (&of("MAX(SUM(n))", "GROUP BY g"), "4"),
+            (
+                &of("COUNT(COUNT(*)), AVG(SUM(n)), MAX(COUNT(*)) - MIN(COUNT(*)) d", "GROUP BY g"),
+                "2|3.5|1",
+            ),
+            // HAVING is about the groups; the one row is not ordered.
+            (&of("MAX(SUM(n))", "GROUP BY g HAVING COUNT(*) > 1 ORDER BY MAX(SUM(n))"), "3"),
+            (&of("MAX(SUM(n))", "GROUP BY g HAVING COUNT(*) > 5"), "~"),
+            (&of("MAX(g || SUM(n)), 'x'", "WHERE t = 'x' GROUP BY g"), "b4|x"),
+            (
+                &of("LISTAGG(g || SUM(n), ',') WITHIN GROUP (ORDER BY SUM(n) DESC)", "GROUP BY g"),
+                "b4,a3",
+            ),
+            (&of("MAX(SUM(n))", "GROUP BY ROLLUP (g)"), "7"),
+            ("SELECT MAX(COUNT(*)) FROM v$asm_file GROUP BY group_number", "100"),
+            (
+                "SELECT type, count(*) FROM v$asm_file f GROUP BY type HAVING count(*) = (SELECT max(count(*)) FROM v$asm_file GROUP BY type)",
+                "ARCHIVELOG|57",
+            ),
+            // Of each row of the outer query.
+            (
+                &format!(
+                    "SELECT o.t, (SELECT MAX(SUM(i.n)) FROM {sales} i WHERE i.t = o.t GROUP BY i.g) m FROM {sales} o ORDER BY o.t, o.g"
+                ),
+                "x|4\nx|4\ny|2",
+            ),
+            // A window over the groups is another thing.
+            (&of("g, SUM(SUM(n)) OVER () s", "GROUP BY g ORDER BY g"), "a|7\nb|7"),
+        ],
+    );
+    assert_eq!(headings(&memory, &of("Max(sum(n))", "GROUP BY g")), "Max(sum(n))");
+    for refused in [
+        of("MAX(SUM(n))", ""),
+        of("g, MAX(SUM(n))", "GROUP BY g"),
+        of("MAX(SUM(COUNT(*)))", "GROUP BY g"),
+    ] {
+        let refusal = told(&memory, &refused).expect_err(&refused);
+        assert!(refusal.at.is_some() && refusal.state == "0A000", "{refused}: {refusal:?}");
+    }
+}
+
+#[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
     let pivot = |what: &str| {

@@ -14,6 +14,7 @@ mod grouping;
 mod headings;
 mod joined_hierarchy;
 mod lists;
+mod nested_aggregates;
 pub mod operands;
 mod oracle;
 mod ordering;
@@ -60,7 +61,8 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
         ));
     }
     let draft = headings::rewrite(Draft::of(query))?;
-    let draft = grouping::rewrite(pivot::rewrite(outer_join::rewrite(draft)?)?)?;
+    let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
+    let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;
     let mut edits = Edits::default();
