@@ -473,6 +473,159 @@ fn calls_with_words_are_calls() {
 }
 
 #[test]
+fn functions_that_are_used_less_are_there() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "SELECT TO_CHAR(NEXT_DAY(DATE '2026-03-07', 'MONDAY'), 'YYYY-MM-DD'), TO_CHAR(DATE '2026-03-07', 'fmDay, ddth Month YYYY'), TO_CHAR(255, 'fm0xxx') FROM dual",
+                "2026-03-09|Saturday, 7th March 2026|00ff",
+            ),
+            (
+                "SELECT REMAINDER(-7, 3), remainder(15, 6), remainder(15, 4), remainder(11.6, 2), nanvl(1, 2) FROM dual",
+                "-1|3|-1|-0.4|1",
+            ),
+            (
+                "select greatest(1, '2'), greatest('2', 10), least(date '2026-01-01', '01-JAN-25'), greatest(1, null) from dual",
+                "2|2|2025-01-01 00:00:00|~",
+            ),
+            (
+                "select to_number('x' default -1 on conversion error), to_number('1.234,5', '9G999D9', 'NLS_NUMERIC_CHARACTERS='',.'''), to_date('x' default null on conversion error, 'YYYY') from dual",
+                "-1|1234.5|~",
+            ),
+            (
+                "select lnnvl(1 = 1), lnnvl(null > 5), lnnvl(1 = 2), width_bucket(5, 0, 10, 5), width_bucket(10, 0, 10, 5), width_bucket(-1, 0, 10, 5), bin_to_num(1, 0, 1) from dual",
+                "0|1|1|3|6|0|5",
+            ),
+            (
+                "select soundex('Smith'), soundex('Tymczak'), nls_upper('aé', 'NLS_SORT=XGerman'), nls_initcap('ab cd'), lengthb('é') from dual",
+                "S530|T522|AÉ|Ab Cd|2",
+            ),
+            (
+                "select name from (select 'b' name from dual union all select 'A' from dual) order by nlssort(name, 'NLS_SORT=BINARY_CI')",
+                "A\nb",
+            ),
+            ("select sin(0), cos(0), atan2(0, 1), cosh(0) from dual", "0|1|0|1"),
+            (
+                "select current_date - sysdate, round(current_timestamp(0) - systimestamp) from dual",
+                "0|0",
+            ),
+        ],
+    );
+    for refused in [
+        "next_day(sysdate, 'x')",
+        "nlssort('x', 'NLS_SORT=GERMAN')",
+        "to_char(sysdate, 'Day', 'NLS_DATE_LANGUAGE=german')",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+}
+
+/// CAST rounds and cuts, and refuses what is no number.
+#[test]
+fn casts_convert() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select cast('12' as number), cast(12.345 as number(5,2)), cast(2.7 as integer), cast(1234.5 as number(4)), cast(1250 as number(5,-2)) from dual",
+                "12|12.35|3|1235|1300",
+            ),
+            (
+                "select cast(0.5 as varchar2(10)), cast('abcdef' as varchar2(3)), cast('ab' as char(4)) || '|' from dual",
+                ".5|abc|ab  |",
+            ),
+            (
+                "select cast(timestamp '2026-03-07 15:04:09.7' as date), cast(date '2026-03-07' as timestamp), cast('07-MAR-26' as date) from dual",
+                "2026-03-07 15:04:09|2026-03-07 00:00:00|2026-03-07 00:00:00",
+            ),
+            (
+                "select cast(null as number(3)), cast(null as varchar2(3)), cast(null as date) from dual",
+                "~|~|~",
+            ),
+            (
+                "select cast(group_number as varchar2(5)) || 'x' from v$asm_file where rownum = 1",
+                "1x",
+            ),
+        ],
+    );
+    for refused in [
+        "cast('x' as number)",
+        "cast('x' as integer)",
+        "cast(1234.5 as number(3))",
+        "cast('x' as date)",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[(
+            "select cast('2026-03-07 15:00:00' as date), 2.345::numeric(5,2), 'abc'::varchar(2)",
+            "2026-03-07|2.35|ab",
+        )],
+    );
+}
+
+#[test]
+fn intervals_and_time_zones_are_counted_with() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select date '2026-01-28' + interval '1-1' year to month, date '2026-01-30' - interval '2' year, date '2026-01-30' + numtoyminterval(2, 'month'), date '2026-01-30' + interval '1 02:30:00' day to second from dual",
+                "2027-02-28 00:00:00|2024-01-30 00:00:00|2026-03-30 00:00:00|2026-01-31 02:30:00",
+            ),
+            (
+                "select to_dsinterval('1 12:00:00'), to_yminterval('1-2'), date '2026-01-01' + to_dsinterval('0 06:00:00'), interval '90' minute * 24 from dual",
+                "1.5|+000000001-02|2026-01-01 06:00:00|1.5",
+            ),
+            ("select count(*) from dual where sysdate - interval '1' month < sysdate", "1"),
+            (
+                "select extract(day from (systimestamp - (systimestamp - 2.5))) d, extract(hour from numtodsinterval(1.5, 'day')) h from dual",
+                "2|12",
+            ),
+            (
+                "select from_tz(timestamp '2026-03-07 15:00:00', '+02:00'), timestamp '2026-03-07 15:00:00' at time zone '+02:00', tz_offset('UTC'), dbtimezone, sessiontimezone, new_time(date '2026-03-07', 'GMT', 'EST') from dual",
+                "2026-03-07 13:00:00|2026-03-07 17:00:00|+00:00|+00:00|+00:00|2026-03-06 19:00:00",
+            ),
+            (
+                "select to_timestamp_tz('2026-03-07 15:04:09 +02:00', 'YYYY-MM-DD HH24:MI:SS TZH:TZM') from dual",
+                "2026-03-07 13:04:09",
+            ),
+            (
+                "select round(date '2026-08-16', 'Q'), trunc(date '2026-08-16', 'IYYY'), round(date '2026-08-16', 'MM') from dual",
+                "2026-10-01 00:00:00|2025-12-29 00:00:00|2026-09-01 00:00:00",
+            ),
+        ],
+    );
+    for refused in [
+        // Oracle has no 31st of February.
+        "date '2026-01-31' + interval '1' month",
+        "systimestamp at time zone 'Europe/Paris'",
+        "to_yminterval('x')",
+        "trunc(sysdate, 'SS')",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[
+            (
+                "select date '2026-01-31' + interval '1 month', '2 hours'::interval * 24, '1 day 12:00'::interval",
+                "2026-02-28 00:00:00|2|1.5",
+            ),
+            (
+                "select to_timestamp(0), date_trunc('week', timestamp '2026-03-07 15:00:00')",
+                "1970-01-01 00:00:00|2026-03-02 00:00:00",
+            ),
+            ("select greatest(1, null, 3), least(null, 2), greatest(null, null)", "3|2|~"),
+        ],
+    );
+}
+
+#[test]
 fn headings_are_what_was_written() {
     let memory = oracle();
     for (query, heading) in [
