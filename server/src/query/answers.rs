@@ -625,6 +625,51 @@ fn intervals_and_time_zones_are_counted_with() {
     );
 }
 
+/// What Oracle does not reserve can be a name.
+#[test]
+fn words_can_be_names() {
+    const NAMES: &str = "left right full inner outer cross natural nothing primary foreign references constraint commit transaction returning deferrable autoincrement join using limit offset fetch when escape collate except isnull notnull match glob regexp over filter window within keep nulls range groups pivot unpivot end begin indexed cast raise key value replace abort row_number count first last partition interval zone action plan query if temp";
+    let memory = oracle();
+    let queries: Vec<String> = NAMES
+        .split(' ')
+        .map(|name| {
+            format!("SELECT t.{name}, {name} AS {name}, {name} x FROM (SELECT 1 {name}, 2 other FROM dual) t WHERE {name} = 1 AND t.{name} > 0 ORDER BY {name}")
+        })
+        .collect();
+    let expected: Vec<(&str, &str)> = queries.iter().map(|query| (&**query, "1|1|1")).collect();
+    answer(&memory, &expected);
+    answer(
+        &memory,
+        &[
+            ("SELECT 1 left, 2 right, 3 key, 4 value FROM dual", "1|2|3|4"),
+            ("SELECT left.right FROM (SELECT 1 right FROM dual) left", "1"),
+            // They still mean what they mean.
+            (
+                "SELECT a.x, b.x FROM (SELECT 1 x FROM dual) a LEFT OUTER JOIN (SELECT 2 x FROM dual) b ON a.x = b.x NATURAL JOIN dual CROSS JOIN dual",
+                "1|~",
+            ),
+            (
+                "SELECT left('abc', 2), right('abc', 1), CASE WHEN 1 = 1 THEN 2 ELSE 3 END end FROM dual",
+                "ab|c|2",
+            ),
+            (
+                "SELECT x FROM (SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual) ORDER BY x OFFSET 1 ROWS FETCH NEXT 1 ROW ONLY",
+                "2",
+            ),
+            (
+                "SELECT sum(x) OVER (ORDER BY x RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) FROM (SELECT 1 x FROM dual)",
+                "1",
+            ),
+            (
+                "SELECT max(x) KEEP (DENSE_RANK FIRST ORDER BY y) keep, count(*) FILTER (WHERE x > 1) filter FROM (SELECT 1 x, 1 y FROM dual)",
+                "1|0",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(&memory, &[("select 1 isnull, null notnull, 'x' like 'y' escape 'z'", "0|0|0")]);
+}
+
 #[test]
 fn headings_are_what_was_written() {
     let memory = oracle();

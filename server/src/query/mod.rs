@@ -636,7 +636,7 @@ fn rewritten(query: &Query, formats: &Formats, rules: Rules) -> Result<Rewritten
         return pg_compat::rewrite(query, rules);
     }
     // Columns are named before: by what was written.
-    let (named, naming) = pg_compat::named(query)?;
+    let (named, naming) = pg_compat::named(query, rules)?;
     let Some((spelled, spelling)) = formats.spelled_out(&named)? else {
         return pg_compat::rewrite(query, rules);
     };

@@ -14,6 +14,7 @@ mod grouping;
 mod headings;
 mod joined_hierarchy;
 mod lists;
+mod names;
 mod nested_aggregates;
 pub mod operands;
 mod oracle;
@@ -60,7 +61,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = headings::rewrite(Draft::of(query))?;
+    let draft = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
     let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
     let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
@@ -84,8 +85,8 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
 ///
 /// # Errors
 /// If it becomes too long.
-pub fn named(query: &Query) -> Result<(Query, Rewritten), SqlError> {
-    let Draft { done, tokens } = headings::rewrite(Draft::of(query))?;
+pub fn named(query: &Query, rules: Rules) -> Result<(Query, Rewritten), SqlError> {
+    let Draft { done, tokens } = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
     Ok((named, done))
 }
