@@ -218,6 +218,57 @@ fn decimals_are_decimals() {
     }
 }
 
+/// A number has all of its digits, or is refused.
+#[test]
+fn no_digit_is_lost() {
+    let memory = oracle();
+    answer(
+        &memory,
+        &[
+            (
+                "select -9223372036854775808 a, 9223372036854775807 - 1, 123456789012345678 from dual",
+                "-9223372036854775808|9223372036854775806|123456789012345678",
+            ),
+            (
+                "select 100000000000000000000, 1e30, 0.1234567890123456 from dual",
+                "100000000000000000000|1000000000000000000000000000000|0.1234567890123456",
+            ),
+            (
+                "select 4294967296 * 1024 * 1024, 1099511627776 * 5, 9223372036854775807 + 0 from dual",
+                "4503599627370496|5497558138880|9223372036854775807",
+            ),
+            (
+                "select to_number('9007199254740993') - 1, cast('9007199254740993' as number) from dual",
+                "9007199254740992|9007199254740993",
+            ),
+            ("select count(*) from dual where '9007199254740993' = 9007199254740993", "1"),
+        ],
+    );
+    for lost in [
+        "123456789012345678901234567890 + 1",
+        "12345678901234567.5",
+        "0.12345678901234567890",
+        "9223372036854775807 + 1",
+        "9223372036854775807 * 3",
+        "to_number('123456789012345678901')",
+        "case when '123456789012345678901' > 5 then 1 end",
+        "(select sum(x) from (select 9223372036854775807 x from dual union all select 5 from dual))",
+        "to_char(1099511627777 * 1099511627777)",
+    ] {
+        let refusal = told(&memory, &format!("select {lost} from dual")).expect_err(lost);
+        assert!(
+            refusal.state == "22003" && refusal.message.contains("digits"),
+            "{lost}: {refusal:?}"
+        );
+    }
+    // SQLite makes a real of a product that is too long.
+    let refusal = told(
+        &memory,
+        "select file_number * file_number * file_number * file_number * file_number * file_number * file_number * file_number from v$asm_file",
+    );
+    assert_eq!(refusal.expect_err("too long").state, "22003");
+}
+
 #[test]
 fn texts_are_compared_with_numbers_as_numbers() {
     let texts = "(SELECT '10' t, 5 n FROM dual UNION ALL SELECT '9', 50 FROM dual) v";

@@ -21,6 +21,7 @@ use dates::{made_of, need_time};
 use decimals::{Operator, as_real, clean, computed};
 pub use intervals::Interval;
 use numbers::Number;
+pub use numbers::TOO_MANY_DIGITS;
 use rusqlite::{
     Connection, Error,
     functions::{Context, FunctionFlags},
@@ -130,6 +131,29 @@ pub fn number_literal(text: &str) -> Option<String> {
         Number::Whole(whole) => whole.to_string(),
         Number::Real(real) => real.to_string(),
     })
+}
+
+/// The number that a client sent as a text of digits.
+///
+/// # Errors
+/// If it is none, or has more digits than numbers have.
+pub fn number_of_client(text: &str) -> std::result::Result<plinth_engine::admin::Value, String> {
+    Ok(match numbers::read(text, None)? {
+        Number::Whole(whole) => plinth_engine::admin::Value::Integer(whole),
+        Number::Real(real) => plinth_engine::admin::Value::Real(real),
+    })
+}
+
+/// Why a number in the text of a query is refused, if it is: it would lose digits.
+#[must_use]
+pub fn lost_digits(literal: &str) -> Option<String> {
+    let is_decimal = literal.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte));
+    let is_long = literal.len() > numbers::EXACT;
+    (is_long && is_decimal && literal.parse::<i64>().is_err())
+        .then(|| literal.parse::<f64>().ok())
+        .flatten()
+        .filter(|real| !numbers::keeps_digits(literal, *real))
+        .map(|_| numbers::too_many_digits(literal))
 }
 
 /// The same for a time.

@@ -386,7 +386,8 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         }
         Kind::String(_) if tokens.len() == 1 => return Some(Type::Text),
         Kind::Number(digits) if tokens.len() == 1 => {
-            return Some(if digits.contains(['.', 'e', 'E']) { Type::Real } else { Type::Integer });
+            let is_integer = digits.parse::<i64>().is_ok();
+            return Some(if is_integer { Type::Integer } else { Type::Real });
         }
         Kind::Word(_) | Kind::Quoted(_) => {}
         _ => return None,

@@ -40,7 +40,7 @@ use crate::{
 };
 use fetch::{Fetching, Taken};
 use formats::Formats;
-pub use functions::Time;
+pub use functions::{Time, number_of_client};
 use pg_compat::{Rewritten, catalog};
 use plan::{Plan, Planned};
 use plinth_engine::{
@@ -581,6 +581,13 @@ impl Prepared {
                 let value =
                     Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?)
                         .to_value();
+                // SQLite makes a real of an integer that is too long.
+                if let Value::Real(real) = value
+                    && real.abs() >= INTEGERS_MAX
+                    && let Some((name, Some(Type::Integer))) = self.columns.get(at)
+                {
+                    return Err(too_many_digits(name));
+                }
                 size += 16
                     + match &value {
                         Value::Text(text) => text.len(),
@@ -683,13 +690,29 @@ fn read_silently(tokens: &[Token]) -> Vec<String> {
     named.filter(|word| views::of_relation(word).is_some()).collect()
 }
 
+/// No integer is as large.
+const INTEGERS_MAX: f64 = 9_223_372_036_854_775_808.0;
+
+/// A refusal of an integer that would lose digits.
+fn too_many_digits(what: &str) -> SqlError {
+    SqlError::new(
+        state::OUT_OF_RANGE,
+        format!("{what} has more digits than integers have here, 18"),
+    )
+    .hint("multiply by 1.0 for a decimal, which is rounded to 15 digits")
+}
+
 /// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
+    if message == "integer overflow" {
+        return too_many_digits("a sum of integers");
+    }
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
         _ if message.starts_with("no such column") => "42703",
         _ if message.starts_with("no such function") => "42883",
         _ if message.starts_with("ambiguous column") => "42702",
+        _ if message.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
         _ if message.contains("not authorized") || message.contains("is prohibited") => {
             state::PERMISSION
         }

@@ -421,8 +421,33 @@ pub fn read_with(text: &str, model: Option<&str>, marks: &Marks) -> Result<Numbe
     if let Ok(whole) = digits.parse() {
         return Ok(Number::Whole(whole));
     }
-    digits.parse().ok().filter(|real: &f64| real.is_finite()).map(Number::Real).ok_or_else(refused)
+    let real = digits.parse().ok().filter(|real: &f64| real.is_finite()).ok_or_else(refused)?;
+    if keeps_digits(&digits, real) { Ok(Number::Real(real)) } else { Err(too_many_digits(text)) }
 }
+
+/// Digits that every real keeps.
+pub const EXACT: usize = 15;
+
+/// Whether a real has all the digits of the text that it was read from.
+#[must_use]
+pub fn keeps_digits(text: &str, real: f64) -> bool {
+    let significant = |text: &str| {
+        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+        let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+        digits.trim_start_matches('0').trim_end_matches('0').to_owned()
+    };
+    let digits = significant(text);
+    digits.len() <= EXACT || digits == significant(&format!("{real:e}"))
+}
+
+/// Why a number is refused that would lose digits.
+#[must_use]
+pub fn too_many_digits(number: &str) -> String {
+    format!("{number} has {TOO_MANY_DIGITS}: integers 18, decimals {EXACT}")
+}
+
+/// What such refusals say.
+pub const TOO_MANY_DIGITS: &str = "more digits than numbers have here";
 
 #[cfg(test)]
 mod tests {
@@ -521,6 +546,13 @@ mod tests {
             ("$1,234", Some("L9G999"), Number::Whole(1234)),
         ] {
             assert_eq!(read(text, model), Ok(number), "{text}");
+        }
+        // Digits are never lost: a number has all of them, or is refused.
+        assert_eq!(read("100000000000000000000", None), Ok(Number::Real(1e20)));
+        assert_eq!(read("0.3333333333333333", None), Ok(Number::Real(1.0 / 3.0)));
+        for many in ["123456789012345678901", "9223372036854775809", "0.12345678901234567890"] {
+            let refusal = read(many, None).expect_err(many);
+            assert!(refusal.contains(many) && refusal.contains("digits"), "{refusal}");
         }
         for nonsense in ["", "x", "1 2", "inf", "nan", "--1", "1e999"] {
             assert!(read(nonsense, None).is_err(), "{nonsense}");
