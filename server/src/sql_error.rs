@@ -38,6 +38,7 @@ pub mod state {
     pub const UNKNOWN_SETTING: &str = "42704";
     pub const INTERNAL: &str = "XX000";
     pub const BAD_VALUE: &str = "22P02";
+    pub const OUT_OF_RANGE: &str = "22003";
     pub const WRONG_PASSWORD: &str = "28P01";
 }
 
@@ -126,6 +127,7 @@ fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
         state::TOO_COMPLEX => ("TooComplex", None),
         state::UNKNOWN_SETTING => ("Unknown", None),
         state::BAD_VALUE => ("BadValue", Some(1722)),
+        state::OUT_OF_RANGE => ("TooManyDigits", Some(1426)),
         state::WRONG_PASSWORD => ("NotLetIn", Some(1017)),
         state::PROTOCOL => ("Protocol", None),
         state::IN_TRANSACTION => ("InTransaction", None),

@@ -1,7 +1,7 @@
 //! Values as the protocol carries them: as text and as PostgreSQL's binary forms, in and out.
 
 use crate::{
-    query::{Time, views::Type},
+    query::{Time, number_of_client, views::Type},
     sql_error::{SqlError, state},
 };
 use bytes::{BufMut, BytesMut};
@@ -71,10 +71,8 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
                 Value::Real(text.trim().parse().map_err(|_| not("number"))?)
             }
             // An integer is kept as an integer, so that nothing is rounded.
-            oid::NUMERIC => match text.trim().parse() {
-                Ok(whole) => Value::Integer(whole),
-                Err(_) => Value::Real(text.trim().parse().map_err(|_| not("number"))?),
-            },
+            oid::NUMERIC => number_of_client(text.trim())
+                .map_err(|why| SqlError::new(state::BAD_VALUE, format!("a parameter: {why}")))?,
             oid::BOOL => match text.trim().to_ascii_lowercase().as_str() {
                 "t" | "true" | "on" | "yes" | "y" | "1" => Value::Integer(1),
                 "f" | "false" | "off" | "no" | "n" | "0" => Value::Integer(0),
@@ -109,7 +107,8 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
         (oid::FLOAT8, bytes) => {
             Value::Real(f64::from_be_bytes(bytes.try_into().map_err(|_| bad())?))
         }
-        (oid::NUMERIC, bytes) => Value::Real(numeric(bytes).ok_or_else(bad)?),
+        (oid::NUMERIC, bytes) => number_of_client(&numeric(bytes).ok_or_else(bad)?)
+            .map_err(|why| SqlError::new(state::BAD_VALUE, format!("a parameter: {why}")))?,
         (oid::DATE, bytes) => {
             let days = i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?));
             let micros = days.checked_mul(86_400_000_000);
@@ -135,24 +134,40 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
     })
 }
 
-/// Decodes PostgreSQL's decimal numbers: digits to the base 10000, with the weight of the first.
-fn numeric(bytes: &[u8]) -> Option<f64> {
+/// Decodes PostgreSQL's decimal numbers, digits to the base 10000 with the weight of the first: as
+/// a text of decimal digits.
+fn numeric(bytes: &[u8]) -> Option<String> {
+    /// More digits than any number has that is not refused.
+    const WEIGHT_MAX: i16 = 100;
     let mut words = bytes.chunks_exact(2).map(|word| i16::from_be_bytes([word[0], word[1]]));
     let (count, weight, sign, _scale) =
         (words.next()?, words.next()?, words.next()?, words.next()?);
     let digits: Vec<i16> = words.collect();
-    if digits.len() != usize::try_from(count).ok()? || !bytes.len().is_multiple_of(2) {
+    if digits.len() != usize::try_from(count).ok()?
+        || !bytes.len().is_multiple_of(2)
+        || !(-WEIGHT_MAX..=WEIGHT_MAX).contains(&weight)
+        || digits.iter().any(|digit| !(0..10_000).contains(digit))
+    {
         return None;
     }
-    let mut value = 0.0;
-    for (at, digit) in (0..).zip(&digits) {
-        value += f64::from(*digit) * 10_000_f64.powi(i32::from(weight) - at);
+    let digit = |place: i16| {
+        let at = usize::try_from(weight - place).ok();
+        at.and_then(|at| digits.get(at)).copied().unwrap_or(0)
+    };
+    let mut text = match sign {
+        0 => String::new(),
+        0x4000 => String::from("-"),
+        _ => return None,
+    };
+    for place in (0..=weight.max(0)).rev() {
+        text.push_str(&format!("{:04}", digit(place)));
     }
-    match sign {
-        0 => Some(value),
-        0x4000 => Some(-value),
-        _ => None,
+    let last = weight.saturating_sub(count).saturating_add(1);
+    if last < 0 {
+        text.push('.');
+        (last..0).rev().for_each(|place| text.push_str(&format!("{:04}", digit(place))));
     }
+    Some(text)
 }
 
 /// A value's text, as PostgreSQL writes it.
@@ -230,6 +245,12 @@ mod tests {
                 oid::NUMERIC,
                 &[0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 9, 41, 26, 124],
                 Value::Real(-12345.678),
+            ),
+            // 9007199254740993, which no real is.
+            (
+                oid::NUMERIC,
+                &[0, 4, 0, 3, 0, 0, 0, 0, 0x23, 0x2F, 0x07, 0xC8, 0x15, 0x62, 0x03, 0xE1],
+                Value::Integer(9_007_199_254_740_993),
             ),
             (oid::DATE, &[0, 0, 0, 31], Value::Text("2000-02-01".into())),
             (

@@ -4,6 +4,7 @@ use super::{
     tests::{Memory, worlds},
     *,
 };
+use plinth_engine::admin::HeaderStatus;
 
 /// A result as text: columns are separated by `|`, rows by a line's end.
 fn told(memory: &Memory, query: &str) -> Result<String> {
@@ -217,6 +218,57 @@ fn decimals_are_decimals() {
     }
 }
 
+/// A number has all of its digits, or is refused.
+#[test]
+fn no_digit_is_lost() {
+    let memory = oracle();
+    answer(
+        &memory,
+        &[
+            (
+                "select -9223372036854775808 a, 9223372036854775807 - 1, 123456789012345678 from dual",
+                "-9223372036854775808|9223372036854775806|123456789012345678",
+            ),
+            (
+                "select 100000000000000000000, 1e30, 0.1234567890123456 from dual",
+                "100000000000000000000|1000000000000000000000000000000|0.1234567890123456",
+            ),
+            (
+                "select 4294967296 * 1024 * 1024, 1099511627776 * 5, 9223372036854775807 + 0 from dual",
+                "4503599627370496|5497558138880|9223372036854775807",
+            ),
+            (
+                "select to_number('9007199254740993') - 1, cast('9007199254740993' as number) from dual",
+                "9007199254740992|9007199254740993",
+            ),
+            ("select count(*) from dual where '9007199254740993' = 9007199254740993", "1"),
+        ],
+    );
+    for lost in [
+        "123456789012345678901234567890 + 1",
+        "12345678901234567.5",
+        "0.12345678901234567890",
+        "9223372036854775807 + 1",
+        "9223372036854775807 * 3",
+        "to_number('123456789012345678901')",
+        "case when '123456789012345678901' > 5 then 1 end",
+        "(select sum(x) from (select 9223372036854775807 x from dual union all select 5 from dual))",
+        "to_char(1099511627777 * 1099511627777)",
+    ] {
+        let refusal = told(&memory, &format!("select {lost} from dual")).expect_err(lost);
+        assert!(
+            refusal.state == "22003" && refusal.message.contains("digits"),
+            "{lost}: {refusal:?}"
+        );
+    }
+    // SQLite makes a real of a product that is too long.
+    let refusal = told(
+        &memory,
+        "select file_number * file_number * file_number * file_number * file_number * file_number * file_number * file_number from v$asm_file",
+    );
+    assert_eq!(refusal.expect_err("too long").state, "22003");
+}
+
 #[test]
 fn texts_are_compared_with_numbers_as_numbers() {
     let texts = "(SELECT '10' t, 5 n FROM dual UNION ALL SELECT '9', 50 FROM dual) v";
@@ -329,6 +381,55 @@ fn groupings_of_several_kinds_are_joined() {
 }
 
 #[test]
+fn an_aggregate_of_aggregates_is_one_row_over_the_groups() {
+    let sales = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
+    let of = |list: &str, by: &str| format!("SELECT {list} FROM {sales} {by}");
+    let memory = oracle();
+    answer(
+        &memory,
+        &[
+            (&of("MAX(SUM(n))", "GROUP BY g"), "4"),
+            (
+                &of("COUNT(COUNT(*)), AVG(SUM(n)), MAX(COUNT(*)) - MIN(COUNT(*)) d", "GROUP BY g"),
+                "2|3.5|1",
+            ),
+            // HAVING is about the groups; the one row is not ordered.
+            (&of("MAX(SUM(n))", "GROUP BY g HAVING COUNT(*) > 1 ORDER BY MAX(SUM(n))"), "3"),
+            (&of("MAX(SUM(n))", "GROUP BY g HAVING COUNT(*) > 5"), "~"),
+            (&of("MAX(g || SUM(n)), 'x'", "WHERE t = 'x' GROUP BY g"), "b4|x"),
+            (
+                &of("LISTAGG(g || SUM(n), ',') WITHIN GROUP (ORDER BY SUM(n) DESC)", "GROUP BY g"),
+                "b4,a3",
+            ),
+            (&of("MAX(SUM(n))", "GROUP BY ROLLUP (g)"), "7"),
+            ("SELECT MAX(COUNT(*)) FROM v$asm_file GROUP BY group_number", "100"),
+            (
+                "SELECT type, count(*) FROM v$asm_file f GROUP BY type HAVING count(*) = (SELECT max(count(*)) FROM v$asm_file GROUP BY type)",
+                "ARCHIVELOG|57",
+            ),
+            // Of each row of the outer query.
+            (
+                &format!(
+                    "SELECT o.t, (SELECT MAX(SUM(i.n)) FROM {sales} i WHERE i.t = o.t GROUP BY i.g) m FROM {sales} o ORDER BY o.t, o.g"
+                ),
+                "x|4\nx|4\ny|2",
+            ),
+            // A window over the groups is another thing.
+            (&of("g, SUM(SUM(n)) OVER () s", "GROUP BY g ORDER BY g"), "a|7\nb|7"),
+        ],
+    );
+    assert_eq!(headings(&memory, &of("Max(sum(n))", "GROUP BY g")), "Max(sum(n))");
+    for refused in [
+        of("MAX(SUM(n))", ""),
+        of("g, MAX(SUM(n))", "GROUP BY g"),
+        of("MAX(SUM(COUNT(*)))", "GROUP BY g"),
+    ] {
+        let refusal = told(&memory, &refused).expect_err(&refused);
+        assert!(refusal.at.is_some() && refusal.state == "0A000", "{refused}: {refusal:?}");
+    }
+}
+
+#[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
     let pivot = |what: &str| {
@@ -423,6 +524,204 @@ fn calls_with_words_are_calls() {
 }
 
 #[test]
+fn functions_that_are_used_less_are_there() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "SELECT TO_CHAR(NEXT_DAY(DATE '2026-03-07', 'MONDAY'), 'YYYY-MM-DD'), TO_CHAR(DATE '2026-03-07', 'fmDay, ddth Month YYYY'), TO_CHAR(255, 'fm0xxx') FROM dual",
+                "2026-03-09|Saturday, 7th March 2026|00ff",
+            ),
+            (
+                "SELECT REMAINDER(-7, 3), remainder(15, 6), remainder(15, 4), remainder(11.6, 2), nanvl(1, 2) FROM dual",
+                "-1|3|-1|-0.4|1",
+            ),
+            (
+                "select greatest(1, '2'), greatest('2', 10), least(date '2026-01-01', '01-JAN-25'), greatest(1, null) from dual",
+                "2|2|2025-01-01 00:00:00|~",
+            ),
+            (
+                "select to_number('x' default -1 on conversion error), to_number('1.234,5', '9G999D9', 'NLS_NUMERIC_CHARACTERS='',.'''), to_date('x' default null on conversion error, 'YYYY') from dual",
+                "-1|1234.5|~",
+            ),
+            (
+                "select lnnvl(1 = 1), lnnvl(null > 5), lnnvl(1 = 2), width_bucket(5, 0, 10, 5), width_bucket(10, 0, 10, 5), width_bucket(-1, 0, 10, 5), bin_to_num(1, 0, 1) from dual",
+                "0|1|1|3|6|0|5",
+            ),
+            (
+                "select soundex('Smith'), soundex('Tymczak'), nls_upper('aé', 'NLS_SORT=XGerman'), nls_initcap('ab cd'), lengthb('é') from dual",
+                "S530|T522|AÉ|Ab Cd|2",
+            ),
+            (
+                "select name from (select 'b' name from dual union all select 'A' from dual) order by nlssort(name, 'NLS_SORT=BINARY_CI')",
+                "A\nb",
+            ),
+            ("select sin(0), cos(0), atan2(0, 1), cosh(0) from dual", "0|1|0|1"),
+            (
+                "select current_date - sysdate, round(current_timestamp(0) - systimestamp) from dual",
+                "0|0",
+            ),
+        ],
+    );
+    for refused in [
+        "next_day(sysdate, 'x')",
+        "nlssort('x', 'NLS_SORT=GERMAN')",
+        "to_char(sysdate, 'Day', 'NLS_DATE_LANGUAGE=german')",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+}
+
+/// CAST rounds and cuts, and refuses what is no number.
+#[test]
+fn casts_convert() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select cast('12' as number), cast(12.345 as number(5,2)), cast(2.7 as integer), cast(1234.5 as number(4)), cast(1250 as number(5,-2)) from dual",
+                "12|12.35|3|1235|1300",
+            ),
+            (
+                "select cast(0.5 as varchar2(10)), cast('abcdef' as varchar2(3)), cast('ab' as char(4)) || '|' from dual",
+                ".5|abc|ab  |",
+            ),
+            (
+                "select cast(timestamp '2026-03-07 15:04:09.7' as date), cast(date '2026-03-07' as timestamp), cast('07-MAR-26' as date) from dual",
+                "2026-03-07 15:04:09|2026-03-07 00:00:00|2026-03-07 00:00:00",
+            ),
+            (
+                "select cast(null as number(3)), cast(null as varchar2(3)), cast(null as date) from dual",
+                "~|~|~",
+            ),
+            (
+                "select cast(group_number as varchar2(5)) || 'x' from v$asm_file where rownum = 1",
+                "1x",
+            ),
+        ],
+    );
+    for refused in [
+        "cast('x' as number)",
+        "cast('x' as integer)",
+        "cast(1234.5 as number(3))",
+        "cast('x' as date)",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[(
+            "select cast('2026-03-07 15:00:00' as date), 2.345::numeric(5,2), 'abc'::varchar(2)",
+            "2026-03-07|2.35|ab",
+        )],
+    );
+}
+
+#[test]
+fn intervals_and_time_zones_are_counted_with() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "select date '2026-01-28' + interval '1-1' year to month, date '2026-01-30' - interval '2' year, date '2026-01-30' + numtoyminterval(2, 'month'), date '2026-01-30' + interval '1 02:30:00' day to second from dual",
+                "2027-02-28 00:00:00|2024-01-30 00:00:00|2026-03-30 00:00:00|2026-01-31 02:30:00",
+            ),
+            (
+                "select to_dsinterval('1 12:00:00'), to_yminterval('1-2'), date '2026-01-01' + to_dsinterval('0 06:00:00'), interval '90' minute * 24 from dual",
+                "1.5|+000000001-02|2026-01-01 06:00:00|1.5",
+            ),
+            ("select count(*) from dual where sysdate - interval '1' month < sysdate", "1"),
+            (
+                "select extract(day from (systimestamp - (systimestamp - 2.5))) d, extract(hour from numtodsinterval(1.5, 'day')) h from dual",
+                "2|12",
+            ),
+            (
+                "select from_tz(timestamp '2026-03-07 15:00:00', '+02:00'), timestamp '2026-03-07 15:00:00' at time zone '+02:00', tz_offset('UTC'), dbtimezone, sessiontimezone, new_time(date '2026-03-07', 'GMT', 'EST') from dual",
+                "2026-03-07 13:00:00|2026-03-07 17:00:00|+00:00|+00:00|+00:00|2026-03-06 19:00:00",
+            ),
+            (
+                "select to_timestamp_tz('2026-03-07 15:04:09 +02:00', 'YYYY-MM-DD HH24:MI:SS TZH:TZM') from dual",
+                "2026-03-07 13:04:09",
+            ),
+            (
+                "select round(date '2026-08-16', 'Q'), trunc(date '2026-08-16', 'IYYY'), round(date '2026-08-16', 'MM') from dual",
+                "2026-10-01 00:00:00|2025-12-29 00:00:00|2026-09-01 00:00:00",
+            ),
+        ],
+    );
+    for refused in [
+        // Oracle has no 31st of February.
+        "date '2026-01-31' + interval '1' month",
+        "systimestamp at time zone 'Europe/Paris'",
+        "to_yminterval('x')",
+        "trunc(sysdate, 'SS')",
+    ] {
+        assert!(told(&oracle(), &format!("select {refused} from dual")).is_err(), "{refused}");
+    }
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[
+            (
+                "select date '2026-01-31' + interval '1 month', '2 hours'::interval * 24, '1 day 12:00'::interval",
+                "2026-02-28 00:00:00|2|1.5",
+            ),
+            (
+                "select to_timestamp(0), date_trunc('week', timestamp '2026-03-07 15:00:00')",
+                "1970-01-01 00:00:00|2026-03-02 00:00:00",
+            ),
+            ("select greatest(1, null, 3), least(null, 2), greatest(null, null)", "3|2|~"),
+        ],
+    );
+}
+
+/// What Oracle does not reserve can be a name.
+#[test]
+fn words_can_be_names() {
+    const NAMES: &str = "left right full inner outer cross natural nothing primary foreign references constraint commit transaction returning deferrable autoincrement join using limit offset fetch when escape collate except isnull notnull match glob regexp over filter window within keep nulls range groups pivot unpivot end begin indexed cast raise key value replace abort row_number count first last partition interval zone action plan query if temp";
+    let memory = oracle();
+    let queries: Vec<String> = NAMES
+        .split(' ')
+        .map(|name| {
+            format!("SELECT t.{name}, {name} AS {name}, {name} x FROM (SELECT 1 {name}, 2 other FROM dual) t WHERE {name} = 1 AND t.{name} > 0 ORDER BY {name}")
+        })
+        .collect();
+    let expected: Vec<(&str, &str)> = queries.iter().map(|query| (&**query, "1|1|1")).collect();
+    answer(&memory, &expected);
+    answer(
+        &memory,
+        &[
+            ("SELECT 1 left, 2 right, 3 key, 4 value FROM dual", "1|2|3|4"),
+            ("SELECT left.right FROM (SELECT 1 right FROM dual) left", "1"),
+            // They still mean what they mean.
+            (
+                "SELECT a.x, b.x FROM (SELECT 1 x FROM dual) a LEFT OUTER JOIN (SELECT 2 x FROM dual) b ON a.x = b.x NATURAL JOIN dual CROSS JOIN dual",
+                "1|~",
+            ),
+            (
+                "SELECT left('abc', 2), right('abc', 1), CASE WHEN 1 = 1 THEN 2 ELSE 3 END end FROM dual",
+                "ab|c|2",
+            ),
+            (
+                "SELECT x FROM (SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual) ORDER BY x OFFSET 1 ROWS FETCH NEXT 1 ROW ONLY",
+                "2",
+            ),
+            (
+                "SELECT sum(x) OVER (ORDER BY x RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) FROM (SELECT 1 x FROM dual)",
+                "1",
+            ),
+            (
+                "SELECT max(x) KEEP (DENSE_RANK FIRST ORDER BY y) keep, count(*) FILTER (WHERE x > 1) filter FROM (SELECT 1 x, 1 y FROM dual)",
+                "1|0",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(&memory, &[("select 1 isnull, null notnull, 'x' like 'y' escape 'z'", "0|0|0")]);
+}
+
+#[test]
 fn headings_are_what_was_written() {
     let memory = oracle();
     for (query, heading) in [
@@ -470,6 +769,57 @@ fn sums_of_conversions_count_each_row() {
             format!("SELECT sum(s) FROM (SELECT type, {sum} s FROM v$asm_file GROUP BY type)");
         assert_eq!(told(&memory, &by_type).as_deref(), Ok(&*exact), "{sum}");
     }
+}
+
+/// A view and its twin are two relations: a query may read both, and the twin shows no disks of
+/// other groups then either.
+#[test]
+fn a_view_and_its_twin_have_their_own_rows() {
+    let mut memory = oracle();
+    let disk = |path: &str, header, group: Option<&str>| Survey {
+        path: path.to_owned(),
+        header,
+        group: group.map(str::to_owned),
+        group_id: group.map(str::to_owned),
+        aliases: Vec::new(),
+        name: None,
+        failure_group: None,
+        number: None,
+        quorum: false,
+        size: 0,
+        logical_sector: 512,
+        physical_sector: 512,
+        can_discard: false,
+        is_held: false,
+        remark: None,
+    };
+    memory.surveyed = vec![
+        disk("/spare", HeaderStatus::Candidate, None),
+        disk("/other", HeaderStatus::Member, Some("OTHER")),
+    ];
+    let counts = |names: &[&str]| {
+        let counts: Vec<String> =
+            names.iter().map(|name| format!("(SELECT count(*) FROM {name})")).collect();
+        format!("SELECT {} FROM dual", counts.join(", "))
+    };
+    answer(
+        &memory,
+        &[
+            (&counts(&["v$asm_disk", "v$asm_disk_stat"]), "2|0"),
+            (&counts(&["v$asm_disk_stat"]), "0"),
+            (&counts(&["v$asm_diskgroup", "v$asm_diskgroup_stat"]), "1|0"),
+            (&counts(&["gv$asm_disk", "gv$asm_disk_stat", "v$asm_disk"]), "2|0|2"),
+            (&counts(&["V$ASM_DISK_STAT", "gv$asm_diskgroup", "gv$asm_diskgroup_stat"]), "0|1|0"),
+            (
+                "SELECT path FROM v$asm_disk MINUS SELECT path FROM v$asm_disk_stat ORDER BY 1",
+                "/other\n/spare",
+            ),
+            ("SELECT count(*) FROM v$asm_disk NATURAL JOIN v$asm_disk_stat", "0"),
+            // A view of this name is no twin.
+            (&counts(&["v$asm_volume", "v$asm_volume_stat"]), "0|3"),
+            ("SELECT volume_name FROM v$asm_volume_stat WHERE group_number = 2", "VOL"),
+        ],
+    );
 }
 
 proptest::proptest! {

@@ -6,16 +6,23 @@
 //! function is about NULL. By Oracle's rules an empty text is NULL, so a result that is empty is.
 
 mod aggregates;
+mod conversions;
+mod dates;
 mod decimals;
+mod intervals;
 mod numbers;
 mod patterns;
+mod spelled;
 mod texts;
 mod times;
 
 use super::mentions::Registry;
 use crate::sql::rules::Rules;
+use dates::{made_of, need_time};
 use decimals::{Operator, as_real, clean, computed};
+pub use intervals::Interval;
 use numbers::Number;
+pub use numbers::TOO_MANY_DIGITS;
 use rusqlite::{
     Error,
     functions::{Context, FunctionFlags},
@@ -103,16 +110,6 @@ fn time(context: &Context<'_>, at: usize) -> Option<Time> {
     }
 }
 
-fn need_time(context: &Context<'_>, at: usize) -> Result<Option<Time>> {
-    match text(context, at) {
-        None => Ok(None),
-        Some(text) => match Time::understood(&text) {
-            Some(time) => Ok(Some(time)),
-            None => Err(refused(format!("'{text}' is no time; TO_DATE makes one of it"))),
-        },
-    }
-}
-
 fn value(number: Number) -> Value {
     match number {
         Number::Whole(whole) => Value::Integer(whole),
@@ -120,10 +117,12 @@ fn value(number: Number) -> Value {
     }
 }
 
-/// A time that was computed.
-fn made(time: Option<Time>) -> Result<Value> {
-    time.map(|time| Value::Text(time.text()))
-        .ok_or_else(|| refused("this time is outside of the years 1 to 9999"))
+/// Microseconds as seconds, a literal.
+#[must_use]
+pub fn decimal_seconds(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let micros = micros.unsigned_abs();
+    format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 /// The number that a text in a query is converted to, as a literal; `None` if it is none.
@@ -133,6 +132,29 @@ pub fn number_literal(text: &str) -> Option<String> {
         Number::Whole(whole) => whole.to_string(),
         Number::Real(real) => real.to_string(),
     })
+}
+
+/// The number that a client sent as a text of digits.
+///
+/// # Errors
+/// If it is none, or has more digits than numbers have.
+pub fn number_of_client(text: &str) -> std::result::Result<plinth_engine::admin::Value, String> {
+    Ok(match numbers::read(text, None)? {
+        Number::Whole(whole) => plinth_engine::admin::Value::Integer(whole),
+        Number::Real(real) => plinth_engine::admin::Value::Real(real),
+    })
+}
+
+/// Why a number in the text of a query is refused, if it is: it would lose digits.
+#[must_use]
+pub fn lost_digits(literal: &str) -> Option<String> {
+    let is_decimal = literal.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte));
+    let is_long = literal.len() > numbers::EXACT;
+    (is_long && is_decimal && literal.parse::<i64>().is_err())
+        .then(|| literal.parse::<f64>().ok())
+        .flatten()
+        .filter(|real| !numbers::keeps_digits(literal, *real))
+        .map(|_| numbers::too_many_digits(literal))
 }
 
 /// The same for a time.
@@ -150,7 +172,8 @@ pub fn create(connection: Registry<'_>, user: &str, rules: Rules) -> Result<()> 
     let functions = Functions { connection, rules };
     create_of_statement(connection, user)?;
     create_about_null(&functions)?;
-    create_about_times(&functions)?;
+    conversions::create(&functions)?;
+    dates::create(&functions)?;
     create_about_numbers(&functions)?;
     decimals::create(&functions)?;
     aggregates::create(&functions)?;
@@ -201,6 +224,15 @@ fn create_of_statement(connection: Registry<'_>, user: &str) -> Result<()> {
         connection.create_scalar_function(name, 0, FLAGS, move |_| Ok(second.text()))?;
     }
     connection.create_scalar_function("systimestamp", 0, FLAGS, move |_| Ok(now.text()))?;
+    for name in ["systimestamp", "localtimestamp"] {
+        connection.create_scalar_function(name, 1, FLAGS, move |context| {
+            let digits = whole(context, 0)?.and_then(|digits| u32::try_from(digits).ok());
+            digits
+                .and_then(|digits| now.with_digits(digits))
+                .map(Time::text)
+                .ok_or_else(|| refused("the fraction of a second has 0 to 9 digits"))
+        })?;
+    }
     let user = user.to_owned();
     connection.create_scalar_function("user", 0, FLAGS, move |_| Ok(user.clone()))?;
     Ok(())
@@ -225,95 +257,23 @@ fn create_about_null(functions: &Functions<'_>) -> Result<()> {
         }
         Ok(Value::Integer(0))
     })?;
-    functions.define("greatest", -1, |context| extreme(context, std::cmp::Ordering::Greater))?;
-    functions.define("least", -1, |context| extreme(context, std::cmp::Ordering::Less))?;
-    Ok(())
-}
-
-/// Conversions to and from text, and arithmetic with times.
-fn create_about_times(functions: &Functions<'_>) -> Result<()> {
-    functions.define_by_rules("to_char", 1, |context, rules| {
-        Ok(text_by(context, 0, rules).map_or(Value::Null, Value::Text))
+    functions.define_by_rules("greatest", -1, |context, rules| {
+        extreme(context, rules, std::cmp::Ordering::Greater)
     })?;
-    functions.define("to_char", 2, to_char)?;
-    for name in ["to_date", "to_timestamp"] {
-        functions.define(name, 1, |context| made_of(need_time(context, 0)?))?;
-        functions.define(name, 2, |context| match (text(context, 0), text(context, 1)) {
-            (Some(text), Some(model)) => made_of(Some(Time::read(&text, &model).map_err(refused)?)),
-            _ => Ok(Value::Null),
-        })?;
-    }
-    functions.define("plinth_time", 1, |context| made_of(need_time(context, 0)?))?;
-    functions.define("numtodsinterval", 2, |context| {
-        let (Some(number), Some(unit)) = (number(context, 0)?, text(context, 1)) else {
-            return Ok(Value::Null);
-        };
-        let Some(seconds) = times::seconds_of(&unit) else {
-            return Err(refused(format!("'{unit}' is no unit; DAY, HOUR, MINUTE and SECOND are")));
-        };
-        let total = computed(number, Operator::Times, Number::Whole(seconds))?;
-        computed(total, Operator::Over, Number::Whole(86_400)).map(value)
+    functions.define_by_rules("least", -1, |context, rules| {
+        extreme(context, rules, std::cmp::Ordering::Less)
     })?;
-    functions.define("add_months", 2, |context| {
-        match (need_time(context, 0)?, whole(context, 1)?) {
-            (Some(time), Some(months)) => made(time.plus_months(months)),
-            _ => Ok(Value::Null),
-        }
-    })?;
-    functions.define("plinth_extract", 2, |context| {
-        let (Some(field), Some(time)) = (text(context, 0), need_time(context, 1)?) else {
-            return Ok(Value::Null);
-        };
-        time.field(&field).map(value).ok_or_else(|| refused(format!("a time has no {field}")))
-    })?;
-    functions.define("months_between", 2, |context| {
-        let (Some(a), Some(b)) = (need_time(context, 0)?, need_time(context, 1)?) else {
-            return Ok(Value::Null);
-        };
-        computed(Number::Whole(a.days31_since(b)), Operator::Over, Number::Whole(31 * times::DAY))
-            .map(value)
-    })?;
-    functions.define("last_day", 1, |context| match need_time(context, 0)? {
-        Some(time) => made(time.last_of_month()),
-        None => Ok(Value::Null),
-    })?;
-    functions.define("plinth_plus", 2, |context| plus(context, Operator::Plus))?;
-    functions.define("plinth_minus", 2, |context| {
-        match (need_time(context, 0), time(context, 1)) {
-            (Ok(Some(time)), Some(other)) => {
-                let micros = Number::Whole(time.micros_since(other));
-                computed(micros, Operator::Over, Number::Whole(times::DAY)).map(value)
-            }
-            _ => plus(context, Operator::Minus),
-        }
-    })?;
-    functions.define("plinth_date", 1, |context| {
-        Ok(need_time(context, 0)?.map_or(Value::Null, |time| Value::Text(time.date_text())))
+    // There is no NaN here.
+    functions.define("nanvl", 2, |context| context.get(0))?;
+    functions.define("lnnvl", 1, |context| {
+        let is_true = real(context, 0)?.is_some_and(|truth| truth != 0.0);
+        Ok(Value::Integer(i64::from(!is_true)))
     })?;
     Ok(())
 }
 
 /// Conversions and arithmetic.
 fn create_about_numbers(functions: &Functions<'_>) -> Result<()> {
-    functions
-        .define("to_number", 1, |context| Ok(number(context, 0)?.map_or(Value::Null, value)))?;
-    functions.define("to_number", 2, |context| match (text(context, 0), text(context, 1)) {
-        (Some(text), Some(model)) => numbers::read(&text, Some(&model)).map(value).map_err(refused),
-        _ => Ok(Value::Null),
-    })?;
-    functions.define("plinth_number", 1, |context| {
-        Ok(real(context, 0)?.map_or(Value::Null, Value::Real))
-    })?;
-    functions.define("plinth_int", 1, |context| {
-        Ok(match number(context, 0)? {
-            Some(Number::Real(real)) if real.abs() >= 9.3e18 => {
-                return Err(refused("this is too large for an integer"));
-            }
-            Some(Number::Real(real)) => Value::Integer(real.round() as i64),
-            Some(Number::Whole(whole)) => Value::Integer(whole),
-            None => Value::Null,
-        })
-    })?;
     functions.define("mod", 2, modulo)?;
     functions.define("bitand", 2, |context| {
         let (a, b) = (whole(context, 0)?, whole(context, 1)?);
@@ -332,8 +292,33 @@ fn create_about_numbers(functions: &Functions<'_>) -> Result<()> {
     for (name, places) in [("trunc", 1), ("trunc", 2), ("round", 1), ("round", 2)] {
         functions.define(name, places, if name == "trunc" { truncate } else { round })?;
     }
+    functions.define("remainder", 2, remainder)?;
+    functions.define("width_bucket", 4, width_bucket)?;
+    functions.define("bin_to_num", -1, |context| {
+        let mut bits = 0_i64;
+        for at in 0..context.len() {
+            match whole(context, at)? {
+                Some(bit @ (0 | 1)) if bits < 1 << 61 => bits = bits << 1 | bit,
+                _ => return Err(refused("BIN_TO_NUM takes at most 62 bits, each 0 or 1")),
+            }
+        }
+        Ok(Value::Integer(bits))
+    })?;
     functions.define("sqrt", 1, |context| one(context, f64::sqrt))?;
     functions.define("exp", 1, |context| one(context, f64::exp))?;
+    functions.define("sin", 1, |context| one(context, f64::sin))?;
+    functions.define("cos", 1, |context| one(context, f64::cos))?;
+    functions.define("tan", 1, |context| one(context, f64::tan))?;
+    functions.define("asin", 1, |context| one(context, f64::asin))?;
+    functions.define("acos", 1, |context| one(context, f64::acos))?;
+    functions.define("atan", 1, |context| one(context, f64::atan))?;
+    functions.define("sinh", 1, |context| one(context, f64::sinh))?;
+    functions.define("cosh", 1, |context| one(context, f64::cosh))?;
+    functions.define("tanh", 1, |context| one(context, f64::tanh))?;
+    functions.define("atan2", 2, |context| {
+        let sides = real(context, 0)?.zip(real(context, 1)?);
+        Ok(sides.map_or(Value::Null, |(y, x)| simplest(y.atan2(x))))
+    })?;
     functions.define("ln", 1, |context| one(context, f64::ln))?;
     functions.define("log", 2, |context| {
         Ok(real(context, 0)?
@@ -342,10 +327,6 @@ fn create_about_numbers(functions: &Functions<'_>) -> Result<()> {
             .map_or(Value::Null, |(base, of)| simplest(clean(of.log(base)))))
     })?;
     Ok(())
-}
-
-fn made_of(time: Option<Time>) -> Result<Value> {
-    Ok(time.map_or(Value::Null, |time| Value::Text(time.text())))
 }
 
 /// `DECODE(of, search, result, ..., otherwise)`, in which NULL equals NULL.
@@ -377,20 +358,34 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `GREATEST` and `LEAST`: NULL if an argument is.
-fn extreme(context: &Context<'_>, wanted: std::cmp::Ordering) -> Result<Value> {
+/// `GREATEST` and `LEAST`: all arguments are of the type of the first. By Oracle's rules the result
+/// is NULL if an argument is; by PostgreSQL's, such arguments do not count.
+fn extreme(context: &Context<'_>, rules: Rules, wanted: std::cmp::Ordering) -> Result<Value> {
+    if context.is_empty() {
+        return Err(refused("GREATEST and LEAST take at least one value"));
+    }
     let mut found: Option<Value> = None;
     for at in 0..context.len() {
-        let next: Value = context.get(at)?;
-        if next == Value::Null {
-            return Ok(Value::Null);
-        }
+        let next = match (context.get(at)?, &found) {
+            (Value::Null, _) if rules == Rules::Oracle => return Ok(Value::Null),
+            (Value::Null, _) => continue,
+            (Value::Text(_), Some(Value::Integer(_) | Value::Real(_))) => {
+                number(context, at)?.map_or(Value::Null, value)
+            }
+            (Value::Text(text), Some(Value::Text(first))) if Time::parse(first).is_some() => {
+                Value::Text(Time::understood(&text).map_or(text, Time::text))
+            }
+            (Value::Integer(_) | Value::Real(_), Some(Value::Text(_))) => {
+                text_by(context, at, rules).map_or(Value::Null, Value::Text)
+            }
+            (next, _) => next,
+        };
         let order = found.as_ref().map(|found| compare(&next, found));
         if order.is_none_or(|order| order == wanted) {
             found = Some(next);
         }
     }
-    found.ok_or_else(|| refused("GREATEST and LEAST take at least one value"))
+    Ok(found.unwrap_or(Value::Null))
 }
 
 fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
@@ -412,40 +407,6 @@ fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     }
 }
 
-/// `TO_CHAR(time or number, model)`
-fn to_char(context: &Context<'_>) -> Result<Value> {
-    let (Some(of), Some(model)) = (text(context, 0), text(context, 1)) else {
-        return Ok(Value::Null);
-    };
-    let written = match time(context, 0) {
-        Some(time) => time.written(&model),
-        None => match number(context, 0) {
-            Ok(Some(number)) => numbers::written(number, &model),
-            _ => Err(format!("'{of}' is neither a time nor a number")),
-        },
-    };
-    written.map(Value::Text).map_err(refused)
-}
-
-/// Adds days to a time, or subtracts them; the same with two numbers.
-fn plus(context: &Context<'_>, operator: Operator) -> Result<Value> {
-    let days_later = |time: Time, days: usize| {
-        let Some(days) = real(context, days)? else { return Ok(Value::Null) };
-        let days = if matches!(operator, Operator::Minus) { -days } else { days };
-        // Of a time without a fraction of a second, the result has none.
-        let later = time.plus_days(days);
-        made(if time.has_fraction() { later } else { later.and_then(Time::to_second) })
-    };
-    match (time(context, 0), time(context, 1)) {
-        (Some(time), None) => days_later(time, 1),
-        (None, Some(time)) if matches!(operator, Operator::Plus) => days_later(time, 0),
-        _ => match (number(context, 0)?, number(context, 1)?) {
-            (Some(a), Some(b)) => computed(a, operator, b).map(value),
-            _ => Ok(Value::Null),
-        },
-    }
-}
-
 /// `MOD(x, 0)` is `x`, as in Oracle.
 fn modulo(context: &Context<'_>) -> Result<Value> {
     match (number(context, 0)?, number(context, 1)?) {
@@ -454,6 +415,34 @@ fn modulo(context: &Context<'_>) -> Result<Value> {
         (Some(of), Some(by)) => computed(of, Operator::Modulo, by).map(value),
         _ => Ok(Value::Null),
     }
+}
+
+/// `REMAINDER(a, b)`: as MOD, from the multiple of `b` that is nearest to `a`.
+fn remainder(context: &Context<'_>) -> Result<Value> {
+    let (Some(of), Some(by)) = (number(context, 0)?, number(context, 1)?) else {
+        return Ok(Value::Null);
+    };
+    // The even one of two that are as near.
+    let times = Number::Real(as_real(computed(of, Operator::Over, by)?).round_ties_even());
+    computed(of, Operator::Minus, computed(by, Operator::Times, times)?).map(value)
+}
+
+/// `WIDTH_BUCKET(x, low, high, count)`: the number of the part of a range that `x` is in.
+fn width_bucket(context: &Context<'_>) -> Result<Value> {
+    let (Some(of), Some(low), Some(high), Some(count)) =
+        (real(context, 0)?, real(context, 1)?, real(context, 2)?, whole(context, 3)?)
+    else {
+        return Ok(Value::Null);
+    };
+    if count < 1 || low == high {
+        return Err(refused("WIDTH_BUCKET takes a number, two different ends, and how many parts"));
+    }
+    let place = (of - low) / (high - low);
+    Ok(Value::Integer(match place {
+        _ if place < 0.0 => 0,
+        _ if place >= 1.0 => count + 1,
+        _ => clean(place * count as f64) as i64 + 1,
+    }))
 }
 
 /// An integer if the real is one.
@@ -489,10 +478,14 @@ fn truncate(context: &Context<'_>) -> Result<Value> {
     at_places(context, decimals::truncated)
 }
 
-/// `ROUND(number [, places])`; of a time, to the nearest day.
+/// `ROUND(number [, places])`, `ROUND(time [, unit])`
 fn round(context: &Context<'_>) -> Result<Value> {
     if let Some(time) = time(context, 0) {
-        return made(time.plus(times::DAY / 2).and_then(|time| time.truncated("DD")));
+        let unit = text(context, 1).unwrap_or_else(|| "DD".to_owned());
+        return made_of(Some(
+            time.rounded(&unit)
+                .ok_or_else(|| refused(format!("a time is not rounded to '{unit}'")))?,
+        ));
     }
     at_places(context, decimals::nearest)
 }
@@ -527,7 +520,7 @@ mod tests {
             ("decode(5, 1, 'one', 'many')", "many"),
             ("nvl(decode(5, 1, 'one'), 'null')", "null"),
             ("greatest(1, 3.5, 2) || least('b', 'a')", "3.5a"),
-            ("nvl(greatest(1, NULL), 'null')", "null"),
+            ("greatest(1, NULL)", "1"),
             ("to_char(1234.5, '9,990.00')", " 1,234.50"),
             ("to_char('2026-03-07 15:04:09', 'DD-MON-YY HH24:MI')", "07-MAR-26 15:04"),
             ("to_char(7)", "7"),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::sql::tokens::{Kind, Token};
 
-const INTEGERS: [&str; 23] = [
+const INTEGERS: [&str; 27] = [
     "ascii",
     "count",
     "dense_rank",
@@ -35,8 +35,12 @@ const INTEGERS: [&str; 23] = [
     "grouping",
     "grouping_id",
     "plinth_match",
+    "lnnvl",
+    "width_bucket",
+    "bin_to_num",
+    "lengthb",
 ];
-const REALS: [&str; 30] = [
+const REALS: [&str; 44] = [
     "acos",
     "asin",
     "atan",
@@ -67,8 +71,23 @@ const REALS: [&str; 30] = [
     "percentile_cont",
     "percentile_disc",
     "ratio_to_report",
+    "remainder",
+    "atan2",
+    "cosh",
+    "sinh",
+    "tan",
+    "tanh",
+    "plinth_decimal",
+    "plinth_interval",
+    "to_dsinterval",
+    // Intervals of months are texts, but one is added to a time as days are.
+    "numtoyminterval",
+    "to_yminterval",
+    "to_binary_double",
+    "to_binary_float",
+    "plinth_to_number_or",
 ];
-const TEXTS: [&str; 53] = [
+const TEXTS: [&str; 64] = [
     "chr",
     "concat",
     "concat_ws",
@@ -122,9 +141,20 @@ const TEXTS: [&str; 53] = [
     "json_object",
     "json_array",
     "plinth_text",
+    "plinth_char",
+    "nls_upper",
+    "nls_lower",
+    "nls_initcap",
+    "nlssort",
+    "soundex",
+    "to_nchar",
+    "to_clob",
+    "tz_offset",
+    "dbtimezone",
+    "sessiontimezone",
 ];
 /// Functions and words that return a time.
-const TIMES: [&str; 9] = [
+const TIMES: [&str; 17] = [
     "add_months",
     "current_timestamp",
     "last_day",
@@ -134,6 +164,14 @@ const TIMES: [&str; 9] = [
     "systimestamp",
     "to_date",
     "plinth_time",
+    "plinth_cast_date",
+    "plinth_at_zone",
+    "plinth_to_date_or",
+    "next_day",
+    "from_tz",
+    "sys_extract_utc",
+    "new_time",
+    "to_timestamp_tz",
 ];
 /// Functions whose result has the type of some of their arguments: the first of these, and the step
 /// from one to the next.
@@ -348,7 +386,8 @@ fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
         }
         Kind::String(_) if tokens.len() == 1 => return Some(Type::Text),
         Kind::Number(digits) if tokens.len() == 1 => {
-            return Some(if digits.contains(['.', 'e', 'E']) { Type::Real } else { Type::Integer });
+            let is_integer = digits.parse::<i64>().is_ok();
+            return Some(if is_integer { Type::Integer } else { Type::Real });
         }
         Kind::Word(_) | Kind::Quoted(_) => {}
         _ => return None,
@@ -504,7 +543,9 @@ fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
                 results.filter(|(at, _)| at % 2 == 0 || otherwise && at + 1 == arguments.len());
             together(results.map(|(_, argument)| (is_null(argument), inner(argument))))
         }
-        "cast" => declared(operands::split(inside, |token| token.is("AS")).get(1)?),
+        // Whether a DATE has a time of day depends on the rules; its values tell.
+        "cast" => declared(operands::split(inside, |token| token.is("AS")).get(1)?)
+            .filter(|_| !inside.last().is_some_and(|last| last.is("DATE"))),
         _ => None,
     }
 }

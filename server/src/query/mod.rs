@@ -41,7 +41,7 @@ use crate::{
 };
 use fetch::{Fetching, Taken};
 use formats::Formats;
-pub use functions::Time;
+pub use functions::{Time, number_of_client};
 use mentions::{Mentions, Registry};
 use pg_compat::{Rewritten, catalog};
 use plan::{Plan, Planned};
@@ -82,8 +82,6 @@ const HEAP_MAX: u64 = 1 << 30;
 const AT_ONCE: usize = 2;
 /// SQLite's steps between two checks of the time limit.
 const STEPS: i32 = 10_000;
-/// The suffix of views that do not trigger discovery.
-const TWIN: &str = "_stat";
 
 /// The source of rows, and the client that the statement is for.
 pub trait Source: Sync {
@@ -221,7 +219,8 @@ pub fn describe(source: &dyn Source, query: &Query, cancel: &Cancel) -> Result<D
 /// The data to fetch for one table.
 enum Want<'a> {
     Planned(&'a Planned, &'a BTreeSet<String>),
-    View(&'a View, BTreeSet<&'a str>),
+    /// A view, and whether disks are looked for.
+    View(&'a View, &'a BTreeSet<String>, bool),
 }
 
 /// A table that a statement reads.
@@ -232,8 +231,9 @@ struct TableRead {
 
 /// How a table is filled from engines.
 enum Fetch {
-    /// With the columns of a view that are read.
-    View(&'static View),
+    /// With the columns of a view that are read; and whether disks are looked for, as they are not
+    /// for a twin.
+    View(&'static View, bool),
     /// With the rows that [`plan`] found to be enough.
     Planned(Planned),
 }
@@ -271,16 +271,17 @@ impl Prepared {
             userenv::create(&connection, source.userenv()).map_err(|error| internal(&error))?;
         }
         for view in views::all() {
-            let shared = Shared::new(
-                view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect(),
-            );
-            let twin = view.has_twin.then(|| format!("{}{TWIN}", view.name));
-            for name in std::iter::once(view.name.to_owned()).chain(twin) {
+            let twin = view.has_twin.then(|| (format!("{}{}", view.name, views::TWIN), false));
+            for (name, looks) in std::iter::once((view.name.to_owned(), view.has_twin)).chain(twin)
+            {
                 if !mentions.has_view(&name) {
                     continue;
                 }
+                let columns =
+                    view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind)));
+                let shared = Shared::new(columns.collect());
                 shared.declare(&connection, &name).map_err(|error| internal(&error))?;
-                tables.insert(name, TableRead { shared: shared.clone(), fetch: Fetch::View(view) });
+                tables.insert(name, TableRead { shared, fetch: Fetch::View(view, looks) });
             }
         }
         pg_compat::create_global_views(&connection, &rewritten.sql)
@@ -331,7 +332,8 @@ impl Prepared {
         };
         prepared.reads = prepared.heard();
         for table in read_silently(&query.tokens) {
-            if let Some(TableRead { fetch: Fetch::View(view), .. }) = prepared.tables.get(&table) {
+            if let Some(TableRead { fetch: Fetch::View(view, _), .. }) = prepared.tables.get(&table)
+            {
                 let columns = view.columns.iter().map(|(column, _)| (*column).to_owned());
                 prepared.reads.entry(table).or_default().extend(columns);
             }
@@ -448,7 +450,10 @@ impl Prepared {
         notices: &mut Vec<String>,
     ) -> Result<()> {
         let groups = source.groups();
-        let looks_for_disks = |name: &String| matches!(self.tables.get(name), Some(TableRead { fetch: Fetch::View(view), .. }) if view.has_twin && view.name == name);
+        let looks_for_disks = |name: &String| {
+            let table = self.tables.get(name).map(|table| &table.fetch);
+            matches!(table, Some(Fetch::View(_, true)))
+        };
         let mut survey = Vec::new();
         if self.reads.keys().any(looks_for_disks) {
             match source.survey() {
@@ -458,8 +463,6 @@ impl Prepared {
                 }
             }
         }
-        // A view and its twin share one table.
-        let mut views: BTreeMap<&'static str, (&View, &Shared, BTreeSet<&str>)> = BTreeMap::new();
         let (mut tables, mut wants) = (Vec::new(), Vec::new());
         for (name, columns) in &self.reads {
             match self.tables.get(name) {
@@ -468,24 +471,21 @@ impl Prepared {
                     tables.push(shared);
                     wants.push(Want::Planned(planned, columns));
                 }
-                Some(TableRead { shared, fetch: Fetch::View(view) }) => {
-                    let (_, _, wanted) =
-                        views.entry(view.name).or_insert((*view, shared, BTreeSet::new()));
-                    wanted.extend(columns.iter().map(String::as_str));
+                Some(TableRead { shared, fetch: Fetch::View(view, looks) }) => {
+                    tables.push(shared);
+                    wants.push(Want::View(view, columns, *looks));
                 }
             }
-        }
-        for (view, shared, wanted) in views.into_values() {
-            tables.push(shared);
-            wants.push(Want::View(view, wanted));
         }
         let taken = Taken::default();
         let fetch = |want: &Want<'_>, pace: &mut Pace| {
             let mut notices = Vec::new();
+            // A twin shows what its view shows of mounted groups, even beside it.
+            let looks = !matches!(want, Want::View(_, _, false));
             let mut fetching = Fetching {
                 source,
                 groups: &groups,
-                survey: &survey,
+                survey: if looks { &survey } else { &[] },
                 cancel,
                 pace,
                 notices: &mut notices,
@@ -493,7 +493,9 @@ impl Prepared {
             };
             let fetched = match want {
                 Want::Planned(planned, columns) => fetching.planned(planned, columns),
-                Want::View(view, columns) => fetching.view(view, columns),
+                Want::View(view, columns, _) => {
+                    fetching.view(view, &columns.iter().map(String::as_str).collect())
+                }
             };
             (fetched, notices)
         };
@@ -586,6 +588,13 @@ impl Prepared {
                 let value =
                     Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?)
                         .to_value();
+                // SQLite makes a real of an integer that is too long.
+                if let Value::Real(real) = value
+                    && real.abs() >= INTEGERS_MAX
+                    && let Some((name, Some(Type::Integer))) = self.columns.get(at)
+                {
+                    return Err(too_many_digits(name));
+                }
                 size += 16
                     + match &value {
                         Value::Text(text) => text.len(),
@@ -641,7 +650,7 @@ fn rewritten(query: &Query, formats: &Formats, rules: Rules) -> Result<Rewritten
         return pg_compat::rewrite(query, rules);
     }
     // Columns are named before: by what was written.
-    let (named, naming) = pg_compat::named(query)?;
+    let (named, naming) = pg_compat::named(query, rules)?;
     let Some((spelled, spelling)) = formats.spelled_out(&named)? else {
         return pg_compat::rewrite(query, rules);
     };
@@ -685,16 +694,32 @@ fn read_silently(tokens: &[Token]) -> Vec<String> {
         Kind::Word(word) | Kind::Quoted(word) => Some(pg_compat::synonyms::local(word)),
         _ => None,
     });
-    named.filter(|word| views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect()
+    named.filter(|word| views::of_relation(word).is_some()).collect()
+}
+
+/// No integer is as large.
+const INTEGERS_MAX: f64 = 9_223_372_036_854_775_808.0;
+
+/// A refusal of an integer that would lose digits.
+fn too_many_digits(what: &str) -> SqlError {
+    SqlError::new(
+        state::OUT_OF_RANGE,
+        format!("{what} has more digits than integers have here, 18"),
+    )
+    .hint("multiply by 1.0 for a decimal, which is rounded to 15 digits")
 }
 
 /// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
+    if message == "integer overflow" {
+        return too_many_digits("a sum of integers");
+    }
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
         _ if message.starts_with("no such column") => "42703",
         _ if message.starts_with("no such function") => "42883",
         _ if message.starts_with("ambiguous column") => "42702",
+        _ if message.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
         _ if message.contains("not authorized") || message.contains("is prohibited") => {
             state::PERMISSION
         }

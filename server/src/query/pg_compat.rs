@@ -14,6 +14,8 @@ mod grouping;
 mod headings;
 mod joined_hierarchy;
 mod lists;
+mod names;
+mod nested_aggregates;
 pub mod operands;
 mod oracle;
 mod ordering;
@@ -59,14 +61,15 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = headings::rewrite(Draft::of(query))?;
-    let draft = grouping::rewrite(pivot::rewrite(outer_join::rewrite(draft)?)?)?;
+    let draft = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
+    let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
+    let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;
     let mut edits = Edits::default();
     let mut next = 0;
     while next < draft.tokens.len() {
-        next += habit(&draft.tokens, next, &mut edits).max(1);
+        next += habit(&draft.tokens, next, rules, &mut edits).max(1);
     }
     let draft = draft.changed(&edits)?;
     let mut edits = Edits::default();
@@ -82,8 +85,8 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
 ///
 /// # Errors
 /// If it becomes too long.
-pub fn named(query: &Query) -> Result<(Query, Rewritten), SqlError> {
-    let Draft { done, tokens } = headings::rewrite(Draft::of(query))?;
+pub fn named(query: &Query, rules: Rules) -> Result<(Query, Rewritten), SqlError> {
+    let Draft { done, tokens } = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
     Ok((named, done))
 }
@@ -98,6 +101,7 @@ struct Here<'a> {
     tokens: &'a [Token],
     at: usize,
     first: &'a Token,
+    rules: Rules,
 }
 
 impl<'a> Here<'a> {
@@ -128,9 +132,9 @@ impl<'a> Here<'a> {
 }
 
 /// Rewrites the syntax at a token, if necessary; returns the number of tokens covered.
-fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
+fn habit(tokens: &[Token], at: usize, rules: Rules, edits: &mut Edits) -> usize {
     let Some(first) = tokens.get(at) else { return 1 };
-    let here = Here { tokens, at, first };
+    let here = Here { tokens, at, first, rules };
     let synonym = synonyms::replace(tokens, at, edits);
     if synonym > 0 {
         return synonym;
@@ -169,7 +173,7 @@ fn operator(here: Here<'_>, mark: &str, edits: &mut Edits) -> usize {
 }
 
 fn string(here: Here<'_>, value: &str, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     // Booleans are numbers in the catalog.
     if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value) {
         return here.replace(1, if value.starts_with('t') { "1" } else { "0" }, edits);
@@ -208,12 +212,20 @@ fn word_habit(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
         "unnest" if is_call => unnest(here, edits),
         "any" | "some" | "all" if is_call => quantified(here, word, edits),
         "operator" if is_call => named_operator(here, edits),
-        "cast" if is_call => cast_as(here.tokens, here.at, edits),
+        "cast" if is_call => cast_as(here, edits),
         "trim" if is_call => trimmed(here, edits),
         "interval" => interval(here, edits),
+        "at" if is_next("TIME") || is_next("LOCAL") => at_time_zone(here, edits),
+        // Oracle's has a time of day.
+        "current_date" if here.rules == Rules::Oracle && !is_alias => {
+            here.replace(1, "sysdate()", edits)
+        }
+        "current_timestamp" if here.rules == Rules::Oracle && !is_alias => {
+            here.replace(1, if is_call { "systimestamp" } else { "systimestamp()" }, edits)
+        }
         "current_role" if !is_alias => here.replace(1, "current_user()", edits),
         "current_user" | "session_user" | "current_schema" | "current_catalog" | "sysdate"
-        | "systimestamp" | "localtimestamp"
+        | "systimestamp" | "localtimestamp" | "dbtimezone" | "sessiontimezone"
             if !is_alias && !is_call =>
         {
             here.replace(1, &format!("{word}()"), edits)
@@ -232,7 +244,7 @@ fn word_habit(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
 
 /// `TRIM({LEADING | TRAILING | BOTH} ['x'] FROM y)`
 fn trimmed(here: Here<'_>, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
     let inside = tokens.get(at + 2..close).unwrap_or_default();
     let parts = operands::split(inside, |token| token.is("FROM"));
@@ -261,23 +273,80 @@ fn trimmed(here: Here<'_>, edits: &mut Edits) -> usize {
     2
 }
 
-/// `INTERVAL '2 hours'`, `INTERVAL '2' HOUR`: a number of days.
+/// `INTERVAL '2 hours'`, `INTERVAL '2' HOUR`, `INTERVAL '1 02:30' DAY TO MINUTE`: a number of days,
+/// or an interval of months.
 fn interval(here: Here<'_>, edits: &mut Edits) -> usize {
     let Some(Token { kind: Kind::String(text), .. }) = here.ahead(1) else { return 1 };
+    let word = |ahead: usize| match here.ahead(ahead).map(|token| &token.kind) {
+        Some(Kind::Word(word)) if is_field(word) => Some(word.as_str()),
+        _ => None,
+    };
+    // The precision of a field, `DAY(3)`, means nothing here.
+    let precision = |ahead: usize| {
+        let is_open = here.has_symbol(ahead, "(");
+        let close = operands::closing(here.tokens, here.at + ahead).filter(|_| is_open);
+        close.map_or(0, |close| close + 1 - here.at - ahead)
+    };
     let mut words = text.split_whitespace();
     let number = words.next().filter(|number| number.parse::<f64>().is_ok());
-    let (unit, count) = match (words.next(), here.ahead(2).map(|token| &token.kind)) {
-        (Some(unit), _) => (unit, 2),
-        (None, Some(Kind::Word(unit))) => (unit.as_str(), 3),
-        _ => return 1,
+    let from = word(2);
+    let mut count = if from.is_some() { 3 + precision(3) } else { 2 };
+    let to = here.ahead(count).filter(|to| from.is_some() && to.is("TO"));
+    let to = to.and_then(|_| word(count + 1));
+    if to.is_some() {
+        count += 2;
+        count += precision(count);
+    }
+    let unit = if to.is_some() { None } else { words.next().or(from) };
+    if let (Some(number), Some(unit), None) = (number, unit, words.next())
+        && functions::seconds_of(unit).is_some()
+    {
+        return here.replace(count, &format!("numtodsinterval({number}, '{unit}')"), edits);
+    }
+    let found = match from {
+        Some(from) => functions::Interval::of_fields(text, from, to),
+        None => functions::Interval::parse(text),
     };
-    let (Some(number), Some(_)) = (number, functions::seconds_of(unit)) else { return 1 };
-    here.replace(count, &format!("numtodsinterval({number}, '{unit}')"), edits)
+    match found {
+        Some(functions::Interval { months: 0, micros }) => {
+            let seconds = functions::decimal_seconds(micros);
+            here.replace(count, &format!("numtodsinterval({seconds}, 'second')"), edits)
+        }
+        Some(functions::Interval { months, .. }) => {
+            here.replace(count, &format!("numtoyminterval({months}, 'MONTH')"), edits)
+        }
+        None => 1,
+    }
+}
+
+/// Whether a word is a field of an interval: `HOUR`, `hours`, `MONTH`.
+fn is_field(word: &str) -> bool {
+    functions::seconds_of(word).is_some()
+        || ["YEAR", "MONTH"].iter().any(|field| word.eq_ignore_ascii_case(field))
+}
+
+/// `t AT TIME ZONE 'UTC'`, `t AT LOCAL`: the sessions' time zone is UTC.
+fn at_time_zone(here: Here<'_>, edits: &mut Edits) -> usize {
+    let is = |ahead: usize, word: &str| here.ahead(ahead).is_some_and(|token| token.is(word));
+    if is(1, "LOCAL") {
+        return here.replace(2, " ", edits);
+    }
+    let start = operands::start(here.tokens, here.at).and_then(|start| here.tokens.get(start));
+    let (Some(start), true) = (start, is(1, "TIME") && is(2, "ZONE")) else { return 1 };
+    let zone = here.at + 3;
+    let end = operands::end(here.tokens, zone);
+    let (Some(first), Some(last)) = (here.tokens.get(zone), here.tokens.get(end - 1)) else {
+        return 1;
+    };
+    edits.insert(start.start, "plinth_at_zone(");
+    edits.replace(here.first.start, first.start, ", ");
+    edits.close(last.end, ")");
+    3
 }
 
 /// `ARRAY(SELECT ...)`
 fn array_of_rows(here: Here<'_>, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     if let Some(close) = operands::closing(tokens, at + 1).and_then(|close| tokens.get(close)) {
         edits.replace(first.start, first.end, "pg_array(");
         edits.replace(close.end, close.end, ")");
@@ -287,7 +356,7 @@ fn array_of_rows(here: Here<'_>, edits: &mut Edits) -> usize {
 
 /// `ARRAY['a', 'b']`
 fn array_of_values(here: Here<'_>, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     let close = operands::closing_bracket(tokens, at + 1).and_then(|close| tokens.get(close));
     let (Some(open), Some(close)) = (here.ahead(1), close) else { return 1 };
     edits.replace(first.start, open.end, "pg_list(");
@@ -317,7 +386,7 @@ fn function_as_table(here: Here<'_>, name: &str, edits: &mut Edits) -> usize {
 
 /// Arrays in the catalog are empty here, and so is the result of `unnest`.
 fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
     let Some(end) = tokens.get(close) else { return 1 };
     let behind = tokens.get(close + 1);
@@ -333,7 +402,7 @@ fn unnest(here: Here<'_>, edits: &mut Edits) -> usize {
 /// `x = ANY (SELECT ...)` and `x <> ALL (SELECT ...)`; the same with an array, which is a text in
 /// braces here.
 fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
-    let Here { tokens, at, first } = here;
+    let Here { tokens, at, first, .. } = here;
     let is_all = word.eq_ignore_ascii_case("all");
     let Some(mark) = here.back(1) else { return 1 };
     let fits =
@@ -428,20 +497,18 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
         [name, ..] => Some(name),
         [] => None,
     };
-    let (mut open, mut close) = ("", String::from(" "));
+    let (mut open, mut close) = (String::new(), String::from(" "));
     if let Some(Token { kind: Kind::Word(name), .. }) = name
         && !names.get(..count).unwrap_or_default().iter().any(|token| token.is_symbol("["))
     {
+        let sizes = sizes(names.get(..count).unwrap_or_default());
         (open, close) = match name.to_ascii_lowercase().as_str() {
-            "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" => {
-                ("plinth_int(", ")".into())
-            }
-            "numeric" | "decimal" | "real" | "float" | "float4" | "float8" | "double" => {
-                ("plinth_number(", ")".into())
-            }
-            "text" | "varchar" | "character" => ("CAST(", " AS TEXT)".into()),
-            "date" => ("plinth_date(", ")".into()),
-            name => number_of(name).map_or((open, close), |open| (open, ")".into())),
+            "text" => ("CAST(".to_owned(), " AS TEXT)".to_owned()),
+            "date" => ("plinth_date(".to_owned(), ")".to_owned()),
+            name => match number_of(name) {
+                Some(open) => (open.to_owned(), ")".to_owned()),
+                None => conversion(name, &sizes).unwrap_or((open, close)),
+            },
         };
     }
     // In a chain of casts, each encloses the ones before it.
@@ -466,10 +533,58 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1 + count
 }
 
-/// `CAST(x AS TIMESTAMP)`, which SQLite would convert to a number; `CAST(x AS regclass)`; `CAST(x
-/// AS text[])`.
-fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
-    let (Some(cast), Some(open)) = (tokens.get(at), tokens.get(at + 1)) else { return 1 };
+/// The numbers in parentheses behind a type: `(5, 2)`.
+fn sizes(tokens: &[Token]) -> Vec<i64> {
+    let Some(open) = tokens.iter().position(|token| token.is_symbol("(")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut sign = 1;
+    for token in tokens.get(open + 1..).unwrap_or_default() {
+        match &token.kind {
+            Kind::Number(digits) => {
+                found.extend(digits.parse::<i64>().ok().map(|size| sign * size))
+            }
+            Kind::Symbol(symbol) if symbol == "-" => sign = -1,
+            _ => sign = 1,
+        }
+    }
+    found
+}
+
+/// What encloses a value that is converted to a type of numbers or texts; `None` for other types.
+fn conversion(name: &str, sizes: &[i64]) -> Option<(String, String)> {
+    let number = || ("plinth_number(".to_owned(), ")".to_owned());
+    Some(match (name, sizes) {
+        ("int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint", _) => {
+            ("plinth_int(".to_owned(), ")".to_owned())
+        }
+        ("numeric" | "decimal" | "number", [precision, rest @ ..]) => {
+            let scale = rest.first().copied().unwrap_or(0);
+            ("plinth_decimal(".to_owned(), format!(", {precision}, {scale})"))
+        }
+        (
+            "numeric" | "decimal" | "number" | "real" | "float" | "float4" | "float8" | "double"
+            | "binary_double" | "binary_float",
+            _,
+        ) => number(),
+        ("varchar" | "varchar2" | "nvarchar2" | "character" | "char" | "nchar", []) => {
+            ("CAST(".to_owned(), " AS TEXT)".to_owned())
+        }
+        ("varchar" | "varchar2" | "nvarchar2" | "character" | "char" | "nchar", [length, ..]) => {
+            let pads = i64::from(["character", "char", "nchar"].contains(&name));
+            ("plinth_char(".to_owned(), format!(", {length}, {pads})"))
+        }
+        ("interval", _) => ("plinth_interval(".to_owned(), ")".to_owned()),
+        _ => return None,
+    })
+}
+
+/// `CAST(x AS type)`: SQLite's own conversions take what is no number for 0, and cut numbers where
+/// they are rounded.
+fn cast_as(here: Here<'_>, edits: &mut Edits) -> usize {
+    let Here { tokens, at, first: cast, .. } = here;
+    let Some(open) = tokens.get(at + 1) else { return 1 };
     let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
     let inside = tokens.get(at + 2..close).unwrap_or_default();
     let Some(place) = inside.iter().rposition(|token| token.is("AS")) else { return 1 };
@@ -480,15 +595,27 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     };
     let bare =
         if named.get(1).is_some_and(|dot| dot.is_symbol(".")) { named.get(2) } else { Some(name) };
-    if let Some(Token { kind: Kind::Word(bare), .. }) = bare
-        && let Some(function) = number_of(bare)
-    {
-        edits.replace(cast.start, open.end, function);
-        edits.replace(word.start, last.end, "");
+    let is_array = named.iter().any(|token| token.is_symbol("["));
+    let bare = match bare.map(|bare| &bare.kind) {
+        Some(Kind::Word(bare)) if !is_array => bare.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let by_function = match bare.as_str() {
+        "date" => Some(("plinth_cast_date(".to_owned(), ")".to_owned())),
+        "timestamp" | "timestamptz" => Some(("plinth_time(".to_owned(), ")".to_owned())),
+        // A text of its own form, which SQLite's conversion leaves alone.
+        "text" | "clob" => None,
+        "varchar" | "varchar2" | "char" | "character" if sizes(named).is_empty() => None,
+        name => number_of(name)
+            .map(|open| (open.to_owned(), ")".to_owned()))
+            .or_else(|| conversion(name, &sizes(named))),
+    };
+    if let (Some((begin, end)), Some(close)) = (by_function, tokens.get(close)) {
+        edits.replace(cast.start, open.end, begin);
+        edits.replace(word.start, close.end, end);
         return 2;
     }
-    let is_time = ["DATE", "TIMESTAMP", "TIMESTAMPTZ"].iter().any(|word| name.is(word));
-    if is_time || named.iter().any(|token| token.is_symbol("[")) {
+    if is_array {
         edits.replace(name.start, last.end, "TEXT");
     }
     1
@@ -556,7 +683,7 @@ mod tests {
             ),
             (
                 "select d.x::int::text, f(1)::numeric(5, 2)",
-                r#"select CAST(plinth_int(d.x) AS TEXT) AS "x", plinth_number(f(1)) AS "f(1)::numeric(5, 2)""#,
+                r#"select CAST(plinth_int(d.x) AS TEXT) AS "x", plinth_decimal(f(1), 5, 2) AS "f(1)::numeric(5, 2)""#,
             ),
             (
                 "select a::name[], 'x'::pg_catalog.regtype",

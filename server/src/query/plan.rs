@@ -203,7 +203,7 @@ impl Planner<'_> {
     fn view(&self, name: &ObjectName) -> Option<&'static View> {
         let [part] = &name.0[..] else { return None };
         let name = part.as_ident()?.value.to_ascii_lowercase();
-        let view = views::find(name.strip_suffix(super::TWIN).unwrap_or(&name))?;
+        let view = views::of_relation(&name)?;
         (!self.hidden.contains(&name)).then_some(view)
     }
 

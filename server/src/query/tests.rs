@@ -14,6 +14,8 @@ pub(super) struct Memory {
     /// A group whose engine answers with this error, at once or after its rows.
     refuses: Option<(&'static str, AdminError, bool)>,
     pub(super) choice: Choice,
+    /// What discovery finds.
+    pub(super) surveyed: Vec<Survey>,
 }
 
 /// The columns that are filled, by view; every view has `group_number` in addition.
@@ -77,6 +79,7 @@ pub(super) fn worlds() -> (Memory, Connection) {
         rows: Mutex::default(),
         refuses: None,
         choice: Choice::Auto,
+        surveyed: Vec::new(),
     };
     let mut state = 1;
     FILLED.iter().for_each(|(view, _)| table(&everything, view));
@@ -99,6 +102,11 @@ pub(super) fn worlds() -> (Memory, Connection) {
                 insert(&everything, view, &[columns, &["group_number"][..]].concat(), &row);
             }
         }
+        // Views that have no rows, but for one volume's counters.
+        for view in ["v$asm_disk", "v$asm_diskgroup", "v$asm_volume", "v$asm_volume_stat"] {
+            table(&engine, view);
+        }
+        insert(&engine, "v$asm_volume_stat", &["volume_name"], &[Value::Text("VOL".to_owned())]);
         let short = "CREATE VIEW file_types AS SELECT type FROM \"v$asm_file\";
             CREATE VIEW entries AS SELECT 1 AS entry FROM \"v$asm_alias\"";
         engine.execute_batch(short).expect("views");
@@ -145,7 +153,7 @@ impl Source for Memory {
     }
 
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
-        Ok(Vec::new())
+        Ok(self.surveyed.clone())
     }
 
     fn estimates(&self) -> Vec<Estimated> {

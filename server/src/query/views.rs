@@ -101,6 +101,22 @@ pub fn find(name: &str) -> Option<&'static View> {
     all().find(|view| view.name.eq_ignore_ascii_case(name))
 }
 
+/// The suffix of views that do not trigger discovery.
+pub const TWIN: &str = "_stat";
+
+/// The view that a relation's name means: the one of this name, or the one whose twin it is.
+#[must_use]
+pub fn of_relation(name: &str) -> Option<&'static View> {
+    let twins_view = || {
+        let view = name.len().checked_sub(TWIN.len()).and_then(|end| {
+            let (name, suffix) = name.split_at_checked(end)?;
+            suffix.eq_ignore_ascii_case(TWIN).then(|| find(name)).flatten()
+        });
+        view.filter(|view| view.has_twin)
+    };
+    find(name).or_else(twins_view)
+}
+
 /// Whether columns of this name hold times.
 #[must_use]
 pub fn is_time(column: &str) -> bool {

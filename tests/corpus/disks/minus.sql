@@ -1,5 +1,4 @@
--- Disks that discovery shows and the statistics view does not: those of no group
--- fault: in a query that reads v$asm_disk too, v$asm_disk_stat has the rows of v$asm_disk
+-- Disks that discovery shows and the statistics view does not: those of no group, and one that is offline
 SET FEEDBACK OFF PAGES 0 LINES 80
 SELECT regexp_replace(path, '^.*/', '') FROM v$asm_disk WHERE path IS NOT NULL
 MINUS

@@ -1,5 +1,4 @@
 -- The largest failure group of each group, by a correlated sub-query
--- fault: an aggregate of an aggregate, MAX(SUM(...)) with GROUP BY, is refused
 SET PAGESIZE 20 LINESIZE 80 FEEDBACK OFF
 COL dg FOR a8
 COL fg FOR a12

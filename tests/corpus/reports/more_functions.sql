@@ -1,5 +1,4 @@
 -- Functions and models that are used less: NEXT_DAY, REMAINDER, ddth, zeros before hexadecimal digits
--- fault: NEXT_DAY, REMAINDER and th are refused, and 0xxx loses its zeros
 SET PAGESIZE 0 LINESIZE 80 FEEDBACK OFF
 SELECT TO_CHAR(NEXT_DAY(DATE '2026-03-07', 'MONDAY'), 'YYYY-MM-DD') FROM dual;
 SELECT REMAINDER(-7, 3) n FROM dual;

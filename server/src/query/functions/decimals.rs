@@ -8,8 +8,15 @@
 //! adds behind the 15th are noise: a result is rounded to 15 digits then. So `1 / 3 * 3` is `1`.
 //!
 //! Numbers beyond the range of [`Decimal`], 28 digits, are added and multiplied as reals.
+//!
+//! Integers never lose digits: a sum, difference or product of integers that has more of them than
+//! 64 bits and a real hold is an error.
 
-use super::{Functions, Result, number, numbers::Number, refused, value};
+use super::{
+    Functions, Result, number,
+    numbers::{self, Number},
+    refused, value,
+};
 use crate::sql::rules::Rules;
 use rusqlite::{
     functions::{Aggregate, Context, WindowAggregate},
@@ -18,7 +25,7 @@ use rusqlite::{
 use rust_decimal::{Decimal, RoundingStrategy};
 
 /// Digits that every real keeps.
-const EXACT: u32 = 15;
+const EXACT: u32 = numbers::EXACT as u32;
 
 /// The digits of a decimal's mantissa.
 fn digits(decimal: Decimal) -> u32 {
@@ -97,9 +104,9 @@ pub(super) fn computed(a: Number, operator: Operator, b: Number) -> Result<Numbe
         return Err(refused("division by zero"));
     }
     let whole = match (a, operator, b) {
-        (Whole(a), Operator::Plus, Whole(b)) => a.checked_add(b),
-        (Whole(a), Operator::Minus, Whole(b)) => a.checked_sub(b),
-        (Whole(a), Operator::Times, Whole(b)) => a.checked_mul(b),
+        (Whole(a), Operator::Plus, Whole(b)) => return integer(i128::from(a) + i128::from(b)),
+        (Whole(a), Operator::Minus, Whole(b)) => return integer(i128::from(a) - i128::from(b)),
+        (Whole(a), Operator::Times, Whole(b)) => return integer(i128::from(a) * i128::from(b)),
         (Whole(a), Operator::Over, Whole(b)) if a.checked_rem(b) == Some(0) => a.checked_div(b),
         (Whole(a), Operator::Modulo, Whole(b)) => Some(a.checked_rem(b).unwrap_or(0)),
         _ => None,
@@ -122,7 +129,17 @@ pub(super) fn computed(a: Number, operator: Operator, b: Number) -> Result<Numbe
         result.map(|result| if noisy { rounded(result) } else { result })
     });
     if let Some(exact) = exact.filter(|exact| !exact.is_zero() || is_zero(a, operator, b)) {
-        return Ok(of(exact));
+        let result = of(exact);
+        // Of an integer that is added, no digit is lost.
+        let adds = matches!(operator, Operator::Plus | Operator::Minus);
+        let has_integer = matches!(a, Whole(_)) || matches!(b, Whole(_));
+        if adds && has_integer && as_real(result).abs() >= INTEGERS_OF_REALS {
+            let off = decimal(result).and_then(|result| result.checked_sub(exact));
+            if off.is_none_or(|off| off.abs() >= Decimal::new(5, 1)) {
+                return Err(refused(numbers::too_many_digits(&exact.to_string())));
+            }
+        }
+        return Ok(result);
     }
     let (a, b) = (as_real(a), as_real(b));
     Ok(Real(match operator {
@@ -132,6 +149,24 @@ pub(super) fn computed(a: Number, operator: Operator, b: Number) -> Result<Numbe
         Operator::Over => a / b,
         Operator::Modulo => a % b,
     }))
+}
+
+/// Up to here each integer is a real.
+const INTEGERS_OF_REALS: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
+/// An integer that was computed.
+///
+/// # Errors
+/// If it would lose digits.
+fn integer(exact: i128) -> Result<Number> {
+    if let Ok(whole) = i64::try_from(exact) {
+        return Ok(Number::Whole(whole));
+    }
+    let (digits, real) = (exact.to_string(), exact as f64);
+    if numbers::keeps_digits(&digits, real) {
+        return Ok(Number::Real(real));
+    }
+    Err(refused(numbers::too_many_digits(&digits)))
 }
 
 /// A quotient that a processor computes as exactly as decimals would: of integers that reals hold,
@@ -211,13 +246,17 @@ impl Total {
         }
     }
 
-    fn sum(&self) -> Number {
+    fn sum(&self) -> Result<Number> {
         let (sum, beyond) = (of(self.sum), self.beyond);
-        match sum {
+        let exact = self.sum.normalize();
+        if beyond == 0.0 && !self.is_rounded && exact.scale() == 0 {
+            return integer(exact.mantissa());
+        }
+        Ok(match sum {
             sum if beyond != 0.0 => Number::Real(as_real(sum) + beyond),
             Number::Real(real) if self.is_rounded => Number::Real(clean(real)),
             sum => sum,
-        }
+        })
     }
 }
 
@@ -232,9 +271,9 @@ impl Sum {
         match total.filter(|total| total.count > 0) {
             None => Ok(Value::Null),
             Some(total) if self.is_average => {
-                computed(total.sum(), Operator::Over, Number::Whole(total.count)).map(value)
+                computed(total.sum()?, Operator::Over, Number::Whole(total.count)).map(value)
             }
-            Some(total) => Ok(value(total.sum())),
+            Some(total) => total.sum().map(value),
         }
     }
 }
@@ -326,16 +365,28 @@ mod tests {
             ("0.00003240740740740741", Times, "86400", "2.8"),
             ("7.5", Modulo, "2", "1.5"),
             ("-7", Modulo, "3", "-1"),
-            ("9223372036854775807", Plus, "1", "9223372036854775808"),
+            ("5000000000000000000", Plus, "5000000000000000000", "10000000000000000000"),
+            ("10000000000", Times, "100000000000", "1000000000000000000000"),
             ("9223372036854775807", Minus, "1", "9223372036854775806"),
             ("1e300", Times, "2", "2e300"),
             ("1e-20", Times, "1e-20", "1e-40"),
             ("1e-30", Plus, "1", "1"),
         ] {
             let found = computed(numbers(a), operator, numbers(b)).expect(a);
-            let expected = numbers(result);
+            let expected: Number = result
+                .parse()
+                .map_or_else(|_| Number::Real(result.parse().expect(result)), Number::Whole);
             assert_eq!(as_real(found), as_real(expected), "{a} {b}");
             assert_eq!(value(found), value(of_same_kind(found, expected)), "{a} {b}");
+        }
+        // Integers lose no digits.
+        for (a, operator, b) in [
+            ("9223372036854775807", Plus, "1"),
+            ("-9223372036854775807", Minus, "10"),
+            ("9223372036854775807", Times, "3"),
+            ("123456789012345678", Plus, "0.5"),
+        ] {
+            assert!(computed(numbers(a), operator, numbers(b)).is_err(), "{a} {b}");
         }
         assert!(computed(numbers("1"), Over, numbers("0")).is_err());
         assert!(computed(numbers("1"), Modulo, numbers("0.0")).is_err());
@@ -354,12 +405,15 @@ mod tests {
         let terms: Vec<Number> = (1..=1000).map(|n| Number::Real(f64::from(n) / 1000.0)).collect();
         let mut total = Total::default();
         terms.iter().for_each(|term| total.add(*term, 1));
-        assert_eq!(total.sum(), Number::Real(500.5));
+        assert_eq!(total.sum().ok(), Some(Number::Real(500.5)));
         terms.iter().skip(1).for_each(|term| total.add(*term, -1));
-        assert_eq!(total.sum(), Number::Real(0.001));
+        assert_eq!(total.sum().ok(), Some(Number::Real(0.001)));
         let mut thirds = Total::default();
         (0..3).for_each(|_| thirds.add(Number::Real(1.0 / 3.0), 1));
-        assert_eq!(as_real(thirds.sum()), 1.0);
+        assert_eq!(thirds.sum().ok().map(as_real), Some(1.0));
+        let mut many = Total::default();
+        (0..3).for_each(|_| many.add(Number::Whole(i64::MAX), 1));
+        assert!(many.sum().is_err());
     }
 
     #[test]

@@ -7,26 +7,29 @@ use rusqlite::{functions::Context, types::Value};
 pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
     create_about_letters(functions)?;
     create_about_ends(functions)?;
-    create_about_parts(functions)
+    create_about_parts(functions)?;
+    create_about_bytes(functions)
 }
 
 /// Functions that change the letters of a text.
 fn create_about_letters(functions: &Functions<'_>) -> Result<()> {
-    functions.define("initcap", 1, |context| {
-        let mut within = false;
-        let capital = |text: String| {
-            let letters = text.chars().flat_map(|letter| {
-                let follows = std::mem::replace(&mut within, letter.is_alphanumeric());
-                if follows {
-                    letter.to_lowercase().collect::<Vec<_>>()
-                } else {
-                    letter.to_uppercase().collect()
-                }
-            });
-            letters.collect::<String>()
-        };
-        Ok(text(context, 0).map(capital).map_or(Value::Null, Value::Text))
-    })?;
+    for (name, arguments) in [("initcap", 1), ("nls_initcap", 1), ("nls_initcap", 2)] {
+        functions.define(name, arguments, |context| {
+            let mut within = false;
+            let capital = |text: String| {
+                let letters = text.chars().flat_map(|letter| {
+                    let follows = std::mem::replace(&mut within, letter.is_alphanumeric());
+                    if follows {
+                        letter.to_lowercase().collect::<Vec<_>>()
+                    } else {
+                        letter.to_uppercase().collect()
+                    }
+                });
+                letters.collect::<String>()
+            };
+            Ok(text(context, 0).map(capital).map_or(Value::Null, Value::Text))
+        })?;
+    }
     functions.define("translate", 3, |context| {
         let (Some(of), Some(from), Some(to)) =
             (text(context, 0), text(context, 1), text(context, 2))
@@ -66,6 +69,76 @@ fn create_about_ends(functions: &Functions<'_>) -> Result<()> {
         Ok(text_by(context, 0, rules).or(nothing))
     })?;
     functions.define_by_rules("concat", -1, joined)
+}
+
+/// Functions that count bytes, and those with a language, of which there is one.
+fn create_about_bytes(functions: &Functions<'_>) -> Result<()> {
+    functions.define("lengthb", 1, |context| {
+        Ok(text(context, 0).map_or(Value::Null, |text| {
+            Value::Integer(i64::try_from(text.len()).unwrap_or(i64::MAX))
+        }))
+    })?;
+    for arguments in [1, 2] {
+        for name in ["nls_upper", "nls_lower", "nlssort"] {
+            functions.define(
+                name,
+                arguments,
+                match name {
+                    "nls_upper" => |context| Ok(changed(context, str::to_uppercase)),
+                    "nls_lower" => |context| Ok(changed(context, str::to_lowercase)),
+                    _ => nlssort,
+                },
+            )?;
+        }
+    }
+    functions.define("soundex", 1, |context| Ok(changed(context, soundex)))
+}
+
+fn changed(context: &Context<'_>, by: fn(&str) -> String) -> Value {
+    text(context, 0).map_or(Value::Null, |text| Value::Text(by(&text)))
+}
+
+/// `NLSSORT(x, 'NLS_SORT = BINARY_CI')`: what a text is ordered by.
+fn nlssort(context: &Context<'_>) -> Result<Value> {
+    let settings = text(context, 1).unwrap_or_else(|| "NLS_SORT=BINARY".to_owned());
+    let order = settings.split_once('=').map_or("", |(_, order)| order.trim());
+    match order.to_ascii_uppercase().as_str() {
+        "BINARY" => Ok(text(context, 0).map_or(Value::Null, Value::Text)),
+        "BINARY_CI" => Ok(changed(context, str::to_lowercase)),
+        _ => Err(refused(format!("'{settings}': NLS_SORT = BINARY and BINARY_CI are known"))),
+    }
+}
+
+/// A letter and three digits, alike for names that sound alike in English.
+fn soundex(text: &str) -> String {
+    let code = |letter: char| match letter {
+        'B' | 'F' | 'P' | 'V' => Some('1'),
+        'C' | 'G' | 'J' | 'K' | 'Q' | 'S' | 'X' | 'Z' => Some('2'),
+        'D' | 'T' => Some('3'),
+        'L' => Some('4'),
+        'M' | 'N' => Some('5'),
+        'R' => Some('6'),
+        _ => None,
+    };
+    let mut letters =
+        text.chars().filter(char::is_ascii_alphabetic).map(|letter| letter.to_ascii_uppercase());
+    let Some(first) = letters.next() else { return String::new() };
+    let mut out = String::from(first);
+    let mut last = code(first);
+    for letter in letters {
+        let next = code(letter);
+        if let Some(digit) = next.filter(|_| next != last) {
+            out.push(digit);
+        }
+        // H and W do not separate letters that sound alike; vowels do.
+        if !matches!(letter, 'H' | 'W') {
+            last = next;
+        }
+        if out.len() == 4 {
+            break;
+        }
+    }
+    format!("{out:0<4}")
 }
 
 /// Functions for parts of texts and single characters, and formatting for people.

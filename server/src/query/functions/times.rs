@@ -3,8 +3,8 @@
 use super::{
     decimals::{Operator, computed},
     numbers::Number,
+    spelled,
 };
-use std::fmt::Write;
 
 /// A point in time, to the microsecond, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,6 +147,17 @@ impl Time {
         Self { micros: self.micros / 1_000_000 * 1_000_000, ..self }
     }
 
+    /// Rounded to this many digits of a second.
+    #[must_use]
+    pub fn with_digits(self, digits: u32) -> Option<Self> {
+        if digits > 9 {
+            return None;
+        }
+        let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+        let later = self.plus(unit / 2)?;
+        Some(Self { micros: later.micros / unit * unit, ..later })
+    }
+
     /// The nearest full second.
     #[must_use]
     pub fn to_second(self) -> Option<Self> {
@@ -261,19 +272,23 @@ impl Time {
         Self::parse(local)?.plus(if zone.starts_with('-') { ahead } else { -ahead })
     }
 
-    /// Truncates to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.
+    /// Truncates to a unit of Oracle's `TRUNC`: `CC`, `YYYY`, `IYYY`, `Q`, `MM`, `WW`, `IW`, `W`,
+    /// `D`, `DD`, `HH24`, `MI`.
     #[must_use]
     pub fn truncated(self, unit: &str) -> Option<Self> {
-        let (year, month, _) = self.date();
+        let (year, month, day) = self.date();
         let midnight = Self { micros: 0, ..self };
+        let back = |days: i64| Some(Self { days: midnight.days - days, micros: 0 });
         match unit.to_ascii_uppercase().as_str() {
+            "CC" | "SCC" => Self::of((year - 1) / 100 * 100 + 1, 1, 1),
             "YYYY" | "YEAR" | "YYY" | "YY" | "Y" | "SYYYY" | "SYEAR" => Self::of(year, 1, 1),
+            "IYYY" | "IYY" | "IY" | "I" => Self::of(self.iso_year(), 1, 4)?.truncated("IW"),
             "Q" => Self::of(year, (month - 1) / 3 * 3 + 1, 1),
             "MM" | "MON" | "MONTH" | "RM" => Self::of(year, month, 1),
-            "IW" => Some(Self { days: midnight.days - (midnight.weekday() + 6) % 7, micros: 0 }),
-            "D" | "DY" | "DAY" => {
-                Some(Self { days: midnight.days - midnight.weekday(), micros: 0 })
-            }
+            "WW" => back((self.days - Self::of(year, 1, 1)?.days) % 7),
+            "IW" => back((midnight.weekday() + 6) % 7),
+            "W" => back((day - 1) % 7),
+            "D" | "DY" | "DAY" => back(midnight.weekday()),
             "DD" | "DDD" | "J" => Some(midnight),
             "HH" | "HH12" | "HH24" | "HOUR" => {
                 Some(Self { micros: self.micros / 3_600_000_000 * 3_600_000_000, ..self })
@@ -281,6 +296,49 @@ impl Time {
             "MI" | "MINUTE" => Some(Self { micros: self.micros / 60_000_000 * 60_000_000, ..self }),
             _ => None,
         }
+    }
+
+    /// Rounds to a unit, as Oracle's `ROUND`: a month from its 16th day on to the next one, a year
+    /// from July on, a quarter from the 16th of its second month on, a century from its 51st year
+    /// on, anything else from its middle on.
+    #[must_use]
+    pub fn rounded(self, unit: &str) -> Option<Self> {
+        let (year, month, day) = self.date();
+        let first = self.truncated(unit)?;
+        let middle_of_days =
+            |days: i64| first.plus(days * DAY / 2).filter(|middle| self >= *middle);
+        let later_days = |days: i64| match middle_of_days(days) {
+            Some(_) => first.plus(days * DAY),
+            None => Some(first),
+        };
+        let later = |is_later: bool, months: i64| {
+            if is_later { first.plus_months(months) } else { Some(first) }
+        };
+        match unit.to_ascii_uppercase().as_str() {
+            "CC" | "SCC" => later((year - 1) % 100 >= 50, 1200),
+            "YYYY" | "YEAR" | "YYY" | "YY" | "Y" | "SYYYY" | "SYEAR" => later(month > 6, 12),
+            "IYYY" | "IYY" | "IY" | "I" if month > 6 => {
+                Self::of(self.iso_year() + 1, 1, 4)?.truncated("IW")
+            }
+            "Q" => later(month % 3 == 0 || month % 3 == 2 && day > 15, 3),
+            "MM" | "MON" | "MONTH" | "RM" => later(day > 15, 1),
+            "WW" | "IW" | "W" | "D" | "DY" | "DAY" => later_days(7),
+            "DD" | "DDD" | "J" => later_days(1),
+            "HH" | "HH12" | "HH24" | "HOUR" => self.plus(1_800_000_000)?.truncated("HH"),
+            "MI" | "MINUTE" => self.plus(30_000_000)?.truncated("MI"),
+            _ => Some(first),
+        }
+    }
+
+    /// The next day of this name after it, at the same time of day. `None`: there is no such name.
+    #[must_use]
+    pub fn next_day(self, name: &str) -> Option<Self> {
+        let name = name.trim();
+        let wanted = DAYS.iter().position(|day| {
+            after(name, part(day, 3)).is_some() || after(day, name).is_some() && name.len() > 2
+        })?;
+        let ahead = (i64::try_from(wanted).ok()? - self.weekday() + 6).rem_euclid(7) + 1;
+        self.plus(ahead * DAY)
     }
 
     /// `months` later; the last day of a month becomes the last day of the other month.
@@ -295,6 +353,17 @@ impl Time {
         let last = days_of(to_year, to_month);
         let day = if day == days_of(year, month) { last } else { day.min(last) };
         Some(Self { micros: self.micros, ..Self::of(to_year, to_month, day)? })
+    }
+
+    /// `months` later, on the same day of the month; where there is none, on the last one, or
+    /// `None`.
+    #[must_use]
+    pub fn months_later(self, months: i64, takes_last: bool) -> Option<Self> {
+        let (year, month, day) = self.date();
+        let total = (year * 12 + month - 1).checked_add(months)?;
+        let (year, month) = (total.div_euclid(12), total.rem_euclid(12) + 1);
+        let day = if takes_last { day.min(days_of(year, month)) } else { day };
+        Some(Self { micros: self.micros, ..Self::of(year, month, day)? })
     }
 
     /// The last day of its month.
@@ -315,73 +384,101 @@ impl Time {
     /// # Errors
     /// At a word that is not an element of a model.
     pub fn written(self, model: &str) -> Result<String, String> {
-        let (year, month, day) = self.date();
-        let second_of_day = self.micros / 1_000_000;
-        let (hour, minute, second) =
-            (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
-        let new_year = Self::of(year, 1, 1).map_or(self.days, |first| first.days);
-        let day_of_year = self.days - new_year + 1;
-        let hour_12 = if hour % 12 == 0 { 12 } else { hour % 12 };
         let mut out = String::new();
         let mut exact = false;
         for element in elements(model)? {
-            let pad = |number: i64, width: usize| {
-                if exact { number.to_string() } else { format!("{number:0width$}") }
-            };
-            let name = |name: &str, written: &str, width: usize| {
-                let name = as_written(name, written);
-                if exact { name } else { format!("{name:width$}") }
-            };
-            let text = match element {
-                Element::Literal(text) => text.to_owned(),
-                Element::Word(word) => match word.to_ascii_uppercase().as_str() {
-                    "FM" => {
-                        exact = !exact;
-                        continue;
-                    }
-                    "FX" => continue,
-                    "YYYY" | "RRRR" | "IYYY" | "SYYYY" => pad(year, 4),
-                    "YYY" => pad(year % 1000, 3),
-                    "YY" | "RR" => pad(year % 100, 2),
-                    "Y" => pad(year % 10, 1),
-                    "Y,YYY" => format!("{},{:03}", year / 1000, year % 1000),
-                    "CC" => pad((year + 99) / 100, 2),
-                    "Q" => ((month + 2) / 3).to_string(),
-                    "MM" => pad(month, 2),
-                    "MON" => as_written(part(month_name(month), 3), word),
-                    "MONTH" => name(month_name(month), word, 9),
-                    "WW" => pad((day_of_year + 6) / 7, 2),
-                    "W" => ((day + 6) / 7).to_string(),
-                    "IW" => pad(self.iso_week(), 2),
-                    "DDD" => pad(day_of_year, 3),
-                    "DD" => pad(day, 2),
-                    "D" => (self.weekday() + 1).to_string(),
-                    "DY" => as_written(part(self.day_name(), 3), word),
-                    "DAY" => name(self.day_name(), word, 9),
-                    "J" => (self.days + JULIAN).to_string(),
-                    "HH24" => pad(hour, 2),
-                    "HH" | "HH12" => pad(hour_12, 2),
-                    "MI" => pad(minute, 2),
-                    "SS" => pad(second, 2),
-                    "SSSSS" => pad(second_of_day, 5),
-                    "AM" | "PM" => as_written(if hour < 12 { "Am" } else { "Pm" }, word),
-                    "A.M." | "P.M." => as_written(if hour < 12 { "A.m." } else { "P.m." }, word),
-                    "AD" | "BC" => as_written("Ad", word),
-                    "TZH" => "+00".to_owned(),
-                    "TZM" => "00".to_owned(),
-                    "TZR" | "TZD" => "UTC".to_owned(),
-                    "X" => ".".to_owned(),
-                    fraction => {
-                        let digits: usize =
-                            fraction.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
-                        let nine = format!("{:06}000", self.micros % 1_000_000);
-                        part(&nine, digits).to_owned()
-                    }
+            match element {
+                Element::Literal(text) => out.push_str(text),
+                Element::Word(word, ending) => match word.to_ascii_uppercase().as_str() {
+                    "FM" => exact = !exact,
+                    "FX" => {}
+                    upper => match self.numbered(upper) {
+                        Some((number, width)) => {
+                            out.push_str(&with_ending(number, width, exact, ending));
+                        }
+                        None => out.push_str(&self.named(upper, word, exact)),
+                    },
                 },
-            };
-            out.push_str(&text);
+            }
         }
         Ok(out)
+    }
+
+    /// The number that an element of a model stands for, and its digits.
+    fn numbered(self, element: &str) -> Option<(i64, usize)> {
+        let (year, month, day) = self.date();
+        let second = self.micros / 1_000_000;
+        let hour = second / 3600;
+        let new_year = Self::of(year, 1, 1).map_or(self.days, |first| first.days);
+        let day_of_year = self.days - new_year + 1;
+        Some(match element {
+            "YYYY" | "RRRR" => (year, 4),
+            "YYY" => (year % 1000, 3),
+            "YY" | "RR" => (year % 100, 2),
+            "Y" => (year % 10, 1),
+            "IYYY" => (self.iso_year(), 4),
+            "IYY" => (self.iso_year() % 1000, 3),
+            "IY" => (self.iso_year() % 100, 2),
+            "I" => (self.iso_year() % 10, 1),
+            "CC" => ((year + 99) / 100, 2),
+            "Q" => ((month + 2) / 3, 1),
+            "MM" => (month, 2),
+            "WW" => ((day_of_year + 6) / 7, 2),
+            "W" => ((day + 6) / 7, 1),
+            "IW" => (self.iso_week(), 2),
+            "DDD" => (day_of_year, 3),
+            "DD" => (day, 2),
+            "D" => (self.weekday() + 1, 1),
+            "J" => (self.days + JULIAN, 7),
+            "HH24" => (hour, 2),
+            "HH" | "HH12" => (if hour % 12 == 0 { 12 } else { hour % 12 }, 2),
+            "MI" => (second / 60 % 60, 2),
+            "SS" => (second % 60, 2),
+            "SSSSS" => (second, 5),
+            _ => return None,
+        })
+    }
+
+    /// What any other element of a model, `word`, stands for.
+    fn named(self, element: &str, word: &str, exact: bool) -> String {
+        let (year, month, _) = self.date();
+        let is_morning = self.micros < DAY / 2;
+        let by = |model: &str| self.written(model).unwrap_or_default();
+        let padded = |name: &str, width: usize| {
+            let name = as_written(name, word);
+            if exact { name } else { format!("{name:width$}") }
+        };
+        let signed = |digits: String| if exact { digits } else { format!(" {digits}") };
+        let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+        match element {
+            "SYYYY" => signed(format!("{year:04}")),
+            "SCC" => signed(format!("{:02}", (year + 99) / 100)),
+            "YEAR" => as_written(&spelled::year(positive(year)), word),
+            "SYEAR" => signed(as_written(&spelled::year(positive(year)), word)),
+            "Y,YYY" => format!("{},{:03}", year / 1000, year % 1000),
+            "MON" => as_written(part(month_name(month), 3), word),
+            "MONTH" => padded(month_name(month), 9),
+            "RM" => padded(&spelled::roman(positive(month)).unwrap_or_default(), 4),
+            "DY" => as_written(part(self.day_name(), 3), word),
+            "DAY" => padded(self.day_name(), 9),
+            "AM" | "PM" => as_written(if is_morning { "Am" } else { "Pm" }, word),
+            "A.M." | "P.M." => as_written(if is_morning { "A.m." } else { "P.m." }, word),
+            "AD" | "BC" => as_written("Ad", word),
+            "A.D." | "B.C." => as_written("A.d.", word),
+            "DL" => by("fmDay, Month fmDD, YYYY"),
+            "DS" => by("fmMM/DD/YYYY"),
+            "TS" => by("fmHHfm:MI:SS AM"),
+            "TZH" => "+00".to_owned(),
+            "TZM" => "00".to_owned(),
+            "TZR" | "TZD" => "UTC".to_owned(),
+            "X" => ".".to_owned(),
+            fraction => {
+                let digits: usize =
+                    fraction.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
+                let nine = format!("{:06}000", self.micros % 1_000_000);
+                part(&nine, digits).to_owned()
+            }
+        }
     }
 
     /// Parses a text by a model. Fields that the model does not have are those of midnight on the
@@ -394,15 +491,28 @@ impl Time {
         for element in elements(model)? {
             match element {
                 Element::Literal(literal) => reading.literal(literal)?,
-                Element::Word(word) => reading.word(word)?,
+                Element::Word(word, None) => reading.word(word)?,
+                Element::Word(word, Some(_)) => {
+                    return Err(format!(
+                        "'{word}' in words or as an ordinal cannot be read, only written"
+                    ));
+                }
             }
         }
         reading.time()
     }
 
-    /// The year by ISO 8601: that of the week's Thursday.
+    /// The Thursday of its week by ISO 8601, which decides the week's year.
+    fn thursday(self) -> Self {
+        Self { days: self.days - (self.weekday() + 6) % 7 + 3, micros: 0 }
+    }
+
+    fn iso_year(self) -> i64 {
+        self.thursday().date().0
+    }
+
     fn iso_week(self) -> i64 {
-        let thursday = Self { days: self.days - (self.weekday() + 6) % 7 + 3, micros: 0 };
+        let thursday = self.thursday();
         let first = Self::of(thursday.date().0, 1, 1).map_or(thursday.days, |first| first.days);
         (thursday.days - first) / 7 + 1
     }
@@ -429,6 +539,29 @@ pub fn seconds_of(unit: &str) -> Option<i64> {
     })
 }
 
+/// The minutes that a time zone is ahead of UTC: `+02:00`, or a name of UTC.
+///
+/// # Errors
+/// At another name: when its clocks change is not known here.
+pub fn zone_minutes(zone: &str) -> Result<i64, String> {
+    const NAMES: [&str; 7] =
+        ["UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT", "DBTIMEZONE", "SESSIONTIMEZONE"];
+    let zone = zone.trim();
+    if NAMES.iter().any(|name| zone.eq_ignore_ascii_case(name)) {
+        return Ok(0);
+    }
+    let minutes = || {
+        let unsigned = zone.strip_prefix(['+', '-']).unwrap_or(zone);
+        let (hours, minutes) = unsigned.split_once(':').unwrap_or((unsigned, "0"));
+        let (hours, minutes) = (number(hours)?, number(minutes)?);
+        (hours <= 15 && minutes < 60).then_some(hours * 60 + minutes)
+    };
+    let found = minutes().map(|ahead| if zone.starts_with('-') { -ahead } else { ahead });
+    found.ok_or_else(|| {
+        format!("the time zone '{zone}' is not known here; write its offset, such as '+02:00'")
+    })
+}
+
 fn month_name(month: i64) -> &'static str {
     usize::try_from(month - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
 }
@@ -448,6 +581,10 @@ struct Reading<'a> {
     afternoon: Option<bool>,
     day_of_year: Option<i64>,
     second_of_day: Option<i64>,
+    julian: Option<i64>,
+    /// Minutes that the text's time zone is ahead of UTC.
+    zone: i64,
+    is_behind: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -467,6 +604,9 @@ impl<'a> Reading<'a> {
             afternoon: None,
             day_of_year: None,
             second_of_day: None,
+            julian: None,
+            zone: 0,
+            is_behind: false,
         }
     }
 
@@ -552,6 +692,22 @@ impl<'a> Reading<'a> {
             "MI" => self.minute = self.take(2, word)?,
             "SS" => self.second = self.take(2, word)?,
             "SSSSS" => self.second_of_day = Some(self.take(5, word)?),
+            "J" => self.julian = Some(self.take(7, word)?),
+            "RM" => self.month = self.roman_month(word)?,
+            "TZH" => {
+                let unsigned = self.rest.trim_start_matches(['+', '-']);
+                self.is_behind = self.rest.starts_with('-');
+                self.rest = unsigned;
+                self.zone += self.take(2, word)? * 60;
+            }
+            "TZM" => self.zone += self.take(2, word)?,
+            "TZR" => {
+                let end = self.rest.find(char::is_whitespace).unwrap_or(self.rest.len());
+                let (name, behind) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+                let minutes = zone_minutes(name)?;
+                (self.zone, self.is_behind) = (minutes.abs(), minutes < 0);
+                self.rest = behind;
+            }
             fraction if fraction.starts_with("FF") => {
                 let digits = self.rest.bytes().take(9).take_while(u8::is_ascii_digit).count();
                 let (number, behind) = self.rest.split_at(digits);
@@ -561,6 +717,19 @@ impl<'a> Reading<'a> {
             _ => return Err(format!("'{word}' cannot be read, only written")),
         }
         Ok(())
+    }
+
+    /// The longest Roman numeral of a month at the start of the rest.
+    fn roman_month(&mut self, word: &str) -> Result<i64, String> {
+        let found = (1..=12_i64)
+            .filter_map(|month| {
+                let text = spelled::roman(u64::try_from(month).ok()?)?;
+                Some((month, text.len(), after(self.rest, &text)?))
+            })
+            .max_by_key(|(_, length, _)| *length);
+        let (month, _, behind) = found.ok_or_else(|| self.mismatch(word))?;
+        self.rest = behind;
+        Ok(month)
     }
 
     /// The time for these fields.
@@ -580,14 +749,19 @@ impl<'a> Reading<'a> {
         let no_day = || {
             format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
         };
-        let found = match self.day_of_year {
-            Some(number) if (1..=366).contains(&number) => Time::of(year, 1, 1)
+        let found = match (self.julian, self.day_of_year) {
+            (Some(julian), _) => Time { days: 0, micros: 0 }.plus((julian - JULIAN) * DAY),
+            (None, Some(number)) if (1..=366).contains(&number) => Time::of(year, 1, 1)
                 .and_then(|first| first.plus((number - 1) * DAY))
                 .filter(|found| found.date().0 == year),
-            Some(_) => None,
-            None => Time::of(year, month, day),
+            (None, Some(_)) => None,
+            (None, None) => Time::of(year, month, day),
         };
-        found.and_then(|found| found.at(hour, minute, second, self.micros)).ok_or_else(no_day)
+        let ahead = self.zone * 60_000_000;
+        found
+            .and_then(|found| found.at(hour, minute, second, self.micros))
+            .and_then(|found| found.plus(if self.is_behind { ahead } else { -ahead }))
+            .ok_or_else(no_day)
     }
 }
 
@@ -637,34 +811,73 @@ fn as_written(name: &str, model: &str) -> String {
     ) {
         (true, true) => name.to_uppercase(),
         (true, false) => {
-            let mut out = String::new();
-            for (at, letter) in name.chars().enumerate() {
-                let _ = write!(
-                    out,
-                    "{}",
-                    if at == 0 { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
-                );
-            }
-            out
+            let mut begins = true;
+            let capital = |letter: char| {
+                let begins = std::mem::replace(&mut begins, letter == ' ' || letter == '-');
+                if begins { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
+            };
+            name.chars().map(capital).collect()
         }
         (false, _) => name.to_lowercase(),
     }
 }
 
+/// What may follow an element that is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// `TH`: an ordinal in digits.
+    Ordinal,
+    /// `SP`: in words.
+    Words,
+    /// `SPTH`, `THSP`: an ordinal in words.
+    OrdinalWords,
+}
+
+const ENDINGS: [(&str, Ending); 4] = [
+    ("SPTH", Ending::OrdinalWords),
+    ("THSP", Ending::OrdinalWords),
+    ("SP", Ending::Words),
+    ("TH", Ending::Ordinal),
+];
+
+/// A number of a time with its ending, in the case of the model's letters.
+fn with_ending(number: i64, width: usize, exact: bool, ending: Option<(Ending, &str)>) -> String {
+    let digits = if exact { number.to_string() } else { format!("{number:0width$}") };
+    let positive = u64::try_from(number).unwrap_or(0);
+    match ending {
+        None => digits,
+        Some((Ending::Words, word)) => as_written(&spelled::cardinal(positive), word),
+        Some((Ending::OrdinalWords, word)) => as_written(&spelled::ordinal(positive), word),
+        Some((Ending::Ordinal, word)) => {
+            let suffix = spelled::suffix(positive);
+            let mut letters = word.chars().filter(|letter| letter.is_alphabetic()).take(2);
+            let is_upper = letters.all(char::is_uppercase);
+            format!("{digits}{}", if is_upper { suffix.to_uppercase() } else { suffix.to_owned() })
+        }
+    }
+}
+
 enum Element<'a> {
-    Word(&'a str),
+    /// A word of the model, and its ending, with the letters of both.
+    Word(&'a str, Option<(Ending, &'a str)>),
     Literal(&'a str),
 }
 
 /// Longer ones first: `DDD` is not `DD` and `D`.
-const WORDS: [&str; 56] = [
-    "SSSSS", "Y,YYY", "SYYYY", "MONTH", "A.M.", "P.M.", "YYYY", "RRRR", "IYYY", "HH24", "HH12",
-    "YYY", "MON", "DDD", "DAY", "TZH", "TZM", "TZR", "TZD", "FF1", "FF2", "FF3", "FF4", "FF5",
-    "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY", "RR", "CC", "MM", "WW", "IW", "DD", "DY", "HH",
-    "MI", "SS", "AM", "PM", "AD", "BC", "FF", "Y", "Q", "W", "D", "J", "X", "TH", "SP", "RM", "DL",
+const WORDS: [&str; 66] = [
+    "SSSSS", "Y,YYY", "SYYYY", "SYEAR", "MONTH", "YEAR", "A.M.", "P.M.", "A.D.", "B.C.", "YYYY",
+    "RRRR", "IYYY", "HH24", "HH12", "YYY", "IYY", "SCC", "MON", "DDD", "DAY", "TZH", "TZM", "TZR",
+    "TZD", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY", "RR",
+    "IY", "CC", "MM", "WW", "IW", "DD", "DY", "DL", "DS", "TS", "RM", "HH", "MI", "SS", "AM", "PM",
+    "AD", "BC", "FF", "Y", "I", "Q", "W", "D", "J", "X", "E", "TH",
 ];
-/// Of these, the ones that are recognised and not supported.
-const UNSUPPORTED: [&str; 4] = ["TH", "SP", "RM", "DL"];
+/// Of these, the ones that mean nothing here.
+const UNSUPPORTED: [&str; 2] = ["E", "TH"];
+/// Of these, the ones that are numbers.
+const NUMBERED: [&str; 26] = [
+    "YYYY", "RRRR", "YYY", "YY", "RR", "Y", "IYYY", "IYY", "IY", "I", "CC", "Q", "MM", "WW", "W",
+    "IW", "DDD", "DD", "D", "J", "HH24", "HH12", "HH", "MI", "SS", "SSSSS",
+];
 
 fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
     let mut found = Vec::new();
@@ -679,20 +892,37 @@ fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
             rest = inside.get(end + 1..).unwrap_or_default();
             continue;
         }
-        let word = WORDS.iter().find(|word| after(rest, word).is_some());
-        let length = word.map_or(first.len_utf8(), |word| word.len());
+        // The weekday in words, and not a short date.
+        let is_spelled_weekday = after(rest, "DSP").is_some();
+        let word = WORDS
+            .into_iter()
+            .find(|word| after(rest, word).is_some() && !(is_spelled_weekday && *word == "DS"));
+        let length = word.map_or(first.len_utf8(), str::len);
+        let remaining = rest;
         let (head, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        rest = behind;
         match word {
-            Some(word) if UNSUPPORTED.contains(word) => {
+            Some(word) if UNSUPPORTED.contains(&word) => {
                 return Err(format!("'{head}' in the format '{model}' is not supported"));
             }
-            Some(_) => found.push(Element::Word(head)),
+            Some(word) => {
+                let is_number = NUMBERED.contains(&word);
+                let ending = ENDINGS
+                    .iter()
+                    .filter(|_| is_number)
+                    .find_map(|(text, ending)| Some((after(behind, text)?, *ending)));
+                let whole = ending.and_then(|(left, ending)| {
+                    let length = remaining.len() - left.len();
+                    Some((ending, remaining.get(..length)?))
+                });
+                rest = ending.map_or(behind, |(left, _)| left);
+                found.push(Element::Word(head, whole));
+            }
             None if first.is_alphanumeric() => {
-                return Err(format!("'{rest}' in the format '{model}' means nothing"));
+                return Err(format!("'{head}{behind}' in the format '{model}' means nothing"));
             }
             None => found.push(Element::Literal(head)),
         }
-        rest = behind;
     }
     Ok(found)
 }
@@ -721,9 +951,23 @@ mod tests {
             ("IW WW W", "10 10 1"),
             ("\"am\" DD.MM.", "am 07.03."),
             ("SSSSS", "54249"),
+            ("fmDay, ddth Month YYYY", "Saturday, 7th March 2026"),
+            ("ddth DDTH Ddth fmDDTH", "07th 07TH 07th 7TH"),
+            ("Ddspth ddSP MMSP yyyysp", "Seventh seven THREE two thousand twenty-six"),
+            ("DSP", "SEVEN"),
+            ("YEAR Year", "TWENTY TWENTY-SIX Twenty Twenty-Six"),
+            ("RM|fmRM|rm", "III |III|iii"),
+            ("DL", "Saturday, March 07, 2026"),
+            ("DS TS", "3/7/2026 3:04:09 PM"),
+            ("IYYY IY SYYYY CC Y,YYY", "2026 26  2026 21 2,026"),
+            ("B.C. ad", "A.D. ad"),
+            ("TZH:TZM TZR", "+00:00 UTC"),
         ] {
             assert_eq!(moment.written(model).as_deref(), Ok(text), "{model}");
         }
+        // The first days of a year may be of the last week of the year before.
+        assert_eq!(time("2027-01-02").written("IYYY-IW").as_deref(), Ok("2026-53"));
+        assert!(moment.written("DAYTH").is_err() && moment.written("E").is_err());
         assert!(moment.written("nonsense").is_err() && moment.written("\"open").is_err());
     }
 
@@ -736,6 +980,10 @@ mod tests {
             ("12:30 AM 01.01.2000", "HH:MI AM DD.MM.YYYY", "2000-01-01 00:30:00"),
             ("2024 366", "YYYY DDD", "2024-12-31 00:00:00"),
             ("20260307", "YYYYMMDD", "2026-03-07 00:00:00"),
+            ("2461107", "J", "2026-03-07 00:00:00"),
+            ("07-iii-26", "DD-RM-RR", "2026-03-07 00:00:00"),
+            ("2026-03-07 15:00 +02:30", "YYYY-MM-DD HH24:MI TZH:TZM", "2026-03-07 12:30:00"),
+            ("2026-03-07 15:00 -05:00", "YYYY-MM-DD HH24:MI TZR", "2026-03-07 20:00:00"),
         ] {
             assert_eq!(
                 Time::read(text, model).map(Time::text).as_deref(),
@@ -751,9 +999,43 @@ mod tests {
             ("2026 rest", "YYYY"),
             ("2025 366", "YYYY DDD"),
             ("grün", "MON"),
+            ("7th", "DDTH"),
+            ("2026-03-07 15:00 Europe/Paris", "YYYY-MM-DD HH24:MI TZR"),
         ] {
             assert!(Time::read(text, model).is_err(), "{text} {model}");
         }
+    }
+
+    #[test]
+    fn times_are_cut_and_rounded_to_units() {
+        let moment = time("2026-08-16 15:30:30");
+        for (unit, cut, rounded) in [
+            ("CC", "2001-01-01", "2001-01-01"),
+            ("YYYY", "2026-01-01", "2027-01-01"),
+            ("IYYY", "2025-12-29", "2027-01-04"),
+            ("Q", "2026-07-01", "2026-10-01"),
+            ("MM", "2026-08-01", "2026-09-01"),
+            ("WW", "2026-08-13", "2026-08-20"),
+            ("IW", "2026-08-10", "2026-08-17"),
+            ("W", "2026-08-15", "2026-08-15"),
+            ("D", "2026-08-16", "2026-08-16"),
+            ("DD", "2026-08-16", "2026-08-17"),
+            ("HH24", "2026-08-16 15:00", "2026-08-16 16:00"),
+            ("MI", "2026-08-16 15:30", "2026-08-16 15:31"),
+        ] {
+            assert_eq!(moment.truncated(unit), Some(time(cut)), "{unit}");
+            assert_eq!(moment.rounded(unit), Some(time(rounded)), "{unit}");
+        }
+        assert_eq!(time("2026-08-15").rounded("Q"), Some(time("2026-07-01")));
+        assert_eq!(time("2051-01-01").rounded("CC"), Some(time("2101-01-01")));
+        assert_eq!((moment.truncated("SS"), moment.rounded("x")), (None, None));
+        for (day, next) in
+            [("MONDAY", "2026-08-17"), ("sun", "2026-08-23"), ("Satur", "2026-08-22")]
+        {
+            assert_eq!(time("2026-08-16").next_day(day), Some(time(next)), "{day}");
+        }
+        assert_eq!(moment.next_day("MO"), None);
+        assert_eq!(moment.next_day("March"), None);
     }
 
     #[test]

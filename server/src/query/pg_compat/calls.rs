@@ -69,6 +69,9 @@ impl<'a> Call<'a> {
             edits.replace(self.name.start, self.name.end, "json_group_array");
             return Ok(Some(self.at + 2));
         }
+        if ["TO_NUMBER", "TO_DATE", "TO_TIMESTAMP"].iter().any(|name| is(name)) {
+            return Ok(self.with_default(edits));
+        }
         if behind(1, "KEEP") && KEPT.iter().any(|name| is(name)) {
             return self.keep(edits).map(Some);
         }
@@ -155,6 +158,26 @@ impl<'a> Call<'a> {
             texts.extend(self.part(key));
             texts.push(self.written(", "));
             texts.extend(self.part(value));
+        }
+        texts.push(self.written(")"));
+        Some(self.replace(self.close + 1, texts, edits))
+    }
+
+    /// `TO_NUMBER(x DEFAULT y ON CONVERSION ERROR [, model])`
+    fn with_default(&self, edits: &mut Edits) -> Option<usize> {
+        let arguments = operands::split(self.inside(), |token| token.is_symbol(","));
+        let (first, rest) = arguments.split_first()?;
+        let parts = operands::split(first, |token| token.is("DEFAULT"));
+        let [of, [otherwise @ .., on, conversion, error]] = &parts[..] else { return None };
+        if !(on.is("ON") && conversion.is("CONVERSION") && error.is("ERROR")) {
+            return None;
+        }
+        let name = if self.name.is("TO_NUMBER") { "number" } else { "date" };
+        let mut texts = vec![self.written(format!("plinth_to_{name}_or("))];
+        texts.extend(self.part(otherwise));
+        for argument in std::iter::once(of).chain(rest) {
+            texts.push(self.written(", "));
+            texts.extend(self.part(argument));
         }
         texts.push(self.written(")"));
         Some(self.replace(self.close + 1, texts, edits))

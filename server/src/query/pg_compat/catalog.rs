@@ -187,7 +187,7 @@ type Named = (String, Vec<(&'static str, Type)>);
 pub fn relations() -> impl Iterator<Item = (&'static str, &'static [(&'static str, Type)])> {
     static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
         let twin = |view: &views::View| {
-            view.has_twin.then(|| (format!("{}_stat", view.name), view.columns.clone()))
+            view.has_twin.then(|| (format!("{}{}", view.name, views::TWIN), view.columns.clone()))
         };
         let own = |view: &views::View| (view.name.to_owned(), view.columns.clone());
         let local = || views::all().flat_map(|view| std::iter::once(own(view)).chain(twin(view)));

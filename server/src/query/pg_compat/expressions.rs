@@ -126,6 +126,9 @@ const NO_OPERANDS: [&str; 56] = [
     "OVER",
 ];
 const COMPARISONS: [&str; 8] = ["=", "<>", "!=", "<", ">", "<=", ">=", "=="];
+/// Digits of literals from which on a sum or a product of integers may be longer than 64 bits.
+const LONG_TERM: usize = 18;
+const LONG_FACTOR: usize = 10;
 /// Most parentheses and CASEs around one expression; each is a level of recursion here.
 const DEPTH_MAX: usize = 200;
 
@@ -144,6 +147,19 @@ pub(super) fn rewrite(tokens: &[Token], rules: Rules, edits: &mut Edits) -> Resu
         if depth > DEPTH_MAX {
             let message = format!("more than {DEPTH_MAX} parentheses within each other");
             return Err(SqlError::new(state::TOO_COMPLEX, message).at(token.start));
+        }
+    }
+    for (at, token) in tokens.iter().enumerate() {
+        let Kind::Number(digits) = &token.kind else { continue };
+        // The least integer has one digit more than its literal may have.
+        let is_negative =
+            at.checked_sub(1).and_then(|at| tokens.get(at)).is_some_and(|one| one.is_symbol("-"));
+        if let Some(why) = functions::lost_digits(digits)
+            && !(is_negative && format!("-{digits}").parse::<i64>().is_ok())
+        {
+            return Err(SqlError::new(state::OUT_OF_RANGE, why)
+                .hint("as a text, '...', it keeps all digits")
+                .at(token.start));
         }
     }
     let columns = columns(tokens);
@@ -167,7 +183,7 @@ fn columns(tokens: &[Token]) -> BTreeMap<&'static str, Class> {
         .collect();
     let mut columns = BTreeMap::new();
     for name in named {
-        let view = views::find(name.strip_suffix("_stat").unwrap_or(&name));
+        let view = views::of_relation(&name);
         for (column, kind) in view.into_iter().flat_map(|view| &view.columns) {
             let class = Class::from(*kind);
             let known = columns.entry(*column).or_insert(class);
@@ -434,7 +450,12 @@ impl<'a> Pass<'a, '_> {
         let is_minus = self.is_symbol(operator, "-");
         let node = |class| Node { start: left.start, end: right.end, class };
         let class = match (left.class, right.class) {
-            (Class::Integer, Class::Integer) => return node(Class::Integer),
+            (Class::Integer, Class::Integer)
+                if !self.is_long(left, LONG_TERM) && !self.is_long(right, LONG_TERM) =>
+            {
+                return node(Class::Integer);
+            }
+            (Class::Integer, Class::Integer) => Class::Integer,
             (Class::Time, Class::Time) if is_minus => Class::Decimal,
             (Class::Time, _) if right.class.is_number() => Class::Time,
             (_, Class::Time) if left.class.is_number() && !is_minus => Class::Time,
@@ -444,6 +465,15 @@ impl<'a> Pass<'a, '_> {
         self.separated(operator);
         self.call(if is_minus { "plinth_minus(" } else { "plinth_plus(" }, node(class));
         node(class)
+    }
+
+    /// Whether an operand is a literal of so many digits that SQLite's own arithmetic, which makes
+    /// a real of an integer that is too long, might lose some.
+    fn is_long(&self, node: Node, digits: usize) -> bool {
+        match self.tokens.get(node.start..node.end) {
+            Some([Token { kind: Kind::Number(literal), .. }]) => literal.len() >= digits,
+            _ => false,
+        }
     }
 
     /// `factor * factor`, `factor / factor`
@@ -465,7 +495,8 @@ impl<'a> Pass<'a, '_> {
                 Class::Decimal
             };
             let node = Node { start: left.start, end: right.end, class };
-            if !integers || function != "plinth_times(" {
+            let is_long = self.is_long(left, LONG_FACTOR) || self.is_long(right, LONG_FACTOR);
+            if !integers || is_long || function != "plinth_times(" {
                 self.separated(at);
                 self.call(function, node);
             }

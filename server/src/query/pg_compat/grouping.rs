@@ -30,7 +30,7 @@ const WORDS_MAX: usize = 20_000;
 /// Most blocks with groupings in one statement.
 const ROUNDS_MAX: usize = 20;
 /// In their arguments nothing is NULL because it is not grouped by.
-const AGGREGATES: [&str; 20] = [
+const AGGREGATES: [&str; 23] = [
     "COUNT",
     "SUM",
     "AVG",
@@ -51,10 +51,13 @@ const AGGREGATES: [&str; 20] = [
     "VAR_POP",
     "VAR_SAMP",
     "WM_CONCAT",
+    "PERCENTILE_CONT",
+    "PERCENTILE_DISC",
+    "JSON_OBJECTAGG",
 ];
 
 /// An expression to group by: its tokens.
-type Key = (usize, usize);
+pub(super) type Key = (usize, usize);
 
 /// Rewrites the blocks that have several groupings.
 ///
@@ -255,20 +258,20 @@ impl<'a> Grouped<'a> {
     }
 }
 
-fn is_aggregate(tokens: &[Token], at: usize) -> bool {
+pub(super) fn is_aggregate(tokens: &[Token], at: usize) -> bool {
     tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
         && tokens.get(at).is_some_and(|token| AGGREGATES.iter().any(|name| token.is(name)))
 }
 
 /// The word at depth 0 of a range.
-fn top_level(tokens: &[Token], from: usize, to: usize, word: &str) -> Option<usize> {
+pub(super) fn top_level(tokens: &[Token], from: usize, to: usize, word: &str) -> Option<usize> {
     let part = operands::split(tokens.get(from..to)?, |token| token.is(word));
     let before = part.first().map(|part| part.len())?;
     (part.len() > 1).then_some(from + before)
 }
 
 /// The parts of a range that commas separate.
-fn split(tokens: &[Token], from: usize, to: usize) -> Vec<Key> {
+pub(super) fn split(tokens: &[Token], from: usize, to: usize) -> Vec<Key> {
     let mut start = from;
     let parts = operands::split(tokens.get(from..to).unwrap_or_default(), |one| one.is_symbol(","));
     let mut found = Vec::new();
@@ -302,7 +305,7 @@ fn keys(tokens: &[Token], (from, to): Key) -> Vec<Key> {
 }
 
 /// The groupings that an element stands for.
-fn groupings(tokens: &[Token], element: Key, depth: usize) -> Vec<Vec<Key>> {
+pub(super) fn groupings(tokens: &[Token], element: Key, depth: usize) -> Vec<Vec<Key>> {
     let Some((word, parts)) = several(tokens, element) else { return vec![keys(tokens, element)] };
     // More than GROUPINGS_MAX in any case.
     if depth > 4 || parts.len() > GROUPINGS_MAX || word.is("CUBE") && parts.len() > 6 {
@@ -329,7 +332,7 @@ fn groupings(tokens: &[Token], element: Key, depth: usize) -> Vec<Vec<Key>> {
 }
 
 /// Whether two ranges are the same expression.
-fn is_same(tokens: &[Token], a: Key, b: Key) -> bool {
+pub(super) fn is_same(tokens: &[Token], a: Key, b: Key) -> bool {
     let (Some(a), Some(b)) = (tokens.get(a.0..a.1), tokens.get(b.0..b.1)) else { return false };
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| match (&a.kind, &b.kind) {

@@ -310,7 +310,7 @@ impl<'a> Joined<'a> {
             let end = operands::end(tokens, 0);
             let view = name(end.checked_sub(1).and_then(|last| tokens.get(last)));
             let view = super::synonyms::local(&view);
-            views::find(view.strip_suffix("_stat").unwrap_or(&view))
+            views::of_relation(&view)
                 .map(|view| view.columns.iter().map(|(name, _)| (*name).to_owned()).collect())
         };
         Self { tokens, qualifier, columns }

@@ -179,7 +179,7 @@ fn columns(source: &[Token]) -> Option<Vec<String>> {
     let first = source.first()?;
     if let Kind::Word(name) | Kind::Quoted(name) = &first.kind {
         let name = super::synonyms::local(name);
-        let view = views::find(name.strip_suffix("_stat").unwrap_or(&name))?;
+        let view = views::of_relation(&name)?;
         return Some(view.columns.iter().map(|(name, _)| (*name).to_owned()).collect());
     }
     let inside = source.get(1..operands::closing(source, 0)?)?;
