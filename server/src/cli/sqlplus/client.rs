@@ -180,7 +180,7 @@ impl Interpreter<'_> {
     }
 
     /// An answer of the user, or of a pipe that no script is read from.
-    fn answered(&mut self, question: &str, is_hidden: bool) -> Option<String> {
+    pub(super) fn answered(&mut self, question: &str, is_hidden: bool) -> Option<String> {
         if self.world.is_terminal() || !self.sources.is_of_standard() {
             return self.world.ask(question, is_hidden);
         }

@@ -67,7 +67,13 @@ impl Interpreter<'_> {
                         match item.filter(|_| !is_typed) {
                             // The source stays until the item is done: messages name it.
                             Some(item) => return Some(item),
-                            None => self.sources.pop(),
+                            None => {
+                                self.refuse_broken();
+                                self.sources.pop();
+                            }
+                        }
+                        if self.leave.is_some() {
+                            return None;
                         }
                         continue;
                     }
@@ -165,6 +171,12 @@ impl Interpreter<'_> {
     }
 
     fn carry_out(&mut self, item: Item) {
+        if self.loses_broken(&item) {
+            self.refuse_broken();
+            if self.leave.is_some() {
+                return;
+            }
+        }
         match item {
             Item::Command { command: Command::Remark, .. } => {}
             Item::Command { command: Command::Refused(why), word, line, .. } => {
@@ -187,11 +199,9 @@ impl Interpreter<'_> {
             Item::Again { line } if self.is_sqlplus => self.again(line),
             Item::Again { .. } => {}
             Item::Kept { text } => self.buffer = Some(text),
-            Item::Broken { line } => {
-                let text =
-                    format!("the statement at line {line} was not run: a blank line ends it");
-                let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps it");
-                self.refuse(refusal.of_statement().with_line(), line, None);
+            Item::Broken { text, line } => {
+                self.buffer = Some(text);
+                self.broken = Some(line);
             }
             Item::Dangling { word, line } => {
                 let text = format!("{} continues with - into a statement", word.to_uppercase());
@@ -218,6 +228,29 @@ impl Interpreter<'_> {
         }
     }
 
+    /// Whether behind this item nothing can run the statement that a blank line ended. Client
+    /// commands leave it in the buffer, up to the `/`; what is no command is its other half.
+    fn loses_broken(&self, item: &Item) -> bool {
+        self.broken.is_some()
+            && match item {
+                Item::Again { .. } | Item::Variable { .. } => false,
+                Item::Command { command, .. } => *command == Command::Exit,
+                _ => true,
+            }
+    }
+
+    /// Refuses the statement that a blank line ended, and forgets it: a part of a statement is
+    /// never run.
+    fn refuse_broken(&mut self) {
+        let Some(line) = self.broken.take() else { return };
+        self.buffer = None;
+        let text = format!(
+            "the statement at line {line} was not run: a blank line ends it, and no / runs it"
+        );
+        let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps blank lines in statements");
+        self.refuse(refusal.of_statement().with_line(), line, None);
+    }
+
     /// The rest of a client command with its variables replaced.
     fn substituted(&mut self, rest: &str, line: usize) -> Result<String, Refusal> {
         let marks = self.marks();
@@ -231,12 +264,8 @@ impl Interpreter<'_> {
             return Ok(value.to_owned());
         }
         let name = wanted.name;
-        let answer = if self.world.is_terminal() {
-            self.world.ask(&format!("Enter value for {}: ", name.to_lowercase()), false)
-        } else {
-            None
-        };
-        let Some(answer) = answer else {
+        let question = format!("Enter value for {}: ", name.to_lowercase());
+        let Some(answer) = self.answered(&question, false) else {
             let line = line + wanted.line;
             let text =
                 format!("&{name} in line {line} has no value, and there is no terminal to ask at");
