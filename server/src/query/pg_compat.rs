@@ -19,6 +19,7 @@ mod oracle;
 mod ordering;
 mod outer_join;
 mod pivot;
+mod set_operands;
 pub mod synonyms;
 
 use super::functions;
@@ -59,7 +60,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = headings::rewrite(Draft::of(query))?;
+    let draft = headings::rewrite(set_operands::rewrite(Draft::of(query))?)?;
     let draft = grouping::rewrite(pivot::rewrite(outer_join::rewrite(draft)?)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;
@@ -83,7 +84,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
 /// # Errors
 /// If it becomes too long.
 pub fn named(query: &Query) -> Result<(Query, Rewritten), SqlError> {
-    let Draft { done, tokens } = headings::rewrite(Draft::of(query))?;
+    let Draft { done, tokens } = headings::rewrite(set_operands::rewrite(Draft::of(query))?)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
     Ok((named, done))
 }
@@ -663,7 +664,7 @@ mod tests {
             assert_eq!(rewrite(query).expect(query).sql, sql);
         }
         for refused in [
-            "select a from b where rownum > 1",
+            "select a from b where rownum > c",
             "select count(*) from b where rownum < 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",
