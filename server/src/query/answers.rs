@@ -661,6 +661,7 @@ fn values_that_do_not_fit_have_the_numbers_of_oracle() {
         ("select to_number('abc') from dual", "01722"),
         ("select 1 from dual where 'x' = 1", "01722"),
         ("select to_date('abc', 'YYYY') from dual", "01861"),
+        ("select to_date('2026-13-01', 'YYYY-MM-DD') from dual", "01861"),
         ("select nosuch from dual", "00904"),
         ("select 1 from nosuch", "00942"),
         ("select from dual", "00900"),

@@ -722,7 +722,10 @@ fn state_of_data(message: &str) -> &'static str {
     match message {
         "division by zero" => state::DIVISION_BY_ZERO,
         _ if message.ends_with(" is no number") => state::BAD_VALUE,
-        _ if message.contains(" of the format '") || message.contains(" is no time") => {
+        _ if message.contains(" of the format '")
+            || message.contains(" is no time")
+            || message.starts_with("there is no ") && message.contains(':') =>
+        {
             state::BAD_TIME
         }
         _ => state::BAD_DATA,

@@ -319,7 +319,7 @@ impl Interpreter<'_> {
     }
 
     /// EXECUTE: assignments to bind variables; anything else is PL/SQL.
-    fn execute(&mut self, rest: &str, line: usize) -> Done {
+    pub(super) fn execute(&mut self, rest: &str, line: usize) -> Done {
         let Some(found) = assignments(rest) else {
             let text = format!("EXECUTE {rest}: PL/SQL is not carried out");
             let error = SqlError::new(state::NOT_SUPPORTED, text)

@@ -2,6 +2,7 @@
 
 use super::{
     Input, Interpreter, Line,
+    binds::assignments,
     commands::Command,
     date::Date,
     output::Refused,
@@ -194,7 +195,19 @@ impl Interpreter<'_> {
                 self.statement(&text, line);
             }
             Item::Block { text, line, last, is_ended } => {
-                self.refuse_block(&text, line, last, is_ended)
+                // What was in the buffer is not the last statement any more.
+                self.buffer = None;
+                match within_block(&text) {
+                    Some(assignments) if is_ended => {
+                        let done = self
+                            .substituted(assignments, line)
+                            .and_then(|assignments| self.execute(&assignments, line));
+                        if let Err(refusal) = done {
+                            self.refuse(refusal.of_statement(), line, None);
+                        }
+                    }
+                    _ => self.refuse_block(&text, line, last, is_ended),
+                }
             }
             Item::Again { line } if self.is_sqlplus => self.again(line),
             Item::Again { .. } => {}
@@ -309,6 +322,17 @@ impl Interpreter<'_> {
         let refused = Refused { text, line };
         self.refuse(Refusal::of(Cause::Statement, error).with_line(), line, Some(refused));
     }
+}
+
+/// The inside of a block that does nothing but give values to bind variables, as EXECUTE does:
+/// `BEGIN :a := 1; :b := 'x'; END;`
+fn within_block(text: &str) -> Option<&str> {
+    let (begin, rest) = text.trim().split_at_checked("BEGIN".len())?;
+    let rest = rest.trim_end().strip_suffix(';')?.trim_end();
+    let (inner, end) = rest.split_at_checked(rest.len().checked_sub("END".len())?)?;
+    let is_block = begin.eq_ignore_ascii_case("BEGIN") && end.eq_ignore_ascii_case("END");
+    (is_block && inner.ends_with([';', ' ', '\t', '\n']) && assignments(inner).is_some())
+        .then_some(inner)
 }
 
 fn unknown(text: &str) -> Refusal {

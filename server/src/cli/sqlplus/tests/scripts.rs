@@ -177,6 +177,28 @@ fn a_statement_that_a_blank_line_ends_is_run_by_a_slash_or_refused() {
     stage.says("runs it (a.sql, line 1)");
 }
 
+/// A block of assignments does what EXECUTE does; every other block is PL/SQL.
+#[test]
+fn a_block_of_assignments_is_carried_out() {
+    let text = "variable n number\nvariable t varchar2(9)\ndefine d = x\n\
+        begin\n  :n := 2 ;\n  :t := '&d;';\nend ;\n/\nselect :n, :t;";
+    let stage = Stage::sqlplus().run(&format!("set verify off\n{text}"));
+    stage.sends(&["select 2, 'x;'"]);
+    stage.says("PL/SQL procedure successfully completed.");
+    stage.ends(0);
+    for block in [
+        "begin\n :n := 1; drop_all;\nend;\n/",
+        "begin\n if 1 = 1 then :n := 1; end if;\nend;\n/",
+        "begin\n null;\nend;\n/",
+    ] {
+        let stage = Stage::sqlplus().run(&format!("variable n number\nselect 1;\n{block}\n/"));
+        stage.says("PL/SQL is not carried out");
+        stage.ends(1);
+        // Nor is the statement before it run once more.
+        stage.sends(&["select 1"]);
+    }
+}
+
 /// A value cannot make a second statement of one.
 #[test]
 fn values_stay_within_their_statement() {
