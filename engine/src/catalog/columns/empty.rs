@@ -1,4 +1,4 @@
-//! ASM's views about what Plinth does not have. They have no rows, as in an instance of ASM that
+//! Oracle's views about what Plinth does not have. They have no rows, as in an instance of ASM that
 //! does not use it, so that a script that lists everything runs.
 
 use super::{
@@ -343,6 +343,18 @@ pub(super) const VIEWS: &[View] = &[
             number("sparse_reads"),
             number("sparse_bytes_read"),
             seconds("sparse_read_time"),
+            number("con_id"),
+        ],
+    ),
+    // Of a database, which is not mounted here.
+    view(
+        "v$controlfile",
+        &[
+            text("status"),
+            text("name"),
+            text("is_recovery_dest_file"),
+            number("block_size"),
+            number("file_size_blks"),
             number("con_id"),
         ],
     ),
