@@ -260,6 +260,68 @@ fn texts_are_compared_with_numbers_as_numbers() {
 }
 
 #[test]
+fn windows_have_distinct_values_and_ignore_nulls() {
+    let rows =
+        "(select 1 k, 'a' g, 5 x, 'p' t from dual union all select 2, 'a', null, 'q' from dual
+        union all select 3, 'a', 5, 'p' from dual union all select 4, 'a', 7.5, null from dual
+        union all select 5, 'b', null, 'r' from dual union all select 6, 'b', 2, 'r' from dual)";
+    let of = |expression: &str| format!("select {expression} from {rows} order by k");
+    answer(
+        &oracle(),
+        &[
+            (&of("count(distinct x) over (partition by g)"), "2\n2\n2\n2\n1\n1"),
+            (&of("count(unique t) over ()"), "3\n3\n3\n3\n3\n3"),
+            (&of("sum(distinct x) over (partition by g) s"), "12.5\n12.5\n12.5\n12.5\n2\n2"),
+            (
+                &of("avg(distinct x) over (partition by g), max(distinct t) over (partition by g)"),
+                "6.25|q\n6.25|q\n6.25|q\n6.25|q\n2|r\n2|r",
+            ),
+            (
+                &of(
+                    "count(distinct(x)) over (order by k rows between 1 preceding and current row)",
+                ),
+                "1\n1\n1\n2\n1\n1",
+            ),
+            (&of("median(x) over (partition by g)"), "5\n5\n5\n5\n2\n2"),
+            (
+                &of("percentile_disc(1) within group (order by x) over (partition by g)"),
+                "7.5\n7.5\n7.5\n7.5\n2\n2",
+            ),
+            (
+                &of("percentile_cont(0.5) within group (order by x desc) over ()"),
+                "5\n5\n5\n5\n5\n5",
+            ),
+            (
+                &of("listagg(t, '+') within group (order by k desc) over (partition by g)"),
+                "p+q+p\np+q+p\np+q+p\np+q+p\nr+r\nr+r",
+            ),
+            (
+                &of("first_value(x) ignore nulls over (partition by g order by k desc)"),
+                "7.5\n7.5\n7.5\n7.5\n2\n2",
+            ),
+            (
+                &of("last_value(x ignore nulls) over (partition by g order by k)"),
+                "5\n5\n5\n7.5\n~\n2",
+            ),
+            (
+                &of(
+                    "lag(x) ignore nulls over (order by k), lead(x, 2, 0) ignore nulls over (order by k)",
+                ),
+                "~|7.5\n5|7.5\n5|2\n5|0\n7.5|0\n7.5|0",
+            ),
+            (
+                &of(
+                    "nth_value(x, 2) ignore nulls over (order by k), lag(t, 1, '-') respect nulls over (order by k)",
+                ),
+                "~|-\n~|p\n5|q\n5|p\n5|~\n5|r",
+            ),
+        ],
+    );
+    let counted = "count(distinct x) over (partition by g)";
+    assert_eq!(headings(&oracle(), &of(counted)), counted);
+}
+
+#[test]
 fn only_the_result_that_is_chosen_is_computed() {
     let query = format!(
         "SELECT name, DECODE(total, 0, 0, ROUND(free/total*100, 1)) FROM {DISKS} ORDER BY name"
@@ -651,7 +713,7 @@ fn rownum_is_compared_with_constants() {
     }
 }
 
-/// What is wrong with a value is no syntax error.
+/// A value that does not fit is no syntax error.
 #[test]
 fn values_that_do_not_fit_have_the_numbers_of_oracle() {
     let memory = oracle();

@@ -11,6 +11,7 @@ mod numbers;
 mod patterns;
 mod texts;
 mod times;
+mod windows;
 
 use crate::sql::rules::Rules;
 use decimals::{Operator, as_real, clean, computed};
@@ -153,6 +154,7 @@ pub fn create(connection: &Connection, user: &str, rules: Rules) -> Result<()> {
     create_about_numbers(&functions)?;
     decimals::create(&functions)?;
     aggregates::create(&functions)?;
+    windows::create(&functions)?;
     texts::create(&functions)?;
     patterns::create(&functions)
 }

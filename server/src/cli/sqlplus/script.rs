@@ -195,7 +195,7 @@ impl Interpreter<'_> {
                 self.statement(&text, line);
             }
             Item::Block { text, line, last, is_ended } => {
-                // What was in the buffer is not the last statement any more.
+                // A statement in the buffer is not the last one any more.
                 self.buffer = None;
                 match within_block(&text) {
                     Some(assignments) if is_ended => {
