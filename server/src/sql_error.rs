@@ -38,7 +38,10 @@ pub mod state {
     pub const UNKNOWN_SETTING: &str = "42704";
     pub const INTERNAL: &str = "XX000";
     pub const BAD_VALUE: &str = "22P02";
+    pub const BAD_DATA: &str = "22000";
     pub const OUT_OF_RANGE: &str = "22003";
+    pub const BAD_TIME: &str = "22007";
+    pub const DIVISION_BY_ZERO: &str = "22012";
     pub const WRONG_PASSWORD: &str = "28P01";
 }
 
@@ -138,7 +141,9 @@ fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
         "42702" => ("AmbiguousColumn", Some(918)),
         "42P02" => ("MissingParameter", Some(1008)),
         "42710" => ("Exists", Some(1920)),
-        "22000" => ("BadData", None),
+        state::BAD_DATA => ("BadData", None),
+        state::BAD_TIME => ("BadTime", Some(1861)),
+        state::DIVISION_BY_ZERO => ("DivisionByZero", Some(1476)),
         "28000" => ("NotLetIn", Some(1017)),
         _ => return None,
     })

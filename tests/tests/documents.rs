@@ -123,7 +123,8 @@ fn documented_views(document: &str) -> BTreeMap<String, Vec<(String, String)>> {
 #[test]
 fn the_reference_of_sql_has_every_column_of_every_view() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sql.md");
-    let documented = documented_views(&fs::read_to_string(path).expect("the reference"));
+    let text = fs::read_to_string(path).expect("the reference");
+    let documented = documented_views(&text);
     let instance = Instance::new();
     let rows = instance.query(
         "SELECT table_name, column_name, data_type FROM information_schema.columns \
@@ -160,6 +161,8 @@ fn the_reference_of_sql_has_every_column_of_every_view() {
     ] {
         assert_eq!(seen.remove(view).as_ref(), seen.get(same), "{view} has the columns of {same}");
     }
+    // Views without rows have a line each, whose columns a test of the engine compares.
+    seen.retain(|view, _| !text.contains(&format!("\n| `{view}` | `")));
     for (view, columns) in &seen {
         assert_eq!(documented.get(view), Some(columns), "docs/sql.md, the table of {view}");
     }

@@ -39,6 +39,9 @@ pub(super) struct Cp {
     /// Ask before something is replaced.
     #[arg(short)]
     interactive: bool,
+    /// Changes nothing: every copy is made by this host.
+    #[arg(long)]
+    local: bool,
     #[command(flatten)]
     foreign: Foreign,
     /// What to copy, and then where to: * and % are wildcards in groups.
@@ -357,6 +360,7 @@ pub(super) fn copy(context: &mut Context, from: &Path, to: &str) -> Result<()> {
         recursive: false,
         force: false,
         interactive: false,
+        local: true,
         foreign: Foreign::default(),
         paths,
     };

@@ -13,7 +13,7 @@ use crate::{
     sql_error::SqlError,
 };
 use clap::Args;
-use plinth_engine::admin::Value;
+use plinth_engine::admin::{AdminError, Code, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Visits all files and directories below a directory, in the order of names, parents before their
@@ -171,7 +171,8 @@ impl Run for Mkdir {
             let engine = context.engine(place.group()?)?;
             let place = asm_path::new_name(&engine, &place)?;
             if let Ok(found) = asm_path::find(&engine, &place) {
-                return Err(SqlError::new("22023", format!("{} is there already", found.place)));
+                let there = format!("{} is there already", found.place);
+                return Err(AdminError::new(Code::NameExists, there).into());
             }
             make_directory(&engine, &place)?;
         }

@@ -27,6 +27,13 @@ fn headings(memory: &Memory, query: &str) -> String {
     table.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join("|")
 }
 
+/// Oracle's number of a refusal.
+fn number(memory: &Memory, query: &str) -> String {
+    let refusal = told(memory, query).expect_err(query);
+    let detail = refusal.detail.unwrap_or_default();
+    detail.split_once("ORA-").map_or_else(|| detail.clone(), |(_, number)| number.to_owned())
+}
+
 fn oracle() -> Memory {
     let (mut memory, _) = worlds();
     memory.choice = Choice::Always(Rules::Oracle);
@@ -302,6 +309,68 @@ fn texts_are_compared_with_numbers_as_numbers() {
         ],
     );
     assert!(told(&oracle(), "select count(*) from v$asm_file where type > 5").is_err());
+}
+
+#[test]
+fn windows_have_distinct_values_and_ignore_nulls() {
+    let rows =
+        "(select 1 k, 'a' g, 5 x, 'p' t from dual union all select 2, 'a', null, 'q' from dual
+        union all select 3, 'a', 5, 'p' from dual union all select 4, 'a', 7.5, null from dual
+        union all select 5, 'b', null, 'r' from dual union all select 6, 'b', 2, 'r' from dual)";
+    let of = |expression: &str| format!("select {expression} from {rows} order by k");
+    answer(
+        &oracle(),
+        &[
+            (&of("count(distinct x) over (partition by g)"), "2\n2\n2\n2\n1\n1"),
+            (&of("count(unique t) over ()"), "3\n3\n3\n3\n3\n3"),
+            (&of("sum(distinct x) over (partition by g) s"), "12.5\n12.5\n12.5\n12.5\n2\n2"),
+            (
+                &of("avg(distinct x) over (partition by g), max(distinct t) over (partition by g)"),
+                "6.25|q\n6.25|q\n6.25|q\n6.25|q\n2|r\n2|r",
+            ),
+            (
+                &of(
+                    "count(distinct(x)) over (order by k rows between 1 preceding and current row)",
+                ),
+                "1\n1\n1\n2\n1\n1",
+            ),
+            (&of("median(x) over (partition by g)"), "5\n5\n5\n5\n2\n2"),
+            (
+                &of("percentile_disc(1) within group (order by x) over (partition by g)"),
+                "7.5\n7.5\n7.5\n7.5\n2\n2",
+            ),
+            (
+                &of("percentile_cont(0.5) within group (order by x desc) over ()"),
+                "5\n5\n5\n5\n5\n5",
+            ),
+            (
+                &of("listagg(t, '+') within group (order by k desc) over (partition by g)"),
+                "p+q+p\np+q+p\np+q+p\np+q+p\nr+r\nr+r",
+            ),
+            (
+                &of("first_value(x) ignore nulls over (partition by g order by k desc)"),
+                "7.5\n7.5\n7.5\n7.5\n2\n2",
+            ),
+            (
+                &of("last_value(x ignore nulls) over (partition by g order by k)"),
+                "5\n5\n5\n7.5\n~\n2",
+            ),
+            (
+                &of(
+                    "lag(x) ignore nulls over (order by k), lead(x, 2, 0) ignore nulls over (order by k)",
+                ),
+                "~|7.5\n5|7.5\n5|2\n5|0\n7.5|0\n7.5|0",
+            ),
+            (
+                &of(
+                    "nth_value(x, 2) ignore nulls over (order by k), lag(t, 1, '-') respect nulls over (order by k)",
+                ),
+                "~|-\n~|p\n5|q\n5|p\n5|~\n5|r",
+            ),
+        ],
+    );
+    let counted = "count(distinct x) over (partition by g)";
+    assert_eq!(headings(&oracle(), &of(counted)), counted);
 }
 
 #[test]
@@ -930,3 +999,92 @@ const WORDS: &[&str] = &[
     "ON",
     "\"q\"",
 ];
+
+/// The operands of set operations may stand in parentheses, with queries of any kind in them.
+#[test]
+fn operands_of_set_operations_stand_in_parentheses() {
+    let memory = oracle();
+    answer(
+        &memory,
+        &[
+            ("(select 1 from dual) union all (select 2 from dual)", "1\n2"),
+            ("(select 1 from dual) union all select 1 from dual", "1\n1"),
+            ("select 1 from dual union (select 1 from dual)", "1"),
+            ("select x from ((select 1 x from dual) union all (select 2 from dual))", "1\n2"),
+            (
+                "select * from ((select 3 x from dual union select 1 from dual) minus (select 1 from dual))",
+                "3",
+            ),
+            (
+                "((select 1 from dual) union (select 2 from dual)) intersect (select 2 from dual)",
+                "2",
+            ),
+            (
+                "with a as ((select 1 x from dual) union all (select 2 from dual)) select sum(x) from a",
+                "3",
+            ),
+            (
+                "(select 'c' from dual order by 1 fetch first 1 rows only) union all (select 'z' from dual)",
+                "c\nz",
+            ),
+            // A list behind IN is no operand.
+            ("select 1 from dual where 1 in (select 1 from dual) union select 2 from dual", "1\n2"),
+            ("select (select 1 from dual) from dual union select 2 from dual", "1\n2"),
+        ],
+    );
+    let columns = headings(&memory, "(select 1 as one from dual) union all (select 2 from dual)");
+    assert_eq!(columns, "one");
+}
+
+/// A row that fails a condition on ROWNUM gives its number to the next one.
+#[test]
+fn rownum_is_compared_with_constants() {
+    let rows = |condition: &str| {
+        let query = format!("SELECT name FROM {DISKS} WHERE {condition}");
+        told(&oracle(), &query).expect(&query).split_whitespace().count()
+    };
+    for (condition, expected) in [
+        ("rownum = 0", 0),
+        ("rownum = 1", 1),
+        ("rownum = 2", 0),
+        ("rownum > 0", 3),
+        ("rownum > 1", 0),
+        ("rownum >= 1", 3),
+        ("rownum >= 2", 0),
+        ("rownum <> 1", 0),
+        ("rownum != 3", 2),
+        ("rownum <> 0", 3),
+        ("2 >= rownum", 2),
+        ("2 > rownum and free >= 0", 1),
+        ("1 = rownum", 1),
+        ("0 < rownum", 3),
+    ] {
+        assert_eq!(rows(condition), expected, "{condition}");
+    }
+}
+
+/// A value that does not fit is no syntax error.
+#[test]
+fn values_that_do_not_fit_have_the_numbers_of_oracle() {
+    let memory = oracle();
+    for (query, expected) in [
+        ("select 1 / 0 from dual", "01476"),
+        ("select mod(7, 0) / 0 from dual", "01476"),
+        ("select to_number('abc') from dual", "01722"),
+        ("select 1 from dual where 'x' = 1", "01722"),
+        ("select to_date('abc', 'YYYY') from dual", "01861"),
+        ("select to_date('2026-13-01', 'YYYY-MM-DD') from dual", "01861"),
+        ("select nosuch from dual", "00904"),
+        ("select 1 from nosuch", "00942"),
+        ("select from dual", "00900"),
+    ] {
+        assert_eq!(number(&memory, query), expected, "{query}");
+    }
+}
+
+/// Parentheses around a column are not part of its name.
+#[test]
+fn a_column_in_parentheses_keeps_its_name() {
+    let query = format!("select distinct(name), ((d.free)), (free + 1), (sysdate) from {DISKS}");
+    assert_eq!(headings(&oracle(), &query), "name|free|(free + 1)|(sysdate)");
+}

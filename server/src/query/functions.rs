@@ -15,6 +15,7 @@ mod patterns;
 mod spelled;
 mod texts;
 mod times;
+mod windows;
 
 use super::mentions::Registry;
 use crate::sql::rules::Rules;
@@ -177,6 +178,7 @@ pub fn create(connection: Registry<'_>, user: &str, rules: Rules) -> Result<()> 
     create_about_numbers(&functions)?;
     decimals::create(&functions)?;
     aggregates::create(&functions)?;
+    windows::create(&functions)?;
     texts::create(&functions)?;
     patterns::create(&functions)
 }

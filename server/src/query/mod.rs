@@ -373,6 +373,18 @@ impl Prepared {
         self.connection.prepare(&self.sql).map_err(|error| self.refused(error, None))
     }
 
+    /// An error while the query runs: its syntax is right, and a value in it is not.
+    fn failed(&self, error: rusqlite::Error) -> SqlError {
+        match error {
+            rusqlite::Error::SqliteFailure(error, Some(message))
+                if error.code == rusqlite::ErrorCode::Unknown =>
+            {
+                SqlError::new(state_of_data(&message), message)
+            }
+            error => self.refused(error, None),
+        }
+    }
+
     fn refused(&self, error: rusqlite::Error, why: Option<SqlError>) -> SqlError {
         use rusqlite::ErrorCode;
         if let Some(why) = why {
@@ -581,7 +593,7 @@ impl Prepared {
             let row = match rows.next() {
                 Ok(Some(row)) => row,
                 Ok(None) => return Ok(table),
-                Err(error) => return Err(self.refused(error, why())),
+                Err(error) => return Err(why().unwrap_or_else(|| self.failed(error))),
             };
             let mut values = Vec::with_capacity(width);
             for at in 0..width {
@@ -730,10 +742,26 @@ fn misunderstood(message: &str) -> SqlError {
     }
     let refusal = SqlError::new(state, message);
     if message.starts_with("no such table") {
-        let views: Vec<&str> = views::all().map(|view| view.name).collect();
+        let shown = views::all().filter(|view| !view.is_without_rows);
+        let views: Vec<&str> = shown.map(|view| view.name).collect();
         return refusal.hint(format!("the views are {}", views.join(", ")));
     }
     refusal
+}
+
+/// The SQLSTATE of a value that is wrong, by what our functions say of it.
+fn state_of_data(message: &str) -> &'static str {
+    match message {
+        "division by zero" => state::DIVISION_BY_ZERO,
+        _ if message.ends_with(" is no number") => state::BAD_VALUE,
+        _ if message.contains(" of the format '")
+            || message.contains(" is no time")
+            || message.starts_with("there is no ") && message.contains(':') =>
+        {
+            state::BAD_TIME
+        }
+        _ => state::BAD_DATA,
+    }
 }
 
 /// The type of a column: the declared one if all values have it, else the first type that all

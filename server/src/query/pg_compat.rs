@@ -21,6 +21,7 @@ mod oracle;
 mod ordering;
 mod outer_join;
 mod pivot;
+mod set_operands;
 pub mod synonyms;
 
 use super::{functions, mentions::Registry};
@@ -61,8 +62,8 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
-    let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
+    let draft = names::rewrite(set_operands::rewrite(Draft::of(query))?, rules)?;
+    let draft = pivot::rewrite(outer_join::rewrite(headings::rewrite(draft)?)?)?;
     let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;
@@ -86,7 +87,8 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
 /// # Errors
 /// If it becomes too long.
 pub fn named(query: &Query, rules: Rules) -> Result<(Query, Rewritten), SqlError> {
-    let Draft { done, tokens } = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
+    let draft = names::rewrite(set_operands::rewrite(Draft::of(query))?, rules)?;
+    let Draft { done, tokens } = headings::rewrite(draft)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
     Ok((named, done))
 }
@@ -790,7 +792,7 @@ mod tests {
             assert_eq!(rewrite(query).expect(query).sql, sql);
         }
         for refused in [
-            "select a from b where rownum > 1",
+            "select a from b where rownum > c",
             "select count(*) from b where rownum < 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",

@@ -64,6 +64,8 @@ pub struct View {
     pub has_twin: bool,
     /// Whether the instance has the rows, and engines do not know the view.
     pub is_of_instance: bool,
+    /// Whether it is about something that Plinth does not have.
+    pub is_without_rows: bool,
 }
 
 /// Columns with the group's number.
@@ -89,6 +91,7 @@ pub fn all() -> impl Iterator<Item = &'static View> {
             columns: columns(view),
             has_twin: view.has_twin,
             is_of_instance: view.is_of_instance(),
+            is_without_rows: view.is_without_rows(),
         };
         columns::all().map(view).collect()
     });

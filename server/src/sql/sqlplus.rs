@@ -85,7 +85,7 @@ pub const OPTIONS: &[Word] = &[
     ("COPYTYPECHECK", 13),
     ("CRT", 3),
     ("DEFINE", 3),
-    ("DESCRIBE", 8),
+    ("DESCRIBE", 4),
     ("DOCUMENT", 3),
     ("ECHO", 4),
     ("EDITFILE", 5),

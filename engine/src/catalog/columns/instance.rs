@@ -23,6 +23,63 @@ pub(super) const VIEWS: &[View] = &[
     view("v$spparameter", SPPARAMETER),
     view("v$session", SESSION),
     view("v$process", PROCESS),
+    view("v$diag_info", DIAG_INFO),
+    view("v$license", LICENSE),
+    view("v$option", OPTION),
+    view("v$nls_parameters", NLS_PARAMETERS),
+    view("v$fixed_table", FIXED_TABLE),
+];
+
+const DIAG_INFO: &[Column] = &[
+    column("inst_id", Integer, Instance, "1"),
+    column(
+        "name",
+        Text,
+        Instance,
+        "`Diag Enabled`, `ADR Base`, `ADR Home`, `Diag Trace`, `Diag Alert`",
+    ),
+    column("value", Text, Instance, "`TRUE`; for the others the folder of `alert.log`"),
+    column("con_id", Integer, Instance, "0"),
+];
+
+const LICENSE: &[Column] = &[
+    column("sessions_max", Integer, Instance, "0: no license limits them"),
+    column("sessions_warning", Integer, Instance, "0"),
+    column("sessions_current", Integer, Instance, "sessions now"),
+    column("sessions_highwater", Integer, Instance, "NULL: not counted"),
+    column("users_max", Integer, Instance, "0"),
+    column("cpu_count_current", Integer, Instance, "processors that the instance may use"),
+    column("cpu_core_count_current", Integer, Instance, "NULL"),
+    column("cpu_socket_count_current", Integer, Instance, "NULL"),
+    column("cpu_count_highwater", Integer, Instance, "NULL"),
+    column("cpu_core_count_highwater", Integer, Instance, "NULL"),
+    column("cpu_socket_count_highwater", Integer, Instance, "NULL"),
+    column("con_id", Integer, Instance, "0"),
+];
+
+const OPTION: &[Column] = &[
+    column("parameter", Text, Instance, "the option, as Oracle calls it"),
+    column(
+        "value",
+        Text,
+        Instance,
+        "`TRUE` for `Automatic Storage Management`; `FALSE` for what is Oracle's, such as `Real Application Clusters`",
+    ),
+    column("con_id", Integer, Instance, "0"),
+];
+
+const NLS_PARAMETERS: &[Column] = &[
+    column("parameter", Text, Instance, "`NLS_DATE_FORMAT`, `NLS_CHARACTERSET` ..."),
+    column("value", Text, Instance, "its value in this session"),
+    column("con_id", Integer, Instance, "0"),
+];
+
+const FIXED_TABLE: &[Column] = &[
+    column("name", Text, Instance, "a view of this page, in upper case, and its form `GV$`"),
+    column("object_id", Integer, Instance, "of the name, the same on every host"),
+    column("type", Text, Instance, "`VIEW`, or `TABLE` for `X$`"),
+    column("table_num", Integer, Instance, "65537 for a view; else counts from 0"),
+    column("con_id", Integer, Instance, "0"),
 ];
 
 const INSTANCE: &[Column] = &[

@@ -10,6 +10,7 @@
 //! state (`temp.live_...`), which are filled before each query. Times are UTC. Sizes in `_mb` are
 //! MiB.
 
+mod empty;
 mod group;
 mod instance;
 #[cfg(test)]
@@ -88,7 +89,7 @@ struct Table {
 
 /// All views.
 pub fn all() -> impl Iterator<Item = &'static View> {
-    [group::VIEWS, stats::VIEWS, instance::VIEWS].into_iter().flatten()
+    [group::VIEWS, stats::VIEWS, instance::VIEWS, empty::VIEWS].into_iter().flatten()
 }
 
 /// The columns of a temporary table, with their types for `CREATE TABLE`.
@@ -124,6 +125,12 @@ impl View {
     #[must_use]
     pub fn is_of_instance(&self) -> bool {
         self.from.is_empty()
+    }
+
+    /// Whether the view is about something that Plinth does not have.
+    #[must_use]
+    pub fn is_without_rows(&self) -> bool {
+        empty::VIEWS.iter().any(|view| view.name == self.name)
     }
 
     fn create(&self) -> String {

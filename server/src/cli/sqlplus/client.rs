@@ -180,7 +180,7 @@ impl Interpreter<'_> {
     }
 
     /// An answer of the user, or of a pipe that no script is read from.
-    fn answered(&mut self, question: &str, is_hidden: bool) -> Option<String> {
+    pub(super) fn answered(&mut self, question: &str, is_hidden: bool) -> Option<String> {
         if self.world.is_terminal() || !self.sources.is_of_standard() {
             return self.world.ask(question, is_hidden);
         }
@@ -319,7 +319,7 @@ impl Interpreter<'_> {
     }
 
     /// EXECUTE: assignments to bind variables; anything else is PL/SQL.
-    fn execute(&mut self, rest: &str, line: usize) -> Done {
+    pub(super) fn execute(&mut self, rest: &str, line: usize) -> Done {
         let Some(found) = assignments(rest) else {
             let text = format!("EXECUTE {rest}: PL/SQL is not carried out");
             let error = SqlError::new(state::NOT_SUPPORTED, text)

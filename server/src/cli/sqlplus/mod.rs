@@ -214,6 +214,8 @@ pub(super) struct Interpreter<'a> {
     sources: Sources,
     /// The last statement, as it was written.
     buffer: Option<String>,
+    /// The line of the statement in the buffer, if a blank line ended it and nothing has run it.
+    broken: Option<usize>,
     /// The file that gets all output, too.
     spool: Option<String>,
     /// The numbers of TIMING.
@@ -256,6 +258,7 @@ impl<'a> Interpreter<'a> {
             whenever: Whenever::default(),
             sources: Sources::new(start.inputs),
             buffer: None,
+            broken: None,
             spool: None,
             timers: Vec::new(),
             sqlcode: 0,

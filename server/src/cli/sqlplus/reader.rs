@@ -53,8 +53,9 @@ pub(super) enum Item {
     Kept {
         text: String,
     },
-    /// A statement that a blank line ended.
+    /// A statement that a blank line ended: it is kept, and a `/` runs it.
     Broken {
+        text: String,
         line: usize,
     },
     /// A client command with a `-` at its end, and a statement on the next line.
@@ -345,7 +346,8 @@ impl Reader {
                 return (Some(Item::Kept { text: gathered.text.trim().to_owned() }), None);
             }
             if word.is_empty() && !rules.blank_lines && !gathered.scan.is_comment() {
-                return (Some(Item::Broken { line: gathered.line }), None);
+                let Gathered { text, line, .. } = gathered;
+                return (Some(Item::Broken { text: text.trim_end().to_owned(), line }), None);
             }
             // SQL*Plus's prefix: a client command in the middle of a statement.
             if let Some(inner) = line.strip_prefix('#').filter(|_| is_plain) {

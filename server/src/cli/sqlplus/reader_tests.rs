@@ -32,7 +32,7 @@ fn told(item: &Item) -> String {
         }
         Item::Again { line } => format!("{line}/"),
         Item::Kept { text } => format!(". {text}"),
-        Item::Broken { line } => format!("{line}!"),
+        Item::Broken { text, line } => format!("{line}! {text}"),
         Item::Dangling { word, line } => format!("{line}- {word}"),
         Item::Variable { text, line } => format!("{line}& {text}"),
         Item::Backslash { text, line } => format!("{line}\\ {text}"),
@@ -136,7 +136,7 @@ fn a_block_goes_to_its_slash() {
 
 #[test]
 fn sqlplus_ends_a_statement_at_a_blank_line_or_a_point() {
-    reads("select 1\n\nfrom x;", &SQLPLUS, &["1!", "3? from x"]);
+    reads("select 1\n\nfrom x;", &SQLPLUS, &["1! select 1", "3? from x"]);
     reads("select /*\n\n*/ 1;", &SQLPLUS, &["1= select /*\n\n*/ 1"]);
     reads("select 1\n.\n/", &SQLPLUS, &[". select 1", "3/"]);
     reads("select 1\n#set lines 5\nfrom x;", &SQLPLUS, &["2> set|lines 5", "1= select 1\nfrom x"]);

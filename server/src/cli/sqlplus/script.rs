@@ -2,6 +2,7 @@
 
 use super::{
     Input, Interpreter, Line,
+    binds::assignments,
     commands::Command,
     date::Date,
     output::Refused,
@@ -67,7 +68,13 @@ impl Interpreter<'_> {
                         match item.filter(|_| !is_typed) {
                             // The source stays until the item is done: messages name it.
                             Some(item) => return Some(item),
-                            None => self.sources.pop(),
+                            None => {
+                                self.refuse_broken();
+                                self.sources.pop();
+                            }
+                        }
+                        if self.leave.is_some() {
+                            return None;
                         }
                         continue;
                     }
@@ -165,6 +172,12 @@ impl Interpreter<'_> {
     }
 
     fn carry_out(&mut self, item: Item) {
+        if self.loses_broken(&item) {
+            self.refuse_broken();
+            if self.leave.is_some() {
+                return;
+            }
+        }
         match item {
             Item::Command { command: Command::Remark, .. } => {}
             Item::Command { command: Command::Refused(why), word, line, .. } => {
@@ -182,16 +195,26 @@ impl Interpreter<'_> {
                 self.statement(&text, line);
             }
             Item::Block { text, line, last, is_ended } => {
-                self.refuse_block(&text, line, last, is_ended)
+                // A statement in the buffer is not the last one any more.
+                self.buffer = None;
+                match within_block(&text) {
+                    Some(assignments) if is_ended => {
+                        let done = self
+                            .substituted(assignments, line)
+                            .and_then(|assignments| self.execute(&assignments, line));
+                        if let Err(refusal) = done {
+                            self.refuse(refusal.of_statement(), line, None);
+                        }
+                    }
+                    _ => self.refuse_block(&text, line, last, is_ended),
+                }
             }
             Item::Again { line } if self.is_sqlplus => self.again(line),
             Item::Again { .. } => {}
             Item::Kept { text } => self.buffer = Some(text),
-            Item::Broken { line } => {
-                let text =
-                    format!("the statement at line {line} was not run: a blank line ends it");
-                let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps it");
-                self.refuse(refusal.of_statement().with_line(), line, None);
+            Item::Broken { text, line } => {
+                self.buffer = Some(text);
+                self.broken = Some(line);
             }
             Item::Dangling { word, line } => {
                 let text = format!("{} continues with - into a statement", word.to_uppercase());
@@ -218,6 +241,29 @@ impl Interpreter<'_> {
         }
     }
 
+    /// Whether behind this item nothing can run the statement that a blank line ended. Client
+    /// commands leave it in the buffer, up to the `/`; what is no command is its other half.
+    fn loses_broken(&self, item: &Item) -> bool {
+        self.broken.is_some()
+            && match item {
+                Item::Again { .. } | Item::Variable { .. } => false,
+                Item::Command { command, .. } => *command == Command::Exit,
+                _ => true,
+            }
+    }
+
+    /// Refuses the statement that a blank line ended, and forgets it: a part of a statement is
+    /// never run.
+    fn refuse_broken(&mut self) {
+        let Some(line) = self.broken.take() else { return };
+        self.buffer = None;
+        let text = format!(
+            "the statement at line {line} was not run: a blank line ends it, and no / runs it"
+        );
+        let refusal = wrong(text).hint("SET SQLBLANKLINES ON keeps blank lines in statements");
+        self.refuse(refusal.of_statement().with_line(), line, None);
+    }
+
     /// The rest of a client command with its variables replaced.
     fn substituted(&mut self, rest: &str, line: usize) -> Result<String, Refusal> {
         let marks = self.marks();
@@ -231,12 +277,8 @@ impl Interpreter<'_> {
             return Ok(value.to_owned());
         }
         let name = wanted.name;
-        let answer = if self.world.is_terminal() {
-            self.world.ask(&format!("Enter value for {}: ", name.to_lowercase()), false)
-        } else {
-            None
-        };
-        let Some(answer) = answer else {
+        let question = format!("Enter value for {}: ", name.to_lowercase());
+        let Some(answer) = self.answered(&question, false) else {
             let line = line + wanted.line;
             let text =
                 format!("&{name} in line {line} has no value, and there is no terminal to ask at");
@@ -280,6 +322,17 @@ impl Interpreter<'_> {
         let refused = Refused { text, line };
         self.refuse(Refusal::of(Cause::Statement, error).with_line(), line, Some(refused));
     }
+}
+
+/// The inside of a block that does nothing but give values to bind variables, as EXECUTE does:
+/// `BEGIN :a := 1; :b := 'x'; END;`
+fn within_block(text: &str) -> Option<&str> {
+    let (begin, rest) = text.trim().split_at_checked("BEGIN".len())?;
+    let rest = rest.trim_end().strip_suffix(';')?.trim_end();
+    let (inner, end) = rest.split_at_checked(rest.len().checked_sub("END".len())?)?;
+    let is_block = begin.eq_ignore_ascii_case("BEGIN") && end.eq_ignore_ascii_case("END");
+    (is_block && inner.ends_with([';', ' ', '\t', '\n']) && assignments(inner).is_some())
+        .then_some(inner)
 }
 
 fn unknown(text: &str) -> Refusal {

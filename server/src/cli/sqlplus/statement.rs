@@ -116,6 +116,7 @@ impl Interpreter<'_> {
 
     /// Runs the last statement again.
     pub(super) fn again(&mut self, line: usize) {
+        self.broken = None;
         match self.buffer.clone() {
             Some(text) => self.statement(&text, line),
             None => self.refuse(invalid(103, "Nothing in SQL buffer to run."), line, None),

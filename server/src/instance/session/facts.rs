@@ -11,7 +11,11 @@ use crate::{
         parameters::{INSTANCE_NAME, Parameter},
         sessions::{Place, Protocol, Session},
     },
-    query::{Time, userenv::Facts, views::View},
+    query::{
+        Time,
+        userenv::Facts,
+        views::{self, View},
+    },
     users,
 };
 use plinth_engine::admin::Value;
@@ -136,6 +140,11 @@ impl Context {
                 .map(|session| self.of_session(session))
                 .collect(),
             "v$process" => self.of_processes(),
+            "v$diag_info" => self.of_diagnosis(),
+            "v$license" => vec![self.of_license()],
+            "v$option" => of_options(),
+            "v$nls_parameters" => self.of_languages(),
+            "v$fixed_table" => of_views(),
             _ => Vec::new(),
         };
         rows.into_iter().map(|values| row(view, values)).collect()
@@ -323,6 +332,63 @@ impl Context {
         rows
     }
 
+    /// Where the alert log is.
+    fn of_diagnosis(&self) -> Vec<Vec<(&'static str, Value)>> {
+        let alert = self.instance.paths().alert();
+        let folder = alert.parent().unwrap_or(&alert).display().to_string();
+        let names = ["ADR Base", "ADR Home", "Diag Trace", "Diag Alert"];
+        let places = names.into_iter().map(|name| (name, folder.as_str()));
+        let row = |(name, value): (&str, &str)| {
+            vec![
+                ("inst_id", Value::Integer(1)),
+                ("name", text(name)),
+                ("value", text(value)),
+                ("con_id", Value::Integer(0)),
+            ]
+        };
+        [("Diag Enabled", "TRUE")].into_iter().chain(places).map(row).collect()
+    }
+
+    fn of_license(&self) -> Vec<(&'static str, Value)> {
+        let processors = std::thread::available_parallelism().ok();
+        vec![
+            ("sessions_max", Value::Integer(0)),
+            ("sessions_warning", Value::Integer(0)),
+            ("sessions_current", number(self.instance.sessions.all().len())),
+            ("users_max", Value::Integer(0)),
+            ("cpu_count_current", processors.map_or(Value::Null, |count| number(count.get()))),
+            ("con_id", Value::Integer(0)),
+        ]
+    }
+
+    fn of_languages(&self) -> Vec<Vec<(&'static str, Value)>> {
+        let settings = self.settings();
+        let setting = |name: &str| settings.get(name).cloned().unwrap_or_default();
+        let says = ToOwned::to_owned;
+        let row = |(name, value): (&str, String)| {
+            vec![("parameter", text(name)), ("value", text(value)), ("con_id", Value::Integer(0))]
+        };
+        [
+            ("NLS_LANGUAGE", says("AMERICAN")),
+            ("NLS_TERRITORY", says("AMERICA")),
+            ("NLS_CURRENCY", says("$")),
+            ("NLS_ISO_CURRENCY", says("AMERICA")),
+            ("NLS_NUMERIC_CHARACTERS", says(".,")),
+            ("NLS_CALENDAR", says("GREGORIAN")),
+            ("NLS_DATE_FORMAT", setting("nls_date_format")),
+            ("NLS_DATE_LANGUAGE", says("AMERICAN")),
+            ("NLS_CHARACTERSET", says("AL32UTF8")),
+            ("NLS_SORT", says("BINARY")),
+            ("NLS_TIMESTAMP_FORMAT", setting("nls_timestamp_format")),
+            ("NLS_NCHAR_CHARACTERSET", says("AL16UTF16")),
+            ("NLS_COMP", says("BINARY")),
+            ("NLS_LENGTH_SEMANTICS", says("CHAR")),
+            ("NLS_NCHAR_CONV_EXCP", says("FALSE")),
+        ]
+        .map(row)
+        .into()
+    }
+
     /// The facts that `SYS_CONTEXT('USERENV', ...)` looks up.
     pub(super) fn facts(&self) -> Facts {
         let session = &self.session;
@@ -380,6 +446,54 @@ impl Context {
             ("terminal", None),
         ])
     }
+}
+
+/// Options of Oracle that scripts ask for before they rely on them.
+fn of_options() -> Vec<Vec<(&'static str, Value)>> {
+    let row = |(name, is): (&str, bool)| {
+        vec![("parameter", text(name)), ("value", truth(is)), ("con_id", Value::Integer(0))]
+    };
+    [
+        ("Partitioning", false),
+        ("Real Application Clusters", false),
+        ("Advanced Compression", false),
+        ("OLAP", false),
+        ("Oracle Data Guard", false),
+        ("Active Data Guard", false),
+        ("Oracle Label Security", false),
+        ("Oracle Database Vault", false),
+        ("Automatic Storage Management", true),
+        ("Unified Auditing", false),
+    ]
+    .map(row)
+    .into()
+}
+
+/// The views, each with its form for all instances.
+fn of_views() -> Vec<Vec<(&'static str, Value)>> {
+    /// Oracle's number of what is a view.
+    const OF_VIEW: i64 = 65537;
+    let mut tables = 0;
+    let mut rows = Vec::new();
+    for view in views::all() {
+        let name = view.name.to_uppercase();
+        let is_table = name.starts_with("X$");
+        let twin = view.has_twin.then(|| format!("{name}_STAT"));
+        for name in [Some(name), twin].into_iter().flatten() {
+            let forms = [Some(name.clone()), name.starts_with("V$").then(|| format!("G{name}"))];
+            for name in forms.into_iter().flatten() {
+                rows.push(vec![
+                    ("object_id", Value::Integer(hash(&name))),
+                    ("name", text(name)),
+                    ("type", text(if is_table { "TABLE" } else { "VIEW" })),
+                    ("table_num", Value::Integer(if is_table { tables } else { OF_VIEW })),
+                    ("con_id", Value::Integer(0)),
+                ]);
+            }
+        }
+        tables += i64::from(is_table);
+    }
+    rows
 }
 
 fn of_stored_parameter(parameter: &Parameter) -> Vec<Vec<(&'static str, Value)>> {

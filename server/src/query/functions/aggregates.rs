@@ -19,9 +19,9 @@ const VALUES_MAX: usize = 10_000_000;
 
 pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
     let connection = functions.connection;
-    connection.create_aggregate_function("median", 1, FLAGS, Percentile::Median)?;
-    connection.create_aggregate_function("plinth_cont", 2, FLAGS, Percentile::Continuous)?;
-    connection.create_aggregate_function("plinth_disc", 2, FLAGS, Percentile::Discrete)?;
+    connection.create_window_function("median", 1, FLAGS, Percentile::Median)?;
+    connection.create_window_function("plinth_cont", 2, FLAGS, Percentile::Continuous)?;
+    connection.create_window_function("plinth_disc", 2, FLAGS, Percentile::Discrete)?;
     let sample = Spread { of_sample: true, is_root: true, one_is_zero: false };
     for (name, spread) in [
         ("stddev", Spread { one_is_zero: true, ..sample }),
@@ -48,11 +48,13 @@ enum Percentile {
 struct Values {
     all: Vec<Number>,
     fraction: f64,
+    /// Of these values, for the other rows of the window.
+    result: Option<Value>,
 }
 
 impl Aggregate<Values, Value> for Percentile {
     fn init(&self, _: &mut Context<'_>) -> Result<Values> {
-        Ok(Values { all: Vec::new(), fraction: 0.5 })
+        Ok(Values { fraction: 0.5, ..Values::default() })
     }
 
     fn step(&self, context: &mut Context<'_>, values: &mut Values) -> Result<()> {
@@ -65,16 +67,41 @@ impl Aggregate<Values, Value> for Percentile {
             return Err(refused(format!("a percentile of more than {VALUES_MAX} values")));
         }
         values.all.extend(number(context, 0)?);
+        values.result = None;
         Ok(())
     }
 
     fn finalize(&self, _: &mut Context<'_>, values: Option<Values>) -> Result<Value> {
-        let Some(Values { mut all, fraction }) = values.filter(|values| !values.all.is_empty())
-        else {
-            return Ok(Value::Null);
-        };
+        values.map_or(Ok(Value::Null), |mut values| self.result(&mut values.all, values.fraction))
+    }
+}
+
+impl WindowAggregate<Values, Value> for Percentile {
+    fn value(&self, values: Option<&mut Values>) -> Result<Value> {
+        let Some(values) = values else { return Ok(Value::Null) };
+        if let Some(result) = &values.result {
+            return Ok(result.clone());
+        }
+        let result = self.result(&mut values.all, values.fraction)?;
+        values.result = Some(result.clone());
+        Ok(result)
+    }
+
+    fn inverse(&self, context: &mut Context<'_>, values: &mut Values) -> Result<()> {
+        if let Some(gone) = number(context, 0)?
+            && let Some(at) = values.all.iter().position(|one| as_real(*one) == as_real(gone))
+        {
+            values.all.remove(at);
+            values.result = None;
+        }
+        Ok(())
+    }
+}
+
+impl Percentile {
+    fn result(self, all: &mut [Number], fraction: f64) -> Result<Value> {
+        let Some(last) = all.len().checked_sub(1) else { return Ok(Value::Null) };
         all.sort_by(|a, b| as_real(*a).total_cmp(&as_real(*b)));
-        let last = all.len() - 1;
         let at = |place: f64| all.get((place as usize).min(last)).copied();
         let (low, high, between) = match self {
             Self::Discrete => {

@@ -235,7 +235,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    fn add(&mut self, term: Number, sign: i64) {
+    pub(super) fn add(&mut self, term: Number, sign: i64) {
         self.count += sign;
         let exact = decimal(term);
         self.is_rounded |= exact.is_none_or(|exact| is_noisy(term, exact));
@@ -262,12 +262,12 @@ impl Total {
 
 /// SUM or AVG.
 #[derive(Clone, Copy)]
-struct Sum {
-    is_average: bool,
+pub(super) struct Sum {
+    pub(super) is_average: bool,
 }
 
 impl Sum {
-    fn result(self, total: Option<&Total>) -> Result<Value> {
+    pub(super) fn result(self, total: Option<&Total>) -> Result<Value> {
         match total.filter(|total| total.count > 0) {
             None => Ok(Value::Null),
             Some(total) if self.is_average => {

@@ -1,5 +1,6 @@
 //! Calls whose arguments Oracle separates by words: EXTRACT, JSON_OBJECT, KEEP, WITHIN GROUP,
-//! RATIO_TO_REPORT. Each becomes a call with arguments, or an expression.
+//! RATIO_TO_REPORT, DISTINCT and IGNORE NULLS in windows. Each becomes a call with arguments, or an
+//! expression.
 
 use super::{
     edits::{Draft, Edits, Given},
@@ -15,6 +16,8 @@ use crate::{
 const ROUNDS_MAX: usize = 50;
 /// The aggregates that KEEP follows.
 const KEPT: [&str; 5] = ["MAX", "MIN", "SUM", "AVG", "COUNT"];
+/// The functions whose value is that of a row of the window.
+const BY_ROW: [&str; 5] = ["FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "LAG", "LEAD"];
 
 /// Rewrites the calls; those within others come in later rounds.
 ///
@@ -80,6 +83,15 @@ impl<'a> Call<'a> {
         }
         if is("RATIO_TO_REPORT") && behind(1, "OVER") {
             return Ok(self.ratio(edits));
+        }
+        if behind(1, "OVER") && KEPT.iter().any(|name| is(name)) {
+            return Ok(self.distinct(edits));
+        }
+        if is("GROUP_CONCAT") && behind(1, "OVER") {
+            return Ok(self.list(edits));
+        }
+        if BY_ROW.iter().any(|name| is(name)) {
+            return self.by_row(edits);
         }
         Ok(None)
     }
@@ -263,5 +275,105 @@ impl<'a> Call<'a> {
         texts.extend(window);
         texts.push(self.written(", 0))"));
         Some(self.replace(close + 1, texts, edits))
+    }
+
+    /// `COUNT(DISTINCT x) OVER (...)`; to MIN and MAX the word says nothing.
+    fn distinct(&self, edits: &mut Edits) -> Option<usize> {
+        let (word, of) = self.inside().split_first()?;
+        let (first, last) = (of.first()?, of.last()?);
+        if !(word.is("DISTINCT") || word.is("UNIQUE")) {
+            return None;
+        }
+        if let Kind::Word(name) = &self.name.kind
+            && !(self.name.is("MIN") || self.name.is("MAX"))
+        {
+            let name = format!("plinth_distinct_{}", name.to_ascii_lowercase());
+            edits.replace(self.name.start, self.name.end, name);
+        }
+        edits.replace(word.start, first.start, "");
+        Some(self.at + 2).filter(|_| last.end > first.start)
+    }
+
+    /// The tokens within the parentheses behind OVER, which is at this token, and the position of
+    /// the closing one.
+    fn window(&self, over: usize) -> Option<(&'a [Token], usize)> {
+        self.tokens.get(over).filter(|word| word.is("OVER"))?;
+        self.tokens.get(over + 1).filter(|open| open.is_symbol("("))?;
+        let close = operands::closing(self.tokens, over + 1)?;
+        Some((self.tokens.get(over + 2..close)?, close))
+    }
+
+    /// LISTAGG in a window: its order becomes that of the window.
+    fn list(&self, edits: &mut Edits) -> Option<usize> {
+        let parts = operands::split(self.inside(), |token| token.is("ORDER"));
+        let [of, [by, keys @ ..]] = parts[..] else { return None };
+        let (window, close) = self.window(self.close + 1).filter(|_| by.is("BY"))?;
+        let mut texts = vec![self.written("group_concat(")];
+        texts.extend(self.part(of));
+        texts.push(self.written(") OVER ("));
+        texts.extend(self.part(window));
+        texts.push(self.written(" ORDER BY "));
+        texts.extend(self.part(keys));
+        texts.push(self.written(" ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"));
+        Some(self.replace(close + 1, texts, edits))
+    }
+
+    /// `FIRST_VALUE(x) IGNORE NULLS OVER (...)`, also with the words behind `x`.
+    fn by_row(&self, edits: &mut Edits) -> Result<Option<usize>, SqlError> {
+        let is_about_nulls = |tokens: &[Token]| match tokens {
+            [kind, nulls] if nulls.is("NULLS") && kind.is("IGNORE") => Some(true),
+            [kind, nulls] if nulls.is("NULLS") && kind.is("RESPECT") => Some(false),
+            _ => None,
+        };
+        let mut arguments = operands::split(self.inside(), |token| token.is_symbol(","));
+        let Some(of) = arguments.first_mut() else { return Ok(None) };
+        let inner = of.len().checked_sub(2).and_then(|at| is_about_nulls(of.get(at..)?));
+        if inner.is_some() {
+            *of = of.get(..of.len() - 2).unwrap_or_default();
+        }
+        let behind = self.tokens.get(self.close + 1..self.close + 3).and_then(is_about_nulls);
+        let Some(ignores) = inner.or(behind) else { return Ok(None) };
+        let over = self.close + if behind.is_some() { 3 } else { 1 };
+        let (window, end) = self
+            .window(over)
+            .ok_or_else(|| refused(self.name, "this function", "OVER (...) is behind it"))?;
+        let mut texts = self.of_row(&arguments, ignores);
+        texts.push(self.written(") OVER ("));
+        texts.extend(self.part(window));
+        let is = |name: &str| ignores && self.name.is(name);
+        let frame = if is("LAG") {
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        } else if is("LEAD") {
+            " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
+        } else {
+            ")"
+        };
+        texts.push(self.written(frame));
+        if ignores && let Some(other) = arguments.get(2) {
+            texts.push(self.written(", "));
+            texts.extend(self.part(other));
+            texts.push(self.written(")"));
+        }
+        Ok(Some(self.replace(end + 1, texts, edits)))
+    }
+
+    /// The call without its closing parenthesis; a default for LAG and LEAD is still to come.
+    fn of_row(&self, arguments: &[&[Token]], ignores: bool) -> Vec<Given> {
+        let name = match &self.name.kind {
+            Kind::Word(name) if !ignores => name,
+            _ if self.name.is("LAG") || self.name.is("LAST_VALUE") => "plinth_last",
+            _ => "plinth_first",
+        };
+        let choice = if ignores && arguments.len() > 2 { "coalesce(" } else { "" };
+        let mut texts = vec![self.written(format!("{choice}{name}("))];
+        let shown = if ignores { 2 } else { arguments.len() };
+        for (number, argument) in arguments.iter().take(shown).enumerate() {
+            texts.push(self.written(if number > 0 { ", " } else { "" }));
+            texts.extend(self.part(argument));
+        }
+        if ignores && arguments.len() < 2 {
+            texts.push(self.written(", 1"));
+        }
+        texts
     }
 }

@@ -54,6 +54,10 @@ pub(super) fn rewrite(draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
 /// The name to give to an item; `None` if it has one.
 fn name(item: &[Token], text: &[char]) -> Option<String> {
     let last = item.last()?;
+    // Parentheses around a column are not written in its name.
+    if let Some(column) = in_parentheses(item) {
+        return bare(column);
+    }
     if last.is_symbol("*") || infer_types::without_alias(item).len() < item.len() {
         return None;
     }
@@ -72,6 +76,19 @@ fn name(item: &[Token], text: &[char]) -> Option<String> {
         }
         [first, ..] => Some(written(text, first, last)),
         [] => None,
+    }
+}
+
+/// The column of `(name)` and `(d.name)`.
+fn in_parentheses(item: &[Token]) -> Option<&Token> {
+    let [open, inner @ .., close] = item else { return None };
+    if !open.is_symbol("(") || !close.is_symbol(")") {
+        return None;
+    }
+    match inner {
+        [one] if is_name(one) && !PSEUDO.iter().any(|word| one.is(word)) => Some(one),
+        [table, dot, one] if is_name(table) && dot.is_symbol(".") && is_name(one) => Some(one),
+        _ => in_parentheses(inner),
     }
 }
 

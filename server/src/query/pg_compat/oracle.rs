@@ -339,15 +339,37 @@ fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
     condition.filter(|_| !has_or)
 }
 
-/// The operand of LIMIT that replaces `ROWNUM <= n`, `ROWNUM < n` or `ROWNUM = 1`; `None` for other
-/// conditions.
+/// The operand of LIMIT that replaces a condition on ROWNUM; `None` for conditions that are not
+/// among these.
+///
+/// The first row is number 1, and a row that fails the condition gives its number to the next one:
+/// so `ROWNUM = 0` and `ROWNUM > 1` have no rows, and `ROWNUM <> 3` has two.
 fn limit_of(condition: &[Token]) -> Option<String> {
+    /// SQLite's limit for all rows.
+    const ALL: &str = "-1";
     let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
     let bound = condition.get(2..).unwrap_or_default();
-    if !condition.first()?.is("ROWNUM") {
+    if condition.last()?.is("ROWNUM") {
+        // n >= ROWNUM
+        let (before, turned) = condition.split_at_checked(condition.len() - 2)?;
+        let [operator, rownum] = turned else { return None };
+        let mirrored = match &operator.kind {
+            Kind::Symbol(symbol) if symbol == ">=" => "<=",
+            Kind::Symbol(symbol) if symbol == ">" => "<",
+            Kind::Symbol(symbol) if symbol == "=" => "=",
+            Kind::Symbol(symbol) if symbol == "<" => ">",
+            Kind::Symbol(symbol) if symbol == "<=" => ">=",
+            _ => return None,
+        };
+        let operator = Token { kind: Kind::Symbol(mirrored.to_owned()), ..operator.clone() };
+        let mirror: Vec<Token> =
+            [rownum.clone(), operator].into_iter().chain(before.iter().cloned()).collect();
+        return limit_of(&mirror);
+    }
+    if !condition.first()?.is("ROWNUM") || bound.is_empty() {
         return None;
     }
-    if !bound.is_empty() && (is("<=") || is("<")) {
+    if is("<=") || is("<") {
         let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
         return Some(if is("<") {
             format!("max(0, ({bound}) - 1)")
@@ -355,8 +377,19 @@ fn limit_of(condition: &[Token]) -> Option<String> {
             format!("max(0, {bound})")
         });
     }
-    let is_one = matches!(bound, [one] if one.kind == Kind::Number("1".into()));
-    (is("=") && is_one).then(|| "1".to_owned())
+    let [Token { kind: Kind::Number(number), .. }] = bound else { return None };
+    let number: u32 = number.parse().ok()?;
+    let rows = |all: bool| Some(if all { ALL } else { "0" }.to_owned());
+    match () {
+        () if is("=") => Some(u32::from(number == 1).to_string()),
+        () if is(">") => rows(number == 0),
+        () if is(">=") => rows(number <= 1),
+        () if is("<>") || is("!=") => match number.checked_sub(1) {
+            Some(before) => Some(before.to_string()),
+            None => rows(true),
+        },
+        () => None,
+    }
 }
 
 fn follows_dot(tokens: &[Token], at: usize) -> bool {

@@ -118,6 +118,12 @@ fn a_variable_without_a_value_is_asked_for_or_refused() {
     refuses("select &1;", &[], "give the script 1 arguments");
     let stage = Stage::sqlplus().file("a.sql", "\nselect 1\n, &x;").run("@a");
     stage.says("&x in line 3 has no value, and there is no terminal to ask at (a.sql, line 2)\n");
+    // A script that is no standard input itself takes its answers from there, as ACCEPT does.
+    let mut stage = Stage::sqlplus().file("a.sql", "set verify off\nselect &x, &&y, &y;");
+    stage.world.answers = ["5", "6"].map(str::to_owned).into();
+    let stage = stage.script("a", &[]).run("");
+    stage.sends(&["select 5, 6, 6"]);
+    stage.ends(0);
     let mut stage = Stage::plinth();
     stage.world.is_terminal = true;
     stage.world.answers = ["5", "6", "7"].map(str::to_owned).into();
@@ -127,6 +133,70 @@ fn a_variable_without_a_value_is_asked_for_or_refused() {
         stage.world.questions,
         ["Enter value for x: ", "Enter value for y: ", "Enter value for x: "]
     );
+}
+
+/// A blank line puts a statement into the buffer; a `/` behind it runs it.
+#[test]
+fn a_statement_that_a_blank_line_ends_is_run_by_a_slash_or_refused() {
+    let why = "the statement at line 1 was not run: a blank line ends it, and no / runs it";
+    for (text, sent) in [
+        ("select 1\nfrom x\n\n/\nselect 2;", vec!["select 1\nfrom x", "select 2"]),
+        ("select 1\n\n\nprompt x\nset lines 90\n-- c\n/", vec!["select 1"]),
+        ("select 1\n\nrun\n/", vec!["select 1", "select 1"]),
+        ("define s = '/'\nselect 1\n\n&s", vec!["select 1"]),
+    ] {
+        let stage = Stage::sqlplus().run(text);
+        stage.sends(&sent);
+        stage.ends(0);
+    }
+    for (text, sent) in [
+        ("select 1\n\n", vec![]),
+        ("select 1\n\nprompt x", vec![]),
+        ("select 1\n\nselect 2;", vec!["select 2"]),
+        ("select 1\n\nselect 2\n\n/", vec!["select 2"]),
+        ("select 1\n\nbegin\nx;\nend;\n/\n/", vec![]),
+        // Its other half is no command, so what is in the buffer is a part: it is not run.
+        ("alter x drop y\n\nand z\n/", vec![]),
+        ("select 1\n\nexit", vec![]),
+    ] {
+        let stage = Stage::sqlplus().run(text);
+        stage.sends(&sent);
+        stage.says(why);
+        stage.ends(1);
+    }
+    let stops = "whenever sqlerror exit 7\nselect 1\n\nprompt x\nselect 2;";
+    let stage = Stage::sqlplus().run(stops);
+    stage.sends(&[]);
+    stage.ends(7);
+    // The statement before it is not run once more.
+    let stage = Stage::sqlplus().run("select 0;\nselect 1\n\nfrom x\n/");
+    stage.sends(&["select 0"]);
+    // A script that ends so says it itself.
+    let stage = Stage::sqlplus().file("a.sql", "select 1\n\n").run("@a\nselect 2;");
+    stage.sends(&["select 2"]);
+    stage.says("runs it (a.sql, line 1)");
+}
+
+/// A block of assignments does what EXECUTE does; every other block is PL/SQL.
+#[test]
+fn a_block_of_assignments_is_carried_out() {
+    let text = "variable n number\nvariable t varchar2(9)\ndefine d = x\n\
+        begin\n  :n := 2 ;\n  :t := '&d;';\nend ;\n/\nselect :n, :t;";
+    let stage = Stage::sqlplus().run(&format!("set verify off\n{text}"));
+    stage.sends(&["select 2, 'x;'"]);
+    stage.says("PL/SQL procedure successfully completed.");
+    stage.ends(0);
+    for block in [
+        "begin\n :n := 1; drop_all;\nend;\n/",
+        "begin\n if 1 = 1 then :n := 1; end if;\nend;\n/",
+        "begin\n null;\nend;\n/",
+    ] {
+        let stage = Stage::sqlplus().run(&format!("variable n number\nselect 1;\n{block}\n/"));
+        stage.says("PL/SQL is not carried out");
+        stage.ends(1);
+        // Nor is the statement before it run once more.
+        stage.sends(&["select 1"]);
+    }
 }
 
 /// A value cannot make a second statement of one.

@@ -1,0 +1,8 @@
+-- What an instance of ASM refuses, and what it answers between: the script goes on.
+-- refused: ORA-01219, ORA-01507
+set linesize 100 pagesize 50
+select tablespace_name from dba_tablespaces;
+select name from v$datafile;
+select count(*) from all_tables;
+select 'still here' answer from dual;
+exit
