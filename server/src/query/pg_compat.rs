@@ -441,6 +441,8 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             }
             "text" | "varchar" | "character" => ("CAST(", " AS TEXT)".into()),
             "date" => ("plinth_date(", ")".into()),
+            // A text with a time zone, as drivers write it, becomes a time of the views.
+            "timestamp" | "timestamptz" => ("plinth_time(", ")".into()),
             name => number_of(name).map_or((open, close), |open| (open, ")".into())),
         };
     }
@@ -558,6 +560,7 @@ mod tests {
                 "select d.x::int::text, f(1)::numeric(5, 2)",
                 r#"select CAST(plinth_int(d.x) AS TEXT) AS "x", plinth_number(f(1)) AS "f(1)::numeric(5, 2)""#,
             ),
+            ("select now()::timestamptz", r#"select plinth_time(now()) AS "now()::timestamptz""#),
             (
                 "select a::name[], 'x'::pg_catalog.regtype",
                 r#"select a  AS "a", pg_regtype('x') AS "regtype""#,
