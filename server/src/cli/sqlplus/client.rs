@@ -71,15 +71,18 @@ impl Interpreter<'_> {
             }
             Command::Help => self.help(),
             Command::Host => self.host(rest)?,
-            Command::List => {
-                let said = self.listed()?;
-                self.say(&said);
+            Command::List | Command::Append | Command::Change | Command::Del | Command::Input => {
+                self.edit_buffer(command, rest)?
             }
+            Command::Edit => self.edit(rest)?,
+            Command::Get => self.get(rest)?,
+            Command::Save => self.save(rest)?,
+            Command::Store => self.store(rest)?,
             Command::Pause => self.pause(rest),
             Command::Print => self.print(rest)?,
             Command::Prompt => self.say(&format!("{rest}\n")),
             Command::Run => {
-                if let Ok(said) = self.listed() {
+                if let Ok(said) = self.buffer.list("") {
                     self.say(&said);
                 }
                 self.again(line);
@@ -107,6 +110,25 @@ impl Interpreter<'_> {
             Command::Whenever => self.whenever.set(rest)?,
             Command::Refused(why) => return Err(super::refusal::not_here(word, why)),
         }
+        Ok(())
+    }
+
+    /// A command that lists or changes lines of the buffer.
+    fn edit_buffer(&mut self, command: Command, rest: &str) -> Done {
+        let said = match command {
+            Command::Append => self.buffer.append(rest)?,
+            Command::Change => self.buffer.change(rest)?,
+            Command::List => self.buffer.list(rest)?,
+            Command::Del => {
+                self.buffer.delete(rest)?;
+                String::new()
+            }
+            _ => {
+                self.buffer.input(rest)?;
+                String::new()
+            }
+        };
+        self.say(&said);
         Ok(())
     }
 
@@ -208,7 +230,7 @@ impl Interpreter<'_> {
                 "computes cleared"
             }
             () if word.is("BUFFER", 4) || word.is("SQL", 3) => {
-                self.buffer = None;
+                self.buffer.clear();
                 "buffer cleared"
             }
             () if word.is("SCREEN", 3) => {
@@ -239,6 +261,7 @@ impl Interpreter<'_> {
         if self.look != Look::Json {
             self.say("Connected.\n");
         }
+        self.begin_profile();
         Ok(())
     }
 
@@ -270,7 +293,7 @@ impl Interpreter<'_> {
     }
 
     /// Refuses what a level of `-R` forbids.
-    fn allowed(&self, level: u8, name: &str) -> Done {
+    pub(super) fn allowed(&self, level: u8, name: &str) -> Done {
         if self.restricted < level {
             return Ok(());
         }
@@ -432,8 +455,7 @@ impl Interpreter<'_> {
             return Ok(());
         };
         if word.is("OFF", 3) || word.is("OUT", 3) {
-            self.spool = None;
-            self.world.end_spool();
+            self.end_spool();
             return Ok(());
         }
         self.allowed(2, "SPOOL")?;
@@ -446,17 +468,22 @@ impl Interpreter<'_> {
         };
         let path = self.path(&word.text, "lst");
         let name = path.display().to_string();
-        self.spool = None;
-        self.world.end_spool();
+        self.end_spool();
         self.world.spool(&path, how).map_err(|error| {
             system(606, format!("Cannot create SPOOL file \"{name}\": {error}"))
         })?;
         self.spool = Some(name);
+        let html = &self.settings.html;
+        if html.on && html.spool {
+            let document = html.document();
+            self.spools_document = true;
+            self.spool_text(&document);
+        }
         Ok(())
     }
 
     /// A file's name with its default suffix, and variables of the environment replaced.
-    fn path(&self, name: &str, suffix: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str, suffix: &str) -> PathBuf {
         let path = PathBuf::from(self.with_environment(name));
         if path.extension().is_some() || suffix.is_empty() {
             path

@@ -316,8 +316,16 @@ impl Reader {
         }
         let (one, behind) = rest.split_at(cut.unwrap_or(rest.len()));
         let one = match command {
-            // PROMPT keeps the blanks at the start of its text.
-            Command::Prompt => one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end(),
+            // These keep the blanks at the start of their text.
+            Command::Prompt | Command::Input => {
+                one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end()
+            }
+            // Two semicolons append one.
+            Command::Append => {
+                let one = one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end();
+                one.strip_suffix(';').unwrap_or(one)
+            }
+            Command::Change => one.trim_start(),
             Command::Host => one.trim(),
             _ => one.trim().trim_end_matches(';').trim_end(),
         };

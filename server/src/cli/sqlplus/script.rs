@@ -15,13 +15,14 @@ use crate::sql_error::{SqlError, state};
 impl Interpreter<'_> {
     /// Runs everything; the exit code of the program.
     pub(in super::super) fn run(&mut self) -> u8 {
+        self.begin_profile();
         while self.leave.is_none() {
             match self.next() {
                 Some(item) => self.carry_out(item),
                 None => break,
             }
         }
-        self.world.end_spool();
+        self.end_spool();
         self.leave.unwrap_or(u8::from(self.failed))
     }
 
@@ -175,7 +176,7 @@ impl Interpreter<'_> {
                 Err(refusal) => self.refuse(refusal, line, None),
             },
             Item::Statement { text, line } => {
-                self.buffer = Some(text.clone());
+                self.buffer.set(&text);
                 if self.sources.depth() == 0 {
                     self.world.remember(&text);
                 }
@@ -186,7 +187,7 @@ impl Interpreter<'_> {
             }
             Item::Again { line } if self.is_sqlplus => self.again(line),
             Item::Again { .. } => {}
-            Item::Kept { text } => self.buffer = Some(text),
+            Item::Kept { text } => self.buffer.set(&text),
             Item::Broken { line } => {
                 let text =
                     format!("the statement at line {line} was not run: a blank line ends it");
@@ -207,7 +208,11 @@ impl Interpreter<'_> {
                 let refusal = wrong(format!("{word} is a command of psql, and is not here"));
                 self.refuse(refusal.hint("DESCRIBE name lists the columns of a view"), line, None);
             }
-            Item::Unknown { text, line } => self.refuse(unknown(&text), line, None),
+            Item::Unknown { text, line } => match self.buffer.number(&text) {
+                Some(Ok(said)) => self.say(&said),
+                Some(Err(refusal)) => self.refuse(refusal, line, None),
+                None => self.refuse(unknown(&text), line, None),
+            },
             Item::OpenDocument { line } => {
                 let refusal = wrong("DOCUMENT has no end: a line that begins with #");
                 self.refuse(refusal, line, None);
