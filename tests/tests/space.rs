@@ -398,7 +398,7 @@ fn numbers_agree(instance: &Instance, when: &str) -> Numbers {
         let of_group = (numbers.group("total_mb"), numbers.group("free_mb"));
         assert_eq!(of_group, (mb("total_bytes"), mb("free_bytes")), "{when}");
     }
-    // From the end: Total_MB Free_MB Req_mir_free_MB Usable_file_MB Offline_disks Voting_files Name.
+    // Behind these four: Offline_disks, Voting_files, Name.
     let listed = &groups[0];
     let columns = ["total_mb", "free_mb", "required_mirror_free_mb", "usable_file_mb"];
     let shown: Vec<String> = columns.iter().map(|name| numbers.group(name).to_string()).collect();

@@ -75,8 +75,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// CHANGE: `/old/new/` in the current line, with any mark instead of `/`. Case does not matter;
-    /// `...` at an end of `old` stands for all that is there, and between two texts for all between.
+    /// CHANGE: `/old/new/` in the current line, with any mark instead of `/`. Case does not matter.
+    /// `...` at an end of `old` stands for all that is there, between two texts for all between.
     ///
     /// # Errors
     /// If the line does not have the text.
@@ -111,8 +111,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// A number makes that line the current one; with a text behind it, it becomes the line. `None`:
-    /// this is not about a line.
+    /// A number makes that line the current one; a text behind it becomes the line. `None`: this is
+    /// not about a line.
     ///
     /// # Errors
     /// If there is no such line.

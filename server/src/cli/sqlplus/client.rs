@@ -626,7 +626,11 @@ impl Interpreter<'_> {
 /// AS SYSASM, SYSDBA or SYSOPER they are passed over, as Oracle does for members of the group that
 /// administers; without it they ask for a user with a password, whom only the network has.
 pub(super) fn check_logon(rest: &str) -> Done {
-    let mut words = Words::new(rest);
+    // `/as sysdba`, as many write it.
+    let rest = rest.trim();
+    let (first, behind) = rest.split_at(usize::from(rest.starts_with('/')));
+    let spaced = format!("{first} {behind}");
+    let mut words = Words::new(&spaced);
     let logon = words.value()?.map(|word| word.text).unwrap_or_default();
     let is_as = words.take("AS", 2);
     let is_role = is_as && ["SYSASM", "SYSDBA", "SYSOPER"].iter().any(|role| words.take(role, 6));
@@ -634,7 +638,8 @@ pub(super) fn check_logon(rest: &str) -> Done {
     if is_as && !is_role || more.is_some() || logon.is_empty() {
         return Err(wrong("CONNECT takes / AS SYSASM").hint("CONNECT / AS SYSASM"));
     }
-    if logon.contains('@') {
+    let network = logon.rsplit_once('@').map(|(_, name)| name);
+    if network.is_some_and(|name| !is_here(name)) {
         return Err(wrong("CONNECT with @ names an instance of the network, and is not supported")
             .hint("PLINTH_DIR says which instance of this host is meant; psql reaches others"));
     }
@@ -646,18 +651,46 @@ pub(super) fn check_logon(rest: &str) -> Done {
     Ok(())
 }
 
+/// Whether a connect identifier means the instance of this host: `+ASM`, `localhost:1521/+ASM`.
+fn is_here(name: &str) -> bool {
+    let (host, service) = name.rsplit_once('/').unwrap_or(("", name));
+    let host = host.trim_start_matches('/');
+    let host = host.split_once(':').map_or(host, |(host, _)| host);
+    let number = service.to_ascii_uppercase();
+    let is_asm = number
+        .strip_prefix("+ASM")
+        .is_some_and(|number| number.chars().all(|char| char.is_ascii_digit()));
+    is_asm && ["", "localhost", "127.0.0.1"].iter().any(|here| here.eq_ignore_ascii_case(host))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_the_local_instance_can_be_connected_to() {
-        for good in ["/", "/ as sysasm", "/ AS SYSDBA", "sys/secret as sysoper", "sys as sysasm"] {
+        for good in [
+            "/",
+            "/ as sysasm",
+            "/as sysdba",
+            "/ AS SYSDBA",
+            "sys/secret as sysoper",
+            "sys as sysasm",
+            "sys/x@+ASM as sysasm",
+            "sys/x@y@//localhost:1521/+asm1 as sysdba",
+        ] {
             assert!(check_logon(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", "scott/tiger", "/ as nobody", "/ as", "sys/x@asm as sysasm", "/ as sysasm x"]
-        {
+        for bad in [
+            "",
+            "scott/tiger",
+            "/ as nobody",
+            "/ as",
+            "sys/x@asm as sysasm",
+            "sys/x@db1/+ASM as sysasm",
+            "sys/x@+ASM",
+            "/ as sysasm x",
+        ] {
             assert!(check_logon(bad).is_err(), "{bad}");
         }
     }

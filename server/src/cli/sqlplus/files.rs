@@ -2,7 +2,7 @@
 //! `login.sql`.
 //!
 //! `login.sql` is run under the name `sqlplus`, from the first folder of ORACLE_PATH that has one,
-//! whenever a connection was made; not in the current folder, where anybody may have put it. The
+//! whenever a connection was made; never from the current folder, which others may write to. The
 //! site's profile of an Oracle that is installed, `glogin.sql`, is not run.
 
 use super::{

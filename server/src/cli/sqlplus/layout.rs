@@ -640,6 +640,22 @@ impl<'a> Drawing<'a> {
     }
 
     fn begin_page(&mut self) {
+        self.open_page();
+        if self.page == 1 {
+            let header = self.title_lines(&self.sheet.titles.header, false);
+            let is_apart = self.sheet.titles.header.page && !header.is_empty();
+            self.put(header);
+            if is_apart {
+                self.end_page();
+                self.open_page();
+            }
+        }
+        let headings = self.headings();
+        self.put(headings);
+    }
+
+    /// Begins a page with the title at its top.
+    fn open_page(&mut self) {
         (self.is_open, self.used, self.has_row) = (true, 0, false);
         self.page += 1;
         let newpage = self.sheet.settings.newpage;
@@ -647,12 +663,6 @@ impl<'a> Drawing<'a> {
         self.put(vec![String::new(); newpage.unwrap_or(0)]);
         let top = self.title_lines(&self.sheet.titles.top, true);
         self.put(top);
-        if self.page == 1 {
-            let header = self.title_lines(&self.sheet.titles.header, false);
-            self.put(header);
-        }
-        let headings = self.headings();
-        self.put(headings);
     }
 
     /// Ends the page, if there is one, with the title at its bottom.
@@ -678,6 +688,10 @@ impl<'a> Drawing<'a> {
             let lines = self.title_lines(title, false);
             if !lines.is_empty() {
                 self.end_table();
+            }
+            if title.page && !lines.is_empty() && self.html().is_none() {
+                self.end_page();
+                self.open_page();
             }
             self.put(lines);
         }

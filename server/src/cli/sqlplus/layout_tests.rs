@@ -355,6 +355,48 @@ fn control_characters_are_not_printed() {
     draws(&[("SET", "pages 0 recsep off")], &table, &[&first, "      c d"]);
 }
 
+/// REPHEADER PAGE and REPFOOTER PAGE are pages of their own, with the titles of a page.
+#[test]
+fn a_report_has_pages_for_its_header_and_footer() {
+    draws(
+        &[
+            ("SET", "pages 8 newp none"),
+            ("TTITLE", "LEFT SQL.PNO FORMAT 9"),
+            ("BTITLE", "LEFT end"),
+            ("REPHEADER", "PAGE 'Report'"),
+            ("REPFOOTER", "PAGE 'Over'"),
+            ("COL", "name NOPRINT"),
+        ],
+        &disks(),
+        &[
+            "         1",
+            "Report",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "end",
+            "         2",
+            "GRP    TOTAL_MB",
+            "---- ----------",
+            "DATA       1024",
+            "DATA       2048",
+            "FRA         512",
+            "",
+            "end",
+            "         3",
+            "Over",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "end",
+        ],
+    );
+}
+
 /// The same report in HTML: a table for each page, a row for each row, titles between them.
 #[test]
 fn a_report_is_drawn_in_html() {

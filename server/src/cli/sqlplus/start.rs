@@ -56,7 +56,7 @@ pub(in super::super) fn read(words: impl Iterator<Item = String>) -> Result<Aske
         };
         match word.to_ascii_uppercase().as_str() {
             "-S" | "-SILENT" => start.silent = true,
-            "-L" | "-LOGON" | "-NOLOGINTIME" | "-AC" => {}
+            "-L" | "-LOGON" | "-F" | "-FAST" | "-NOLOGINTIME" | "-AC" => {}
             "-C" | "-COMPATIBILITY" => drop(value(words.next())?),
             "-M" | "-MARKUP" => start.markup = Some(value(words.next())?),
             "-R" | "-RESTRICT" => {

@@ -97,7 +97,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What was set is set again by the lines that are stored, whatever it was before.
+    /// The lines that are stored set all settings again, whatever they were before.
     #[test]
     fn stored_settings_are_the_same_again() {
         let mut settings = Settings::new(true);
