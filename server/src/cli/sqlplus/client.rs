@@ -349,14 +349,16 @@ impl Interpreter<'_> {
                 .hint("EXECUTE :variable := expression is");
             return Err(Refusal::of(Cause::Statement, error));
         };
-        for (name, expression) in found {
-            self.assign(&name, &expression, line)?;
-            if self.settings.autoprint {
-                self.print(&name)?;
-            }
+        for (name, expression) in &found {
+            self.assign(name, expression, line)?;
         }
         if self.look == Look::Report && self.settings.feedback != Feedback::Off {
             self.say("\nPL/SQL procedure successfully completed.\n\n");
+        }
+        if self.settings.autoprint {
+            for (name, _) in &found {
+                self.print(name)?;
+            }
         }
         Ok(())
     }

@@ -76,17 +76,20 @@ impl Columns {
         };
         let name = key(&name.text);
         let mut attributes = self.0.get(&name).cloned().unwrap_or_default();
+        // Other clauses of the same command count more than those that LIKE copies.
+        if let Some(other) = like(words.clone())? {
+            let Some(like) = self.0.get(&other) else {
+                return Err(invalid(46, format!("COLUMN '{other}' not defined")));
+            };
+            attributes = like.clone();
+        }
         let mut count = 0;
         while let Some(word) = words.option()? {
             count += 1;
             if word.is("CLEAR", 3) {
                 attributes = Attributes::default();
             } else if word.is("LIKE", 4) {
-                let other = key(&value("LIKE", &mut words)?);
-                let Some(like) = self.0.get(&other) else {
-                    return Err(invalid(46, format!("COLUMN '{other}' not defined")));
-                };
-                attributes = like.clone();
+                value("LIKE", &mut words)?;
             } else {
                 attributes.clause(&word, &mut words)?;
             }
@@ -188,6 +191,20 @@ impl Attributes {
     }
 }
 
+/// The column that LIKE names, if it is among the clauses.
+fn like(mut words: Words<'_>) -> Result<Option<String>, Refusal> {
+    let mut others = Attributes::default();
+    while let Some(word) = words.option()? {
+        if word.is("LIKE", 4) {
+            return value("LIKE", &mut words).map(|name| Some(key(&name)));
+        }
+        if !word.is("CLEAR", 3) {
+            others.clause(&word, &mut words)?;
+        }
+    }
+    Ok(None)
+}
+
 fn value(clause: &str, words: &mut Words<'_>) -> Result<String, Refusal> {
     words
         .value()?
@@ -242,6 +259,9 @@ mod tests {
         assert_eq!(name.null.as_deref(), Some("-"));
         columns.column("other LIKE name PRINT").expect("attributes");
         assert!(columns.of("other").is_some_and(|other| !other.noprint && other.wrap.is_some()));
+        columns.column("third FORMAT a5 LIKE name").expect("attributes");
+        let third = columns.of("third").expect("attributes");
+        assert_eq!((&third.format, third.noprint), (&Some(Format::Width(5)), true));
         columns.column("name OFF").expect("off");
         assert!(columns.of("name").is_none());
         columns.column("name ON").expect("on");

@@ -231,6 +231,14 @@ impl Interpreter<'_> {
                 return Vec::new();
             }
             let shows = self.settings.heading && self.settings.pagesize > 0;
+            // HEADSEP has no meaning in CSV.
+            let own = |name: &str| self.columns.of(name).and_then(|one| one.heading.clone());
+            let headings: Vec<String> = table
+                .columns
+                .iter()
+                .zip(headings)
+                .map(|(column, heading)| own(&column.name).unwrap_or(heading))
+                .collect();
             let lines = super::csv::lines(table, shows.then_some(&headings), csv);
             return if shows { [vec![String::new()], lines].concat() } else { lines };
         }

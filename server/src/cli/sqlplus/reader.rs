@@ -155,11 +155,12 @@ impl Reader {
         !matches!(self.state, State::Between)
     }
 
-    /// The number of the line that comes next in a statement, for the prompt.
-    pub(super) fn lines(&self) -> usize {
+    /// The number of the line that comes next in a statement, for the prompt; `None` where no
+    /// statement has begun.
+    pub(super) fn lines(&self) -> Option<usize> {
         match &self.state {
-            State::Statement(gathered) => gathered.text.matches('\n').count() + 1,
-            _ => 1,
+            State::Statement(gathered) => Some(gathered.text.matches('\n').count() + 1),
+            _ => None,
         }
     }
 

@@ -116,8 +116,11 @@ impl Interpreter<'_> {
             return String::new();
         }
         if is_within {
-            let lines = self.sources.top().map_or(1, |source| source.reader.lines());
-            return if self.is_sqlplus { format!("{lines:>3}  ") } else { "     -> ".to_owned() };
+            return match self.sources.top().and_then(|source| source.reader.lines()) {
+                _ if !self.is_sqlplus => "     -> ".to_owned(),
+                Some(lines) => format!("{lines:>3}  "),
+                None => self.settings.sqlcontinue.clone(),
+            };
         }
         let prompt = self.expanded_prompt();
         if self.settings.time {

@@ -51,6 +51,7 @@ impl Settings {
             .to_owned(),
             "RECSEPCHAR" => mark(Some(self.recsepchar)),
             "SQLBLANKLINES" => switch(self.sqlblanklines),
+            "SQLCONTINUE" => quoted(&self.sqlcontinue),
             "SQLPROMPT" => quoted(&self.sqlprompt),
             "SQLTERMINATOR" => mark(self.sqlterminator),
             "SUFFIX" => quoted(&self.suffix),

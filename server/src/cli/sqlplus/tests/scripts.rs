@@ -172,6 +172,9 @@ fn bind_variables_are_literals_in_statements() {
     let stage = Stage::sqlplus().run("select :x;");
     stage.sends(&[]);
     stage.ends(1);
+    let stage = Stage::sqlplus().run("var n number\nset autoprint on\nexec :n := 5");
+    assert!(stage.world.out.starts_with("\nPL/SQL procedure"), "{}", stage.world.out);
+    assert!(stage.world.out.ends_with("         5\n\n"), "{}", stage.world.out);
     let stage = Stage::sqlplus().run("var n number\nexec :n := 5\nprint n");
     assert_eq!(
         stage.world.out,
@@ -406,13 +409,13 @@ fn scripts_call_scripts() {
 
 #[test]
 fn echo_shows_the_lines_of_a_script() {
-    let mut stage =
-        Stage::sqlplus().file("a.sql", "prompt a\nalter\n x y;\nset echo off\nprompt b");
+    let mut stage = Stage::sqlplus()
+        .file("a.sql", "prompt a\nalter\n x y;\nset lines -\n 90\nset echo off\nprompt b");
     stage.start.silent = false;
     let stage = stage.run("set echo on feedback off\n@a");
     assert_eq!(
         stage.world.out,
-        "SQL> @a\nSQL> prompt a\na\nSQL> alter\n  2   x y;\nSQL> set echo off\nb\n"
+        "SQL> @a\nSQL> prompt a\na\nSQL> alter\n  2   x y;\nSQL> set lines -\n>  90\nSQL> set echo off\nb\n"
     );
 }
 
@@ -513,6 +516,10 @@ fn csv_is_spooled_as_it_is() {
         .run("set feedback off markup csv on quote off\nspool x.csv\nselect n;\nspool off");
     assert_eq!(stage.world.files[Path::new("x.csv")], "\nNAME,MB\nDATA ,5\n");
     assert_eq!(stage.world.out, "\nNAME,MB\nDATA ,5\n");
+    let stage = Stage::sqlplus()
+        .table("select n", names(1))
+        .run("col name head 'Disk|name' noprint\nset feedback off markup csv on\nselect n;");
+    assert_eq!(stage.world.out, "\n\"Disk|name\"\n\"DATA_0\"\n");
 }
 
 #[test]
