@@ -229,6 +229,8 @@ pub(super) struct Interpreter<'a> {
     spool: Option<String>,
     /// It is a document of HTML, which needs an end.
     spools_document: bool,
+    /// The standard output is one.
+    prints_document: bool,
     /// The numbers of TIMING.
     timers: Vec<(String, Duration)>,
     /// Oracle's number of the last refusal of a statement, or 0.
@@ -252,6 +254,7 @@ impl<'a> Interpreter<'a> {
             let mut words = words::Words::new(markup);
             settings.markup(&mut words).map_err(|refusal| *refusal.error)?;
         }
+        let prints_document = settings.html.on;
         let mut new = Self {
             server,
             world,
@@ -271,6 +274,7 @@ impl<'a> Interpreter<'a> {
             buffer: Buffer::default(),
             spool: None,
             spools_document: false,
+            prints_document,
             timers: Vec::new(),
             sqlcode: 0,
             failed: false,

@@ -79,7 +79,8 @@ impl Interpreter<'_> {
     /// Prints what is not a part of a result: notices of the server.
     pub(super) fn note(&mut self, text: &str) {
         self.world.complain(text);
-        self.spool_text(text);
+        let text = self.marked_up(text);
+        self.spool_text(&text);
     }
 
     /// Ends the file that gets all output, if there is one.
@@ -197,8 +198,7 @@ impl Interpreter<'_> {
     fn numeric(&mut self, name: &str, value: Option<i64>) -> i64 {
         if value.is_none() {
             let text = format!("SP2-0584: EXIT variable \"{name}\" was non-numeric\n");
-            self.world.complain(&text);
-            self.spool_text(&text);
+            self.note(&text);
         }
         value.unwrap_or(1)
     }

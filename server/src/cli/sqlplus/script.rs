@@ -15,6 +15,10 @@ use crate::sql_error::{SqlError, state};
 impl Interpreter<'_> {
     /// Runs everything; the exit code of the program.
     pub(in super::super) fn run(&mut self) -> u8 {
+        if self.prints_document {
+            let document = self.settings.html.document();
+            self.world.print(&document);
+        }
         self.begin_profile();
         while self.leave.is_none() {
             match self.next() {
@@ -23,6 +27,9 @@ impl Interpreter<'_> {
             }
         }
         self.end_spool();
+        if self.prints_document {
+            self.world.print(super::html::DOCUMENT_END);
+        }
         self.leave.unwrap_or(u8::from(self.failed))
     }
 

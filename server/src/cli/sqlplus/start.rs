@@ -23,7 +23,7 @@ pub(in super::super) enum Asked {
 const STATE: &str = "22023";
 
 pub(in super::super) const HELP: &str = "\
-sqlplus [-S] [-L] [-M \"CSV ON\"] [-R 1|2|3] [-V] [/ | /nolog] [AS SYSASM] [@script [argument ...]]
+sqlplus [-S] [-L] [-M \"CSV ON\" | -M \"HTML ON\"] [-R 1|2|3] [-V] [/ | /nolog] [AS SYSASM] [@script [argument ...]]
 
   -S  silent: no greeting, no prompts, no echo
   -L  log on once (it is never tried again)

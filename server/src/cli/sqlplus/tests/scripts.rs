@@ -535,6 +535,20 @@ fn html_is_spooled_as_a_document() {
     assert!(file.ends_with(&format!("<body>\n{shown}</body>\n</html>\n")), "{file}");
 }
 
+/// With -M "HTML ON" all that is printed is a document, up to the end of the program.
+#[test]
+fn the_standard_output_is_a_document_of_html() {
+    let mut stage = Stage::sqlplus();
+    stage.start.markup = Some("HTML ON HEAD '<title>t</title>'".to_owned());
+    let stage = stage.run("prompt a\nset markup html off\nexit 3");
+    assert_eq!(
+        stage.world.out,
+        "<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>t</title>\n</head>\n<body>\n\
+         a<br>\n</body>\n</html>\n"
+    );
+    stage.ends(3);
+}
+
 #[test]
 fn the_last_statement_is_changed_line_by_line() {
     let stage = Stage::sqlplus().run(
