@@ -348,8 +348,9 @@ impl Numbers {
         left.div_euclid(self.mirrors() as i64)
     }
 
+    /// The columns of each row agree, whatever moves meanwhile.
     #[track_caller]
-    fn agree(&self, when: &str) {
+    fn rows_agree(&self, when: &str) {
         let about = |what: &str| format!("{when}: {what}: {:#?}", self.rows);
         for at in 0..self.rows.len() {
             let parts = self.number(at, "free_on_disk") + self.number(at, "used_on_disk");
@@ -359,12 +360,19 @@ impl Numbers {
         let parts = self.group("free_mb") + self.group("cold_used_mb");
         assert_eq!(self.group("total_mb"), parts, "{}", about("the group's parts"));
         assert_eq!(self.group("hot_used_mb"), 0, "{}", about("hot"));
+        assert!(self.group("usable_file_mb") <= self.by_formula(), "{}", about("usable"));
+    }
+
+    /// The group is the sum of its disks, too: where nothing moves.
+    #[track_caller]
+    fn agree(&self, when: &str) {
+        self.rows_agree(when);
+        let about = |what: &str| format!("{when}: {what}: {:#?}", self.rows);
         assert_eq!(self.group("total_mb"), self.sum("of_disk"), "{}", about("total"));
         assert_eq!(self.group("free_mb"), self.sum("free_on_disk"), "{}", about("free"));
         assert_eq!(self.group("cold_used_mb"), self.sum("used_on_disk"), "{}", about("used"));
         let required = self.group("required_mirror_free_mb");
         assert_eq!(required, self.required(), "{}", about("required"));
-        assert!(self.group("usable_file_mb") <= self.by_formula(), "{}", about("usable"));
     }
 }
 
@@ -381,7 +389,7 @@ fn numbers_agree(instance: &Instance, when: &str) -> Numbers {
     let mut looks = None;
     wait_for("nothing to change", || {
         let before = Numbers::of(instance, "v$asm_diskgroup", "v$asm_disk");
-        before.agree(when);
+        before.rows_agree(when);
         let space = instance.query("SELECT * FROM v$asm_space WHERE name = 'DATA'").remove(0);
         let (groups, disks) = (table("lsdg data"), table("lsdsk -k -G data"));
         let after = Numbers::of(instance, "v$asm_diskgroup_stat", "v$asm_disk_stat");
@@ -390,6 +398,7 @@ fn numbers_agree(instance: &Instance, when: &str) -> Numbers {
         is_still
     });
     let (numbers, space, groups, disks) = looks.expect("a look");
+    numbers.agree(when);
     let mb = |column: &str| space[column].as_i64().expect("a number") / MIB as i64;
     let fits = numbers.by_formula().min(mb("writable_bytes"));
     assert_eq!(numbers.group("usable_file_mb"), fits, "{when}");
@@ -440,15 +449,14 @@ fn numbers_of_space_agree_whatever_happens() {
     assert!(online.number(2, "used_on_disk") >= full.number(2, "used_on_disk"));
     // Data moves, is about to move, and has moved.
     sql("DROP DISK data_0001 REBALANCE POWER 0");
-    let dropping = Numbers::of(&instance, "v$asm_diskgroup", "v$asm_disk");
-    dropping.agree("dropping");
+    let dropping = numbers_agree(&instance, "dropping");
     assert_eq!(dropping.text(1, "state"), "DROPPING");
     assert_eq!(dropping.group("total_mb"), online.group("total_mb") - online.number(1, "of_disk"));
     sql("REBALANCE POWER 1");
     while instance.number("SELECT count(*) FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')")
         > 0.0
     {
-        Numbers::of(&instance, "v$asm_diskgroup", "v$asm_disk").agree("moving");
+        Numbers::of(&instance, "v$asm_diskgroup", "v$asm_disk").rows_agree("moving");
     }
     let dropped = numbers_agree(&instance, "dropped");
     assert_eq!(dropped.rows.len(), 3);
@@ -460,7 +468,7 @@ fn numbers_of_space_agree_whatever_happens() {
     numbers_agree(&instance, "a fourth failure group");
     sql("OFFLINE DISK data_0003");
     sql("DROP DISK data_0003 FORCE REBALANCE POWER 0");
-    Numbers::of(&instance, "v$asm_diskgroup", "v$asm_disk").agree("dropped by force");
+    numbers_agree(&instance, "dropped by force");
     sql("REBALANCE WAIT");
     numbers_agree(&instance, "restored");
     instance.check("DATA");
