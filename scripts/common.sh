@@ -57,6 +57,8 @@ has() {
     # Drivers have no programs.
     psycopg | psycopg2 | asyncpg | sqlalchemy) /usr/bin/python3 -c "import $1" 2>/dev/null ;;
     pgjdbc) [ -e /usr/share/java/postgresql.jar ] ;;
+    # The pip of the Python that runs the tests, which need not be the first one in the path.
+    pip) /usr/bin/python3 -m pip --version >/dev/null 2>&1 ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null ;;
     esac
 }
@@ -80,6 +82,34 @@ postgres_js() {
     has npm || need npm npm "to fetch postgres.js"
     note "postgres.js is missing: npm puts it into $1"
     mkdir -p "$1" && npm install --silent --no-audit --no-fund --prefix "$1" postgres@3 >/dev/null || fail "npm could not install postgres"
+}
+
+# python_drivers DIR: pg8000, into DIR/python by pip: Debian's package is of 2016 and knows no SCRAM.
+python_drivers() {
+    local list=tests/drivers/python.txt
+    cmp -s "$list" "$1/python/installed.txt" && return
+    need pip python3-pip "to fetch pg8000"
+    note "pg8000 is missing: pip puts it into $1/python"
+    rm -rf "$1/python"
+    PIP_ROOT_USER_ACTION=ignore /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+        --only-binary :all: --require-hashes --target "$1/python" --requirement "$list" \
+        || fail "pip could not install pg8000; its words are above, and $list says which versions"
+    cp "$list" "$1/python/installed.txt"
+}
+
+# go_drivers DIR: pgx, into DIR/go by go, with the versions of go.mod; and builds its test, so that it is ready.
+go_drivers() {
+    need go golang-go "to build the test of pgx"
+    [ -d "$1/go" ] || note "pgx is missing: go puts it into $1/go"
+    (cd tests/drivers/pgx && go_in "$1" build -o /dev/null .) \
+        || fail "go could not build the test of pgx; its words are above. It needs go 1.19 or newer: $(go version)"
+}
+
+# go_in DIR: go with all of its files in DIR/go, and no other toolchain than the one that is installed.
+go_in() {
+    local dir=$1; shift
+    env GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-mod=readonly -modcacherw" GOPATH="$dir/go" GOMODCACHE="$dir/go/mod" \
+        GOCACHE="$dir/go/cache" go "$@"
 }
 
 # Where the newest PostgreSQL's programs are.

@@ -21,6 +21,9 @@ async def with_asyncpg():
     await connection.set_type_codec("json", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
     rows = await connection.fetch("SELECT disk_number, name FROM v$asm_disk WHERE group_number = $1 ORDER BY 1", 1)
     assert [tuple(row) for row in rows] == [(0, "DATA_0000"), (1, "DATA_0001")], rows
+    some = "SELECT count(*) FROM v$asm_disk WHERE name = ANY($1) AND disk_number = ANY($2)"
+    assert await connection.fetchval(some, ["DATA_0000", 'x, "y\\', None], [0, 7]) == 1
+    assert await connection.fetchval(some, [], [0]) == 0
     row = await connection.fetchrow("SELECT typbyval, typname FROM pg_type WHERE oid = $1", 20)
     assert row["typbyval"] is True and row["typname"] == "int8", row
     now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)

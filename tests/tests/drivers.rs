@@ -42,11 +42,14 @@ fn psycopg() {
     suite(r#"exec /usr/bin/python3 "$1""#, "suite.py");
 }
 
+/// Where ./test puts the drivers that no package of Debian has.
+fn drivers() -> PathBuf {
+    plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").join("drivers")
+}
+
 /// A driver for node: Debian's package, or the one that ./test got from npm.
 fn node(program: &str) {
-    let target: PathBuf =
-        plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").into();
-    let paths = format!("{}:/usr/share/nodejs", target.join("drivers/node_modules").display());
+    let paths = format!("{}:/usr/share/nodejs", drivers().join("node_modules").display());
     suite(&format!(r#"NODE_PATH="{paths}" exec node "$1""#), program);
 }
 
@@ -63,6 +66,27 @@ fn postgres_js() {
 #[test]
 fn asyncpg_psycopg2_and_sqlalchemy() {
     suite(r#"exec /usr/bin/python3 "$1""#, "orms.py");
+}
+
+#[test]
+fn pg8000() {
+    let path = drivers().join("python");
+    let script = format!(r#"PYTHONPATH="{}" exec /usr/bin/python3 "$1""#, path.display());
+    suite(&script, "pure.py");
+}
+
+/// pgx, with the modules that ./test fetched: nothing is fetched here.
+#[test]
+fn pgx() {
+    let go = drivers().join("go");
+    let script = format!(
+        r#"cd "$(dirname "$1")"
+        export GOPATH="{go}" GOMODCACHE="{go}/mod" GOCACHE="{go}/cache" GOPROXY=off
+        export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-mod=readonly -modcacherw"
+        exec go run ."#,
+        go = go.display()
+    );
+    suite(&script, "pgx/main.go");
 }
 
 #[test]

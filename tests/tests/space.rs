@@ -1,7 +1,7 @@
 //! Space: small files, uneven disks, and none left.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, wait_for};
-use std::{fs, io::Write, path::Path};
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, Row, wait_for};
+use std::{collections::BTreeMap, fs, io::Write, path::Path};
 
 /// Bytes that the view says can still be stored.
 fn usable(instance: &Instance) -> f64 {
@@ -271,4 +271,235 @@ fn space_of_removed_files_is_free_at_once() {
         fs::remove_file(&path).expect("remove");
     }
     instance.check("DATA");
+}
+
+/// The numbers of one group, all from one query, as the reference says that they hang together.
+struct Numbers {
+    rows: Vec<Row>,
+}
+
+impl Numbers {
+    fn of(instance: &Instance, groups: &str, disks: &str) -> Self {
+        let rows = instance.query(&format!(
+            "SELECT g.type, g.total_mb, g.free_mb, g.hot_used_mb, g.cold_used_mb,
+                    g.required_mirror_free_mb, g.usable_file_mb,
+                    d.name, d.failgroup, d.failgroup_type, d.state, d.total_mb AS of_disk,
+                    d.free_mb AS free_on_disk, d.cold_used_mb AS used_on_disk,
+                    d.hot_used_mb AS hot_on_disk
+               FROM {groups} g, {disks} d
+              WHERE d.group_number = g.group_number AND g.name = 'DATA' ORDER BY d.disk_number"
+        ));
+        Self { rows }
+    }
+
+    fn number(&self, at: usize, column: &str) -> i64 {
+        self.rows[at][column].as_i64().unwrap_or_else(|| panic!("{column}: {:?}", self.rows[at]))
+    }
+
+    fn group(&self, column: &str) -> i64 {
+        self.number(0, column)
+    }
+
+    fn text(&self, at: usize, column: &str) -> &str {
+        self.rows[at][column].as_str().unwrap_or_default()
+    }
+
+    /// The places of the disks that count.
+    fn counted(&self) -> Vec<usize> {
+        let counts = |at: &usize| {
+            self.text(*at, "failgroup_type") == "REGULAR"
+                && !["DROPPING", "FORCING"].contains(&self.text(*at, "state"))
+        };
+        (0..self.rows.len()).filter(counts).collect()
+    }
+
+    fn regular(&self) -> usize {
+        let is_regular = |at: &usize| self.text(*at, "failgroup_type") == "REGULAR";
+        (0..self.rows.len()).filter(is_regular).count()
+    }
+
+    fn sum(&self, column: &str) -> i64 {
+        self.counted().into_iter().map(|at| self.number(at, column)).sum()
+    }
+
+    fn mirrors(&self) -> usize {
+        match self.text(0, "type") {
+            "EXTERN" => 1,
+            "NORMAL" => 2,
+            "HIGH" => 3,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The reserve that the reference describes.
+    fn required(&self) -> i64 {
+        let mut groups: BTreeMap<&str, i64> = BTreeMap::new();
+        for at in self.counted() {
+            *groups.entry(self.text(at, "failgroup")).or_default() += self.number(at, "of_disk");
+        }
+        let mut sizes: Vec<i64> = groups.into_values().collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let restorable = (self.mirrors() - 1).min(sizes.len().saturating_sub(self.mirrors()));
+        sizes.iter().take(restorable).sum()
+    }
+
+    fn by_formula(&self) -> i64 {
+        let left = self.group("free_mb") - self.group("required_mirror_free_mb");
+        left.div_euclid(self.mirrors() as i64)
+    }
+
+    /// The columns of each row agree, whatever moves meanwhile.
+    #[track_caller]
+    fn rows_agree(&self, when: &str) {
+        let about = |what: &str| format!("{when}: {what}: {:#?}", self.rows);
+        for at in 0..self.rows.len() {
+            let parts = self.number(at, "free_on_disk") + self.number(at, "used_on_disk");
+            assert_eq!(self.number(at, "of_disk"), parts, "{}", about("a disk's parts"));
+            assert_eq!(self.number(at, "hot_on_disk"), 0, "{}", about("hot"));
+        }
+        let parts = self.group("free_mb") + self.group("cold_used_mb");
+        assert_eq!(self.group("total_mb"), parts, "{}", about("the group's parts"));
+        assert_eq!(self.group("hot_used_mb"), 0, "{}", about("hot"));
+        assert!(self.group("usable_file_mb") <= self.by_formula(), "{}", about("usable"));
+    }
+
+    /// The group is the sum of its disks, too: where nothing moves.
+    #[track_caller]
+    fn agree(&self, when: &str) {
+        self.rows_agree(when);
+        let about = |what: &str| format!("{when}: {what}: {:#?}", self.rows);
+        assert_eq!(self.group("total_mb"), self.sum("of_disk"), "{}", about("total"));
+        assert_eq!(self.group("free_mb"), self.sum("free_on_disk"), "{}", about("free"));
+        assert_eq!(self.group("cold_used_mb"), self.sum("used_on_disk"), "{}", about("used"));
+        let required = self.group("required_mirror_free_mb");
+        assert_eq!(required, self.required(), "{}", about("required"));
+    }
+}
+
+/// The numbers while nothing moves: those of the views, of their twins and of the commands are the
+/// same, and the space for files is exactly what the reference says.
+#[track_caller]
+fn numbers_agree(instance: &Instance, when: &str) -> Numbers {
+    let table = |command: &str| -> Vec<Vec<String>> {
+        let said = instance.plinth(command.split(' ')).ok();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        said.lines().skip(1).map(words).collect()
+    };
+    // The catalog may grow, or get a mirror, between two looks: then all of them are taken again.
+    let mut looks = None;
+    wait_for("nothing to change", || {
+        let before = Numbers::of(instance, "v$asm_diskgroup", "v$asm_disk");
+        before.rows_agree(when);
+        let space = instance.query("SELECT * FROM v$asm_space WHERE name = 'DATA'").remove(0);
+        let (groups, disks) = (table("lsdg data"), table("lsdsk -k -G data"));
+        let after = Numbers::of(instance, "v$asm_diskgroup_stat", "v$asm_disk_stat");
+        let is_still = before.rows == after.rows && space["pending_bytes"] == 0;
+        looks = Some((after, space, groups, disks));
+        is_still
+    });
+    let (numbers, space, groups, disks) = looks.expect("a look");
+    numbers.agree(when);
+    let mb = |column: &str| space[column].as_i64().expect("a number") / MIB as i64;
+    let fits = numbers.by_formula().min(mb("writable_bytes"));
+    assert_eq!(numbers.group("usable_file_mb"), fits, "{when}");
+    // v$asm_space counts disks that are being dropped, too.
+    if numbers.counted().len() == numbers.regular() {
+        let of_group = (numbers.group("total_mb"), numbers.group("free_mb"));
+        assert_eq!(of_group, (mb("total_bytes"), mb("free_bytes")), "{when}");
+    }
+    // Behind these four: Offline_disks, Voting_files, Name.
+    let listed = &groups[0];
+    let columns = ["total_mb", "free_mb", "required_mirror_free_mb", "usable_file_mb"];
+    let shown: Vec<String> = columns.iter().map(|name| numbers.group(name).to_string()).collect();
+    assert_eq!(listed[listed.len() - 7..listed.len() - 3], shown, "{when}: {listed:?}");
+    let of_disk =
+        |at| ["of_disk", "free_on_disk"].map(|name| numbers.number(at, name).to_string()).to_vec();
+    let expected: Vec<Vec<String>> = (0..numbers.rows.len()).map(of_disk).collect();
+    let listed: Vec<Vec<String>> = disks.into_iter().map(|words| words[..2].to_vec()).collect();
+    assert_eq!(listed, expected, "{when}");
+    numbers
+}
+
+/// Through the life of a NORMAL group: failure groups of unequal size, a disk that is offline,
+/// comes back, is dropped, by force too, while data moves and behind it, and with a quorum disk.
+#[test]
+fn numbers_of_space_agree_whatever_happens() {
+    let instance = Instance::new();
+    let shape: &[&[u64]] = &[&[256 * MIB, 128 * MIB], &[320 * MIB], &[256 * MIB]];
+    instance.create_group("data", "NORMAL", shape, "");
+    let empty = numbers_agree(&instance, "empty");
+    assert!(empty.group("usable_file_mb") > 0);
+    let mount = instance.mount("DATA");
+    let fill = |name: &str, mb: usize| {
+        fs::write(mount.join(name), noise(mb as u64, mb << 20)).expect("write");
+    };
+    fill("table", 90);
+    let full = numbers_agree(&instance, "with a file");
+    assert!(full.group("cold_used_mb") >= empty.group("cold_used_mb") + 180);
+    let sql = |statement: &str| drop(instance.sql(&format!("ALTER DISKGROUP data {statement}")));
+    // A disk that is offline keeps its numbers, and is written for.
+    sql("OFFLINE DISK data_0002");
+    let offline = numbers_agree(&instance, "offline");
+    assert_eq!(offline.number(2, "free_on_disk"), full.number(2, "free_on_disk"));
+    assert_eq!(offline.group("total_mb"), full.group("total_mb"));
+    fill("more", 20);
+    numbers_agree(&instance, "written meanwhile");
+    sql("ONLINE DISK data_0002 WAIT");
+    let online = numbers_agree(&instance, "online again");
+    assert!(online.number(2, "used_on_disk") >= full.number(2, "used_on_disk"));
+    // Data moves, is about to move, and has moved.
+    sql("DROP DISK data_0001 REBALANCE POWER 0");
+    let dropping = numbers_agree(&instance, "dropping");
+    assert_eq!(dropping.text(1, "state"), "DROPPING");
+    assert_eq!(dropping.group("total_mb"), online.group("total_mb") - online.number(1, "of_disk"));
+    sql("REBALANCE POWER 1");
+    while instance.number("SELECT count(*) FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')")
+        > 0.0
+    {
+        Numbers::of(&instance, "v$asm_diskgroup", "v$asm_disk").rows_agree("moving");
+    }
+    let dropped = numbers_agree(&instance, "dropped");
+    assert_eq!(dropped.rows.len(), 3);
+    let (quorum, fourth) = (instance.add_disk("q", 256 * MIB), instance.add_disk("n", 200 * MIB));
+    sql(&format!("ADD QUORUM FAILGROUP q DISK '{}' REBALANCE WAIT", quorum.display()));
+    let with_quorum = numbers_agree(&instance, "with a quorum disk");
+    assert_eq!(with_quorum.group("total_mb"), dropped.group("total_mb"));
+    sql(&format!("ADD FAILGROUP f4 DISK '{}' REBALANCE WAIT", fourth.display()));
+    numbers_agree(&instance, "a fourth failure group");
+    sql("OFFLINE DISK data_0003");
+    sql("DROP DISK data_0003 FORCE REBALANCE POWER 0");
+    numbers_agree(&instance, "dropped by force");
+    sql("REBALANCE WAIT");
+    numbers_agree(&instance, "restored");
+    instance.check("DATA");
+}
+
+/// Every redundancy, with few and with many failure groups.
+#[test]
+fn numbers_of_space_agree_in_every_redundancy() {
+    for (redundancy, sizes, mirrors) in [
+        ("EXTERNAL", &[256, 128][..], 1),
+        ("NORMAL", &[256, 128], 2),
+        ("HIGH", &[256, 128, 192], 3),
+        ("HIGH", &[256, 128, 192, 256], 3),
+        ("HIGH", &[192; 5], 3),
+        ("NORMAL", &[192; 4], 2),
+    ] {
+        let instance = Instance::new();
+        let sizes: Vec<[u64; 1]> = sizes.iter().map(|mb: &u64| [mb * MIB]).collect();
+        let shape: Vec<&[u64]> = sizes.iter().map(|size| &size[..]).collect();
+        instance.create_group("data", redundancy, &shape, "'au_size' = '1M'");
+        let when = format!("{redundancy} with {} disks", shape.len());
+        assert_eq!(numbers_agree(&instance, &when).mirrors(), mirrors, "{when}");
+        let mount = instance.mount("DATA");
+        fs::write(mount.join("table"), noise(3, 11 << 20)).expect("write");
+        numbers_agree(&instance, &format!("{when} and a file"));
+        if redundancy != "EXTERNAL" {
+            instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+            fs::write(mount.join("more"), noise(4, 5 << 20)).expect("write");
+            numbers_agree(&instance, &format!("{when}, one of them offline"));
+            instance.sql("ALTER DISKGROUP data ONLINE DISK data_0001 WAIT");
+            numbers_agree(&instance, &format!("{when}, all online again"));
+        }
+    }
 }

@@ -245,6 +245,8 @@ fn sqlplus_is_called_as_usual() {
         ("sqlplus -V", 0, "Plinth"),
         ("sqlplus -S -L '/ as sysasm' @one x", 0, "one x\n"),
         ("sqlplus -S sys/secret as sysasm @one.sql x </dev/null", 0, "one x\n"),
+        ("sqlplus -L -S sys/secret@localhost:1521/+ASM as sysdba @one x </dev/null", 0, "one x\n"),
+        ("sqlplus -F -S '/as sysdba' @one x </dev/null", 0, "one x\n"),
         ("printf 'select 1;' | sqlplus -S /nolog", 1, "SP2-0640: Not connected"),
         ("printf 'connect / as sysasm\\nshow user' | sqlplus -S /nolog", 0, "USER is \"ROOT\"\n"),
         ("printf 'host ls' | sqlplus -S -R 1 /", 1, "SP2-0738"),
@@ -256,6 +258,7 @@ fn sqlplus_is_called_as_usual() {
     }
     for (call, why) in [
         ("sqlplus scott/tiger", "CONNECT with a password is not supported"),
+        ("sqlplus -S sys/secret@db1/+ASM as sysdba @one x", "CONNECT with @ names an instance"),
         ("sqlplus -X", "sqlplus has no option -X"),
         ("plinth sql one.sql", "is no script"),
     ] {
@@ -264,4 +267,43 @@ fn sqlplus_is_called_as_usual() {
     }
     let nowhere = story.bash("PLINTH_DIR=/nowhere sqlplus -S / @one x");
     assert!(nowhere.code == Some(1) && nowhere.err.contains("ASMCMD-8102"), "{nowhere}");
+}
+
+/// The files that a script writes and reads: a statement, the settings, a document, the profile.
+#[test]
+fn files_are_written_and_read() {
+    let story = Story::new();
+    let said = story.sqlplus(
+        "set feedback off pagesize 0
+select name
+  from v$asm_diskgroup;
+save kept
+save kept
+store set settings
+set pagesize 14
+select 1 from dual where 1 = 0;
+get kept nolist
+@settings
+/",
+    );
+    let file = "select name\n  from v$asm_diskgroup\n/\n";
+    assert_eq!(story.written("kept.sql"), file);
+    assert!(story.written("settings.sql").contains("set pagesize 0\n"));
+    let expected = "DATA\nCreated file kept.sql\n\
+                    SP2-0540: File \"kept.sql\" already exists. (line 5)\n  SAVE kept.sql REPLACE writes it anew\n\
+                    Created file settings.sql\nDATA\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(1), expected), "{said}");
+    // A job that mails its output.
+    let said = story.bash("sqlplus -S -M 'HTML ON' / as sysasm @kept </dev/null > mail.html");
+    assert_eq!(said.code, Some(0), "{said}");
+    let mail = story.written("mail.html");
+    assert!(mail.starts_with("<!DOCTYPE html>\n<html>\n"), "{mail}");
+    assert!(mail.contains("<td>\nDATA\n</td>\n") && mail.ends_with("</body>\n</html>\n"), "{mail}");
+    // The profile comes from ORACLE_PATH, and not from the current folder.
+    story.write("login.sql", "set heading off feedback off\n");
+    let query = "printf 'select name from v$asm_diskgroup;' | ";
+    let here = story.bash(&format!("{query} sqlplus -S /"));
+    assert_eq!(here.ok(), "\nNAME\n----\nDATA\n\n");
+    let there = story.bash(&format!("{query} ORACLE_PATH=$PWD sqlplus -S /"));
+    assert_eq!(there.ok(), "\nDATA\n");
 }

@@ -86,11 +86,12 @@ pub struct Mirror {
 #[error("no space left in the disk group")]
 pub struct NoSpace;
 
-/// The numbers of `v$asm_diskgroup`, in AUs.
+/// The numbers of `v$asm_diskgroup`, in AUs, of the data disks that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usable {
+    /// With AUs that are reserved for a shrink.
     pub total: u64,
-    /// Before mirroring, pending ones excluded.
+    /// Before mirroring; without pending ones and those that are kept for the catalog.
     pub free: u64,
     /// The AUs that must stay free so that every extent gets all its mirrors again after the worst
     /// failure for which that is possible: the size of the largest failure group (NORMAL), of the
@@ -98,9 +99,22 @@ pub struct Usable {
     /// reserve helps, and it is 0 (ASM asks for one all the same); with four in HIGH it is that for
     /// one.
     pub required_mirror_free: u64,
-    /// (free - required) / mirrors, negative if a failure could not be healed; but no more than
-    /// really fits.
-    pub usable_file: i64,
+    /// How many extents really fit.
+    pub writable: u64,
+    pub mirrors: u64,
+}
+
+impl Usable {
+    /// (free - required) / mirrors in bytes, negative if a failure could not be healed; but no more
+    /// than really fits. The formula is not rounded to AUs, so that it can be computed from the
+    /// other columns of the view.
+    #[must_use]
+    pub fn usable_file(&self, au_size: u64) -> i64 {
+        let bytes = |units: u64| i64::try_from(units * au_size).expect("fewer than 2^63 bytes");
+        let mirrors = i64::try_from(self.mirrors).expect("at most three");
+        let by_formula = (bytes(self.free) - bytes(self.required_mirror_free)).div_euclid(mirrors);
+        by_formula.min(bytes(self.writable))
+    }
 }
 
 /// The disks of a group and their partners.
@@ -364,17 +378,20 @@ impl Placement {
         let (mut total, mut free) = (0, 0);
         for disk in &self.disks {
             sizes[disk.group] += u64::from(disk.units);
-            total += u64::from(disk.units);
+            let given_up = space.capacity(disk.number) - space.total(disk.number);
+            total += u64::from(disk.units + given_up);
             free += u64::from(space.available(disk.number));
         }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let healable = (mirrors - 1).min(self.groups.saturating_sub(mirrors));
         let required_mirror_free = sizes.iter().take(healable).sum();
-        let signed = |number: u64| i64::try_from(number).expect("fewer than 2^63 AUs");
-        let by_formula =
-            (signed(free) - signed(required_mirror_free)).div_euclid(signed(mirrors as u64));
-        let usable_file = by_formula.min(signed(self.allocatable(space)));
-        Usable { total, free, required_mirror_free, usable_file }
+        Usable {
+            total,
+            free,
+            required_mirror_free,
+            writable: self.allocatable(space),
+            mirrors: mirrors as u64,
+        }
     }
 
     /// The bound, with `free` AUs on each disk.

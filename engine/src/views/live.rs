@@ -23,14 +23,15 @@ fn hash_of(id: DiskId) -> u32 {
         .fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// AUs of a disk that hold data or could, and those of them that have no owner. A quorum disk has
-/// such AUs, although no data is placed there.
+/// AUs of a disk that hold data or could, and those of them that files can be given: so the numbers
+/// of a group are the sums of those of its disks. A quorum disk has such AUs, although no data is
+/// placed there.
 fn room(member: &Member, space: &Space) -> (u32, u32) {
     if member.quorum {
         let units = member.layout().data_unit_count();
         return (units, units);
     }
-    (space.capacity(member.number), space.unowned(member.number))
+    (space.capacity(member.number), space.available(member.number))
 }
 
 pub(crate) fn row_of_operation(operation: Operation) -> Row {
@@ -94,7 +95,7 @@ impl Upkeep {
             total: usable.total * au,
             free: usable.free * au,
             required_mirror_free: usable.required_mirror_free * au,
-            usable: usable.usable_file * i64::try_from(au).unwrap_or(i64::MAX),
+            usable: usable.usable_file(au),
             offline_disks: u32::try_from(
                 membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
             )
@@ -115,7 +116,7 @@ impl Upkeep {
         let entry = membership.disk(member.number);
         let state = member.state();
         let counters = &member.counters;
-        let (capacity, unowned) = room(member, space);
+        let (capacity, available) = room(member, space);
         live_row! {
             number: member.number.0,
             mount_status: if disk.is_some() {
@@ -142,7 +143,7 @@ impl Upkeep {
             .word(),
             os_size: disk.as_ref().map_or(0, |disk| disk.size()),
             total: u64::from(capacity) * au,
-            free: u64::from(unowned) * au,
+            free: u64::from(available) * au,
             name: member.name().to_string(),
             failure_group: member.failure_group.clone(),
             quorum: member.quorum,

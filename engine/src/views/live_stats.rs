@@ -339,8 +339,10 @@ impl Upkeep {
         for disk in membership.disks.iter().filter(|disk| !disk.quorum) {
             let of_catalog = catalog.get(&disk.number).copied().unwrap_or(0);
             sums.total += u64::from(space.capacity(disk.number)) * self.au_size;
-            sums.free += u64::from(space.unowned(disk.number)) * self.au_size;
-            sums.catalog += of_catalog * self.au_size;
+            let available = u64::from(space.available(disk.number));
+            let kept = u64::from(space.unowned(disk.number)) - available;
+            sums.free += available * self.au_size;
+            sums.catalog += (of_catalog + kept) * self.au_size;
             sums.pending +=
                 u64::from(space.used(disk.number) - space.held(disk.number)) * self.au_size;
             sums.files +=

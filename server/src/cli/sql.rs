@@ -375,15 +375,12 @@ impl World for Host {
     }
 
     fn spool(&mut self, path: &Path, how: Spool) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        match how {
-            Spool::Create => options.create_new(true),
-            Spool::Replace => options.create(true).truncate(true),
-            Spool::Append => options.create(true).append(true),
-        };
-        self.spool = Some(options.open(path)?);
+        self.spool = Some(opened(path, how)?);
         Ok(())
+    }
+
+    fn write(&mut self, path: &Path, text: &str, how: Spool) -> io::Result<()> {
+        opened(path, how)?.write_all(text.as_bytes())
     }
 
     fn write_spool(&mut self, text: &str) -> io::Result<()> {
@@ -420,6 +417,17 @@ impl World for Host {
     fn clock(&self) -> Duration {
         self.began.elapsed()
     }
+}
+
+fn opened(path: &Path, how: Spool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match how {
+        Spool::Create => options.create_new(true),
+        Spool::Replace => options.create(true).truncate(true),
+        Spool::Append => options.create(true).append(true),
+    };
+    options.open(path)
 }
 
 /// A line that the terminal does not show; `None` after Ctrl-C or Ctrl-D.

@@ -16,7 +16,7 @@
 //! it runs.
 
 use super::{
-    Body, Connection, End, Key, fields,
+    Body, Connection, End, Key, arrays, fields,
     values::{self, format_of, type_number},
 };
 use crate::{
@@ -357,8 +357,10 @@ impl Client {
         if let Some(Statement::Query(query)) = &statement {
             // Parameter types that the client leaves open are inferred from the columns that the
             // parameters are compared with.
+            let arrays = arrays::in_query(&query.tokens);
             for (at, kind) in infer_types::of_parameters(&query.tokens).into_iter().enumerate() {
-                let number = kind.map_or(0, |kind| type_number(kind).0);
+                let single = kind.map_or(0, |kind| type_number(kind).0);
+                let number = arrays.get(&at).copied().unwrap_or(single);
                 match parameter_types.get_mut(at) {
                     Some(told) if *told == 0 => *told = number,
                     Some(_) => {}

@@ -16,6 +16,7 @@
 //! the bytes. `network.rs`: TCP. `tls.rs`: certificates. `scram.rs`: proofs. `values.rs`: the
 //! values in a message.
 
+mod arrays;
 mod client;
 pub(crate) mod login;
 pub mod network;

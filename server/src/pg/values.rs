@@ -1,5 +1,6 @@
 //! Values as the protocol carries them: as text and as PostgreSQL's binary forms, in and out.
 
+use super::arrays;
 use crate::{
     query::{Time, number_of_client, views::Type},
     sql_error::{SqlError, state},
@@ -8,7 +9,7 @@ use bytes::{BufMut, BytesMut};
 use plinth_engine::admin::Value;
 
 /// Numbers of types, as in `pg_type`.
-mod oid {
+pub(super) mod oid {
     pub const BOOL: u32 = 16;
     pub const BYTEA: u32 = 17;
     pub const CHAR: u32 = 18;
@@ -120,6 +121,7 @@ pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value
             Value::Text(Time::of_epoch(micros).ok_or_else(bad)?.text())
         }
         (oid::BYTEA, bytes) => Value::Blob(bytes.to_vec()),
+        (number, bytes) if arrays::is_array(number) => arrays::text_of(bytes)?,
         (
             0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN,
             bytes,
@@ -171,7 +173,7 @@ fn numeric(bytes: &[u8]) -> Option<String> {
 }
 
 /// A value's text, as PostgreSQL writes it.
-fn text_of(value: &Value) -> String {
+pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Integer(number) => number.to_string(),

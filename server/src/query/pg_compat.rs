@@ -507,6 +507,8 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
         (open, close) = match name.to_ascii_lowercase().as_str() {
             "text" => ("CAST(".to_owned(), " AS TEXT)".to_owned()),
             "date" => ("plinth_date(".to_owned(), ")".to_owned()),
+            // A text with a time zone, as drivers write it, becomes a time of the views.
+            "timestamp" | "timestamptz" => ("plinth_time(".to_owned(), ")".to_owned()),
             name => match number_of(name) {
                 Some(open) => (open.to_owned(), ")".to_owned()),
                 None => conversion(name, &sizes).unwrap_or((open, close)),
@@ -687,6 +689,7 @@ mod tests {
                 "select d.x::int::text, f(1)::numeric(5, 2)",
                 r#"select CAST(plinth_int(d.x) AS TEXT) AS "x", plinth_decimal(f(1), 5, 2) AS "f(1)::numeric(5, 2)""#,
             ),
+            ("select now()::timestamptz", r#"select plinth_time(now()) AS "now()::timestamptz""#),
             (
                 "select a::name[], 'x'::pg_catalog.regtype",
                 r#"select a  AS "a", pg_regtype('x') AS "regtype""#,

@@ -1,6 +1,5 @@
 #!/bin/bash
 # A job that spools a CSV file quietly, and another program that reads it
-# fault: lines of CSV are padded to LINESIZE in the file, the empty first one too
 # usage: ./spool_csv.sh
 sqlplus -S / as sysasm > /dev/null <<'SQL'
 set markup csv on

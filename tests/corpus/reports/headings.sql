@@ -1,5 +1,4 @@
 -- Headings of columns without a name: the expression without its blanks, cut to the width of texts
--- fault: blanks and line ends of the expression are in the heading
 SET PAGESIZE 20 LINESIZE 80 FEEDBACK OFF
 SELECT 10 * 10,
        NVL( 5 ,

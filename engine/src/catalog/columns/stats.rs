@@ -475,7 +475,12 @@ pub(super) const VIEWS: &[View] = &[
                 "of all disks that hold data, before mirroring",
             ),
             column("free_bytes", Integer, Sql("s.free"), "free"),
-            column("catalog_bytes", Integer, Sql("s.catalog"), "the catalog's"),
+            column(
+                "catalog_bytes",
+                Integer,
+                Sql("s.catalog"),
+                "the catalog's, with what is kept for a mirror of it on a disk that is away",
+            ),
             column("file_bytes", Integer, Sql("s.files"), "of files, with all their mirrors"),
             column("pending_bytes", Integer, Sql("s.pending"), "freed and not yet reusable"),
             column(

@@ -342,9 +342,9 @@ fn with_too_few_failure_groups_online_the_rest_goes_to_offline_disks() {
 fn usable_space_tells_the_truth() {
     let usable = |redundancy, shape: &[(usize, u32)]| {
         let (_, space, placement) = group(redundancy, shape);
-        let Usable { total, free, required_mirror_free, usable_file } = placement.usable(&space);
-        assert_eq!(total, free);
-        (required_mirror_free, usable_file)
+        let usable = placement.usable(&space);
+        assert_eq!(usable.total, usable.free);
+        (usable.required_mirror_free, usable.usable_file(1))
     };
     assert_eq!(usable(Redundancy::External, &[(0, 100), (1, 50)]), (0, 150));
     assert_eq!(
@@ -359,12 +359,16 @@ fn usable_space_tells_the_truth() {
     assert_eq!(usable(Redundancy::High, &[(0, 90), (1, 90), (2, 90), (3, 90), (4, 90)]), (180, 90));
     let (_, mut space, placement) = group(Redundancy::Normal, &[(0, 30), (1, 30), (2, 30)]);
     while placement.choose(1, 0, &mut space).is_ok() {}
-    assert_eq!(placement.usable(&space).usable_file, -15, "a failure could not be healed");
+    assert_eq!(placement.usable(&space).usable_file(1), -15, "a failure could not be healed");
+    // Not rounded to AUs: (30 * 3 - 1 - 30) / 2 AUs of 4 MiB are 118 MiB.
+    let (_, mut space, placement) = group(Redundancy::Normal, &[(0, 30), (1, 30), (2, 30)]);
+    space.allocate_on(DiskNumber(0)).expect("room");
+    assert_eq!(placement.usable(&space).usable_file(4), 118);
 }
 
 #[test]
 fn a_group_without_disks_has_no_space() {
     let placement = Placement::new(Redundancy::High, &[]);
     assert_eq!(placement.choose(1, 1, &mut Space::new()), Err(NoSpace));
-    assert_eq!(placement.usable(&Space::new()).usable_file, 0);
+    assert_eq!(placement.usable(&Space::new()).usable_file(1), 0);
 }

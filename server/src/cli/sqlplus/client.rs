@@ -71,15 +71,18 @@ impl Interpreter<'_> {
             }
             Command::Help => self.help(),
             Command::Host => self.host(rest)?,
-            Command::List => {
-                let said = self.listed()?;
-                self.say(&said);
+            Command::List | Command::Append | Command::Change | Command::Del | Command::Input => {
+                self.edit_buffer(command, rest)?
             }
+            Command::Edit => self.edit(rest)?,
+            Command::Get => self.get(rest)?,
+            Command::Save => self.save(rest)?,
+            Command::Store => self.store(rest)?,
             Command::Pause => self.pause(rest),
             Command::Print => self.print(rest)?,
             Command::Prompt => self.say(&format!("{rest}\n")),
             Command::Run => {
-                if let Ok(said) = self.listed() {
+                if let Ok(said) = self.buffer.list("") {
                     self.say(&said);
                 }
                 self.again(line);
@@ -107,6 +110,25 @@ impl Interpreter<'_> {
             Command::Whenever => self.whenever.set(rest)?,
             Command::Refused(why) => return Err(super::refusal::not_here(word, why)),
         }
+        Ok(())
+    }
+
+    /// A command that lists or changes lines of the buffer.
+    fn edit_buffer(&mut self, command: Command, rest: &str) -> Done {
+        let said = match command {
+            Command::Append => self.buffer.append(rest)?,
+            Command::Change => self.buffer.change(rest)?,
+            Command::List => self.buffer.list(rest)?,
+            Command::Del => {
+                self.buffer.delete(rest)?;
+                String::new()
+            }
+            _ => {
+                self.buffer.input(rest)?;
+                String::new()
+            }
+        };
+        self.say(&said);
         Ok(())
     }
 
@@ -208,7 +230,7 @@ impl Interpreter<'_> {
                 "computes cleared"
             }
             () if word.is("BUFFER", 4) || word.is("SQL", 3) => {
-                self.buffer = None;
+                self.buffer.clear();
                 "buffer cleared"
             }
             () if word.is("SCREEN", 3) => {
@@ -239,6 +261,7 @@ impl Interpreter<'_> {
         if self.look != Look::Json {
             self.say("Connected.\n");
         }
+        self.begin_profile();
         Ok(())
     }
 
@@ -270,7 +293,7 @@ impl Interpreter<'_> {
     }
 
     /// Refuses what a level of `-R` forbids.
-    fn allowed(&self, level: u8, name: &str) -> Done {
+    pub(super) fn allowed(&self, level: u8, name: &str) -> Done {
         if self.restricted < level {
             return Ok(());
         }
@@ -326,14 +349,16 @@ impl Interpreter<'_> {
                 .hint("EXECUTE :variable := expression is");
             return Err(Refusal::of(Cause::Statement, error));
         };
-        for (name, expression) in found {
-            self.assign(&name, &expression, line)?;
-            if self.settings.autoprint {
-                self.print(&name)?;
-            }
+        for (name, expression) in &found {
+            self.assign(name, expression, line)?;
         }
         if self.look == Look::Report && self.settings.feedback != Feedback::Off {
             self.say("\nPL/SQL procedure successfully completed.\n\n");
+        }
+        if self.settings.autoprint {
+            for (name, _) in &found {
+                self.print(name)?;
+            }
         }
         Ok(())
     }
@@ -432,8 +457,7 @@ impl Interpreter<'_> {
             return Ok(());
         };
         if word.is("OFF", 3) || word.is("OUT", 3) {
-            self.spool = None;
-            self.world.end_spool();
+            self.end_spool();
             return Ok(());
         }
         self.allowed(2, "SPOOL")?;
@@ -446,17 +470,22 @@ impl Interpreter<'_> {
         };
         let path = self.path(&word.text, "lst");
         let name = path.display().to_string();
-        self.spool = None;
-        self.world.end_spool();
+        self.end_spool();
         self.world.spool(&path, how).map_err(|error| {
             system(606, format!("Cannot create SPOOL file \"{name}\": {error}"))
         })?;
         self.spool = Some(name);
+        let html = &self.settings.html;
+        if html.on && html.spool {
+            let document = html.document();
+            self.spools_document = true;
+            self.spool_text(&document);
+        }
         Ok(())
     }
 
     /// A file's name with its default suffix, and variables of the environment replaced.
-    fn path(&self, name: &str, suffix: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str, suffix: &str) -> PathBuf {
         let path = PathBuf::from(self.with_environment(name));
         if path.extension().is_some() || suffix.is_empty() {
             path
@@ -599,7 +628,11 @@ impl Interpreter<'_> {
 /// AS SYSASM, SYSDBA or SYSOPER they are passed over, as Oracle does for members of the group that
 /// administers; without it they ask for a user with a password, whom only the network has.
 pub(super) fn check_logon(rest: &str) -> Done {
-    let mut words = Words::new(rest);
+    // `/as sysdba`, as many write it.
+    let rest = rest.trim();
+    let (first, behind) = rest.split_at(usize::from(rest.starts_with('/')));
+    let spaced = format!("{first} {behind}");
+    let mut words = Words::new(&spaced);
     let logon = words.value()?.map(|word| word.text).unwrap_or_default();
     let is_as = words.take("AS", 2);
     let is_role = is_as && ["SYSASM", "SYSDBA", "SYSOPER"].iter().any(|role| words.take(role, 6));
@@ -607,7 +640,8 @@ pub(super) fn check_logon(rest: &str) -> Done {
     if is_as && !is_role || more.is_some() || logon.is_empty() {
         return Err(wrong("CONNECT takes / AS SYSASM").hint("CONNECT / AS SYSASM"));
     }
-    if logon.contains('@') {
+    let network = logon.rsplit_once('@').map(|(_, name)| name);
+    if network.is_some_and(|name| !is_here(name)) {
         return Err(wrong("CONNECT with @ names an instance of the network, and is not supported")
             .hint("PLINTH_DIR says which instance of this host is meant; psql reaches others"));
     }
@@ -619,18 +653,46 @@ pub(super) fn check_logon(rest: &str) -> Done {
     Ok(())
 }
 
+/// Whether a connect identifier means the instance of this host: `+ASM`, `localhost:1521/+ASM`.
+fn is_here(name: &str) -> bool {
+    let (host, service) = name.rsplit_once('/').unwrap_or(("", name));
+    let host = host.trim_start_matches('/');
+    let host = host.split_once(':').map_or(host, |(host, _)| host);
+    let number = service.to_ascii_uppercase();
+    let is_asm = number
+        .strip_prefix("+ASM")
+        .is_some_and(|number| number.chars().all(|char| char.is_ascii_digit()));
+    is_asm && ["", "localhost", "127.0.0.1"].iter().any(|here| here.eq_ignore_ascii_case(host))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_the_local_instance_can_be_connected_to() {
-        for good in ["/", "/ as sysasm", "/ AS SYSDBA", "sys/secret as sysoper", "sys as sysasm"] {
+        for good in [
+            "/",
+            "/ as sysasm",
+            "/as sysdba",
+            "/ AS SYSDBA",
+            "sys/secret as sysoper",
+            "sys as sysasm",
+            "sys/x@+ASM as sysasm",
+            "sys/x@y@//localhost:1521/+asm1 as sysdba",
+        ] {
             assert!(check_logon(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", "scott/tiger", "/ as nobody", "/ as", "sys/x@asm as sysasm", "/ as sysasm x"]
-        {
+        for bad in [
+            "",
+            "scott/tiger",
+            "/ as nobody",
+            "/ as",
+            "sys/x@asm as sysasm",
+            "sys/x@db1/+ASM as sysasm",
+            "sys/x@+ASM",
+            "/ as sysasm x",
+        ] {
             assert!(check_logon(bad).is_err(), "{bad}");
         }
     }

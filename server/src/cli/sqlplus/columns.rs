@@ -1,7 +1,8 @@
 //! COLUMN: how a column of results is headed and printed, by its name.
 //!
 //! An attribute stays until it is changed or cleared, for every result that has a column of this
-//! name. Names are compared without their case.
+//! name. Names are compared without their case, and without blanks: a column without a name is
+//! called as its expression is written, `nvl( a, 0 )` or `NVL(a,0)`.
 
 use super::{
     numbers::Model,
@@ -46,8 +47,15 @@ pub(super) struct Attributes {
     pub wrap: Option<Wrap>,
     pub fold_before: bool,
     pub fold_after: bool,
+    /// Whether the characters of HTML are written as entities.
+    pub entmap: Option<bool>,
     /// `OFF`: kept, and not used.
     pub off: bool,
+}
+
+/// A name as it is compared, and as an expression is headed.
+pub(super) fn key(name: &str) -> String {
+    name.chars().filter(|char| !char.is_whitespace()).collect::<String>().to_uppercase()
 }
 
 #[derive(Debug, Clone, Default)]
@@ -66,19 +74,22 @@ impl Columns {
         let Some(name) = words.option()? else {
             return Ok(self.0.keys().map(|name| self.list(name)).collect());
         };
-        let name = name.text.to_uppercase();
+        let name = key(&name.text);
         let mut attributes = self.0.get(&name).cloned().unwrap_or_default();
+        // Other clauses of the same command count more than those that LIKE copies.
+        if let Some(other) = like(words.clone())? {
+            let Some(like) = self.0.get(&other) else {
+                return Err(invalid(46, format!("COLUMN '{other}' not defined")));
+            };
+            attributes = like.clone();
+        }
         let mut count = 0;
         while let Some(word) = words.option()? {
             count += 1;
             if word.is("CLEAR", 3) {
                 attributes = Attributes::default();
             } else if word.is("LIKE", 4) {
-                let other = value("LIKE", &mut words)?.to_uppercase();
-                let Some(like) = self.0.get(&other) else {
-                    return Err(invalid(46, format!("COLUMN '{other}' not defined")));
-                };
-                attributes = like.clone();
+                value("LIKE", &mut words)?;
             } else {
                 attributes.clause(&word, &mut words)?;
             }
@@ -103,13 +114,13 @@ impl Columns {
 
     /// The attributes of a result's column, unless there are none or they are OFF.
     pub(super) fn of(&self, name: &str) -> Option<&Attributes> {
-        self.0.get(&name.to_uppercase()).filter(|attributes| !attributes.off)
+        self.0.get(&key(name)).filter(|attributes| !attributes.off)
     }
 
     /// Whether a column of a result is the one that BREAK or COMPUTE name.
     pub(super) fn is_named(&self, column: &str, name: &str) -> bool {
         let alias = self.of(column).and_then(|attributes| attributes.alias.as_deref());
-        let same = |one: &str| one.to_uppercase() == name.to_uppercase();
+        let same = |one: &str| key(one) == key(name);
         same(column) || alias.is_some_and(same)
     }
 
@@ -157,7 +168,7 @@ impl Attributes {
         let is = |keyword: &str, least: usize| word.is(keyword, least);
         match () {
             () if is("ALIAS", 3) => self.alias = Some(value("ALIAS", words)?),
-            () if is("ENTMAP", 3) => drop(value("ENTMAP", words)?),
+            () if is("ENTMAP", 3) => self.entmap = Some(entmap(&value("ENTMAP", words)?)?),
             () if is("FOLD_AFTER", 6) => self.fold_after = true,
             () if is("FOLD_BEFORE", 6) => self.fold_before = true,
             () if is("FORMAT", 3) => self.format = Some(format(&value("FORMAT", words)?)?),
@@ -180,11 +191,33 @@ impl Attributes {
     }
 }
 
+/// The column that LIKE names, if it is among the clauses.
+fn like(mut words: Words<'_>) -> Result<Option<String>, Refusal> {
+    let mut others = Attributes::default();
+    while let Some(word) = words.option()? {
+        if word.is("LIKE", 4) {
+            return value("LIKE", &mut words).map(|name| Some(key(&name)));
+        }
+        if !word.is("CLEAR", 3) {
+            others.clause(&word, &mut words)?;
+        }
+    }
+    Ok(None)
+}
+
 fn value(clause: &str, words: &mut Words<'_>) -> Result<String, Refusal> {
     words
         .value()?
         .map(|word| word.text)
         .ok_or_else(|| wrong(format!("COLUMN ... {clause} has no value")))
+}
+
+fn entmap(word: &str) -> Result<bool, Refusal> {
+    match word.to_ascii_uppercase().as_str() {
+        "ON" => Ok(true),
+        "OFF" => Ok(false),
+        _ => Err(wrong(format!("COLUMN ... ENTMAP takes ON or OFF, not {word}"))),
+    }
 }
 
 fn variable(clause: &str, words: &mut Words<'_>) -> Result<String, Refusal> {
@@ -226,12 +259,17 @@ mod tests {
         assert_eq!(name.null.as_deref(), Some("-"));
         columns.column("other LIKE name PRINT").expect("attributes");
         assert!(columns.of("other").is_some_and(|other| !other.noprint && other.wrap.is_some()));
+        columns.column("third FORMAT a5 LIKE name").expect("attributes");
+        let third = columns.of("third").expect("attributes");
+        assert_eq!((&third.format, third.noprint), (&Some(Format::Width(5)), true));
         columns.column("name OFF").expect("off");
         assert!(columns.of("name").is_none());
         columns.column("name ON").expect("on");
         assert!(columns.of("name").is_some());
         columns.column("name CLEAR").expect("cleared");
         assert!(columns.of("name").is_none());
+        columns.column("NVL(a,0) FORMAT 999").expect("attributes");
+        assert!(columns.of("nvl( a,\n 0 )").is_some());
     }
 
     #[test]

@@ -19,21 +19,28 @@ use crate::sql::sqlplus::abbreviates;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Accept,
+    Append,
     Break,
     Btitle,
+    Change,
     Clear,
     Column,
     Compute,
     Connect,
     Define,
+    /// DEL, of a line of the buffer.
+    Del,
     Describe,
     Disconnect,
     Document,
+    Edit,
     Execute,
     /// Also QUIT.
     Exit,
+    Get,
     Help,
     Host,
+    Input,
     List,
     Pause,
     Print,
@@ -42,10 +49,12 @@ pub(super) enum Command {
     Repfooter,
     Repheader,
     Run,
+    Save,
     Set,
     Show,
     Spool,
     Start,
+    Store,
     /// `@`
     At,
     /// `@@`
@@ -61,7 +70,6 @@ pub(super) enum Command {
 
 use Command::Refused;
 
-const EDITOR: &str = "it changes the text of the last statement; write the statement again";
 const INSTANCE: &str =
     "the instance is started with 'plinth serve' and ended with 'plinth shutdown'";
 const DATABASE: &str = "disk groups have no redo log of their own that could be applied";
@@ -70,30 +78,30 @@ const DATABASE: &str = "disk groups have no redo log of their own that could be 
 const COMMANDS: &[(&str, usize, Command)] = &[
     ("@", 1, Command::At),
     ("ACCEPT", 3, Command::Accept),
-    ("APPEND", 1, Refused(EDITOR)),
+    ("APPEND", 1, Command::Append),
     ("ARCHIVE", 7, Refused(DATABASE)),
     ("ATTRIBUTE", 4, Refused("there are no object types")),
     ("BREAK", 3, Command::Break),
     ("BTITLE", 3, Command::Btitle),
-    ("CHANGE", 1, Refused(EDITOR)),
+    ("CHANGE", 1, Command::Change),
     ("CLEAR", 2, Command::Clear),
     ("COLUMN", 3, Command::Column),
     ("COMPUTE", 4, Command::Compute),
     ("CONNECT", 4, Command::Connect),
     ("COPY", 4, Refused("it copies tables between databases; 'plinth cp' copies files")),
     ("DEFINE", 3, Command::Define),
-    ("DEL", 3, Refused(EDITOR)),
+    ("DEL", 3, Command::Del),
     ("DESCRIBE", 4, Command::Describe),
     ("DISCONNECT", 4, Command::Disconnect),
     ("DOCUMENT", 3, Command::Document),
-    ("EDIT", 2, Refused("write the statement into a file and run it with @file")),
+    ("EDIT", 2, Command::Edit),
     ("EXECUTE", 4, Command::Execute),
     ("EXIT", 4, Command::Exit),
-    ("GET", 3, Refused("run the file with @file")),
+    ("GET", 3, Command::Get),
     ("HELP", 4, Command::Help),
     ("HISTORY", 4, Refused("the arrow keys go through earlier statements")),
     ("HOST", 2, Command::Host),
-    ("INPUT", 1, Refused(EDITOR)),
+    ("INPUT", 1, Command::Input),
     ("LIST", 1, Command::List),
     ("LOADFILE", 8, Refused("views can only be read")),
     ("ORADEBUG", 8, Refused("it looks into processes of Oracle")),
@@ -107,14 +115,14 @@ const COMMANDS: &[(&str, usize, Command)] = &[
     ("REPFOOTER", 4, Command::Repfooter),
     ("REPHEADER", 4, Command::Repheader),
     ("RUN", 1, Command::Run),
-    ("SAVE", 3, Refused("SPOOL writes results into a file, an editor statements")),
+    ("SAVE", 3, Command::Save),
     ("SET", 3, Command::Set),
     ("SHOW", 3, Command::Show),
     ("SHUTDOWN", 8, Refused(INSTANCE)),
     ("SPOOL", 3, Command::Spool),
     ("START", 3, Command::Start),
     ("STARTUP", 7, Refused(INSTANCE)),
-    ("STORE", 3, Refused("a script sets what it needs; write SET commands into a file")),
+    ("STORE", 3, Command::Store),
     ("TIMING", 4, Command::Timing),
     ("TTITLE", 3, Command::Ttitle),
     ("UNDEFINE", 5, Command::Undefine),
@@ -366,7 +374,16 @@ pub(super) fn is_block(text: &str) -> Begins {
 
 /// Whether a command takes the rest of its line as it stands, semicolons too.
 pub(super) fn takes_all(command: Command) -> bool {
-    matches!(command, Command::Prompt | Command::Remark | Command::Host | Command::Execute)
+    matches!(
+        command,
+        Command::Prompt
+            | Command::Remark
+            | Command::Host
+            | Command::Execute
+            | Command::Append
+            | Command::Change
+            | Command::Input
+    )
 }
 
 #[cfg(test)]

@@ -6,11 +6,15 @@
 //! headings. A page has `PAGESIZE` lines, those of `NEWPAGE` above it counted; with 0 there is one
 //! page without an end, and neither titles nor headings.
 //!
+//! After SET MARKUP HTML ON the lines are those of HTML (`html.rs`): a page is a table, which ends
+//! where a title does not fit into it, and neither LINESIZE nor PAGESIZE limits it.
+//!
 //! Lines are given as they are; the caller takes blanks from their ends or fills them up.
 
 use super::{
     breaks::{Break, Breaks, Function, Group, On, Skip},
     columns::{Attributes, Columns, Format, Justify, Wrap},
+    html::{self, Html},
     numbers::{Number, plain},
     settings::{Recsep, Settings},
     titles::{Moment, Title},
@@ -93,7 +97,7 @@ impl Sheet<'_> {
     }
 
     fn width(&self, shape: &Shape<'_>, table: &Table) -> usize {
-        let most = self.settings.linesize;
+        let most = if self.settings.html.on { usize::MAX } else { self.settings.linesize };
         let of_heading = shape.heading.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let format = shape.attributes.and_then(|attributes| attributes.format.as_ref());
         let width = match (format, shape.is_number) {
@@ -253,6 +257,8 @@ struct Drawing<'a> {
     has_row: bool,
     /// The next line begins with a form feed.
     feeds: bool,
+    /// A table of HTML has begun and not ended.
+    in_table: bool,
 }
 
 impl<'a> Drawing<'a> {
@@ -305,6 +311,7 @@ impl<'a> Drawing<'a> {
             used: 0,
             has_row: false,
             feeds: false,
+            in_table: false,
         }
     }
 
@@ -382,7 +389,10 @@ impl<'a> Drawing<'a> {
         let count = lines.len();
         self.put(lines);
         self.has_row = true;
-        let recsep = self.sheet.settings.recsep;
+        let recsep = match self.html() {
+            Some(_) => Recsep::Off,
+            None => self.sheet.settings.recsep,
+        };
         if recsep == Recsep::Each || recsep == Recsep::Wrapped && count > 1 {
             let mark = self.sheet.settings.recsepchar.to_string();
             self.put(vec![mark.repeat(self.sheet.settings.linesize).trim_end().to_owned()]);
@@ -496,6 +506,9 @@ impl<'a> Drawing<'a> {
     /// The cells of a row as lines, folded into the lines of the page. Where sums are printed,
     /// lines without any are left out.
     fn join(&self, cells: &[Cell], leaves_out: bool) -> Vec<String> {
+        if let Some(html) = self.html() {
+            return html::values(&self.cells_of_html(html, cells));
+        }
         let settings = self.sheet.settings;
         let mut lines = Vec::new();
         for fold in &self.folds {
@@ -522,10 +535,32 @@ impl<'a> Drawing<'a> {
         lines
     }
 
+    /// The page is one of HTML.
+    fn html(&self) -> Option<&'a Html> {
+        Some(&self.sheet.settings.html).filter(|html| html.on)
+    }
+
+    fn cells_of_html(&self, html: &Html, cells: &[Cell]) -> Vec<html::Cell> {
+        let cell = |(shape, lines): (&Shape<'_>, &Cell)| {
+            let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+            let own = shape.attributes.and_then(|attributes| attributes.entmap);
+            html::Cell {
+                text: lines.join("\n"),
+                is_number: shape.is_number,
+                maps: own.unwrap_or(html.entmap),
+            }
+        };
+        self.shapes.iter().zip(cells).map(cell).collect()
+    }
+
     fn headings(&self) -> Vec<String> {
         let settings = self.sheet.settings;
         if !settings.heading {
             return Vec::new();
+        }
+        if let Some(html) = self.html() {
+            let cells: Vec<Cell> = self.shapes.iter().map(|shape| shape.heading.clone()).collect();
+            return html::headings(&self.cells_of_html(html, &cells));
         }
         let mut lines = Vec::new();
         for fold in &self.folds {
@@ -560,6 +595,10 @@ impl<'a> Drawing<'a> {
 
     /// Begins a page if the lines do not fit on this one.
     fn room(&mut self, count: usize) {
+        if let Some(html) = self.html() {
+            self.begin_table(html);
+            return;
+        }
         if !self.pages() {
             return;
         }
@@ -573,7 +612,50 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Begins a page of HTML, if there is none, with its titles, and its table.
+    fn begin_table(&mut self, html: &Html) {
+        if self.in_table {
+            return;
+        }
+        (self.is_open, self.in_table, self.has_row) = (true, true, false);
+        self.page += 1;
+        if self.pages() {
+            let mut titles = self.title_lines(&self.sheet.titles.top, true);
+            if self.page == 1 {
+                titles.extend(self.title_lines(&self.sheet.titles.header, false));
+            }
+            self.put(titles);
+        }
+        self.put(html.begin());
+        if self.pages() {
+            let headings = self.headings();
+            self.put(headings);
+        }
+    }
+
+    fn end_table(&mut self) {
+        if std::mem::take(&mut self.in_table) {
+            self.put(Html::end());
+        }
+    }
+
     fn begin_page(&mut self) {
+        self.open_page();
+        if self.page == 1 {
+            let header = self.title_lines(&self.sheet.titles.header, false);
+            let is_apart = self.sheet.titles.header.page && !header.is_empty();
+            self.put(header);
+            if is_apart {
+                self.end_page();
+                self.open_page();
+            }
+        }
+        let headings = self.headings();
+        self.put(headings);
+    }
+
+    /// Begins a page with the title at its top.
+    fn open_page(&mut self) {
         (self.is_open, self.used, self.has_row) = (true, 0, false);
         self.page += 1;
         let newpage = self.sheet.settings.newpage;
@@ -581,12 +663,6 @@ impl<'a> Drawing<'a> {
         self.put(vec![String::new(); newpage.unwrap_or(0)]);
         let top = self.title_lines(&self.sheet.titles.top, true);
         self.put(top);
-        if self.page == 1 {
-            let header = self.title_lines(&self.sheet.titles.header, false);
-            self.put(header);
-        }
-        let headings = self.headings();
-        self.put(headings);
     }
 
     /// Ends the page, if there is one, with the title at its bottom.
@@ -594,8 +670,12 @@ impl<'a> Drawing<'a> {
         if !self.is_open {
             return;
         }
+        self.end_table();
         let bottom = self.title_lines(&self.sheet.titles.bottom, false);
-        if !bottom.is_empty() {
+        if self.html().is_some() {
+            let bottom = if self.pages() { bottom } else { Vec::new() };
+            self.put(bottom);
+        } else if !bottom.is_empty() {
             let free = self.sheet.settings.pagesize.saturating_sub(self.used + bottom.len());
             self.put(vec![String::new(); free]);
             self.put(bottom);
@@ -606,6 +686,13 @@ impl<'a> Drawing<'a> {
     fn title(&mut self, title: &Title) {
         if self.pages() {
             let lines = self.title_lines(title, false);
+            if !lines.is_empty() {
+                self.end_table();
+            }
+            if title.page && !lines.is_empty() && self.html().is_none() {
+                self.end_page();
+                self.open_page();
+            }
             self.put(lines);
         }
     }
@@ -619,11 +706,23 @@ impl<'a> Drawing<'a> {
             date: self.sheet.date,
             linesize: self.sheet.settings.linesize,
         };
-        title.lines(is_top, &moment)
+        let lines = title.lines(is_top, &moment);
+        match self.html() {
+            Some(html) => lines
+                .iter()
+                .map(|line| html.lines(&format!("{line}\n")).replace('\n', ""))
+                .collect(),
+            None => lines,
+        }
     }
 
     /// Blank lines, as far as the page goes.
     fn skip(&mut self, count: usize) {
+        if self.html().is_some() {
+            let empty = self.join(&vec![Cell::new(); self.shapes.len()], false);
+            self.put(vec![empty; count].concat());
+            return;
+        }
         let free = self.sheet.settings.pagesize.saturating_sub(self.used);
         let count = if self.pages() { count.min(free) } else { count };
         self.put(vec![String::new(); count]);

@@ -354,3 +354,80 @@ fn control_characters_are_not_printed() {
     let first = format!("a\u{fffd}[2J {:<4} {:>10}", "b", 1);
     draws(&[("SET", "pages 0 recsep off")], &table, &[&first, "      c d"]);
 }
+
+/// REPHEADER PAGE and REPFOOTER PAGE are pages of their own, with the titles of a page.
+#[test]
+fn a_report_has_pages_for_its_header_and_footer() {
+    draws(
+        &[
+            ("SET", "pages 8 newp none"),
+            ("TTITLE", "LEFT SQL.PNO FORMAT 9"),
+            ("BTITLE", "LEFT end"),
+            ("REPHEADER", "PAGE 'Report'"),
+            ("REPFOOTER", "PAGE 'Over'"),
+            ("COL", "name NOPRINT"),
+        ],
+        &disks(),
+        &[
+            "         1",
+            "Report",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "end",
+            "         2",
+            "GRP    TOTAL_MB",
+            "---- ----------",
+            "DATA       1024",
+            "DATA       2048",
+            "FRA         512",
+            "",
+            "end",
+            "         3",
+            "Over",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "end",
+        ],
+    );
+}
+
+/// The same report in HTML: a table for each page, a row for each row, titles between them.
+#[test]
+fn a_report_is_drawn_in_html() {
+    let commands = [
+        ("SET", "markup html on table ''"),
+        ("TTITLE", "LEFT 'Disks & sizes'"),
+        ("BREAK", "ON grp SKIP PAGE ON REPORT"),
+        ("COMPUTE", "SUM LABEL <all> OF total_mb ON REPORT"),
+        ("COL", "name NOPRINT"),
+        ("COL", "grp HEADING 'Disk|group' ENTMAP OFF"),
+    ];
+    let drawn = Desk::new(&commands).draw(&disks());
+    let rows: Vec<String> = drawn.join("").split("</tr>").map(str::to_owned).collect();
+    let title = "Disks &amp; sizes<br><p><table>";
+    let head = "<tr><th scope=\"col\">Disk<br>\ngroup</th><th scope=\"col\">TOTAL_MB</th>";
+    let row =
+        |group: &str, mb: &str| format!("<tr><td>{group}</td><td align=\"right\">{mb:>10}</td>");
+    let expected = [
+        format!("{title}{head}"),
+        row("DATA", "1024"),
+        row("&nbsp;", "2048"),
+        format!("</table><p>{title}{head}"),
+        row("FRA", "512"),
+        format!("</table><p>{title}{head}"),
+        row("&nbsp;", "----------"),
+        row("<all>", "3584"),
+        "</table><p>".to_owned(),
+    ];
+    assert_eq!(rows, expected, "{}", drawn.join("\n"));
+    let bare = [("SET", "markup html on pages 0 lines 20"), ("TTITLE", "LEFT x")];
+    let drawn = Desk::new(&bare).draw(&disks());
+    assert!(drawn[0] == "<p>" && drawn[2] == "<tr>", "{}", drawn.join("\n"));
+    assert_eq!(drawn.iter().filter(|line| *line == "<tr>").count(), 3);
+}

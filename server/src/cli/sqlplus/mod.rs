@@ -25,12 +25,15 @@
 
 mod binds;
 mod breaks;
+mod buffer;
 mod client;
 mod columns;
 mod commands;
 mod csv;
 mod date;
 mod describe;
+mod files;
+mod html;
 mod layout;
 mod numbers;
 mod output;
@@ -42,6 +45,7 @@ mod settings;
 mod source;
 pub(super) mod start;
 mod statement;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod titles;
@@ -53,6 +57,7 @@ use super::Result;
 use crate::instance::control::Given;
 use binds::Binds;
 use breaks::Breaks;
+use buffer::Buffer;
 use columns::Columns;
 use layout::Titles;
 use settings::Settings;
@@ -87,7 +92,7 @@ pub(super) enum Line {
     End,
 }
 
-/// How a spool file is opened that may be there already.
+/// How a file is opened for writing that may be there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spool {
     Create,
@@ -135,6 +140,12 @@ pub(super) trait World {
     fn write_spool(&mut self, text: &str) -> io::Result<()>;
 
     fn end_spool(&mut self);
+
+    /// Writes a file at once.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn write(&mut self, path: &Path, text: &str, how: Spool) -> io::Result<()>;
 
     /// Runs a command of the system; its exit code.
     ///
@@ -213,11 +224,15 @@ pub(super) struct Interpreter<'a> {
     whenever: Whenever,
     sources: Sources,
     /// The last statement, as it was written.
-    buffer: Option<String>,
+    buffer: Buffer,
     /// The line of the statement in the buffer, if a blank line ended it and nothing has run it.
     broken: Option<usize>,
     /// The file that gets all output, too.
     spool: Option<String>,
+    /// It is a document of HTML, which needs an end.
+    spools_document: bool,
+    /// The standard output is one.
+    prints_document: bool,
     /// The numbers of TIMING.
     timers: Vec<(String, Duration)>,
     /// Oracle's number of the last refusal of a statement, or 0.
@@ -241,6 +256,7 @@ impl<'a> Interpreter<'a> {
             let mut words = words::Words::new(markup);
             settings.markup(&mut words).map_err(|refusal| *refusal.error)?;
         }
+        let prints_document = settings.html.on;
         let mut new = Self {
             server,
             world,
@@ -257,9 +273,11 @@ impl<'a> Interpreter<'a> {
             titles: Titles::default(),
             whenever: Whenever::default(),
             sources: Sources::new(start.inputs),
-            buffer: None,
+            buffer: Buffer::default(),
             broken: None,
             spool: None,
+            spools_document: false,
+            prints_document,
             timers: Vec::new(),
             sqlcode: 0,
             failed: false,

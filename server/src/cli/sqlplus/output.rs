@@ -14,6 +14,7 @@ use super::{
     whenever::{self, Code, Then},
 };
 use crate::{cli, cli::table, query::Table, sql_error::SqlError};
+use std::borrow::Cow;
 
 /// A statement that was refused: its text, and where it begins.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,11 @@ impl Interpreter<'_> {
 
     /// Prints a text.
     pub(super) fn say(&mut self, text: &str) {
+        let text = self.marked_up(text);
+        self.say_as_it_is(&text);
+    }
+
+    fn say_as_it_is(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
@@ -39,11 +45,22 @@ impl Interpreter<'_> {
         self.spool_text(text);
     }
 
-    /// Prints lines of a result, without the blanks at their ends or filled up with blanks.
+    /// A text that is no result, as HTML if results are.
+    fn marked_up<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match &self.settings.html {
+            html if html.on && self.look == Look::Report => Cow::Owned(html.lines(text)),
+            _ => Cow::Borrowed(text),
+        }
+    }
+
+    /// Prints lines of a result, without the blanks at their ends or filled up with blanks. Lines
+    /// of CSV and HTML are as long as they are: the blanks at their ends belong to values.
     pub(super) fn say_lines(&mut self, lines: &[String]) {
         let width = self.settings.linesize;
+        let is_text = self.settings.csv.is_none() && !self.settings.html.on;
         let written = |trims: bool| -> String {
             let line = |line: &String| match trims {
+                _ if !is_text => format!("{line}\n"),
                 true => format!("{}\n", line.trim_end_matches(' ')),
                 false => format!("{line:<width$}\n"),
             };
@@ -62,10 +79,20 @@ impl Interpreter<'_> {
     /// Prints what is not a part of a result: notices of the server.
     pub(super) fn note(&mut self, text: &str) {
         self.world.complain(text);
-        self.spool_text(text);
+        let text = self.marked_up(text);
+        self.spool_text(&text);
     }
 
-    fn spool_text(&mut self, text: &str) {
+    /// Ends the file that gets all output, if there is one.
+    pub(super) fn end_spool(&mut self) {
+        if std::mem::take(&mut self.spools_document) {
+            self.spool_text(super::html::DOCUMENT_END);
+        }
+        self.spool = None;
+        self.world.end_spool();
+    }
+
+    pub(super) fn spool_text(&mut self, text: &str) {
         let Some(name) = self.spool.clone() else { return };
         if let Err(error) = self.world.write_spool(text) {
             self.spool = None;
@@ -117,6 +144,7 @@ impl Interpreter<'_> {
             None if is_report => refusal::message(&error),
             None => cli::refusal_text(&error),
         };
+        let text = self.marked_up(&text);
         if is_report && !self.is_silenced() {
             self.world.print(&text);
         } else {
@@ -170,8 +198,7 @@ impl Interpreter<'_> {
     fn numeric(&mut self, name: &str, value: Option<i64>) -> i64 {
         if value.is_none() {
             let text = format!("SP2-0584: EXIT variable \"{name}\" was non-numeric\n");
-            self.world.complain(&text);
-            self.spool_text(&text);
+            self.note(&text);
         }
         value.unwrap_or(1)
     }
@@ -204,6 +231,14 @@ impl Interpreter<'_> {
                 return Vec::new();
             }
             let shows = self.settings.heading && self.settings.pagesize > 0;
+            // HEADSEP has no meaning in CSV.
+            let own = |name: &str| self.columns.of(name).and_then(|one| one.heading.clone());
+            let headings: Vec<String> = table
+                .columns
+                .iter()
+                .zip(headings)
+                .map(|(column, heading)| own(&column.name).unwrap_or(heading))
+                .collect();
             let lines = super::csv::lines(table, shows.then_some(&headings), csv);
             return if shows { [vec![String::new()], lines].concat() } else { lines };
         }
@@ -220,10 +255,11 @@ impl Interpreter<'_> {
     }
 }
 
-/// A column's name as a heading: in upper case, unless the statement has it in double quotes.
+/// A column's name as a heading: in upper case, and that of an expression without its blanks and
+/// line ends; unless the statement has it in double quotes.
 fn heading(name: &str, statement: &str) -> String {
     let is_quoted = statement.contains(&format!("\"{}\"", name.replace('"', "\"\"")));
-    if is_quoted { name.to_owned() } else { name.to_uppercase() }
+    if is_quoted { name.to_owned() } else { super::columns::key(name) }
 }
 
 /// The line below a result.
@@ -289,5 +325,12 @@ mod tests {
     fn names_in_double_quotes_keep_their_case() {
         assert_eq!(heading("Free", "select x as \"Free\""), "Free");
         assert_eq!(heading("Free", "select x as Free"), "FREE");
+        assert_eq!(heading("Free MB", "select x as \"Free MB\""), "Free MB");
+    }
+
+    #[test]
+    fn an_expression_is_headed_without_its_blanks() {
+        assert_eq!(heading("nvl( 5 ,\n\t6 )", "select nvl( 5 ,\n\t6 )"), "NVL(5,6)");
+        assert_eq!(heading("'Hello World'", "select 'Hello World'"), "'HELLOWORLD'");
     }
 }

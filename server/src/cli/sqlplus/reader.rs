@@ -156,11 +156,12 @@ impl Reader {
         !matches!(self.state, State::Between)
     }
 
-    /// The number of the line that comes next in a statement, for the prompt.
-    pub(super) fn lines(&self) -> usize {
+    /// The number of the line that comes next in a statement, for the prompt; `None` where no
+    /// statement has begun.
+    pub(super) fn lines(&self) -> Option<usize> {
         match &self.state {
-            State::Statement(gathered) => gathered.text.matches('\n').count() + 1,
-            _ => 1,
+            State::Statement(gathered) => Some(gathered.text.matches('\n').count() + 1),
+            _ => None,
         }
     }
 
@@ -317,8 +318,16 @@ impl Reader {
         }
         let (one, behind) = rest.split_at(cut.unwrap_or(rest.len()));
         let one = match command {
-            // PROMPT keeps the blanks at the start of its text.
-            Command::Prompt => one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end(),
+            // These keep the blanks at the start of their text.
+            Command::Prompt | Command::Input => {
+                one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end()
+            }
+            // Two semicolons append one.
+            Command::Append => {
+                let one = one.strip_prefix([' ', '\t']).unwrap_or(one).trim_end();
+                one.strip_suffix(';').unwrap_or(one)
+            }
+            Command::Change => one.trim_start(),
             Command::Host => one.trim(),
             _ => one.trim().trim_end_matches(';').trim_end(),
         };

@@ -16,13 +16,21 @@ use crate::sql_error::{SqlError, state};
 impl Interpreter<'_> {
     /// Runs everything; the exit code of the program.
     pub(in super::super) fn run(&mut self) -> u8 {
+        if self.prints_document {
+            let document = self.settings.html.document();
+            self.world.print(&document);
+        }
+        self.begin_profile();
         while self.leave.is_none() {
             match self.next() {
                 Some(item) => self.carry_out(item),
                 None => break,
             }
         }
-        self.world.end_spool();
+        self.end_spool();
+        if self.prints_document {
+            self.world.print(super::html::DOCUMENT_END);
+        }
         self.leave.unwrap_or(u8::from(self.failed))
     }
 
@@ -122,8 +130,11 @@ impl Interpreter<'_> {
             return String::new();
         }
         if is_within {
-            let lines = self.sources.top().map_or(1, |source| source.reader.lines());
-            return if self.is_sqlplus { format!("{lines:>3}  ") } else { "     -> ".to_owned() };
+            return match self.sources.top().and_then(|source| source.reader.lines()) {
+                _ if !self.is_sqlplus => "     -> ".to_owned(),
+                Some(lines) => format!("{lines:>3}  "),
+                None => self.settings.sqlcontinue.clone(),
+            };
         }
         let prompt = self.expanded_prompt();
         if self.settings.time {
@@ -188,7 +199,7 @@ impl Interpreter<'_> {
                 Err(refusal) => self.refuse(refusal, line, None),
             },
             Item::Statement { text, line } => {
-                self.buffer = Some(text.clone());
+                self.buffer.set(&text);
                 if self.sources.depth() == 0 {
                     self.world.remember(&text);
                 }
@@ -196,7 +207,7 @@ impl Interpreter<'_> {
             }
             Item::Block { text, line, last, is_ended } => {
                 // A statement in the buffer is not the last one any more.
-                self.buffer = None;
+                self.buffer.clear();
                 match within_block(&text) {
                     Some(assignments) if is_ended => {
                         let done = self
@@ -211,9 +222,9 @@ impl Interpreter<'_> {
             }
             Item::Again { line } if self.is_sqlplus => self.again(line),
             Item::Again { .. } => {}
-            Item::Kept { text } => self.buffer = Some(text),
+            Item::Kept { text } => self.buffer.set(&text),
             Item::Broken { text, line } => {
-                self.buffer = Some(text);
+                self.buffer.set(&text);
                 self.broken = Some(line);
             }
             Item::Dangling { word, line } => {
@@ -230,7 +241,11 @@ impl Interpreter<'_> {
                 let refusal = wrong(format!("{word} is a command of psql, and is not here"));
                 self.refuse(refusal.hint("DESCRIBE name lists the columns of a view"), line, None);
             }
-            Item::Unknown { text, line } => self.refuse(unknown(&text), line, None),
+            Item::Unknown { text, line } => match self.buffer.number(&text) {
+                Some(Ok(said)) => self.say(&said),
+                Some(Err(refusal)) => self.refuse(refusal, line, None),
+                None => self.refuse(unknown(&text), line, None),
+            },
             Item::OpenDocument { line } => {
                 let refusal = wrong("DOCUMENT has no end: a line that begins with #");
                 self.refuse(refusal, line, None);
@@ -256,7 +271,7 @@ impl Interpreter<'_> {
     /// never run.
     fn refuse_broken(&mut self) {
         let Some(line) = self.broken.take() else { return };
-        self.buffer = None;
+        self.buffer.clear();
         let text = format!(
             "the statement at line {line} was not run: a blank line ends it, and no / runs it"
         );

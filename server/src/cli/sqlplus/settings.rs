@@ -6,6 +6,7 @@
 //! Several settings can stand in one SET, and those before a refused one have been made.
 
 use super::{
+    html::Html,
     numbers::Model,
     refusal::{Refusal, invalid, wrong},
     words::Words,
@@ -66,14 +67,17 @@ pub(super) struct Settings {
     pub recsepchar: char,
     pub sqlblanklines: bool,
     pub sqlprompt: String,
+    /// The prompt for the next line of a client command.
+    pub sqlcontinue: String,
     pub sqlterminator: Option<char>,
     pub suffix: String,
     pub timing: bool,
     pub time: bool,
     pub autoprint: bool,
     pub csv: Option<Csv>,
+    pub html: Html,
     /// Those that are passed over, as they were set.
-    others: BTreeMap<&'static str, String>,
+    pub(super) others: BTreeMap<&'static str, String>,
 }
 
 impl Settings {
@@ -104,12 +108,14 @@ impl Settings {
             recsepchar: ' ',
             sqlblanklines: !is_sqlplus,
             sqlprompt: if is_sqlplus { "SQL> " } else { "plinth> " }.to_owned(),
+            sqlcontinue: "> ".to_owned(),
             sqlterminator: Some(';'),
             suffix: "sql".to_owned(),
             timing: false,
             time: false,
             autoprint: false,
             csv: None,
+            html: Html::default(),
             others: BTreeMap::new(),
         }
     }
@@ -195,7 +201,7 @@ const SETTINGS: &[(&str, Kind)] = &[
     ("SPACE", LAYOUT),
     ("SQLBLANKLINES", OTHER),
     ("SQLCASE", Only(&["MIXED", "MIX"], "statements are sent as they are written")),
-    ("SQLCONTINUE", PASSED),
+    ("SQLCONTINUE", OTHER),
     ("SQLNUMBER", PASSED),
     ("SQLPLUSCOMPATIBILITY", PASSED),
     ("SQLPREFIX", Only(&["#", "ON"], "it stays #")),
@@ -243,6 +249,11 @@ pub(super) fn by_kind() -> [Vec<&'static str>; 3] {
         of(|kind| matches!(kind, Passed(..))),
         of(|kind| matches!(kind, Only(..))),
     ]
+}
+
+/// The names of all settings.
+pub(super) fn by_name() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(name, _)| *name)
 }
 
 fn find(word: &str) -> Option<(&'static str, Kind)> {
@@ -380,6 +391,7 @@ impl Settings {
             "RECSEP" => self.recsep = recsep(words)?,
             "RECSEPCHAR" => self.recsepchar = one(name, &text(name, words)?)?,
             "SQLBLANKLINES" => self.sqlblanklines = switch(name, words)?,
+            "SQLCONTINUE" => self.sqlcontinue = text(name, words)?,
             "SQLPROMPT" => self.sqlprompt = text(name, words)?,
             "SQLTERMINATOR" => self.sqlterminator = mark(name, ';', words)?,
             "SUFFIX" => self.suffix = text(name, words)?.trim_start_matches('.').to_owned(),
@@ -391,7 +403,8 @@ impl Settings {
         Ok(())
     }
 
-    /// `MARKUP [CSV {ON | OFF} [DELIMITER c] [QUOTE {ON | OFF}]] [HTML {ON | OFF} ...]`.
+    /// `MARKUP [CSV {ON | OFF} [DELIMITER c] [QUOTE {ON | OFF}]] [HTML {ON | OFF} [HEAD text]
+    /// [BODY text] [TABLE text] [ENTMAP {ON | OFF}] [SPOOL {ON | OFF}] [PREFORMAT OFF]]`.
     pub(super) fn markup(&mut self, words: &mut Words<'_>) -> Result<(), Refusal> {
         let mut count = 0;
         loop {
@@ -399,23 +412,31 @@ impl Settings {
             if words.take("CSV", 3) {
                 let on = switch("MARKUP CSV", words)?;
                 self.csv = on.then_some(Csv { delimiter: ',', quotes: true });
-            } else if words.take("DELIMITER", 5) {
+                self.html.on &= !on;
+            } else if words.take("DELIMITER", 4) {
                 let delimiter = one("MARKUP CSV DELIMITER", &text("delimiter", words)?)?;
                 self.csv = self.csv.map(|csv| Csv { delimiter, ..csv });
             } else if words.take("QUOTE", 5) {
                 let quotes = switch("MARKUP CSV QUOTE", words)?;
                 self.csv = self.csv.map(|csv| Csv { quotes, ..csv });
             } else if words.take("HTML", 4) {
-                if switch("MARKUP HTML", words)? {
-                    return Err(wrong(
-                        "SET MARKUP HTML ON is not supported: results are text or CSV",
-                    ));
+                self.html.on = switch("MARKUP HTML", words)?;
+                self.csv = self.csv.filter(|_| !self.html.on);
+            } else if words.take("ENTMAP", 3) {
+                self.html.entmap = switch("MARKUP HTML ENTMAP", words)?;
+            } else if words.take("SPOOL", 3) {
+                self.html.spool = switch("MARKUP HTML SPOOL", words)?;
+            } else if words.take("HEAD", 4) {
+                self.html.head = text("head", words)?;
+            } else if words.take("BODY", 4) {
+                self.html.body = text("body", words)?;
+            } else if words.take("TABLE", 5) {
+                self.html.table = text("table", words)?;
+            } else if words.take("PREFORMAT", 3) {
+                if switch("MARKUP HTML PREFORMAT", words)? {
+                    return Err(wrong("SET MARKUP HTML PREFORMAT ON is not supported")
+                        .hint("PROMPT <pre> and SET MARKUP HTML OFF write the same"));
                 }
-            } else if ["ENTMAP", "SPOOL", "PREFORMAT", "HEAD", "BODY", "TABLE"]
-                .iter()
-                .any(|clause| words.take(clause, 3))
-            {
-                text("markup", words)?;
             } else if count == 1 {
                 return Err(missing("markup"));
             } else {
@@ -473,6 +494,7 @@ impl Settings {
             },
             "RECSEPCHAR" => mark(Some(self.recsepchar)),
             "SQLBLANKLINES" => switch(self.sqlblanklines),
+            "SQLCONTINUE" => quoted(&self.sqlcontinue),
             "SQLPROMPT" => quoted(&self.sqlprompt),
             "SQLTERMINATOR" => mark(self.sqlterminator),
             "SUFFIX" => quoted(&self.suffix),
@@ -486,13 +508,23 @@ impl Settings {
     }
 
     fn show_markup(&self) -> String {
+        let switch = |on: bool| if on { "ON" } else { "OFF" };
         let csv = match self.csv {
             None => "OFF".to_owned(),
             Some(Csv { delimiter, quotes }) => {
-                format!("ON DELIMITER {delimiter} QUOTE {}", if quotes { "ON" } else { "OFF" })
+                format!("ON DELIMITER {delimiter} QUOTE {}", switch(quotes))
             }
         };
-        format!("HTML OFF CSV {csv}")
+        let Html { on, entmap, table, head, body, spool } = &self.html;
+        let html = match on {
+            false => "OFF".to_owned(),
+            true => format!(
+                "ON HEAD {head:?} BODY {body:?} TABLE {table:?} ENTMAP {} SPOOL {} PREFORMAT OFF",
+                switch(*entmap),
+                switch(*spool)
+            ),
+        };
+        format!("HTML {html} CSV {csv}")
     }
 
     /// The lines of SHOW ALL, by name.
@@ -612,7 +644,7 @@ mod tests {
             ("define ab", "SET DEFINE takes one character, and \"ab\" is not one"),
             ("define a", "SET DEFINE takes a mark, and 'a' is a letter or a blank"),
             ("autotrace on", "SET AUTOTRACE on is not supported: there are no plans to show"),
-            ("markup html on", "SET MARKUP HTML ON is not supported: results are text or CSV"),
+            ("markup html off pre on", "SET MARKUP HTML PREFORMAT ON is not supported"),
             ("colsep", "SP2-0281: colsep missing set option"),
             ("null 'x", "a quotation mark has no second one: 'x"),
         ] {
@@ -642,6 +674,13 @@ mod tests {
             settings.show("mark").as_deref(),
             Some("markup HTML OFF CSV ON DELIMITER ; QUOTE OFF")
         );
+        // Results are one of the two.
+        set(&mut settings, "markup html on spool on entmap off head '<title>x</title>'")
+            .expect("settings");
+        assert!(settings.csv.is_none() && settings.html.on && settings.html.spool);
+        assert!(!settings.html.entmap && settings.html.head == "<title>x</title>");
+        set(&mut settings, "markup csv on").expect("settings");
+        assert!(settings.csv.is_some() && !settings.html.on);
     }
 
     #[test]

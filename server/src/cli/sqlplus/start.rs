@@ -23,7 +23,7 @@ pub(in super::super) enum Asked {
 const STATE: &str = "22023";
 
 pub(in super::super) const HELP: &str = "\
-sqlplus [-S] [-L] [-M \"CSV ON\"] [-R 1|2|3] [-V] [/ | /nolog] [AS SYSASM] [@script [argument ...]]
+sqlplus [-S] [-L] [-M \"CSV ON\" | -M \"HTML ON\"] [-R 1|2|3] [-V] [/ | /nolog] [AS SYSASM] [@script [argument ...]]
 
   -S  silent: no greeting, no prompts, no echo
   -L  log on once (it is never tried again)
@@ -56,7 +56,7 @@ pub(in super::super) fn read(words: impl Iterator<Item = String>) -> Result<Aske
         };
         match word.to_ascii_uppercase().as_str() {
             "-S" | "-SILENT" => start.silent = true,
-            "-L" | "-LOGON" | "-NOLOGINTIME" | "-AC" => {}
+            "-L" | "-LOGON" | "-F" | "-FAST" | "-NOLOGINTIME" | "-AC" => {}
             "-C" | "-COMPATIBILITY" => drop(value(words.next())?),
             "-M" | "-MARKUP" => start.markup = Some(value(words.next())?),
             "-R" | "-RESTRICT" => {

@@ -117,23 +117,10 @@ impl Interpreter<'_> {
     /// Runs the last statement again.
     pub(super) fn again(&mut self, line: usize) {
         self.broken = None;
-        match self.buffer.clone() {
+        match self.buffer.text() {
             Some(text) => self.statement(&text, line),
             None => self.refuse(invalid(103, "Nothing in SQL buffer to run."), line, None),
         }
-    }
-
-    /// The lines of the last statement, with their numbers.
-    pub(super) fn listed(&self) -> Result<String, Refusal> {
-        let Some(text) = &self.buffer else {
-            return Err(invalid(223, "No lines in SQL buffer."));
-        };
-        let count = text.lines().count();
-        let line = |(number, line): (usize, &str)| {
-            let mark = if number + 1 == count { '*' } else { ' ' };
-            format!("{:>3}{mark} {line}\n", number + 1)
-        };
-        Ok(text.lines().enumerate().map(line).collect())
     }
 }
 

@@ -144,6 +144,13 @@ impl World for FakeWorld {
         self.spool = None;
     }
 
+    fn write(&mut self, path: &Path, text: &str, how: Spool) -> io::Result<()> {
+        let before = self.spool.take();
+        let result = self.spool(path, how).and_then(|()| self.write_spool(text));
+        self.spool = before;
+        result
+    }
+
     fn shell(&mut self, command: &str) -> io::Result<i32> {
         self.commands.push(command.to_owned());
         if command == "nothing" { Err(io::ErrorKind::NotFound.into()) } else { Ok(3) }

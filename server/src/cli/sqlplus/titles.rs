@@ -15,7 +15,8 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A variable, or one of `SQL.PNO`, `SQL.LNO`, `SQL.USER`, `SQL.RELEASE`, `SQL.SQLCODE`.
+    /// A variable, or a word if there is none of this name; or one of `SQL.PNO`, `SQL.LNO`,
+    /// `SQL.USER`, `SQL.RELEASE`, `SQL.SQLCODE`.
     Variable(String),
     Left,
     Center,
@@ -35,6 +36,8 @@ pub(super) struct Title {
     is_old_form: bool,
     /// On a page of its own: for REPHEADER and REPFOOTER.
     pub page: bool,
+    /// As it was written.
+    text: String,
     off: bool,
 }
 
@@ -75,10 +78,11 @@ impl Title {
         let is_title = matches!(name, "TTITLE" | "BTITLE");
         if is_title && begins_with_text {
             let parts = vec![Part::Text(old_text(rest)?)];
-            *self = Self { parts, is_old_form: true, page, off: false };
+            *self = Self { parts, is_old_form: true, page, text: rest.to_owned(), off: false };
             return Ok(String::new());
         }
-        *self = Self { parts: parts(name, &mut words)?, is_old_form: false, page, off: false };
+        let (parts, text) = (parts(name, &mut words)?, rest.to_owned());
+        *self = Self { parts, is_old_form: false, page, text, off: false };
         Ok(String::new())
     }
 
@@ -86,17 +90,11 @@ impl Title {
     pub(super) fn show(&self, name: &str) -> String {
         let name = name.to_lowercase();
         let state = if self.off || self.parts.is_empty() { "OFF" } else { "ON" };
-        format!("{name} {state} and is the following {} characters\n", self.length())
-    }
-
-    fn length(&self) -> usize {
-        self.parts
-            .iter()
-            .map(|part| match part {
-                Part::Text(text) | Part::Variable(text) => text.chars().count(),
-                _ => 0,
-            })
-            .sum()
+        if self.parts.is_empty() {
+            return format!("{name} OFF and is NULL\n");
+        }
+        let count = self.text.chars().count();
+        format!("{name} {state} and is the following {count} characters:\n{}\n", self.text)
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -162,7 +160,8 @@ impl Title {
 
 impl Moment<'_> {
     fn value(&self, name: &str, model: Option<&Model>) -> String {
-        let number = match name {
+        let upper = name.to_uppercase();
+        let number = match upper.as_str() {
             "SQL.PNO" => Some(self.page),
             "SQL.LNO" => Some(self.line),
             "SQL.SQLCODE" => Some(0),
@@ -175,10 +174,10 @@ impl Moment<'_> {
                 |model| model.format(number),
             );
         }
-        match name {
+        match upper.as_str() {
             "SQL.USER" => self.user.to_owned(),
             "SQL.RELEASE" => env!("CARGO_PKG_VERSION").to_owned(),
-            name => self.variables.get(name).unwrap_or_default().to_owned(),
+            _ => self.variables.get(name).unwrap_or(name).to_owned(),
         }
     }
 }
@@ -246,7 +245,7 @@ fn parts(name: &str, words: &mut Words<'_>) -> Result<Vec<Part>, Refusal> {
                     Part::Format(Some(Model::parse(&text).ok_or_else(illegal)?))
                 }
             }
-            None => Part::Variable(word.text.to_uppercase()),
+            None => Part::Variable(word.text),
         };
         parts.push(part);
     }
@@ -354,6 +353,8 @@ mod tests {
         );
         assert_eq!(lines("TTITLE", "LEFT 'p ' FORMAT 99 SQL.PNO ' x' SKIP"), ["p   2 x"]);
         assert_eq!(lines("REPHEADER", "'Report' SKIP 1 dg"), ["Report", "DATA"]);
+        // A single word needs no quotation marks.
+        assert_eq!(lines("REPHEADER", "LEFT Disks SKIP sql.user"), ["Disks", "root"]);
     }
 
     #[test]
@@ -372,6 +373,8 @@ mod tests {
         title.set("TTITLE", "'x'").expect("a title");
         title.set("TTITLE", "OFF").expect("off");
         assert!(!title.is_on());
+        let shown = "ttitle OFF and is the following 3 characters:\n'x'\n";
+        assert_eq!(title.set("TTITLE", "").expect("shown"), shown);
         title.set("TTITLE", "ON").expect("on");
         assert!(title.is_on());
         for wrong in ["LEFT COL x", "LEFT 'x", "LEFT FORMAT zz SQL.PNO"] {

@@ -58,7 +58,7 @@ pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
 pub(super) fn need_time(context: &Context<'_>, at: usize) -> Result<Option<Time>> {
     match text(context, at) {
         None => Ok(None),
-        Some(text) => match Time::understood(&text) {
+        Some(text) => match Time::understood(&text).or_else(|| Time::of_client(&text)) {
             Some(time) => Ok(Some(time)),
             None => Err(refused(format!("'{text}' is no time; TO_DATE makes one of it"))),
         },

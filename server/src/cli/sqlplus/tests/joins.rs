@@ -158,8 +158,8 @@ fn wrong() -> impl Strategy<Value = String> {
         "declare\n x number;\nbegin\n\n null;\nend;\n/",
         "\\dt",
         "edit",
-        "save x replace",
-        "store set x",
+        "save x foo",
+        "store x",
         "title 'bad'",
     ])
     .prop_map(str::to_owned)

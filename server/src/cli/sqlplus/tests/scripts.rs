@@ -242,6 +242,9 @@ fn bind_variables_are_literals_in_statements() {
     let stage = Stage::sqlplus().run("select :x;");
     stage.sends(&[]);
     stage.ends(1);
+    let stage = Stage::sqlplus().run("var n number\nset autoprint on\nexec :n := 5");
+    assert!(stage.world.out.starts_with("\nPL/SQL procedure"), "{}", stage.world.out);
+    assert!(stage.world.out.ends_with("         5\n\n"), "{}", stage.world.out);
     let stage = Stage::sqlplus().run("var n number\nexec :n := 5\nprint n");
     assert_eq!(
         stage.world.out,
@@ -476,13 +479,13 @@ fn scripts_call_scripts() {
 
 #[test]
 fn echo_shows_the_lines_of_a_script() {
-    let mut stage =
-        Stage::sqlplus().file("a.sql", "prompt a\nalter\n x y;\nset echo off\nprompt b");
+    let mut stage = Stage::sqlplus()
+        .file("a.sql", "prompt a\nalter\n x y;\nset lines -\n 90\nset echo off\nprompt b");
     stage.start.silent = false;
     let stage = stage.run("set echo on feedback off\n@a");
     assert_eq!(
         stage.world.out,
-        "SQL> @a\nSQL> prompt a\na\nSQL> alter\n  2   x y;\nSQL> set echo off\nb\n"
+        "SQL> @a\nSQL> prompt a\na\nSQL> alter\n  2   x y;\nSQL> set lines -\n>  90\nSQL> set echo off\nb\n"
     );
 }
 
@@ -571,4 +574,118 @@ fn bytes_that_are_not_text_are_refused_where_they_matter() {
     stage.sends(&[]);
     stage.says("the statement is not written in UTF-8");
     stage.ends(1);
+}
+
+/// Lines of CSV are not filled up, however long a line is, and keep the blanks of their values.
+#[test]
+fn csv_is_spooled_as_it_is() {
+    let row = vec![Value::Text("DATA ".to_owned()), Value::Integer(5)];
+    let disks = table(&[("name", Type::Text), ("mb", Type::Integer)], vec![row]);
+    let stage = Stage::sqlplus()
+        .table("select n", disks)
+        .run("set feedback off markup csv on quote off\nspool x.csv\nselect n;\nspool off");
+    assert_eq!(stage.world.files[Path::new("x.csv")], "\nNAME,MB\nDATA ,5\n");
+    assert_eq!(stage.world.out, "\nNAME,MB\nDATA ,5\n");
+    let stage = Stage::sqlplus()
+        .table("select n", names(1))
+        .run("col name head 'Disk|name' noprint\nset feedback off markup csv on\nselect n;");
+    assert_eq!(stage.world.out, "\n\"Disk|name\"\n\"DATA_0\"\n");
+}
+
+#[test]
+fn html_is_spooled_as_a_document() {
+    let stage = Stage::sqlplus().table("select n", names(1)).run(
+        "set feedback off markup html on spool on table ''\nspool x.html\nprompt a < b\nselect n;\nset foo 1\nspool off\nset markup html off\nprompt a < b",
+    );
+    let shown = "a &lt; b<br>\n<p>\n<table>\n<tr>\n<th scope=\"col\">\nNAME\n</th>\n</tr>\n<tr>\n<td>\nDATA_0\n</td>\n</tr>\n\
+                 </table>\n<p>\nSP2-0158: unknown SET option &quot;foo&quot; (line 5)<br>\n";
+    assert_eq!(stage.world.out, format!("{shown}a < b\n"));
+    let file = &stage.world.files[Path::new("x.html")];
+    assert!(file.starts_with("<!DOCTYPE html>\n<html>\n<head>\n"), "{file}");
+    assert!(file.ends_with(&format!("<body>\n{shown}</body>\n</html>\n")), "{file}");
+}
+
+/// With -M "HTML ON" all that is printed is a document, up to the end of the program.
+#[test]
+fn the_standard_output_is_a_document_of_html() {
+    let mut stage = Stage::sqlplus();
+    stage.start.markup = Some("HTML ON HEAD '<title>t</title>'".to_owned());
+    let stage = stage.run("prompt a\nset markup html off\nexit 3");
+    assert_eq!(
+        stage.world.out,
+        "<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>t</title>\n</head>\n<body>\n\
+         a<br>\n</body>\n</html>\n"
+    );
+    stage.ends(3);
+}
+
+#[test]
+fn the_last_statement_is_changed_line_by_line() {
+    let stage = Stage::sqlplus().run(
+        "select a\n from dual\n.\n1\nappend , b;\nc/A,/x,/\ninput  , c\nlist\n/\ndel 2\n3 where 1 = 1;\n/\ndel 9",
+    );
+    stage.sends(&["select x, b\n , c\n from dual", "select x, b\n from dual\nwhere 1 = 1"]);
+    stage.says("  1* select a\n  1* select a, b\n  1* select x, b\n");
+    stage.says("  1  select x, b\n  2   , c\n  3*  from dual\n");
+    stage.says("SP2-0226: Invalid line number (line 13)");
+    stage.ends(1);
+    // Without a statement, a number is what any other unknown word is.
+    let stage = Stage::sqlplus().run("1 a\nappend x\nchange /a/b/");
+    stage.says("SP2-0734: unknown command beginning \"1 a...\"");
+    stage.says("SP2-0223: No lines in SQL buffer. (line 2)");
+    stage.ends(1);
+}
+
+#[test]
+fn statements_and_settings_are_kept_in_files() {
+    let stage = Stage::sqlplus()
+        .run("select 1\n  from dual;\nsave a\nsave a\nsave a append\nselect 2;\nget a\nsave a.sql rep\n/\nset lines 90\nstore set s\nset lines 70\n@s\nshow lines");
+    assert_eq!(
+        stage.world.files[Path::new("a.sql")],
+        "select 1\n  from dual\n/\nselect 1\n  from dual\n/\n"
+    );
+    stage.says("Created file a.sql\nSP2-0540: File \"a.sql\" already exists. (line 4)\n  SAVE a.sql REPLACE writes it anew\nAppended file to a.sql\n");
+    stage.says("Created file s.sql\nlinesize 90\n");
+    // A file of two statements does not become one.
+    stage.says("Wrote file a.sql\n");
+    stage.ends(1);
+    let mut stage = Stage::sqlplus();
+    stage.start.restricted = 2;
+    let stage = stage.run("select 1;\nsave a\nstore set a");
+    assert!(stage.world.files.is_empty());
+    stage.says("SP2-0738: Restricted command \"SAVE\" not available");
+    stage.says("SP2-0738: Restricted command \"STORE\" not available");
+    let stage = Stage::sqlplus().run("select 1;\nedit\nget nosuch\nstore a");
+    stage.says("EDIT needs a terminal (line 2)");
+    stage.says("SP2-0310: unable to open file \"nosuch.sql\"");
+    stage.says("STORE takes SET and a file");
+}
+
+#[test]
+fn the_editor_changes_the_last_statement() {
+    let mut stage = Stage::sqlplus();
+    stage.world.is_terminal = true;
+    let stage = stage.run("select 1;\ndefine _editor = nano\nedit\n/");
+    assert_eq!(stage.world.commands, ["nano 'afiedt.buf'"]);
+    assert_eq!(stage.world.files[Path::new("afiedt.buf")], "select 1\n/\n");
+    stage.sends(&["select 1", "select 1"]);
+}
+
+/// The user's profile is run before the script, and again behind CONNECT.
+#[test]
+fn the_profile_is_run_when_a_connection_was_made() {
+    let profile = |stage: Stage| {
+        let mut stage = stage.file("/etc/me/login.sql", "set lines 100\nprompt hello");
+        stage.world.environment.insert("ORACLE_PATH".to_owned(), "/none:/etc/me".to_owned());
+        stage
+    };
+    let stage = profile(Stage::sqlplus()).run("show lines\nset lines 80\nconnect /\nshow lines");
+    assert_eq!(stage.world.out, "hello\nlinesize 100\nConnected.\nhello\nlinesize 100\n");
+    let mut silent = profile(Stage::sqlplus());
+    silent.start.restricted = 3;
+    assert_eq!(silent.run("show lines").world.out, "linesize 80\n");
+    let mut apart = profile(Stage::sqlplus());
+    apart.server.is_connected = false;
+    assert_eq!(apart.run("show lines").world.out, "linesize 80\n");
+    assert_eq!(profile(Stage::plinth()).run("show lines").world.out, "linesize 80\n");
 }
