@@ -379,7 +379,7 @@ impl Prepared {
             rusqlite::Error::SqliteFailure(error, Some(message))
                 if error.code == rusqlite::ErrorCode::Unknown =>
             {
-                SqlError::new(state_of_data(&message), message)
+                wrong_value(&message)
             }
             error => self.refused(error, None),
         }
@@ -723,15 +723,11 @@ fn too_many_digits(what: &str) -> SqlError {
 
 /// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
-    if message == "integer overflow" {
-        return too_many_digits("a sum of integers");
-    }
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
         _ if message.starts_with("no such column") => "42703",
         _ if message.starts_with("no such function") => "42883",
         _ if message.starts_with("ambiguous column") => "42702",
-        _ if message.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
         _ if message.contains("not authorized") || message.contains("is prohibited") => {
             state::PERMISSION
         }
@@ -749,10 +745,12 @@ fn misunderstood(message: &str) -> SqlError {
     refusal
 }
 
-/// The SQLSTATE of a value that is wrong, by what our functions say of it.
-fn state_of_data(message: &str) -> &'static str {
-    match message {
+/// A refusal of a value, with its SQLSTATE by the message of our functions or of SQLite.
+fn wrong_value(message: &str) -> SqlError {
+    let state = match message {
+        "integer overflow" => return too_many_digits("a sum of integers"),
         "division by zero" => state::DIVISION_BY_ZERO,
+        _ if message.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
         _ if message.ends_with(" is no number") => state::BAD_VALUE,
         _ if message.contains(" of the format '")
             || message.contains(" is no time")
@@ -761,7 +759,8 @@ fn state_of_data(message: &str) -> &'static str {
             state::BAD_TIME
         }
         _ => state::BAD_DATA,
-    }
+    };
+    SqlError::new(state, message)
 }
 
 /// The type of a column: the declared one if all values have it, else the first type that all

@@ -115,6 +115,10 @@ fn is_name(tokens: &[Token], at: usize, token: &Token, rules: Rules) -> bool {
     if token.is("CASE") {
         return next.is_none_or(ends_item);
     }
+    // `FIRST_VALUE(x IGNORE NULLS)`
+    if token.is("NULLS") && before.is_some_and(|word| word.is("IGNORE") || word.is("RESPECT")) {
+        return false;
+    }
     if is_symbol(before, &["."]) || before.is_some_and(|before| before.is("AS")) {
         return true;
     }
