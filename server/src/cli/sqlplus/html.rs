@@ -3,8 +3,8 @@
 //! The parts are those of the report in text (titles, headings, rows, sums at breaks), and so is
 //! the order. Other lines that the script prints end with `<br>`. With `ENTMAP ON` the characters
 //! that HTML uses itself are written as entities; `COLUMN ... ENTMAP` decides about one column.
-//! With `SPOOL ON` a spool file is a whole document, with the texts of HEAD and BODY; with `HTML ON`
-//! on the command line the standard output is one.
+//! With `SPOOL ON` a spool file is a whole document, with the texts of HEAD and BODY. With
+//! `HTML ON` on the command line the standard output is one.
 
 /// The clauses of MARKUP HTML.
 #[derive(Debug, Clone, PartialEq, Eq)]
