@@ -429,6 +429,86 @@ fn an_aggregate_of_aggregates_is_one_row_over_the_groups() {
     }
 }
 
+/// Oracle counts rows before it orders and groups them.
+#[test]
+fn rownum_counts_before_an_order() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} t {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&format!("SELECT x FROM {rows} WHERE rownum <= 2 ORDER BY x DESC"), "3\n1"),
+            (&of("t.x, rownum r", "WHERE rownum <= 2 ORDER BY t.x DESC"), "3|2\n1|1"),
+            (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
+            (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
+            (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
+            (
+                &format!(
+                    "SELECT a.x, b.y yy FROM {rows} a, (SELECT 5 y FROM dual) b WHERE rownum < 3 AND b.y = 5 ORDER BY a.x + 0 DESC, yy, 2"
+                ),
+                "3|5\n1|5",
+            ),
+            ("SELECT count(*) FROM v$asm_file WHERE rownum <= 50 AND group_number = 1", "50"),
+            (
+                "SELECT v$asm_file.file_number FROM v$asm_file WHERE rownum <= 2 ORDER BY v$asm_file.file_number DESC",
+                "257\n256",
+            ),
+            // A limit in a subquery comes before an order around it, too.
+            (
+                &format!("SELECT x FROM (SELECT x FROM {rows} WHERE rownum <= 2) ORDER BY x DESC"),
+                "3\n1",
+            ),
+            (
+                &format!(
+                    "SELECT x FROM (SELECT x FROM {rows} FETCH FIRST 2 ROWS ONLY) ORDER BY x DESC"
+                ),
+                "3\n1",
+            ),
+            (
+                &format!(
+                    "WITH l AS (SELECT x FROM {rows} LIMIT 2) SELECT x FROM l ORDER BY x DESC"
+                ),
+                "3\n1",
+            ),
+        ],
+    );
+    for refused in [
+        of("x", "WHERE rownum > 1"),
+        of("x", "WHERE rownum = 1 OR x = 2"),
+        format!("SELECT count(*) FROM {rows} a, dual WHERE rownum < 3"),
+        format!("SELECT * FROM {rows} a, dual WHERE rownum < 3 ORDER BY x"),
+    ] {
+        let refusal = told(&oracle(), &refused).expect_err(&refused);
+        assert_eq!(refusal.state, "0A000", "{refused}");
+    }
+}
+
+#[test]
+fn rows_are_fetched_with_ties_and_by_percent() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&of("x", "ORDER BY x FETCH FIRST 1 ROW WITH TIES"), "1\n1"),
+            (&of("x", "ORDER BY x FETCH FIRST ROW WITH TIES"), "1\n1"),
+            (
+                &of("x + 1 y, x", "ORDER BY y DESC OFFSET 1 ROWS FETCH NEXT 2 ROWS WITH TIES"),
+                "3|2\n2|1\n2|1",
+            ),
+            (&of("x", "ORDER BY x DESC FETCH FIRST 50 PERCENT ROWS ONLY"), "3\n2"),
+            (&of("*", "ORDER BY x FETCH FIRST 10 PERCENT ROWS WITH TIES"), "1\n1"),
+            (&of("x", "ORDER BY x FETCH FIRST 0 PERCENT ROWS ONLY"), ""),
+            (
+                "SELECT type, count(*) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC FETCH FIRST 1 ROWS WITH TIES",
+                "ARCHIVELOG|57",
+            ),
+        ],
+    );
+    let several = of("x", "UNION SELECT 9 FROM dual ORDER BY 1 FETCH FIRST 10 PERCENT ROWS ONLY");
+    assert_eq!(told(&oracle(), &several).expect_err("refused").state, "0A000");
+}
+
 #[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";

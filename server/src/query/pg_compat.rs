@@ -13,6 +13,7 @@ mod expressions;
 mod grouping;
 mod headings;
 mod joined_hierarchy;
+mod limits;
 mod lists;
 mod names;
 mod nested_aggregates;
@@ -75,6 +76,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
     let mut edits = Edits::default();
     // The words for NULLs stand behind the expressions of an order, so they come first here.
     ordering::rewrite(&draft.tokens, &mut edits);
+    limits::keep_apart(&draft.tokens, &mut edits);
     expressions::rewrite(&draft.tokens, rules, &mut edits)
         .map_err(|refusal| draft.placed(refusal))?;
     let end = draft.tokens.last().map_or(0, |token| token.end);
@@ -782,16 +784,26 @@ mod tests {
                 "select * from (select a from b order by 1) where rownum <= 5",
                 "select * from (select a from b order by 1 NULLS LAST) where 1 LIMIT max(0, 5 )",
             ),
+            // Rows are counted before they are ordered.
             (
                 "select a from b where c = 1 and rownum < 3 order by a",
-                "select a from b where c = 1 and 1 order by a NULLS LAST LIMIT max(0, (3 ) - 1)",
+                "select a from (SELECT * FROM b WHERE c = 1 and 1 LIMIT max(0, (3 ) - 1) OFFSET 0) AS \"b\"  order by a NULLS LAST",
+            ),
+            (
+                "select a from b where 3 >= rownum and c = 1",
+                "select a from b where 1 and c = 1 LIMIT max(0, 3 )",
+            ),
+            (
+                "select a from b where c = 1 and rownum between 1 and 3 and d = 2",
+                "select a from b where c = 1 and 1 and d = 2 LIMIT max(0, 3 )",
             ),
         ] {
             assert_eq!(rewrite(query).expect(query).sql, sql);
         }
         for refused in [
             "select a from b where rownum > 1",
-            "select count(*) from b where rownum < 5",
+            "select count(*) from b, c where rownum < 5",
+            "select a from b where rownum between 2 and 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",
             "select a, connect_by_iscycle from b connect by prior x = y",

@@ -64,6 +64,7 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
             .map_err(|refusal| draft.placed(refusal))?;
         draft = draft.changed(&edits)?;
     }
+    draft = super::limits::rewrite(draft)?;
     let tokens = &draft.tokens;
     let mut edits = Edits::default();
     for block in blocks(tokens) {
@@ -261,34 +262,53 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlE
     for at in own_rownums(tokens, block.select, list_end).into_iter().chain(in_order) {
         rownum_column(tokens, at, edits);
     }
-    let Some(filter) = block.filter else { return Ok(()) };
+    let Some(found) = limit_by_rownum(tokens, block)? else { return Ok(()) };
+    let (Some(begin), Some(end)) =
+        (tokens.get(found.condition.0), tokens.get(found.condition.1 - 1))
+    else {
+        return Ok(());
+    };
+    if block.limit.is_some() {
+        let token = tokens.get(found.rownum).unwrap_or(begin);
+        return Err(refused(token, "ROWNUM beside another limit", "limit the rows in a subquery"));
+    }
+    edits.replace(begin.start, end.end, "1");
+    let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
+    edits.replace(behind, behind, format!(" LIMIT {}", found.limit));
+    Ok(())
+}
+
+/// A condition on ROWNUM that limits a block.
+pub(super) struct ByRownum {
+    pub(super) rownum: usize,
+    /// The tokens of the condition.
+    pub(super) condition: (usize, usize),
+    /// The operand of LIMIT that replaces it.
+    pub(super) limit: String,
+}
+
+/// The condition on ROWNUM in the WHERE of a block.
+///
+/// # Errors
+/// If it is no limit.
+pub(super) fn limit_by_rownum(
+    tokens: &[Token],
+    block: &Block,
+) -> Result<Option<ByRownum>, SqlError> {
+    let Some(filter) = block.filter else { return Ok(None) };
     let filter_end = block.clause_end(filter);
     let places = own_rownums(tokens, filter, filter_end);
-    let Some(&first) = places.first() else { return Ok(()) };
-    let Some(token) = tokens.get(first) else { return Ok(()) };
+    let Some(&rownum) = places.first() else { return Ok(None) };
+    let Some(token) = tokens.get(rownum) else { return Ok(None) };
     let hint = "as a limit write WHERE ROWNUM <= n; for more, SELECT it in a subquery and compare it outside";
     let refusal = || refused(token, "ROWNUM in this place", hint);
     if places.len() > 1 {
         return Err(refusal());
     }
     let conditions = tokens.get(filter + 1..filter_end).unwrap_or_default();
-    let part = condition_with(conditions, first - filter - 1).ok_or_else(refusal)?;
-    let limit = limit_of(part).ok_or_else(refusal)?;
-    let (Some(begin), Some(end)) = (part.first(), part.last()) else { return Ok(()) };
-    let aggregates = block.group.is_some()
-        || tokens.get(block.select + 1).is_some_and(|next| next.is("DISTINCT"))
-        || has_aggregate(tokens.get(block.select..list_end).unwrap_or_default());
-    if aggregates || block.limit.is_some() {
-        return Err(refused(
-            token,
-            "ROWNUM beside an aggregate, DISTINCT or another limit",
-            "limit the rows in a subquery",
-        ));
-    }
-    edits.replace(begin.start, end.end, "1");
-    let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
-    edits.replace(behind, behind, format!(" LIMIT {limit}"));
-    Ok(())
+    let (from, to) = condition_with(conditions, rownum - filter - 1).ok_or_else(refusal)?;
+    let limit = limit_of(conditions.get(from..to).unwrap_or_default()).ok_or_else(refusal)?;
+    Ok(Some(ByRownum { rownum, condition: (filter + 1 + from, filter + 1 + to), limit }))
 }
 
 /// The positions of `ROWNUM` in a clause of a block, without those in nested queries.
@@ -323,40 +343,64 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     }
 }
 
-/// The one of the conditions, joined by AND, that contains the token at `offset`. `None` if
-/// conditions are joined by OR.
-fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
+/// The range of the one of the conditions, joined by AND, that contains the token at `offset`.
+/// `None` if conditions are joined by OR.
+fn condition_with(conditions: &[Token], offset: usize) -> Option<(usize, usize)> {
     let mut from = 0;
-    let mut condition = None;
+    let (mut condition, mut is_whole) = (None, false);
     for part in operands::split(conditions, |token| token.is("AND")) {
-        if (from..from + part.len()).contains(&offset) {
-            condition = Some(part);
+        let to = from + part.len();
+        if (from..to).contains(&offset) {
+            condition = Some((from, to));
         }
-        from += part.len() + 1;
+        // The AND of a BETWEEN.
+        if let Some((begin, end)) = condition
+            && end + 1 == from
+            && !std::mem::replace(&mut is_whole, true)
+            && conditions.get(begin + 1).is_some_and(|word| word.is("BETWEEN"))
+        {
+            condition = Some((begin, to));
+        }
+        from = to + 1;
     }
     let is_or = |token: &Token| token.is("OR");
     let has_or = conditions.iter().any(is_or) && operands::split(conditions, is_or).len() > 1;
     condition.filter(|_| !has_or)
 }
 
-/// The operand of LIMIT that replaces `ROWNUM <= n`, `ROWNUM < n` or `ROWNUM = 1`; `None` for other
-/// conditions.
+/// The operand of LIMIT that replaces `ROWNUM <= n`, `ROWNUM < n`, `ROWNUM = 1`, `ROWNUM BETWEEN 1
+/// AND n`, `n >= ROWNUM`; `None` for other conditions.
 fn limit_of(condition: &[Token]) -> Option<String> {
-    let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
-    let bound = condition.get(2..).unwrap_or_default();
-    if !condition.first()?.is("ROWNUM") {
+    let is_one = |bound: &[Token]| matches!(bound, [one] if one.kind == Kind::Number("1".into()));
+    let [first, middle @ .., last] = condition else { return None };
+    let (mark, bound) = if first.is("ROWNUM") {
+        (condition.get(1)?, condition.get(2..)?)
+    } else if last.is("ROWNUM") {
+        (middle.last()?, condition.get(..condition.len() - 2)?)
+    } else {
+        return None;
+    };
+    let is = |symbol: &str, reversed: &str| {
+        mark.is_symbol(if first.is("ROWNUM") { symbol } else { reversed })
+    };
+    let text = |bound: &[Token]| {
+        bound.iter().map(|token| format!("{} ", written(token))).collect::<String>()
+    };
+    if bound.is_empty() {
         return None;
     }
-    if !bound.is_empty() && (is("<=") || is("<")) {
-        let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
-        return Some(if is("<") {
-            format!("max(0, ({bound}) - 1)")
-        } else {
-            format!("max(0, {bound})")
-        });
+    if mark.is("BETWEEN") {
+        let bounds = operands::split(bound, |token| token.is("AND"));
+        let [low, high] = &bounds[..] else { return None };
+        return is_one(low).then(|| format!("max(0, {})", text(high)));
     }
-    let is_one = matches!(bound, [one] if one.kind == Kind::Number("1".into()));
-    (is("=") && is_one).then(|| "1".to_owned())
+    if is("<=", ">=") {
+        return Some(format!("max(0, {})", text(bound)));
+    }
+    if is("<", ">") {
+        return Some(format!("max(0, ({}) - 1)", text(bound)));
+    }
+    (is("=", "=") && is_one(bound)).then(|| "1".to_owned())
 }
 
 fn follows_dot(tokens: &[Token], at: usize) -> bool {
@@ -365,13 +409,12 @@ fn follows_dot(tokens: &[Token], at: usize) -> bool {
         .is_some_and(|before| before.is_symbol("."))
 }
 
-fn has_aggregate(tokens: &[Token]) -> bool {
-    const AGGREGATES: [&str; 9] =
-        ["COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", "STRING_AGG", "GROUP_CONCAT", "TOTAL"];
-    tokens.iter().enumerate().any(|(at, token)| {
-        AGGREGATES.iter().any(|name| token.is(name))
-            && tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
-    })
+pub(super) fn has_aggregate(tokens: &[Token]) -> bool {
+    let is_window = |at: usize| {
+        let close = operands::closing(tokens, at + 1);
+        close.and_then(|close| tokens.get(close + 1)).is_some_and(|next| next.is("OVER"))
+    };
+    (0..tokens.len()).any(|at| super::grouping::is_aggregate(tokens, at) && !is_window(at))
 }
 
 /// A parsed hierarchical block.
