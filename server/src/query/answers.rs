@@ -510,6 +510,116 @@ fn rows_are_fetched_with_ties_and_by_percent() {
 }
 
 #[test]
+fn lists_may_be_of_different_values_and_have_windows() {
+    let rows = "(SELECT 1 x, 'a' g FROM dual UNION ALL SELECT 3, 'a' FROM dual UNION ALL SELECT 1, 'b' FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&of("listagg(DISTINCT x, ',') WITHIN GROUP (ORDER BY x DESC)", ""), "3,1"),
+            (
+                &of(
+                    "listagg(DISTINCT x) WITHIN GROUP (ORDER BY x), listagg(x ON OVERFLOW ERROR) WITHIN GROUP (ORDER BY x)",
+                    "",
+                ),
+                "13|113",
+            ),
+            (
+                &of(
+                    "listagg(x, ',' ON OVERFLOW TRUNCATE '...' WITH COUNT) WITHIN GROUP (ORDER BY x)",
+                    "",
+                ),
+                "1,1,3",
+            ),
+            (
+                &of(
+                    "g, x, listagg(x, ',') WITHIN GROUP (ORDER BY x DESC) OVER (PARTITION BY g) l",
+                    "ORDER BY g, x",
+                ),
+                "a|1|3,1\na|3|3,1\nb|1|1",
+            ),
+            (
+                &of(
+                    "listagg(DISTINCT x, ',') WITHIN GROUP (ORDER BY x) OVER () l",
+                    "FETCH FIRST 1 ROW ONLY",
+                ),
+                "1,3",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[(
+            "select string_agg(distinct x, ',' order by x) from (select 'b' x union all select 'a' union all select 'b') t",
+            "a,b",
+        )],
+    );
+}
+
+#[test]
+fn windows_may_ignore_nulls() {
+    let rows = "(SELECT null x, 1 y FROM dual UNION ALL SELECT 3, 2 FROM dual UNION ALL SELECT null, 3 FROM dual UNION ALL SELECT 5, 4 FROM dual)";
+    let of = |list: &str| format!("SELECT {list} FROM {rows} ORDER BY y");
+    answer(
+        &oracle(),
+        &[
+            (
+                &of(
+                    "first_value(x IGNORE NULLS) OVER (ORDER BY y), last_value(x) IGNORE NULLS OVER (ORDER BY y)",
+                ),
+                "~|~\n3|3\n3|3\n3|5",
+            ),
+            (
+                &of(
+                    "lag(x IGNORE NULLS, 1, 0) OVER (ORDER BY y), lead(x) IGNORE NULLS OVER (ORDER BY y)",
+                ),
+                "0|3\n0|5\n3|5\n3|~",
+            ),
+            (&of("lag(x, 2) IGNORE NULLS OVER (ORDER BY y DESC)"), "5\n~\n~\n~"),
+            (
+                &of(
+                    "nth_value(x, 2) FROM LAST IGNORE NULLS OVER (ORDER BY y ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) n, nth_value(x, 2) FROM FIRST OVER (ORDER BY y)",
+                ),
+                "3|~\n3|3\n3|3\n3|3",
+            ),
+            (
+                &of(
+                    "first_value(x RESPECT NULLS) OVER (ORDER BY y), lag(x) RESPECT NULLS OVER (ORDER BY y), lag(y, 1, -1) OVER (ORDER BY y)",
+                ),
+                "~|~|-1\n~|~|1\n~|3|2\n~|~|3",
+            ),
+            (
+                "SELECT x, ratio_to_report(x) OVER (PARTITION BY y) r FROM (SELECT 1 x, 1 y FROM dual UNION ALL SELECT 3, 1 FROM dual UNION ALL SELECT 5, 2 FROM dual) ORDER BY x",
+                "1|0.25\n3|0.75\n5|1",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_first_rows_are_kept_by_several_keys_and_in_windows() {
+    let rows = "(SELECT 'a' g, 1 x, 5 y FROM dual UNION ALL SELECT 'a', 2, 5 FROM dual UNION ALL SELECT 'b', 9, null FROM dual UNION ALL SELECT 'b', 7, 1 FROM dual)";
+    answer(
+        &oracle(),
+        &[
+            (
+                &format!(
+                    "SELECT g, max(x) KEEP (DENSE_RANK LAST ORDER BY y, x DESC) m, min(x) KEEP (DENSE_RANK FIRST ORDER BY y DESC NULLS LAST) n, count(*) KEEP (DENSE_RANK FIRST ORDER BY y) c, avg(x) KEEP (DENSE_RANK FIRST ORDER BY y, x) a FROM {rows} GROUP BY g ORDER BY g"
+                ),
+                "a|1|1|2|1\nb|9|7|1|7",
+            ),
+            (
+                &format!(
+                    "SELECT g, x, max(x) KEEP (DENSE_RANK LAST ORDER BY y) OVER (PARTITION BY g) m FROM {rows} ORDER BY g, x"
+                ),
+                "a|1|2\na|2|2\nb|7|9\nb|9|9",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
     let pivot = |what: &str| {

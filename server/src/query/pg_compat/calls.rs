@@ -13,6 +13,8 @@ use crate::{
 
 /// Most calls within each other.
 const ROUNDS_MAX: usize = 50;
+/// Functions of a window that may ignore NULLs.
+const WINDOWED: [&str; 5] = ["FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "LAG", "LEAD"];
 /// The aggregates that KEEP follows.
 const KEPT: [&str; 5] = ["MAX", "MIN", "SUM", "AVG", "COUNT"];
 
@@ -36,6 +38,9 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
     }
     Ok(draft)
 }
+
+/// The keys of an order with their directions, and the position after it.
+type Orders<'a> = (Vec<(&'a [Token], String)>, usize);
 
 struct Call<'a> {
     tokens: &'a [Token],
@@ -74,6 +79,9 @@ impl<'a> Call<'a> {
         }
         if behind(1, "KEEP") && KEPT.iter().any(|name| is(name)) {
             return self.keep(edits).map(Some);
+        }
+        if WINDOWED.iter().any(|name| is(name)) {
+            return Ok(self.of_window(edits));
         }
         if (is("PERCENTILE_CONT") || is("PERCENTILE_DISC")) && behind(1, "WITHIN") {
             return self.percentile(edits).map(Some);
@@ -183,32 +191,40 @@ impl<'a> Call<'a> {
         Some(self.replace(self.close + 1, texts, edits))
     }
 
-    /// `(ORDER BY key [ASC | DESC])` at a token: the key, whether it descends, and the position
-    /// after it.
-    fn order(&self, open: usize, words: usize) -> Result<(&'a [Token], bool, usize), SqlError> {
+    /// `(ORDER BY key [ASC | DESC] [NULLS {FIRST | LAST}], ...)` at a token: the keys with their
+    /// directions, as KEEP's function takes them, and the position after it.
+    fn orders(&self, open: usize, words: usize) -> Result<Orders<'a>, SqlError> {
         let what = "this order of an aggregate";
-        let hint = "one key, ASC or DESC, is";
+        let hint = "(ORDER BY key [ASC | DESC] [NULLS FIRST | LAST], ...) is";
         let close = operands::closing(self.tokens, open)
             .filter(|_| self.tokens.get(open).is_some_and(|open| open.is_symbol("(")))
             .ok_or_else(|| refused(self.name, what, hint))?;
         let inside = self.tokens.get(open + 1 + words..close).unwrap_or_default();
         let [order, by, keys @ ..] = inside else { return Err(refused(self.name, what, hint)) };
-        let keys = operands::split(keys, |token| token.is_symbol(","));
-        let ([key], true) = (&keys[..], order.is("ORDER") && by.is("BY")) else {
+        if !(order.is("ORDER") && by.is("BY")) {
             return Err(refused(self.name, what, hint));
-        };
-        let (key, descends) = match key {
-            [key @ .., direction] if direction.is("DESC") => (key, true),
-            [key @ .., direction] if direction.is("ASC") => (key, false),
-            key => (*key, false),
-        };
-        if let Some(nulls) = key.iter().find(|token| token.is("NULLS")) {
-            return Err(refused(nulls, what, hint));
         }
-        Ok((key, descends, close + 1))
+        let mut found = Vec::new();
+        for key in operands::split(keys, |token| token.is_symbol(",")) {
+            let (key, nulls) = match key {
+                [key @ .., nulls, first] if nulls.is("NULLS") && first.is("FIRST") => (key, "F"),
+                [key @ .., nulls, last] if nulls.is("NULLS") && last.is("LAST") => (key, "L"),
+                key => (key, ""),
+            };
+            let (key, direction) = match key {
+                [key @ .., direction] if direction.is("DESC") => (key, "D"),
+                [key @ .., direction] if direction.is("ASC") => (key, "A"),
+                key => (key, "A"),
+            };
+            if key.is_empty() {
+                return Err(refused(self.name, what, hint));
+            }
+            found.push((key, format!("{direction}{nulls}")));
+        }
+        Ok((found, close + 1))
     }
 
-    /// `MAX(x) KEEP (DENSE_RANK LAST ORDER BY y)`
+    /// `MAX(x) KEEP (DENSE_RANK LAST ORDER BY y) [OVER (PARTITION BY z)]`
     fn keep(&self, edits: &mut Edits) -> Result<usize, SqlError> {
         let open = self.close + 2;
         let word = |count: usize| self.tokens.get(open + count);
@@ -218,10 +234,7 @@ impl<'a> Call<'a> {
         {
             return Err(refused(self.name, "this KEEP", "KEEP (DENSE_RANK FIRST ORDER BY x) is"));
         }
-        let (key, descends, end) = self.order(open, 2)?;
-        if self.tokens.get(end).is_some_and(|next| next.is("OVER")) {
-            return Err(refused(self.name, "KEEP with OVER", "use FIRST_VALUE"));
-        }
+        let (keys, end) = self.orders(open, 2)?;
         let Kind::Word(name) = &self.name.kind else { return Ok(end) };
         let mut texts = vec![self.written("plinth_keep(")];
         if matches!(self.inside(), [star] if star.is_symbol("*")) {
@@ -229,16 +242,94 @@ impl<'a> Call<'a> {
         } else {
             texts.extend(self.part(self.inside()));
         }
-        texts.push(self.written(", "));
-        texts.extend(self.part(key));
-        let which = if is_last == descends { "FIRST" } else { "LAST" };
-        texts.push(self.written(format!(", '{}', '{which}')", name.to_ascii_uppercase())));
+        let which = if is_last { "LAST" } else { "FIRST" };
+        texts.push(self.written(format!(", '{}', '{which}'", name.to_ascii_uppercase())));
+        for (key, direction) in keys {
+            texts.push(self.written(", "));
+            texts.extend(self.part(key));
+            texts.push(self.written(format!(", '{direction}'")));
+        }
+        texts.push(self.written(")"));
         Ok(self.replace(end, texts, edits))
+    }
+
+    /// `FIRST_VALUE(x IGNORE NULLS) OVER (...)`, `LAG(x, 1, 0) IGNORE NULLS OVER (...)`,
+    /// `NTH_VALUE(x, 2) FROM LAST OVER (...)`: what is said of NULLs may stand in both places.
+    fn of_window(&self, edits: &mut Edits) -> Option<usize> {
+        let says = |token: Option<&Token>, word: &str| token.is_some_and(|token| token.is(word));
+        let arguments = operands::split(self.inside(), |token| token.is_symbol(","));
+        let (first, rest) = arguments.split_first()?;
+        let (of, within) = match first {
+            [of @ .., word, nulls] if nulls.is("NULLS") => (of, Some(word)),
+            of => (*of, None),
+        };
+        let mut at = self.close + 1;
+        let mut from_last = None;
+        if says(self.tokens.get(at), "FROM") {
+            from_last = Some(says(self.tokens.get(at + 1), "LAST"));
+            at += 2;
+        }
+        let mut said = within;
+        if says(self.tokens.get(at + 1), "NULLS") {
+            said = said.or(self.tokens.get(at));
+            at += 2;
+        }
+        if said.is_none() && from_last.is_none() || !says(self.tokens.get(at), "OVER") {
+            return None;
+        }
+        let open = at + 1;
+        self.tokens.get(open).filter(|open| open.is_symbol("("))?;
+        let end = operands::closing(self.tokens, open)?;
+        let ignores = says(said, "IGNORE");
+        let is = |name: &str| self.name.is(name);
+        let of_rows = is("LAG") || is("LEAD");
+        if !ignores && from_last != Some(true) {
+            // As it is without these words.
+            let Kind::Word(name) = &self.name.kind else { return None };
+            let mut texts = vec![self.written(format!("{name}("))];
+            texts.extend(self.part(of));
+            for argument in rest {
+                texts.push(self.written(", "));
+                texts.extend(self.part(argument));
+            }
+            texts.push(self.written(") "));
+            texts.extend(self.part(self.tokens.get(at..=end)?));
+            return Some(self.replace(end + 1, texts, edits));
+        }
+        let is_last = is("LAST_VALUE") || is("LAG") || from_last == Some(true);
+        let mut texts = vec![self.written("coalesce(plinth_nth(")];
+        texts.extend(self.part(of));
+        texts.push(self.written(", "));
+        match rest.first() {
+            Some(number) => texts.extend(self.part(number)),
+            None => texts.push(self.written("1")),
+        }
+        texts.push(self.written(format!(
+            ", {}, {}) OVER (",
+            i32::from(is_last),
+            i32::from(ignores)
+        )));
+        texts.extend(self.part(self.tokens.get(open + 1..end)?));
+        texts.push(self.written(match (of_rows, is_last) {
+            (true, true) => " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), ",
+            (true, false) => " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), ",
+            _ => "), ",
+        }));
+        match rest.get(1).filter(|_| of_rows) {
+            Some(otherwise) => texts.extend(self.part(otherwise)),
+            None => texts.push(self.written("NULL")),
+        }
+        texts.push(self.written(")"));
+        Some(self.replace(end + 1, texts, edits))
     }
 
     /// `PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)`
     fn percentile(&self, edits: &mut Edits) -> Result<usize, SqlError> {
-        let (key, descends, end) = self.order(self.close + 3, 0)?;
+        let (keys, end) = self.orders(self.close + 3, 0)?;
+        let [(key, direction)] = &keys[..] else {
+            return Err(refused(self.name, "a percentile of several keys", "one key is"));
+        };
+        let descends = direction.starts_with('D');
         let name = if self.name.is("PERCENTILE_CONT") { "plinth_cont(" } else { "plinth_disc(" };
         let mut texts = vec![self.written(name)];
         texts.extend(self.part(key));

@@ -137,6 +137,10 @@ fn is_name(tokens: &[Token], at: usize, token: &Token, rules: Rules) -> bool {
         }
         _ => false,
     };
+    let of_nulls = |before: &Token| before.is("IGNORE") || before.is("RESPECT");
+    if token.is("NULLS") && before.is_some_and(of_nulls) {
+        return false;
+    }
     // `OVER (RANGE BETWEEN ...)`, `x IS NOT MATCH`
     let goes_on = next_is(&["BETWEEN", "UNBOUNDED", "CURRENT", "SELECT"])
         || before.is_some_and(|before| before.is("NOT"));

@@ -141,7 +141,7 @@ fn block(tokens: &[Token], select: usize) -> Block {
             break;
         }
         let next = |word: &str| tokens.get(at + 1).is_some_and(|next| next.is(word));
-        let clause = if token.is("FROM") {
+        let clause = if token.is("FROM") && !operands::is_from_end(tokens, at) {
             &mut block.from
         } else if token.is("WHERE") {
             &mut block.filter
@@ -182,7 +182,7 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
-        } else if token.is("LISTAGG") {
+        } else if token.is("LISTAGG") || is_distinct_list(tokens, at) {
             listagg(tokens, at, edits);
         } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
             // FETCH {FIRST|NEXT} [n] {ROW|ROWS} ONLY, with or without OFFSET m {ROW|ROWS} before it
@@ -212,6 +212,12 @@ fn words(tokens: &[Token], edits: &mut Edits) {
     }
 }
 
+/// `string_agg(DISTINCT x, between)`, which SQLite does not have with two arguments.
+fn is_distinct_list(tokens: &[Token], at: usize) -> bool {
+    let is = |ahead: usize, word: &str| tokens.get(at + ahead).is_some_and(|next| next.is(word));
+    (is(0, "STRING_AGG") || is(0, "GROUP_CONCAT")) && is(2, "DISTINCT")
+}
+
 pub(super) fn written(token: &Token) -> String {
     match &token.kind {
         Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => {
@@ -222,36 +228,63 @@ pub(super) fn written(token: &Token) -> String {
     }
 }
 
-/// `LISTAGG(x [, between]) [WITHIN GROUP (ORDER BY y)]`
+/// `LISTAGG([DISTINCT] x [, between] [ON OVERFLOW ...]) [WITHIN GROUP (ORDER BY y)] [OVER (...)]`.
+/// A list is never too long for ON OVERFLOW to matter.
 fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
-    let Some(close) = tokens
-        .get(at + 1)
-        .filter(|open| open.is_symbol("("))
-        .and_then(|_| operands::closing(tokens, at + 1))
-    else {
+    let opens = |at: usize| tokens.get(at).is_some_and(|open| open.is_symbol("("));
+    let Some(close) = operands::closing(tokens, at + 1).filter(|_| opens(at + 1)) else { return };
+    let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
+    let inside = tokens.get(at + 2..close).unwrap_or_default();
+    let overflow =
+        operands::split(inside, |token| token.is("ON")).first().map_or(0, |part| part.len());
+    let end = tokens.get(at + 2 + overflow).map_or(last.start, |on| on.start);
+    let list = inside.get(..overflow).unwrap_or_default();
+    let distinct = list.first().filter(|first| first.is("DISTINCT") || first.is("UNIQUE"));
+    if let Some(distinct) = distinct {
+        edits.replace(distinct.start, distinct.end, "");
+    }
+    let function = if distinct.is_some() { "plinth_list" } else { "group_concat" };
+    edits.replace(name.start, name.end, function);
+    let has_between = operands::split(list, |token| token.is_symbol(",")).len() > 1;
+    let between = if has_between { "" } else { ", ''" };
+    let is = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is(word));
+    let within = is(close + 1, "WITHIN") && is(close + 2, "GROUP");
+    let group = operands::closing(tokens, close + 3).filter(|_| within && opens(close + 3));
+    let (Some(group), Some(open)) = (group, tokens.get(close + 3)) else {
+        edits.replace(end, last.start, between);
         return;
     };
-    let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
-    edits.replace(name.start, name.end, "group_concat");
-    let inside = tokens.get(at + 2..close).unwrap_or_default();
-    let distinct = inside.first().is_some_and(|first| first.is("DISTINCT"));
-    let between = if operands::split(inside, |token| token.is_symbol(",")).len() < 2 && !distinct {
-        ", ''"
-    } else {
-        ""
+    let Some(group_end) = tokens.get(group) else { return };
+    let window = operands::closing(tokens, group + 2)
+        .filter(|_| is(group + 1, "OVER") && opens(group + 2))
+        .and_then(|close| Some((tokens.get(group + 2)?, tokens.get(close)?, close)));
+    let Some((window, window_end, window_close)) = window else {
+        // The ORDER BY is moved into the aggregate.
+        edits.replace(end, open.end, format!("{between} "));
+        edits.replace(group_end.start, group_end.end, ")");
+        return;
     };
-    let within = tokens.get(close + 1).is_some_and(|token| token.is("WITHIN"))
-        && tokens.get(close + 2).is_some_and(|token| token.is("GROUP"));
-    let group = within.then(|| operands::closing(tokens, close + 3)).flatten();
-    match (group, tokens.get(close + 3)) {
-        (Some(end), Some(open)) => {
-            // The ORDER BY is moved into the aggregate.
-            edits.replace(last.start, open.end, format!("{between} "));
-            if let Some(end) = tokens.get(end) {
-                edits.replace(end.start, end.end, ")");
-            }
-        }
-        _ => edits.insert(last.start, between),
+    // Each row of a partition has the list of the whole partition, in that order.
+    let words = |from: usize, to: usize| -> String {
+        let part = tokens.get(from..to).unwrap_or_default();
+        part.iter().map(|token| format!(" {}", quoted(token))).collect()
+    };
+    let order = words(close + 4, group);
+    let partition = words(group + 3, window_close);
+    edits.replace(end, last.end, format!("{between})"));
+    edits.replace(last.end, window.start, " OVER ");
+    edits.replace(
+        window.start,
+        window_end.end,
+        format!("({partition}{order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"),
+    );
+}
+
+/// A token as it stands in a query.
+fn quoted(token: &Token) -> String {
+    match &token.kind {
+        Kind::Quoted(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+        _ => written(token),
     }
 }
 
