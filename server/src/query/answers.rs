@@ -620,6 +620,132 @@ fn the_first_rows_are_kept_by_several_keys_and_in_windows() {
 }
 
 #[test]
+fn operands_of_set_operations_may_be_in_parentheses() {
+    answer(
+        &oracle(),
+        &[
+            ("(SELECT 1 FROM dual) UNION (SELECT 2 FROM dual) ORDER BY 1", "1\n2"),
+            ("(SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual) MINUS SELECT 2 FROM dual", "1"),
+            ("SELECT 1 FROM dual UNION (SELECT 2 FROM dual MINUS SELECT 2 FROM dual)", "1"),
+            (
+                "SELECT x FROM ((SELECT 1 x FROM dual) UNION ALL (SELECT 2 FROM dual)) WHERE x > 1",
+                "2",
+            ),
+            (
+                "SELECT count(*) FROM dual WHERE 2 IN ((SELECT 1 FROM dual) UNION (SELECT 2 FROM dual))",
+                "1",
+            ),
+            ("(SELECT 5 FROM dual)", "5"),
+            // From the left in Oracle.
+            ("SELECT 1 FROM dual UNION SELECT 2 FROM dual INTERSECT SELECT 2 FROM dual", "2"),
+            (
+                "SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual MINUS SELECT 2 FROM dual UNION ALL SELECT 2 FROM dual ORDER BY x",
+                "1\n2",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[
+            ("select 1 union select 2 intersect select 2", "1\n2"),
+            ("select 1 union select 2 intersect select 3 intersect select 2 order by 1 desc", "1"),
+            ("select 2 intersect select 2 union select 1 order by 1", "1\n2"),
+            ("select count(*) from (select 1 except select 1 intersect select 2) x", "1"),
+        ],
+    );
+    let refusal = told(&memory, "select 1 except all select 2").expect_err("refused");
+    assert_eq!((refusal.state.as_str(), refusal.at), ("0A000", Some(16)));
+}
+
+#[test]
+fn comparisons_may_be_with_all_and_any() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |condition: &str| format!("SELECT x FROM {rows} WHERE {condition} ORDER BY x");
+    answer(
+        &oracle(),
+        &[
+            (&of(&format!("x >= ALL (SELECT x FROM {rows})")), "3"),
+            (&of(&format!("x > ANY (SELECT x FROM {rows})")), "2\n3"),
+            (&of("x < SOME (2, 3)"), "1\n2"),
+            (&of("x > ALL (1, 2)"), "3"),
+            (&of("x > ALL (SELECT 1 FROM dual WHERE 1 = 2)"), "1\n2\n3"),
+            (&of("x > ALL (SELECT NULL FROM dual)"), ""),
+            (&of("x = ANY (1, 3)"), "1\n3"),
+            (&of("x <> ALL (1, 3)"), "2"),
+            (&of("(x, 1) IN (SELECT 1, 1 FROM dual) OR (x, 2) IN ((1, 3), (3, 2))"), "1\n3"),
+        ],
+    );
+}
+
+/// What is not here says so, and what to write instead.
+#[test]
+fn what_is_not_here_is_refused_at_its_place() {
+    for (query, at) in [
+        ("SELECT a.x FROM (SELECT 1 x FROM dual) a, LATERAL (SELECT a.x FROM dual) b", "LATERAL"),
+        ("SELECT a.x FROM (SELECT 1 x FROM dual) a CROSS APPLY (SELECT a.x FROM dual) b", "APPLY"),
+        (
+            "SELECT * FROM dual MODEL DIMENSION BY (dummy) MEASURES (1 x) RULES (x['a'] = 1)",
+            "MODEL",
+        ),
+        ("SELECT * FROM dual MATCH_RECOGNIZE (ORDER BY dummy)", "MATCH_RECOGNIZE"),
+        ("SELECT * FROM XMLTABLE('a' PASSING b)", "XMLTABLE"),
+        ("SELECT XMLAGG(XMLELEMENT(e, dummy || ',')).extract('//text()') FROM dual", "XMLAGG"),
+        (
+            "WITH t(a) AS (SELECT 1 FROM dual UNION ALL SELECT a + 1 FROM t WHERE a < 3) SEARCH DEPTH FIRST BY a SET o SELECT * FROM t",
+            "SEARCH",
+        ),
+        (
+            "WITH t(a) AS (SELECT 1 FROM dual UNION ALL SELECT a + 1 FROM t WHERE a < 3) CYCLE a SET c TO 1 DEFAULT 0 SELECT * FROM t",
+            "CYCLE",
+        ),
+        ("SELECT * FROM v$asm_file FOR UPDATE", "FOR"),
+        ("SELECT * FROM TABLE(x)", "TABLE"),
+        ("SELECT ORA_HASH(1) FROM dual", "ORA_HASH"),
+        ("SELECT DBMS_RANDOM.VALUE FROM dual", "DBMS_RANDOM"),
+        ("SELECT JSON_VALUE('{}', '$.a') FROM dual", "JSON_VALUE"),
+    ] {
+        let refusal = told(&oracle(), query).expect_err(query);
+        assert_eq!(refusal.at, query.find(at), "{query}: {refusal:?}");
+        assert!(refusal.state == "0A000" && refusal.hint.is_some(), "{query}: {refusal:?}");
+    }
+}
+
+/// Recursive queries as Oracle writes them, without a word for it.
+#[test]
+fn recursive_queries_need_no_word() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "WITH t(a, b) AS (SELECT 1, 'x' FROM dual UNION ALL SELECT a + 1, b || 'y' FROM t WHERE a < 3) SELECT a, b FROM t",
+                "1|x\n2|xy\n3|xyy",
+            ),
+            (
+                "WITH t AS (SELECT 1 a FROM dual), u AS (SELECT a + 1 b FROM t) SELECT t.a, u.b FROM t, u",
+                "1|2",
+            ),
+            (
+                "SELECT x, y FROM (SELECT 1 x FROM dual) NATURAL JOIN (SELECT 1 x, 2 y FROM dual)",
+                "1|2",
+            ),
+            (
+                "SELECT x, y FROM (SELECT 1 x FROM dual) JOIN (SELECT 1 x, 2 y FROM dual) USING (x)",
+                "1|2",
+            ),
+            (
+                "SELECT any_value(x), approx_count_distinct(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
+                "1|1",
+            ),
+            (
+                "SELECT (SELECT max(x) FROM (SELECT 1 x FROM dual) i WHERE i.x = o.x) m FROM (SELECT 1 x FROM dual) o",
+                "1",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
     let pivot = |what: &str| {

@@ -22,6 +22,8 @@ mod oracle;
 mod ordering;
 mod outer_join;
 mod pivot;
+mod refused;
+mod set_operations;
 pub mod synonyms;
 
 use super::functions;
@@ -62,7 +64,9 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = headings::rewrite(names::rewrite(Draft::of(query), rules)?)?;
+    refused::check(&query.tokens)?;
+    let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
+    let draft = headings::rewrite(draft)?;
     let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
     let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
@@ -412,7 +416,11 @@ fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
     if !fits {
         return 1;
     }
-    if here.ahead(2).is_some_and(|next| next.is("SELECT")) {
+    let inside = operands::closing(tokens, at + 1).and_then(|close| tokens.get(at + 2..close));
+    let is_array = here.ahead(2).is_some_and(|next| next.is("ARRAY"));
+    let is_list = !is_array
+        && operands::split(inside.unwrap_or_default(), |one| one.is_symbol(",")).len() > 1;
+    if is_list || here.ahead(2).is_some_and(|next| next.is("SELECT")) {
         edits.replace(mark.start, first.end, if is_all { " NOT IN " } else { " IN " });
         return 1;
     }
@@ -806,7 +814,7 @@ mod tests {
             "select a from b where rownum between 2 and 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",
-            "select a, connect_by_iscycle from b connect by prior x = y",
+            "select ora_hash(a) from b",
         ] {
             let refusal = rewrite(refused).expect_err(refused);
             assert!(

@@ -77,6 +77,9 @@ impl<'a> Call<'a> {
         if ["TO_NUMBER", "TO_DATE", "TO_TIMESTAMP"].iter().any(|name| is(name)) {
             return Ok(self.with_default(edits));
         }
+        if ["ALL", "ANY", "SOME"].iter().any(|name| is(name)) {
+            return Ok(self.quantified(edits));
+        }
         if behind(1, "KEEP") && KEPT.iter().any(|name| is(name)) {
             return self.keep(edits).map(Some);
         }
@@ -169,6 +172,47 @@ impl<'a> Call<'a> {
         }
         texts.push(self.written(")"));
         Some(self.replace(self.close + 1, texts, edits))
+    }
+
+    /// `x >= ALL (SELECT ...)`, `x > ANY (1, 2)`; `= ANY` and `<> ALL` are IN and NOT IN.
+    fn quantified(&self, edits: &mut Edits) -> Option<usize> {
+        let mark = self.at.checked_sub(1)?;
+        let Kind::Symbol(operator) = &self.tokens.get(mark)?.kind else { return None };
+        let is_all = self.name.is("ALL");
+        let is_other = match operator.as_str() {
+            "=" => is_all,
+            "<>" | "!=" => !is_all,
+            "<" | ">" | "<=" | ">=" => true,
+            _ => false,
+        };
+        let start = operands::start(self.tokens, mark).filter(|_| is_other)?;
+        let of = self.part(self.tokens.get(start..mark)?);
+        let mut texts = Vec::new();
+        if self.inside().first()?.is("SELECT") {
+            texts.push(self.written(if is_all { "NOT EXISTS (" } else { "EXISTS (" }));
+            texts.push(self.written("WITH \"#q\"(\"#v\") AS ("));
+            texts.extend(self.part(self.inside()));
+            // What is not known is not true.
+            let open = if is_all { "NOT coalesce(" } else { "" };
+            texts.push(self.written(format!(") SELECT 1 FROM \"#q\" WHERE {open}")));
+            texts.extend(of);
+            texts.push(self.written(format!(" {operator} \"#v\"")));
+            texts.push(self.written(if is_all { ", 0))" } else { ")" }));
+        } else {
+            let values = operands::split(self.inside(), |token| token.is_symbol(","));
+            for (number, value) in values.into_iter().enumerate() {
+                let between = if is_all { " AND " } else { " OR " };
+                texts.push(self.written(if number > 0 { between } else { "(" }));
+                texts.extend(of.clone());
+                texts.push(self.written(format!(" {operator} ")));
+                texts.extend(self.part(value));
+            }
+            texts.push(self.written(")"));
+        }
+        let first = self.tokens.get(start)?;
+        let last = self.tokens.get(self.close)?;
+        edits.pieces(first.start, last.end, texts);
+        Some(self.close + 1)
     }
 
     /// `TO_NUMBER(x DEFAULT y ON CONVERSION ERROR [, model])`

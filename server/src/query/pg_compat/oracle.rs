@@ -48,7 +48,6 @@ pub(super) fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
 /// # Errors
 /// If SQLite cannot express it.
 pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
-    refuse(&draft.tokens).map_err(|refusal| draft.placed(refusal))?;
     for round in 0.. {
         let Draft { done, tokens } = &draft;
         // The innermost first: the outer ones then include its rewritten form.
@@ -72,20 +71,6 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
     }
     words(tokens, &mut edits);
     if edits.is_empty() { Ok(draft) } else { draft.changed(&edits) }
-}
-
-/// Refuses syntax that SQLite cannot express.
-fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
-    for token in tokens {
-        if token.is("CONNECT_BY_ISCYCLE") {
-            return Err(refused(
-                token,
-                "CONNECT_BY_ISCYCLE",
-                "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT, CONNECT_BY_ISLEAF and PRIOR are",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// One SELECT with its clauses: the positions of their first words. It ends before `end`.
@@ -182,6 +167,12 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
+        } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
+            edits.replace(token.start, token.end, "min");
+        } else if token.is("APPROX_COUNT_DISTINCT") && opens(tokens, at + 1) {
+            if let Some(open) = tokens.get(at + 1) {
+                edits.replace(token.start, open.end, "count(DISTINCT ");
+            }
         } else if token.is("LISTAGG") || is_distinct_list(tokens, at) {
             listagg(tokens, at, edits);
         } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
@@ -231,7 +222,7 @@ pub(super) fn written(token: &Token) -> String {
 /// `LISTAGG([DISTINCT] x [, between] [ON OVERFLOW ...]) [WITHIN GROUP (ORDER BY y)] [OVER (...)]`.
 /// A list is never too long for ON OVERFLOW to matter.
 fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
-    let opens = |at: usize| tokens.get(at).is_some_and(|open| open.is_symbol("("));
+    let opens = |at: usize| opens(tokens, at);
     let Some(close) = operands::closing(tokens, at + 1).filter(|_| opens(at + 1)) else { return };
     let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
     let inside = tokens.get(at + 2..close).unwrap_or_default();
@@ -434,6 +425,10 @@ fn limit_of(condition: &[Token]) -> Option<String> {
         return Some(format!("max(0, ({}) - 1)", text(bound)));
     }
     (is("=", "=") && is_one(bound)).then(|| "1".to_owned())
+}
+
+fn opens(tokens: &[Token], at: usize) -> bool {
+    tokens.get(at).is_some_and(|open| open.is_symbol("("))
 }
 
 fn follows_dot(tokens: &[Token], at: usize) -> bool {
