@@ -39,6 +39,7 @@ pub mod state {
     pub const INTERNAL: &str = "XX000";
     pub const BAD_VALUE: &str = "22P02";
     pub const OUT_OF_RANGE: &str = "22003";
+    pub const DIVISION_BY_ZERO: &str = "22012";
     pub const WRONG_PASSWORD: &str = "28P01";
 }
 
@@ -128,6 +129,7 @@ fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
         state::UNKNOWN_SETTING => ("Unknown", None),
         state::BAD_VALUE => ("BadValue", Some(1722)),
         state::OUT_OF_RANGE => ("TooManyDigits", Some(1426)),
+        state::DIVISION_BY_ZERO => ("DivisionByZero", Some(1476)),
         state::WRONG_PASSWORD => ("NotLetIn", Some(1017)),
         state::PROTOCOL => ("Protocol", None),
         state::IN_TRANSACTION => ("InTransaction", None),

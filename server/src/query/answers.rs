@@ -746,6 +746,70 @@ fn recursive_queries_need_no_word() {
 }
 
 #[test]
+fn columns_become_rows() {
+    let of = |list: &str, unpivot: &str| {
+        format!(
+            "SELECT {list} FROM (SELECT 1 a, 2 b, NULL c, 4 d, 'x' e FROM dual) UNPIVOT {unpivot} ORDER BY n"
+        )
+    };
+    answer(
+        &oracle(),
+        &[
+            (&of("*", "(v FOR n IN (a, b AS 'bee', c))"), "4|x|A|1\n4|x|bee|2"),
+            (&of("e, n, v", "INCLUDE NULLS (v FOR n IN (b, c)) u"), "x|B|2\nx|C|~"),
+            (&of("e, n, v, w", "((v, w) FOR n IN ((a, b) AS 1, (c, d) AS 2))"), "x|1|1|2\nx|2|~|4"),
+            (
+                "SELECT n, count(v) FROM v$asm_file UNPIVOT (v FOR n IN (bytes, space)) WHERE group_number = 1 GROUP BY n ORDER BY n",
+                "BYTES|86\nSPACE|100",
+            ),
+        ],
+    );
+    let refusal = told(&oracle(), "SELECT * FROM (SELECT * FROM dual) UNPIVOT (v FOR n IN (a, b))");
+    assert_eq!(refusal.expect_err("unknown columns").state, "0A000");
+}
+
+#[test]
+fn a_hierarchy_may_go_in_a_circle() {
+    let rows = "(SELECT 1 x, 2 y FROM dual UNION ALL SELECT 2, 1 FROM dual UNION ALL SELECT 3, 2 FROM dual)";
+    let of = |list: &str, connect: &str| {
+        format!("SELECT {list} FROM {rows} START WITH x = 1 CONNECT BY {connect} PRIOR x = y")
+    };
+    answer(
+        &oracle(),
+        &[
+            (&of("LEVEL, x", "NOCYCLE"), "1|1\n2|2\n3|3"),
+            (
+                &of(
+                    "x, CONNECT_BY_ISCYCLE c, CONNECT_BY_ISLEAF l, SYS_CONNECT_BY_PATH(x, '/') p",
+                    "NOCYCLE",
+                ),
+                "1|0|0|/1\n2|1|0|/1/2\n3|0|1|/1/2/3",
+            ),
+            ("SELECT LEVEL FROM dual CONNECT BY NOCYCLE PRIOR dummy = dummy", "1"),
+            ("SELECT LEVEL FROM dual CONNECT BY LEVEL <= 3", "1\n2\n3"),
+        ],
+    );
+    let circle = told(&oracle(), &of("LEVEL, x", "")).expect_err("a circle");
+    assert!(circle.message.contains("NOCYCLE"), "{circle:?}");
+    assert!(told(&oracle(), &of("CONNECT_BY_ISCYCLE", "")).is_err());
+}
+
+/// An error of a function has the state of what is wrong, and is no syntax error.
+#[test]
+fn errors_of_functions_have_their_states() {
+    for (expression, state) in [
+        ("1 / (dummy - dummy)", "22P02"),
+        ("1 / (length(dummy) - 1)", "22012"),
+        ("to_number('x')", "22P02"),
+        ("next_day(sysdate, 'x')", "22000"),
+    ] {
+        let refusal =
+            told(&oracle(), &format!("SELECT {expression} FROM dual")).expect_err(expression);
+        assert_eq!(refusal.state, state, "{expression}: {refusal:?}");
+    }
+}
+
+#[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
     let pivot = |what: &str| {

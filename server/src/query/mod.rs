@@ -412,6 +412,25 @@ impl Prepared {
         }
     }
 
+    /// A refusal for an error while a statement runs: mostly of a function.
+    fn failed(&self, error: rusqlite::Error, why: Option<SqlError>) -> SqlError {
+        match error {
+            rusqlite::Error::SqliteFailure(error, Some(message))
+                if why.is_none() && error.code == rusqlite::ErrorCode::Unknown =>
+            {
+                let state = match &*message {
+                    "integer overflow" => return too_many_digits("a sum of integers"),
+                    "division by zero" => state::DIVISION_BY_ZERO,
+                    text if text.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
+                    text if text.ends_with("is no number") => state::BAD_VALUE,
+                    _ => "22000",
+                };
+                SqlError::new(state, message)
+            }
+            error => self.refused(error, why),
+        }
+    }
+
     /// Steps 2 and 3.
     fn answer(
         &mut self,
@@ -574,7 +593,7 @@ impl Prepared {
             let row = match rows.next() {
                 Ok(Some(row)) => row,
                 Ok(None) => return Ok(table),
-                Err(error) => return Err(self.refused(error, why())),
+                Err(error) => return Err(self.failed(error, why())),
             };
             let mut values = Vec::with_capacity(width);
             for at in 0..width {
@@ -704,15 +723,11 @@ fn too_many_digits(what: &str) -> SqlError {
 
 /// A refusal for SQLite's message about a statement that it cannot prepare, with its SQLSTATE.
 fn misunderstood(message: &str) -> SqlError {
-    if message == "integer overflow" {
-        return too_many_digits("a sum of integers");
-    }
     let state = match message {
         _ if message.starts_with("no such table") => "42P01",
         _ if message.starts_with("no such column") => "42703",
         _ if message.starts_with("no such function") => "42883",
         _ if message.starts_with("ambiguous column") => "42702",
-        _ if message.contains(functions::TOO_MANY_DIGITS) => state::OUT_OF_RANGE,
         _ if message.contains("not authorized") || message.contains("is prohibited") => {
             state::PERMISSION
         }

@@ -25,6 +25,7 @@ mod pivot;
 mod refused;
 mod set_operations;
 pub mod synonyms;
+mod unpivot;
 
 use super::functions;
 use crate::{
@@ -67,7 +68,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
     refused::check(&query.tokens)?;
     let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
     let draft = headings::rewrite(draft)?;
-    let draft = pivot::rewrite(outer_join::rewrite(draft)?)?;
+    let draft = unpivot::rewrite(pivot::rewrite(outer_join::rewrite(draft)?)?)?;
     let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;

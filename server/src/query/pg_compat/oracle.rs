@@ -22,7 +22,8 @@
 //!
 //! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk,
 //! so that plain names mean the current row and nothing else. The ORDER BY of the walk makes it go
-//! depth first, as in Oracle.
+//! depth first, as in Oracle. With NOCYCLE the walk carries the rows on its way along, and does not
+//! go to one of them again; without it, a way longer than there are rows is an error.
 
 use super::{
     edits::{Draft, Edits, Given},
@@ -455,7 +456,12 @@ struct Hierarchy<'a> {
     roots: Option<(usize, usize)>,
     condition: (usize, usize),
     siblings: Vec<(usize, usize, String)>,
+    /// NOCYCLE: a row is not walked to from itself.
+    ends_cycles: bool,
 }
+
+/// The rows on the way to a row, as a text: `/1/5/`.
+const TRAIL: &str = "\"#before\".\"#trail\"";
 
 /// Columns of the walk: their texts in its first and in its recursive part.
 #[derive(Default)]
@@ -503,8 +509,8 @@ impl<'a> Hierarchy<'a> {
             Some(Kind::Word(name) | Kind::Quoted(name)) => name.clone(),
             _ => "#source".to_owned(),
         };
-        let condition_at =
-            connect + 2 + usize::from(at(connect + 2).is_some_and(|token| token.is("NOCYCLE")));
+        let ends_cycles = at(connect + 2).is_some_and(|token| token.is("NOCYCLE"));
+        let condition_at = connect + 2 + usize::from(ends_cycles);
         let mut siblings = Vec::new();
         if let Some(order) =
             block.order.filter(|order| at(order + 1).is_some_and(|token| token.is("SIBLINGS")))
@@ -536,6 +542,7 @@ impl<'a> Hierarchy<'a> {
             roots: block.start.map(|start| (start + 2, block.clause_end(start))),
             condition: (condition_at, block.clause_end(connect)),
             siblings,
+            ends_cycles,
         })
     }
 
@@ -575,8 +582,13 @@ impl<'a> Hierarchy<'a> {
         for (number, (.., direction)) in self.siblings.iter().enumerate() {
             let _ = write!(order, ", \"#sibling{}\"{direction}", number + 1);
         }
-        // The walk replaces the source.
         let alias = format!("\"{}\"", self.alias.replace('"', "\"\""));
+        if self.ends_cycles {
+            let begin = format!("'/' || {alias}.\"#row\" || '/'");
+            let next = format!("{TRAIL} || {alias}.\"#row\" || '/'");
+            columns.0.push(("#trail".into(), begin, next));
+        }
+        // The walk replaces the source.
         let (mut names, mut first, mut next) = (String::new(), String::new(), String::new());
         for (name, begin, goes_on) in &columns.0 {
             let _ = write!(names, ", \"{name}\"");
@@ -603,9 +615,26 @@ impl<'a> Hierarchy<'a> {
             ),
             start,
         ));
+        texts.push(Given::new("(", start));
         texts.extend(condition.clone());
+        let follows_rows = self
+            .tokens
+            .get(condition_from..condition_to)
+            .is_some_and(|tokens| tokens.iter().any(|token| token.is("PRIOR")));
+        texts.push(Given::new(
+            match (self.ends_cycles, follows_rows) {
+                (true, _) => format!(") AND {}", is_on_trail(&alias, 0)),
+                // A way that is longer than there are rows goes in a circle.
+                (false, true) => format!(
+                    ") AND CASE WHEN \"#before\".\"#level\" <= (SELECT count(*) FROM \"#src\") THEN 1 ELSE plinth_cycle() END"
+                ),
+                (false, false) => ")".to_owned(),
+            },
+            start,
+        ));
         texts.push(Given::new(format!(" ORDER BY {order}) SELECT *"), start));
-        texts.extend(self.leaf(&alias, condition, start));
+        texts.extend(self.leaf(&alias, &condition, start));
+        texts.extend(self.cycle(&alias, condition, start)?);
         texts.push(Given::new(
             format!(
                 " FROM \"#walk\" AS \"#before\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "
@@ -621,16 +650,48 @@ impl<'a> Hierarchy<'a> {
 
     /// The column that tells whether a row is a leaf, if the block asks for it: the walk would find
     /// no row behind it.
-    fn leaf(&self, alias: &str, condition: Vec<Given>, start: usize) -> Vec<Given> {
-        let asks = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
-        if !asks.iter().any(|token| token.is("CONNECT_BY_ISLEAF")) {
+    fn leaf(&self, alias: &str, condition: &[Given], start: usize) -> Vec<Given> {
+        if !self.asks("CONNECT_BY_ISLEAF") {
             return Vec::new();
         }
-        let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE ");
+        let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE (");
+        let mut texts = vec![Given::new(open, start)];
+        texts.extend(condition.iter().cloned());
+        if self.ends_cycles {
+            texts.push(Given::new(format!(") AND ({}", is_on_trail(alias, 0)), start));
+        }
+        texts.push(Given::new(")) AS \"#leaf\"", start));
+        texts
+    }
+
+    /// The column that tells whether the walk would come back from a row to one on the way to it.
+    fn cycle(
+        &self,
+        alias: &str,
+        condition: Vec<Given>,
+        start: usize,
+    ) -> Result<Vec<Given>, SqlError> {
+        if !self.asks("CONNECT_BY_ISCYCLE") {
+            return Ok(Vec::new());
+        }
+        if !self.ends_cycles {
+            let word = self.tokens.iter().find(|token| token.is("CONNECT_BY_ISCYCLE"));
+            return Err(SqlError::syntax(
+                word.map_or(start, |word| word.start),
+                "CONNECT_BY_ISCYCLE needs CONNECT BY NOCYCLE",
+            ));
+        }
+        let open = format!(", EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE (");
         let mut texts = vec![Given::new(open, start)];
         texts.extend(condition);
-        texts.push(Given::new(") AS \"#leaf\"", start));
-        texts
+        texts.push(Given::new(format!(") AND {}) AS \"#cycle\"", is_on_trail(alias, 1)), start));
+        Ok(texts)
+    }
+
+    /// Whether the block asks for a column about rows of the walk.
+    fn asks(&self, word: &str) -> bool {
+        let block = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
+        block.iter().any(|token| token.is(word))
     }
 
     /// The start of a token.
@@ -695,6 +756,8 @@ impl<'a> Hierarchy<'a> {
             edits.replace(token.start, self.end_place(end), replacement);
         } else if token.is("CONNECT_BY_ISLEAF") {
             edits.replace(token.start, token.end, "\"#leaf\"");
+        } else if token.is("CONNECT_BY_ISCYCLE") {
+            edits.replace(token.start, token.end, "\"#cycle\"");
         } else if token.is("CONNECT_BY_ROOT") {
             let end = operands::end(self.tokens, at + 1);
             let expression = text_of(&self.plain(at + 1, end, text));
@@ -743,6 +806,11 @@ impl Columns {
         self.0.push((name.clone(), first.to_owned(), next(&name)));
         name
     }
+}
+
+/// Whether a row is on the way to the row before it: 1, or not: 0.
+fn is_on_trail(alias: &str, wanted: i32) -> String {
+    format!("(instr({TRAIL}, '/' || {alias}.\"#row\" || '/') > 0) = {wanted}")
 }
 
 fn text_of(texts: &[Given]) -> String {
