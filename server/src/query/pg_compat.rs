@@ -563,7 +563,7 @@ fn sizes(tokens: &[Token]) -> Vec<i64> {
     found
 }
 
-/// What encloses a value that is converted to a type of numbers or texts; `None` for other types.
+/// The texts around a value that is converted to a type of numbers or texts; `None` for other types.
 fn conversion(name: &str, sizes: &[i64]) -> Option<(String, String)> {
     let number = || ("plinth_number(".to_owned(), ")".to_owned());
     Some(match (name, sizes) {

@@ -192,7 +192,7 @@ impl<'a> Call<'a> {
             texts.push(self.written(if is_all { "NOT EXISTS (" } else { "EXISTS (" }));
             texts.push(self.written("WITH \"#q\"(\"#v\") AS ("));
             texts.extend(self.part(self.inside()));
-            // What is not known is not true.
+            // NULL is not true.
             let open = if is_all { "NOT coalesce(" } else { "" };
             texts.push(self.written(format!(") SELECT 1 FROM \"#q\" WHERE {open}")));
             texts.extend(of);

@@ -11,7 +11,8 @@
 //! Of several tables, `*` would lose their names, so the items and the keys of the order are named:
 //!
 //! ```text
-//!   SELECT "#1" AS x FROM (SELECT a.x AS "#1", b.y AS "#o1" FROM a, b WHERE c LIMIT 5) ORDER BY "#o1"
+//!   SELECT "#1" AS x FROM
+//!       (SELECT a.x AS "#1", b.y AS "#o1" FROM a, b WHERE c LIMIT 5) ORDER BY "#o1"
 //! ```
 //!
 //! FETCH FIRST with PERCENT or TIES counts the rows that it is about:
@@ -115,15 +116,15 @@ impl Limited<'_> {
         let mut rest = Edits::default();
         rest.replace(self.place(limit.condition.0), self.end(limit.condition.1), "1");
         let filter_end = self.block.clause_end(filter);
-        let mut limited = vec![self.new(" WHERE ")];
+        let mut limited = vec![self.given(" WHERE ")];
         limited.extend(rest.made(self.text, self.place(filter + 1), self.end(filter_end)).texts());
-        limited.push(self.new(format!(" LIMIT {}", limit.limit)));
+        limited.push(self.given(format!(" LIMIT {}", limit.limit)));
         let mut edits = Edits::default();
         if let Some(name) = self.only_source(source) {
-            let mut texts = vec![self.new("(SELECT * FROM ")];
+            let mut texts = vec![self.given("(SELECT * FROM ")];
             texts.extend(self.plain(source));
             texts.extend(limited);
-            texts.push(self.new(format!("){name} ")));
+            texts.push(self.given(format!("){name} ")));
             edits.pieces(self.place(source.0), self.end(filter_end), texts);
             return Ok(Some(edits));
         }
@@ -151,7 +152,7 @@ impl Limited<'_> {
         Edits::default().made(self.text, self.place(from), self.end(to)).texts()
     }
 
-    fn new(&self, text: impl Into<String>) -> Given {
+    fn given(&self, text: impl Into<String>) -> Given {
         Given::new(text, self.place(self.block.select))
     }
 
@@ -187,35 +188,36 @@ impl Limited<'_> {
             items.into_iter().map(|item| named(self.tokens, item)).collect();
         let order = self.block.order?;
         let keys = split(self.tokens, order + 2, self.block.clause_end(order));
-        let (mut outer, mut inner) = (vec![self.new("SELECT ")], vec![self.new(" FROM (SELECT ")]);
+        let (mut outer, mut inner) =
+            (vec![self.given("SELECT ")], vec![self.given(" FROM (SELECT ")]);
         for (number, (value, name)) in (1..).zip(&items) {
             let comma = if number > 1 { ", " } else { "" };
             let name = name.replace('"', "\"\"");
-            outer.push(self.new(format!("{comma}\"#{number}\" AS \"{name}\"")));
-            inner.push(self.new(comma));
+            outer.push(self.given(format!("{comma}\"#{number}\" AS \"{name}\"")));
+            inner.push(self.given(comma));
             inner.extend(self.plain(*value));
-            inner.push(self.new(format!(" AS \"#{number}\"")));
+            inner.push(self.given(format!(" AS \"#{number}\"")));
         }
-        let mut by = vec![self.new(") ORDER BY ")];
+        let mut by = vec![self.given(") ORDER BY ")];
         for (number, key) in (1..).zip(keys) {
             let comma = if number > 1 { ", " } else { "" };
             let (key, direction) = directed(self.tokens, key, self.text);
             match self.item_of(key, &items) {
-                Some(item) => by.push(self.new(format!("{comma}\"#{}\"{direction}", item + 1))),
+                Some(item) => by.push(self.given(format!("{comma}\"#{}\"{direction}", item + 1))),
                 None => {
-                    inner.push(self.new(", "));
+                    inner.push(self.given(", "));
                     inner.extend(self.plain(key));
-                    inner.push(self.new(format!(" AS \"#o{number}\"")));
-                    by.push(self.new(format!("{comma}\"#o{number}\"{direction}")));
+                    inner.push(self.given(format!(" AS \"#o{number}\"")));
+                    by.push(self.given(format!("{comma}\"#o{number}\"{direction}")));
                 }
             }
         }
         outer.extend(inner);
-        outer.push(self.new(" "));
+        outer.push(self.given(" "));
         outer.extend(self.plain((from, self.block.clause_end(from))));
         outer.extend(limited);
         outer.extend(by);
-        outer.push(self.new(" "));
+        outer.push(self.given(" "));
         Some(outer)
     }
 
@@ -232,7 +234,8 @@ impl Limited<'_> {
         }
     }
 
-    /// `[OFFSET m ROWS] FETCH FIRST n [PERCENT] ROWS {ONLY | WITH TIES}`, if it has PERCENT or TIES.
+    /// `[OFFSET m ROWS] FETCH FIRST n [PERCENT] ROWS {ONLY | WITH TIES}`, if it has PERCENT or
+    /// TIES.
     fn fetch(&self) -> Result<Option<Edits>, SqlError> {
         let Some(limit) = self.block.limit else { return Ok(None) };
         let is = |at: usize, word: &str| self.tokens.get(at).is_some_and(|token| token.is(word));
@@ -275,31 +278,32 @@ impl Limited<'_> {
             ));
         }
         let body_end = self.block.order.unwrap_or(limit);
-        let mut counted = vec![self.new(format!("max(0, {count})"))];
+        let mut counted = vec![self.given(format!("max(0, {count})"))];
         if percent.is_some() {
-            counted =
-                vec![self.new(format!("(SELECT max(0, ceil(count(*) * ({count}) / 100)) FROM ("))];
+            counted = vec![
+                self.given(format!("(SELECT max(0, ceil(count(*) * ({count}) / 100)) FROM (")),
+            ];
             counted.extend(self.plain((self.block.select, body_end)));
-            counted.push(self.new("))"));
+            counted.push(self.given("))"));
         }
-        let mut texts = vec![self.new("LIMIT ")];
+        let mut texts = vec![self.given("LIMIT ")];
         match self.block.order.filter(|_| with_ties) {
             None => texts.extend(counted),
             Some(order) => {
                 let skipped = offset.clone().unwrap_or_else(|| "0".to_owned());
-                texts.push(self.new(format!(
+                texts.push(self.given(format!(
                     "(SELECT count(*) - ({skipped}) FROM (SELECT rank() OVER (ORDER BY "
                 )));
                 texts.extend(self.keys(order));
-                texts.push(self.new(") AS \"#r\" "));
+                texts.push(self.given(") AS \"#r\" "));
                 texts.extend(self.plain((self.list_end(), body_end)));
-                texts.push(self.new(format!(") WHERE \"#r\" <= ({skipped}) + ")));
+                texts.push(self.given(format!(") WHERE \"#r\" <= ({skipped}) + ")));
                 texts.extend(counted);
-                texts.push(self.new(")"));
+                texts.push(self.given(")"));
             }
         }
-        texts.push(self.new(offset.map_or(String::new(), |offset| format!(" OFFSET {offset}"))));
-        texts.push(self.new(" "));
+        texts.push(self.given(offset.map_or(String::new(), |offset| format!(" OFFSET {offset}"))));
+        texts.push(self.given(" "));
         let mut edits = Edits::default();
         edits.pieces(self.place(limit), self.end(self.block.end), texts);
         Ok(Some(edits))
@@ -315,9 +319,9 @@ impl Limited<'_> {
         for key in split(self.tokens, order + 2, self.block.clause_end(order)) {
             let (key, direction) = directed(self.tokens, key, self.text);
             let item = self.item_of(key, &items).and_then(|item| items.get(item));
-            texts.push(self.new(if texts.is_empty() { "" } else { ", " }));
+            texts.push(self.given(if texts.is_empty() { "" } else { ", " }));
             texts.extend(self.plain(item.map_or(key, |(value, _)| *value)));
-            texts.push(self.new(direction));
+            texts.push(self.given(direction));
         }
         texts
     }

@@ -33,7 +33,7 @@ const ONLY_NAMES: [&str; 10] = [
 ];
 /// Words of joins.
 const OF_JOINS: [&str; 7] = ["LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL"];
-/// What may follow a word of a join.
+/// Words that follow a word of a join.
 const IN_JOINS: [&str; 7] = ["JOIN", "OUTER", "APPLY", "LEFT", "RIGHT", "FULL", "INNER"];
 /// Other words that may be names.
 const OTHERS: [&str; 27] = [

@@ -625,9 +625,7 @@ impl<'a> Hierarchy<'a> {
             match (self.ends_cycles, follows_rows) {
                 (true, _) => format!(") AND {}", is_on_trail(&alias, 0)),
                 // A way that is longer than there are rows goes in a circle.
-                (false, true) => format!(
-                    ") AND CASE WHEN \"#before\".\"#level\" <= (SELECT count(*) FROM \"#src\") THEN 1 ELSE plinth_cycle() END"
-                ),
+                (false, true) => ") AND CASE WHEN \"#before\".\"#level\" <= (SELECT count(*) FROM \"#src\") THEN 1 ELSE plinth_cycle() END".to_owned(),
                 (false, false) => ")".to_owned(),
             },
             start,

@@ -76,8 +76,10 @@ fn quoted(name: &Token) -> String {
     }
 }
 
-/// One place of the list: the columns, and the value that stands for them, as a literal.
-fn place(tokens: &[Token]) -> Option<(Vec<&Token>, String)> {
+/// The columns of one place of the list, and the value that stands for them, as a literal.
+type Place<'a> = (Vec<&'a Token>, String);
+
+fn place(tokens: &[Token]) -> Option<Place<'_>> {
     let parts = operands::split(tokens, |token| token.is("AS"));
     let columns = names(parts.first()?)?;
     let value = match parts.get(1) {
@@ -111,7 +113,7 @@ fn unpivot(tokens: &[Token], at: usize, text: &str) -> Option<Edits> {
         return None;
     }
     let values = names(values)?;
-    let places: Vec<(Vec<&Token>, String)> = operands::split(list, |token| token.is_symbol(","))
+    let places: Vec<Place<'_>> = operands::split(list, |token| token.is_symbol(","))
         .into_iter()
         .map(place)
         .collect::<Option<_>>()?;
@@ -127,7 +129,7 @@ fn unpivot(tokens: &[Token], at: usize, text: &str) -> Option<Edits> {
         .filter(|name| !used.contains(&name.to_ascii_lowercase()))
         .map(|name| format!("\"{}\"", name.replace('"', "\"\"")))
         .collect();
-    let case = |of: &dyn Fn(&(Vec<&Token>, String)) -> String| {
+    let case = |of: &dyn Fn(&Place<'_>) -> String| {
         let whens: Vec<String> = (1..)
             .zip(&places)
             .map(|(number, place)| format!("WHEN {number} THEN {}", of(place)))
