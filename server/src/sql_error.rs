@@ -131,6 +131,7 @@ fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
         state::UNKNOWN_SETTING => ("Unknown", None),
         state::BAD_VALUE => ("BadValue", Some(1722)),
         state::OUT_OF_RANGE => ("TooManyDigits", Some(1426)),
+        state::DIVISION_BY_ZERO => ("DivisionByZero", Some(1476)),
         state::WRONG_PASSWORD => ("NotLetIn", Some(1017)),
         state::PROTOCOL => ("Protocol", None),
         state::IN_TRANSACTION => ("InTransaction", None),
@@ -143,7 +144,6 @@ fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
         "42710" => ("Exists", Some(1920)),
         state::BAD_DATA => ("BadData", None),
         state::BAD_TIME => ("BadTime", Some(1861)),
-        state::DIVISION_BY_ZERO => ("DivisionByZero", Some(1476)),
         "28000" => ("NotLetIn", Some(1017)),
         _ => return None,
     })

@@ -498,6 +498,386 @@ fn an_aggregate_of_aggregates_is_one_row_over_the_groups() {
     }
 }
 
+/// Oracle counts rows before it orders and groups them.
+#[test]
+fn rownum_counts_before_an_order() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} t {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&format!("SELECT x FROM {rows} WHERE rownum <= 2 ORDER BY x DESC"), "3\n1"),
+            (&of("t.x, rownum r", "WHERE rownum <= 2 ORDER BY t.x DESC"), "3|2\n1|1"),
+            (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
+            (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
+            (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
+            (
+                &format!(
+                    "SELECT a.x, b.y yy FROM {rows} a, (SELECT 5 y FROM dual) b WHERE rownum < 3 AND b.y = 5 ORDER BY a.x + 0 DESC, yy, 2"
+                ),
+                "3|5\n1|5",
+            ),
+            ("SELECT count(*) FROM v$asm_file WHERE rownum <= 50 AND group_number = 1", "50"),
+            (
+                "SELECT v$asm_file.file_number FROM v$asm_file WHERE rownum <= 2 ORDER BY v$asm_file.file_number DESC",
+                "257\n256",
+            ),
+            // A limit in a subquery comes before an order around it, too.
+            (
+                &format!("SELECT x FROM (SELECT x FROM {rows} WHERE rownum <= 2) ORDER BY x DESC"),
+                "3\n1",
+            ),
+            (
+                &format!(
+                    "SELECT x FROM (SELECT x FROM {rows} FETCH FIRST 2 ROWS ONLY) ORDER BY x DESC"
+                ),
+                "3\n1",
+            ),
+            (
+                &format!(
+                    "WITH l AS (SELECT x FROM {rows} LIMIT 2) SELECT x FROM l ORDER BY x DESC"
+                ),
+                "3\n1",
+            ),
+        ],
+    );
+    for refused in [
+        of("x", "WHERE rownum > 1"),
+        of("x", "WHERE rownum = 1 OR x = 2"),
+        format!("SELECT count(*) FROM {rows} a, dual WHERE rownum < 3"),
+        format!("SELECT * FROM {rows} a, dual WHERE rownum < 3 ORDER BY x"),
+    ] {
+        let refusal = told(&oracle(), &refused).expect_err(&refused);
+        assert_eq!(refusal.state, "0A000", "{refused}");
+    }
+}
+
+#[test]
+fn rows_are_fetched_with_ties_and_by_percent() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&of("x", "ORDER BY x FETCH FIRST 1 ROW WITH TIES"), "1\n1"),
+            (&of("x", "ORDER BY x FETCH FIRST ROW WITH TIES"), "1\n1"),
+            (
+                &of("x + 1 y, x", "ORDER BY y DESC OFFSET 1 ROWS FETCH NEXT 2 ROWS WITH TIES"),
+                "3|2\n2|1\n2|1",
+            ),
+            (&of("x", "ORDER BY x DESC FETCH FIRST 50 PERCENT ROWS ONLY"), "3\n2"),
+            (&of("*", "ORDER BY x FETCH FIRST 10 PERCENT ROWS WITH TIES"), "1\n1"),
+            (&of("x", "ORDER BY x FETCH FIRST 0 PERCENT ROWS ONLY"), ""),
+            (
+                "SELECT type, count(*) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC FETCH FIRST 1 ROWS WITH TIES",
+                "ARCHIVELOG|57",
+            ),
+        ],
+    );
+    let several = of("x", "UNION SELECT 9 FROM dual ORDER BY 1 FETCH FIRST 10 PERCENT ROWS ONLY");
+    assert_eq!(told(&oracle(), &several).expect_err("refused").state, "0A000");
+}
+
+#[test]
+fn lists_may_be_of_different_values_and_have_windows() {
+    let rows = "(SELECT 1 x, 'a' g FROM dual UNION ALL SELECT 3, 'a' FROM dual UNION ALL SELECT 1, 'b' FROM dual)";
+    let of = |list: &str, rest: &str| format!("SELECT {list} FROM {rows} {rest}");
+    answer(
+        &oracle(),
+        &[
+            (&of("listagg(DISTINCT x, ',') WITHIN GROUP (ORDER BY x DESC)", ""), "3,1"),
+            (
+                &of(
+                    "listagg(DISTINCT x) WITHIN GROUP (ORDER BY x), listagg(x ON OVERFLOW ERROR) WITHIN GROUP (ORDER BY x)",
+                    "",
+                ),
+                "13|113",
+            ),
+            (
+                &of(
+                    "listagg(x, ',' ON OVERFLOW TRUNCATE '...' WITH COUNT) WITHIN GROUP (ORDER BY x)",
+                    "",
+                ),
+                "1,1,3",
+            ),
+            (
+                &of(
+                    "g, x, listagg(x, ',') WITHIN GROUP (ORDER BY x DESC) OVER (PARTITION BY g) l",
+                    "ORDER BY g, x",
+                ),
+                "a|1|3,1\na|3|3,1\nb|1|1",
+            ),
+            (
+                &of(
+                    "listagg(DISTINCT x, ',') WITHIN GROUP (ORDER BY x) OVER () l",
+                    "FETCH FIRST 1 ROW ONLY",
+                ),
+                "1,3",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[(
+            "select string_agg(distinct x, ',' order by x) from (select 'b' x union all select 'a' union all select 'b') t",
+            "a,b",
+        )],
+    );
+}
+
+#[test]
+fn windows_may_ignore_nulls() {
+    let rows = "(SELECT null x, 1 y FROM dual UNION ALL SELECT 3, 2 FROM dual UNION ALL SELECT null, 3 FROM dual UNION ALL SELECT 5, 4 FROM dual)";
+    let of = |list: &str| format!("SELECT {list} FROM {rows} ORDER BY y");
+    answer(
+        &oracle(),
+        &[
+            (
+                &of(
+                    "first_value(x IGNORE NULLS) OVER (ORDER BY y), last_value(x) IGNORE NULLS OVER (ORDER BY y)",
+                ),
+                "~|~\n3|3\n3|3\n3|5",
+            ),
+            (
+                &of(
+                    "lag(x IGNORE NULLS, 1, 0) OVER (ORDER BY y), lead(x) IGNORE NULLS OVER (ORDER BY y)",
+                ),
+                "0|3\n0|5\n3|5\n3|~",
+            ),
+            (&of("lag(x, 2) IGNORE NULLS OVER (ORDER BY y DESC)"), "5\n~\n~\n~"),
+            (
+                &of(
+                    "nth_value(x, 2) FROM LAST IGNORE NULLS OVER (ORDER BY y ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) n, nth_value(x, 2) FROM FIRST OVER (ORDER BY y)",
+                ),
+                "3|~\n3|3\n3|3\n3|3",
+            ),
+            (
+                &of(
+                    "first_value(x RESPECT NULLS) OVER (ORDER BY y), lag(x) RESPECT NULLS OVER (ORDER BY y), lag(y, 1, -1) OVER (ORDER BY y)",
+                ),
+                "~|~|-1\n~|~|1\n~|3|2\n~|~|3",
+            ),
+            (
+                "SELECT x, ratio_to_report(x) OVER (PARTITION BY y) r FROM (SELECT 1 x, 1 y FROM dual UNION ALL SELECT 3, 1 FROM dual UNION ALL SELECT 5, 2 FROM dual) ORDER BY x",
+                "1|0.25\n3|0.75\n5|1",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_first_rows_are_kept_by_several_keys_and_in_windows() {
+    let rows = "(SELECT 'a' g, 1 x, 5 y FROM dual UNION ALL SELECT 'a', 2, 5 FROM dual UNION ALL SELECT 'b', 9, null FROM dual UNION ALL SELECT 'b', 7, 1 FROM dual)";
+    answer(
+        &oracle(),
+        &[
+            (
+                &format!(
+                    "SELECT g, max(x) KEEP (DENSE_RANK LAST ORDER BY y, x DESC) m, min(x) KEEP (DENSE_RANK FIRST ORDER BY y DESC NULLS LAST) n, count(*) KEEP (DENSE_RANK FIRST ORDER BY y) c, avg(x) KEEP (DENSE_RANK FIRST ORDER BY y, x) a FROM {rows} GROUP BY g ORDER BY g"
+                ),
+                "a|1|1|2|1\nb|9|7|1|7",
+            ),
+            (
+                &format!(
+                    "SELECT g, x, max(x) KEEP (DENSE_RANK LAST ORDER BY y) OVER (PARTITION BY g) m FROM {rows} ORDER BY g, x"
+                ),
+                "a|1|2\na|2|2\nb|7|9\nb|9|9",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn operands_of_set_operations_may_be_in_parentheses() {
+    answer(
+        &oracle(),
+        &[
+            ("(SELECT 1 FROM dual) UNION (SELECT 2 FROM dual) ORDER BY 1", "1\n2"),
+            ("(SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual) MINUS SELECT 2 FROM dual", "1"),
+            ("SELECT 1 FROM dual UNION (SELECT 2 FROM dual MINUS SELECT 2 FROM dual)", "1"),
+            (
+                "SELECT x FROM ((SELECT 1 x FROM dual) UNION ALL (SELECT 2 FROM dual)) WHERE x > 1",
+                "2",
+            ),
+            (
+                "SELECT count(*) FROM dual WHERE 2 IN ((SELECT 1 FROM dual) UNION (SELECT 2 FROM dual))",
+                "1",
+            ),
+            ("(SELECT 5 FROM dual)", "5"),
+            // From the left in Oracle.
+            ("SELECT 1 FROM dual UNION SELECT 2 FROM dual INTERSECT SELECT 2 FROM dual", "2"),
+            (
+                "SELECT 1 x FROM dual UNION ALL SELECT 2 FROM dual MINUS SELECT 2 FROM dual UNION ALL SELECT 2 FROM dual ORDER BY x",
+                "1\n2",
+            ),
+        ],
+    );
+    let (memory, _) = worlds();
+    answer(
+        &memory,
+        &[
+            ("select 1 union select 2 intersect select 2", "1\n2"),
+            ("select 1 union select 2 intersect select 3 intersect select 2 order by 1 desc", "1"),
+            ("select 2 intersect select 2 union select 1 order by 1", "1\n2"),
+            ("select count(*) from (select 1 except select 1 intersect select 2) x", "1"),
+        ],
+    );
+    let refusal = told(&memory, "select 1 except all select 2").expect_err("refused");
+    assert_eq!((refusal.state.as_str(), refusal.at), ("0A000", Some(16)));
+}
+
+#[test]
+fn comparisons_may_be_with_all_and_any() {
+    let rows = "(SELECT 1 x FROM dual UNION ALL SELECT 3 FROM dual UNION ALL SELECT 2 FROM dual)";
+    let of = |condition: &str| format!("SELECT x FROM {rows} WHERE {condition} ORDER BY x");
+    answer(
+        &oracle(),
+        &[
+            (&of(&format!("x >= ALL (SELECT x FROM {rows})")), "3"),
+            (&of(&format!("x > ANY (SELECT x FROM {rows})")), "2\n3"),
+            (&of("x < SOME (2, 3)"), "1\n2"),
+            (&of("x > ALL (1, 2)"), "3"),
+            (&of("x > ALL (SELECT 1 FROM dual WHERE 1 = 2)"), "1\n2\n3"),
+            (&of("x > ALL (SELECT NULL FROM dual)"), ""),
+            (&of("x = ANY (1, 3)"), "1\n3"),
+            (&of("x <> ALL (1, 3)"), "2"),
+            (&of("(x, 1) IN (SELECT 1, 1 FROM dual) OR (x, 2) IN ((1, 3), (3, 2))"), "1\n3"),
+        ],
+    );
+}
+
+/// A refusal of syntax that is not here names the word, and tells how to do without it.
+#[test]
+fn what_is_not_here_is_refused_at_its_place() {
+    for (query, at) in [
+        ("SELECT a.x FROM (SELECT 1 x FROM dual) a, LATERAL (SELECT a.x FROM dual) b", "LATERAL"),
+        ("SELECT a.x FROM (SELECT 1 x FROM dual) a CROSS APPLY (SELECT a.x FROM dual) b", "APPLY"),
+        (
+            "SELECT * FROM dual MODEL DIMENSION BY (dummy) MEASURES (1 x) RULES (x['a'] = 1)",
+            "MODEL",
+        ),
+        ("SELECT * FROM dual MATCH_RECOGNIZE (ORDER BY dummy)", "MATCH_RECOGNIZE"),
+        ("SELECT * FROM XMLTABLE('a' PASSING b)", "XMLTABLE"),
+        ("SELECT XMLAGG(XMLELEMENT(e, dummy || ',')).extract('//text()') FROM dual", "XMLAGG"),
+        (
+            "WITH t(a) AS (SELECT 1 FROM dual UNION ALL SELECT a + 1 FROM t WHERE a < 3) SEARCH DEPTH FIRST BY a SET o SELECT * FROM t",
+            "SEARCH",
+        ),
+        (
+            "WITH t(a) AS (SELECT 1 FROM dual UNION ALL SELECT a + 1 FROM t WHERE a < 3) CYCLE a SET c TO 1 DEFAULT 0 SELECT * FROM t",
+            "CYCLE",
+        ),
+        ("SELECT * FROM v$asm_file FOR UPDATE", "FOR"),
+        ("SELECT * FROM TABLE(x)", "TABLE"),
+        ("SELECT ORA_HASH(1) FROM dual", "ORA_HASH"),
+        ("SELECT DBMS_RANDOM.VALUE FROM dual", "DBMS_RANDOM"),
+        ("SELECT JSON_VALUE('{}', '$.a') FROM dual", "JSON_VALUE"),
+    ] {
+        let refusal = told(&oracle(), query).expect_err(query);
+        assert_eq!(refusal.at, query.find(at), "{query}: {refusal:?}");
+        assert!(refusal.state == "0A000" && refusal.hint.is_some(), "{query}: {refusal:?}");
+    }
+}
+
+/// Recursive queries as Oracle writes them, without a word for it.
+#[test]
+fn recursive_queries_need_no_word() {
+    answer(
+        &oracle(),
+        &[
+            (
+                "WITH t(a, b) AS (SELECT 1, 'x' FROM dual UNION ALL SELECT a + 1, b || 'y' FROM t WHERE a < 3) SELECT a, b FROM t",
+                "1|x\n2|xy\n3|xyy",
+            ),
+            (
+                "WITH t AS (SELECT 1 a FROM dual), u AS (SELECT a + 1 b FROM t) SELECT t.a, u.b FROM t, u",
+                "1|2",
+            ),
+            (
+                "SELECT x, y FROM (SELECT 1 x FROM dual) NATURAL JOIN (SELECT 1 x, 2 y FROM dual)",
+                "1|2",
+            ),
+            (
+                "SELECT x, y FROM (SELECT 1 x FROM dual) JOIN (SELECT 1 x, 2 y FROM dual) USING (x)",
+                "1|2",
+            ),
+            (
+                "SELECT any_value(x), approx_count_distinct(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
+                "1|1",
+            ),
+            (
+                "SELECT (SELECT max(x) FROM (SELECT 1 x FROM dual) i WHERE i.x = o.x) m FROM (SELECT 1 x FROM dual) o",
+                "1",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn columns_become_rows() {
+    let of = |list: &str, unpivot: &str| {
+        format!(
+            "SELECT {list} FROM (SELECT 1 a, 2 b, NULL c, 4 d, 'x' e FROM dual) UNPIVOT {unpivot} ORDER BY n"
+        )
+    };
+    answer(
+        &oracle(),
+        &[
+            (&of("*", "(v FOR n IN (a, b AS 'bee', c))"), "4|x|A|1\n4|x|bee|2"),
+            (&of("e, n, v", "INCLUDE NULLS (v FOR n IN (b, c)) u"), "x|B|2\nx|C|~"),
+            (&of("e, n, v, w", "((v, w) FOR n IN ((a, b) AS 1, (c, d) AS 2))"), "x|1|1|2\nx|2|~|4"),
+            (
+                "SELECT n, count(v) FROM v$asm_file UNPIVOT (v FOR n IN (bytes, space)) WHERE group_number = 1 GROUP BY n ORDER BY n",
+                "BYTES|86\nSPACE|100",
+            ),
+        ],
+    );
+    let refusal = told(&oracle(), "SELECT * FROM (SELECT * FROM dual) UNPIVOT (v FOR n IN (a, b))");
+    assert_eq!(refusal.expect_err("unknown columns").state, "0A000");
+}
+
+#[test]
+fn a_hierarchy_may_go_in_a_circle() {
+    let rows = "(SELECT 1 x, 2 y FROM dual UNION ALL SELECT 2, 1 FROM dual UNION ALL SELECT 3, 2 FROM dual)";
+    let of = |list: &str, connect: &str| {
+        format!("SELECT {list} FROM {rows} START WITH x = 1 CONNECT BY {connect} PRIOR x = y")
+    };
+    answer(
+        &oracle(),
+        &[
+            (&of("LEVEL, x", "NOCYCLE"), "1|1\n2|2\n3|3"),
+            (
+                &of(
+                    "x, CONNECT_BY_ISCYCLE c, CONNECT_BY_ISLEAF l, SYS_CONNECT_BY_PATH(x, '/') p",
+                    "NOCYCLE",
+                ),
+                "1|0|0|/1\n2|1|0|/1/2\n3|0|1|/1/2/3",
+            ),
+            ("SELECT LEVEL FROM dual CONNECT BY NOCYCLE PRIOR dummy = dummy", "1"),
+            ("SELECT LEVEL FROM dual CONNECT BY LEVEL <= 3", "1\n2\n3"),
+        ],
+    );
+    let circle = told(&oracle(), &of("LEVEL, x", "")).expect_err("a circle");
+    assert!(circle.message.contains("NOCYCLE"), "{circle:?}");
+    assert!(told(&oracle(), &of("CONNECT_BY_ISCYCLE", "")).is_err());
+}
+
+/// An error of a function has the state of what is wrong, and is no syntax error.
+#[test]
+fn errors_of_functions_have_their_states() {
+    for (expression, state) in [
+        ("1 / (dummy - dummy)", "22P02"),
+        ("1 / (length(dummy) - 1)", "22012"),
+        ("to_number('x')", "22P02"),
+        ("next_day(sysdate, 'x')", "22000"),
+    ] {
+        let refusal =
+            told(&oracle(), &format!("SELECT {expression} FROM dual")).expect_err(expression);
+        assert_eq!(refusal.state, state, "{expression}: {refusal:?}");
+    }
+}
+
 #[test]
 fn values_become_columns() {
     let source = "(SELECT 'a' g, 'x' t, 1 n FROM dual UNION ALL SELECT 'a', 'y', 2 FROM dual UNION ALL SELECT 'b', 'x', 4 FROM dual)";
@@ -998,6 +1378,31 @@ const WORDS: &[&str] = &[
     "JOIN",
     "ON",
     "\"q\"",
+    "UNPIVOT (v FOR n",
+    "LISTAGG(DISTINCT",
+    "ON OVERFLOW ERROR",
+    "FIRST_VALUE(",
+    "IGNORE NULLS",
+    "FROM LAST",
+    "NOCYCLE",
+    "CONNECT_BY_ISCYCLE",
+    "INTERSECT",
+    "MINUS",
+    "UNION",
+    "(SELECT",
+    "ALL (",
+    ">=",
+    "FETCH FIRST 3 PERCENT ROWS WITH TIES",
+    "AT TIME ZONE",
+    "CAST(",
+    "AS NUMBER(5,2))",
+    "INTERVAL '1-2' YEAR TO MONTH",
+    "left",
+    "limit",
+    "WHERE ROWNUM <= 5",
+    "MAX(SUM(",
+    "123456789012345678901",
+    "DEFAULT 1 ON CONVERSION ERROR",
 ];
 
 /// The operands of set operations may stand in parentheses, with queries of any kind in them.

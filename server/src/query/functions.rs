@@ -235,6 +235,9 @@ fn create_of_statement(connection: Registry<'_>, user: &str) -> Result<()> {
                 .ok_or_else(|| refused("the fraction of a second has 0 to 9 digits"))
         })?;
     }
+    connection.create_scalar_function("plinth_cycle", 0, FunctionFlags::SQLITE_UTF8, |_| {
+        Err::<i64, _>(refused("CONNECT BY goes in a circle; NOCYCLE ends it"))
+    })?;
     let user = user.to_owned();
     connection.create_scalar_function("user", 0, FLAGS, move |_| Ok(user.clone()))?;
     Ok(())

@@ -491,7 +491,8 @@ fn is_comparison(token: &Token) -> bool {
 
 fn of_name(name: &str) -> Option<Type> {
     match name {
-        "rownum" | "level" | "inst_id" | "true" | "false" => return Some(Type::Integer),
+        "rownum" | "level" | "connect_by_iscycle" | "connect_by_isleaf" | "inst_id" | "true"
+        | "false" => return Some(Type::Integer),
         name if TIMES.contains(&name) => return Some(Type::Time),
         name if WORDS.contains(&name) => return Some(Type::Text),
         _ => {}

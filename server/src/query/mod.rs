@@ -373,18 +373,6 @@ impl Prepared {
         self.connection.prepare(&self.sql).map_err(|error| self.refused(error, None))
     }
 
-    /// An error while the query runs: its syntax is right, and a value in it is not.
-    fn failed(&self, error: rusqlite::Error) -> SqlError {
-        match error {
-            rusqlite::Error::SqliteFailure(error, Some(message))
-                if error.code == rusqlite::ErrorCode::Unknown =>
-            {
-                wrong_value(&message)
-            }
-            error => self.refused(error, None),
-        }
-    }
-
     fn refused(&self, error: rusqlite::Error, why: Option<SqlError>) -> SqlError {
         use rusqlite::ErrorCode;
         if let Some(why) = why {
@@ -428,6 +416,18 @@ impl Prepared {
                 }
             }
             other => SqlError::new(state::INTERNAL, other),
+        }
+    }
+
+    /// A refusal for an error while a statement runs: mostly of a function.
+    fn failed(&self, error: rusqlite::Error, why: Option<SqlError>) -> SqlError {
+        match error {
+            rusqlite::Error::SqliteFailure(error, Some(message))
+                if why.is_none() && error.code == rusqlite::ErrorCode::Unknown =>
+            {
+                wrong_value(&message)
+            }
+            error => self.refused(error, why),
         }
     }
 
@@ -593,7 +593,7 @@ impl Prepared {
             let row = match rows.next() {
                 Ok(Some(row)) => row,
                 Ok(None) => return Ok(table),
-                Err(error) => return Err(why().unwrap_or_else(|| self.failed(error))),
+                Err(error) => return Err(self.failed(error, why())),
             };
             let mut values = Vec::with_capacity(width);
             for at in 0..width {

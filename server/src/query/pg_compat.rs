@@ -13,6 +13,7 @@ mod expressions;
 mod grouping;
 mod headings;
 mod joined_hierarchy;
+mod limits;
 mod lists;
 mod names;
 mod nested_aggregates;
@@ -21,8 +22,10 @@ mod oracle;
 mod ordering;
 mod outer_join;
 mod pivot;
-mod set_operands;
+mod refused;
+mod set_operations;
 pub mod synonyms;
+mod unpivot;
 
 use super::{functions, mentions::Registry};
 use crate::{
@@ -62,8 +65,10 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
             ),
         ));
     }
-    let draft = names::rewrite(set_operands::rewrite(Draft::of(query))?, rules)?;
-    let draft = pivot::rewrite(outer_join::rewrite(headings::rewrite(draft)?)?)?;
+    refused::check(&query.tokens)?;
+    let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
+    let draft = headings::rewrite(draft)?;
+    let draft = unpivot::rewrite(pivot::rewrite(outer_join::rewrite(draft)?)?)?;
     let draft = grouping::rewrite(nested_aggregates::rewrite(draft)?)?;
     let draft = joined_hierarchy::rewrite(draft)?;
     let draft = calls::rewrite(decode::rewrite(oracle::rewrite(draft)?)?)?;
@@ -76,6 +81,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
     let mut edits = Edits::default();
     // The words for NULLs stand behind the expressions of an order, so they come first here.
     ordering::rewrite(&draft.tokens, &mut edits);
+    limits::keep_apart(&draft.tokens, &mut edits);
     expressions::rewrite(&draft.tokens, rules, &mut edits)
         .map_err(|refusal| draft.placed(refusal))?;
     let end = draft.tokens.last().map_or(0, |token| token.end);
@@ -87,7 +93,7 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
 /// # Errors
 /// If it becomes too long.
 pub fn named(query: &Query, rules: Rules) -> Result<(Query, Rewritten), SqlError> {
-    let draft = names::rewrite(set_operands::rewrite(Draft::of(query))?, rules)?;
+    let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
     let Draft { done, tokens } = headings::rewrite(draft)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };
     Ok((named, done))
@@ -412,7 +418,11 @@ fn quantified(here: Here<'_>, word: &str, edits: &mut Edits) -> usize {
     if !fits {
         return 1;
     }
-    if here.ahead(2).is_some_and(|next| next.is("SELECT")) {
+    let inside = operands::closing(tokens, at + 1).and_then(|close| tokens.get(at + 2..close));
+    let is_array = here.ahead(2).is_some_and(|next| next.is("ARRAY"));
+    let is_list = !is_array
+        && operands::split(inside.unwrap_or_default(), |one| one.is_symbol(",")).len() > 1;
+    if is_list || here.ahead(2).is_some_and(|next| next.is("SELECT")) {
         edits.replace(mark.start, first.end, if is_all { " NOT IN " } else { " IN " });
         return 1;
     }
@@ -556,7 +566,7 @@ fn sizes(tokens: &[Token]) -> Vec<i64> {
     found
 }
 
-/// What encloses a value that is converted to a type of numbers or texts; `None` for other types.
+/// The texts around a value that is converted to a type of numbers or texts; `None` for other types.
 fn conversion(name: &str, sizes: &[i64]) -> Option<(String, String)> {
     let number = || ("plinth_number(".to_owned(), ")".to_owned());
     Some(match (name, sizes) {
@@ -787,19 +797,28 @@ mod tests {
                 "select * from (select a from b order by 1) where rownum <= 5",
                 "select * from (select a from b order by 1 NULLS LAST) where 1 LIMIT max(0, 5 )",
             ),
+            // Rows are counted before they are ordered.
             (
                 "select a from b where c = 1 and rownum < 3 order by a",
-                "select a from b where c = 1 and 1 order by a NULLS LAST LIMIT max(0, (3 ) - 1)",
+                "select a from (SELECT * FROM b WHERE c = 1 and 1 LIMIT max(0, (3 ) - 1) OFFSET 0) AS \"b\"  order by a NULLS LAST",
+            ),
+            (
+                "select a from b where 3 >= rownum and c = 1",
+                "select a from b where 1 and c = 1 LIMIT max(0, 3 )",
+            ),
+            (
+                "select a from b where c = 1 and rownum between 1 and 3 and d = 2",
+                "select a from b where c = 1 and 1 and d = 2 LIMIT max(0, 3 )",
             ),
         ] {
             assert_eq!(rewrite(query).expect(query).sql, sql);
         }
         for refused in [
             "select a from b where rownum > c",
-            "select count(*) from b where rownum < 5",
+            "select count(*) from b, c where rownum < 5",
             "select a from b where rownum < 5 or c = 1",
             "select * from b connect by prior x = y",
-            "select a, connect_by_iscycle from b connect by prior x = y",
+            "select ora_hash(a) from b",
         ] {
             let refusal = rewrite(refused).expect_err(refused);
             assert!(

@@ -14,7 +14,7 @@ pub(super) struct Memory {
     /// A group whose engine answers with this error, at once or after its rows.
     refuses: Option<(&'static str, AdminError, bool)>,
     pub(super) choice: Choice,
-    /// What discovery finds.
+    /// The result of discovery.
     pub(super) surveyed: Vec<Survey>,
 }
 

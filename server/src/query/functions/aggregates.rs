@@ -1,18 +1,21 @@
 //! Aggregates that SQLite lacks: of order (MEDIAN, PERCENTILE_CONT), of spread (STDDEV, VARIANCE),
-//! and KEEP.
+//! KEEP, lists of different values, and values of a window without its NULLs.
 
 use super::{
     FLAGS, Functions, Result, as_real, compare,
     decimals::{Operator, computed},
     number,
     numbers::Number,
-    real, refused, simplest, text, value,
+    real, refused, simplest, text, value, whole,
 };
 use rusqlite::{
     functions::{Aggregate, Context, WindowAggregate},
     types::Value,
 };
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    collections::{HashSet, VecDeque},
+};
 
 /// Most values that one aggregate keeps.
 const VALUES_MAX: usize = 10_000_000;
@@ -33,7 +36,9 @@ pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
     ] {
         connection.create_window_function(name, 1, FLAGS, spread)?;
     }
-    connection.create_aggregate_function("plinth_keep", 4, FLAGS, Keep)
+    connection.create_window_function("plinth_keep", -1, FLAGS, Keep)?;
+    connection.create_window_function("plinth_list", 2, FLAGS, DistinctList)?;
+    connection.create_window_function("plinth_nth", 4, FLAGS, Nth)
 }
 
 /// MEDIAN and the percentiles: `plinth_cont(x, fraction)`.
@@ -193,18 +198,36 @@ impl WindowAggregate<Moments, Value> for Spread {
     }
 }
 
-/// `plinth_keep(x, y, 'MAX', 'FIRST')` is `MAX(x) KEEP (DENSE_RANK FIRST ORDER BY y)`. A `y` that
-/// descends has LAST for FIRST, with NULLs where they would be.
+/// `plinth_keep(x, 'MAX', 'FIRST', y, 'A', z, 'D')` is `MAX(x) KEEP (DENSE_RANK FIRST ORDER BY y, z
+/// DESC)`. Behind each key is its direction, and `F` or `L` where NULLs do not stand as usual.
 struct Keep;
 
 #[derive(Default)]
 struct Kept {
-    /// The greatest or least `y` so far.
-    order: Option<Value>,
+    /// The keys of the first or last row so far.
+    order: Option<Vec<Value>>,
     result: Option<Value>,
     count: i64,
     /// The aggregate.
     name: String,
+}
+
+/// The order of two values of a key with this direction.
+fn by_direction(a: &Value, b: &Value, direction: &str) -> Ordering {
+    let descends = direction.starts_with('D');
+    let nulls_first = match direction.get(1..) {
+        Some("F") => true,
+        Some("L") => false,
+        _ => descends,
+    };
+    let of_null = if nulls_first { Ordering::Less } else { Ordering::Greater };
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => of_null,
+        (_, Value::Null) => of_null.reverse(),
+        _ if descends => compare(b, a),
+        _ => compare(a, b),
+    }
 }
 
 impl Aggregate<Kept, Value> for Keep {
@@ -213,14 +236,23 @@ impl Aggregate<Kept, Value> for Keep {
     }
 
     fn step(&self, context: &mut Context<'_>, kept: &mut Kept) -> Result<()> {
-        let (of, order): (Value, Value) = (context.get(0)?, context.get(1)?);
-        let (name, end) = (text(context, 2), text(context, 3));
-        let is_last = end.as_deref() == Some("LAST");
-        let found = kept.order.as_ref().map(|known| nulls_last(&order, known));
+        let (of, name): (Value, _) = (context.get(0)?, text(context, 1));
+        let is_last = text(context, 2).as_deref() == Some("LAST");
+        let (mut order, mut found) = (Vec::new(), Ordering::Equal);
+        for at in (3..context.len()).step_by(2) {
+            let key: Value = context.get(at)?;
+            let direction = text(context, at + 1).unwrap_or_default();
+            let known = kept.order.as_ref().and_then(|order| order.get((at - 3) / 2));
+            if let (Ordering::Equal, Some(known)) = (found, known) {
+                found = by_direction(&key, known, &direction);
+            }
+            order.push(key);
+        }
         match found {
-            Some(Ordering::Equal) => {}
-            Some(Ordering::Less) if is_last => return Ok(()),
-            Some(Ordering::Greater) if !is_last => return Ok(()),
+            _ if kept.order.is_none() => kept.order = Some(order),
+            Ordering::Equal => {}
+            Ordering::Less if is_last => return Ok(()),
+            Ordering::Greater if !is_last => return Ok(()),
             _ => *kept = Kept { order: Some(order), ..Kept::default() },
         }
         kept.name = name.clone().unwrap_or_default();
@@ -243,15 +275,137 @@ impl Aggregate<Kept, Value> for Keep {
     }
 
     fn finalize(&self, _: &mut Context<'_>, kept: Option<Kept>) -> Result<Value> {
-        let Some(Kept { result, count, name, .. }) = kept else { return Ok(Value::Null) };
-        match (name.as_str(), result) {
-            ("COUNT", _) => Ok(Value::Integer(count)),
-            ("AVG", Some(sum)) => match as_number(&sum) {
-                Some(sum) => computed(sum, Operator::Over, Number::Whole(count)).map(value),
-                None => Ok(Value::Null),
-            },
-            (_, result) => Ok(result.unwrap_or(Value::Null)),
+        kept_value(kept.as_ref())
+    }
+}
+
+impl WindowAggregate<Kept, Value> for Keep {
+    fn value(&self, kept: Option<&mut Kept>) -> Result<Value> {
+        kept_value(kept.as_deref())
+    }
+
+    fn inverse(&self, _: &mut Context<'_>, _: &mut Kept) -> Result<()> {
+        Err(refused("KEEP is over whole partitions: OVER (PARTITION BY ...)"))
+    }
+}
+
+fn kept_value(kept: Option<&Kept>) -> Result<Value> {
+    let Some(Kept { result, count, name, .. }) = kept else { return Ok(Value::Null) };
+    match (name.as_str(), result) {
+        ("COUNT", _) => Ok(Value::Integer(*count)),
+        ("AVG", Some(sum)) => match as_number(sum) {
+            Some(sum) => computed(sum, Operator::Over, Number::Whole(*count)).map(value),
+            None => Ok(Value::Null),
+        },
+        (_, result) => Ok(result.clone().unwrap_or(Value::Null)),
+    }
+}
+
+/// `plinth_list(x, between)`: the different values in their order, joined.
+struct DistinctList;
+
+#[derive(Default)]
+struct List {
+    seen: HashSet<String>,
+    joined: Option<String>,
+}
+
+impl Aggregate<List, Value> for DistinctList {
+    fn init(&self, _: &mut Context<'_>) -> Result<List> {
+        Ok(List::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, list: &mut List) -> Result<()> {
+        let Some(next) = text(context, 0) else { return Ok(()) };
+        if !list.seen.insert(next.clone()) {
+            return Ok(());
         }
+        match &mut list.joined {
+            None => list.joined = Some(next),
+            Some(joined) => {
+                joined.push_str(&text(context, 1).unwrap_or_default());
+                joined.push_str(&next);
+            }
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, list: Option<List>) -> Result<Value> {
+        Ok(list.and_then(|list| list.joined).map_or(Value::Null, Value::Text))
+    }
+}
+
+impl WindowAggregate<List, Value> for DistinctList {
+    fn value(&self, list: Option<&mut List>) -> Result<Value> {
+        Ok(list.and_then(|list| list.joined.clone()).map_or(Value::Null, Value::Text))
+    }
+
+    fn inverse(&self, _: &mut Context<'_>, _: &mut List) -> Result<()> {
+        Err(refused("a list of different values is over whole partitions"))
+    }
+}
+
+/// `plinth_nth(x, n, from_last, ignores_nulls)`: the nth value of a window, from its first or its
+/// last one, with NULLs or without.
+struct Nth;
+
+#[derive(Default)]
+struct Window {
+    /// Without NULLs, if those are ignored.
+    values: VecDeque<Value>,
+    number: usize,
+    from_last: bool,
+    ignores: bool,
+}
+
+impl Window {
+    fn chosen(&self) -> Value {
+        let at = if self.from_last {
+            self.values.len().checked_sub(self.number)
+        } else {
+            self.number.checked_sub(1)
+        };
+        at.and_then(|at| self.values.get(at)).cloned().unwrap_or(Value::Null)
+    }
+}
+
+impl Aggregate<Window, Value> for Nth {
+    fn init(&self, _: &mut Context<'_>) -> Result<Window> {
+        Ok(Window::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, window: &mut Window) -> Result<()> {
+        let number = whole(context, 1)?.and_then(|number| usize::try_from(number).ok());
+        window.number = number
+            .filter(|number| *number > 0)
+            .ok_or_else(|| refused("the values of a window are counted from 1"))?;
+        window.from_last = whole(context, 2)? == Some(1);
+        window.ignores = whole(context, 3)? == Some(1);
+        if window.values.len() == VALUES_MAX {
+            return Err(refused(format!("a window of more than {VALUES_MAX} values")));
+        }
+        let value: Value = context.get(0)?;
+        if !window.ignores || value != Value::Null {
+            window.values.push_back(value);
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, window: Option<Window>) -> Result<Value> {
+        Ok(window.map_or(Value::Null, |window| window.chosen()))
+    }
+}
+
+impl WindowAggregate<Window, Value> for Nth {
+    fn value(&self, window: Option<&mut Window>) -> Result<Value> {
+        Ok(window.map_or(Value::Null, |window| window.chosen()))
+    }
+
+    fn inverse(&self, context: &mut Context<'_>, window: &mut Window) -> Result<()> {
+        if !window.ignores || context.get::<Value>(0)? != Value::Null {
+            window.values.pop_front();
+        }
+        Ok(())
     }
 }
 
@@ -260,15 +414,5 @@ fn as_number(value: &Value) -> Option<Number> {
         Value::Integer(whole) => Some(Number::Whole(*whole)),
         Value::Real(real) => Some(Number::Real(*real)),
         _ => None,
-    }
-}
-
-/// NULL is greater than everything, as in an order that ascends.
-fn nulls_last(a: &Value, b: &Value) -> Ordering {
-    match (a, b) {
-        (Value::Null, Value::Null) => Ordering::Equal,
-        (Value::Null, _) => Ordering::Greater,
-        (_, Value::Null) => Ordering::Less,
-        _ => compare(a, b),
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
     }
     for (name, arguments) in [("to_number_or", 2), ("to_number_or", 3), ("to_number_or", 4)] {
         functions.define(&format!("plinth_{name}"), arguments, |context| {
-            // What cannot be converted is the first argument's value.
+            // The first argument is the result if the conversion fails.
             to_number(context, 1).or_else(|_| context.get(0))
         })?;
     }

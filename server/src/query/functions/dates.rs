@@ -121,7 +121,7 @@ fn create_from_text(functions: &Functions<'_>) -> Result<()> {
     }
     for arguments in [2, 3, 4] {
         functions.define("plinth_to_date_or", arguments, |context| {
-            // What cannot be converted is the first argument's value.
+            // The first argument is the result if the conversion fails.
             read(context, 1).or_else(|_| context.get(0))
         })?;
     }

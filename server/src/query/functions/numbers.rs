@@ -446,7 +446,7 @@ pub fn too_many_digits(number: &str) -> String {
     format!("{number} has {TOO_MANY_DIGITS}: integers 18, decimals {EXACT}")
 }
 
-/// What such refusals say.
+/// The words by which such refusals are known.
 pub const TOO_MANY_DIGITS: &str = "more digits than numbers have here";
 
 #[cfg(test)]

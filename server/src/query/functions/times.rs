@@ -439,7 +439,7 @@ impl Time {
         })
     }
 
-    /// What any other element of a model, `word`, stands for.
+    /// The text for any other element of a model, `word`.
     fn named(self, element: &str, word: &str, exact: bool) -> String {
         let (year, month, _) = self.date();
         let is_morning = self.micros < DAY / 2;
@@ -822,7 +822,7 @@ fn as_written(name: &str, model: &str) -> String {
     }
 }
 
-/// What may follow an element that is a number.
+/// The endings of an element that is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// `TH`: an ordinal in digits.

@@ -1,18 +1,15 @@
-//! Window functions that SQLite lacks: aggregates of DISTINCT values, and those that ignore NULLs.
+//! Aggregates of DISTINCT values in windows, which SQLite lacks.
 
 use super::{
     FLAGS, Functions, Result, compare,
     decimals::{Sum, Total},
-    number, refused, whole,
+    number, refused,
 };
 use rusqlite::{
     functions::{Aggregate, Context, WindowAggregate},
     types::Value,
 };
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, VecDeque},
-};
+use std::{cmp::Ordering, collections::BTreeMap};
 
 /// Most values that one window keeps.
 const VALUES_MAX: usize = 10_000_000;
@@ -26,8 +23,7 @@ pub(super) fn create(functions: &Functions<'_>) -> Result<()> {
     ] {
         connection.create_window_function(name, 1, FLAGS, distinct)?;
     }
-    connection.create_window_function("plinth_first", 2, FLAGS, Known::First)?;
-    connection.create_window_function("plinth_last", 2, FLAGS, Known::Last)
+    Ok(())
 }
 
 /// A value in order.
@@ -135,68 +131,5 @@ impl WindowAggregate<Seen, Value> for Distinct {
 
     fn inverse(&self, context: &mut Context<'_>, seen: &mut Seen) -> Result<()> {
         self.count(context, seen, false)
-    }
-}
-
-/// The value at a place among those that are not NULL, counted from the first or the last row of
-/// the window: `plinth_last(x, 1)`.
-#[derive(Clone, Copy)]
-enum Known {
-    First,
-    Last,
-}
-
-#[derive(Default)]
-struct Row {
-    values: VecDeque<Value>,
-    place: usize,
-}
-
-impl Known {
-    fn result(self, row: Option<&Row>) -> Value {
-        let at = row.and_then(|row| {
-            let at = match self {
-                Self::First => row.place.checked_sub(1)?,
-                Self::Last => row.values.len().checked_sub(row.place)?,
-            };
-            row.values.get(at)
-        });
-        at.cloned().unwrap_or(Value::Null)
-    }
-}
-
-impl Aggregate<Row, Value> for Known {
-    fn init(&self, _: &mut Context<'_>) -> Result<Row> {
-        Ok(Row::default())
-    }
-
-    fn step(&self, context: &mut Context<'_>, row: &mut Row) -> Result<()> {
-        let place = whole(context, 1)?.and_then(|place| usize::try_from(place).ok());
-        row.place = place.ok_or_else(|| refused("a place among rows is a number from 1"))?;
-        let of: Value = context.get(0)?;
-        if of != Value::Null {
-            if row.values.len() == VALUES_MAX {
-                return Err(refused(format!("more than {VALUES_MAX} rows with IGNORE NULLS")));
-            }
-            row.values.push_back(of);
-        }
-        Ok(())
-    }
-
-    fn finalize(&self, _: &mut Context<'_>, row: Option<Row>) -> Result<Value> {
-        Ok(self.result(row.as_ref()))
-    }
-}
-
-impl WindowAggregate<Row, Value> for Known {
-    fn value(&self, row: Option<&mut Row>) -> Result<Value> {
-        Ok(self.result(row.as_deref()))
-    }
-
-    fn inverse(&self, context: &mut Context<'_>, row: &mut Row) -> Result<()> {
-        if context.get::<Value>(0)? != Value::Null {
-            row.values.pop_front();
-        }
-        Ok(())
     }
 }

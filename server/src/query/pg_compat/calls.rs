@@ -14,10 +14,10 @@ use crate::{
 
 /// Most calls within each other.
 const ROUNDS_MAX: usize = 50;
+/// Functions of a window that may ignore NULLs.
+const WINDOWED: [&str; 5] = ["FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "LAG", "LEAD"];
 /// The aggregates that KEEP follows.
 const KEPT: [&str; 5] = ["MAX", "MIN", "SUM", "AVG", "COUNT"];
-/// The functions whose value is that of a row of the window.
-const BY_ROW: [&str; 5] = ["FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "LAG", "LEAD"];
 
 /// Rewrites the calls; those within others come in later rounds.
 ///
@@ -39,6 +39,9 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
     }
     Ok(draft)
 }
+
+/// The keys of an order with their directions, and the position after it.
+type Orders<'a> = (Vec<(&'a [Token], String)>, usize);
 
 struct Call<'a> {
     tokens: &'a [Token],
@@ -75,8 +78,14 @@ impl<'a> Call<'a> {
         if ["TO_NUMBER", "TO_DATE", "TO_TIMESTAMP"].iter().any(|name| is(name)) {
             return Ok(self.with_default(edits));
         }
+        if ["ALL", "ANY", "SOME"].iter().any(|name| is(name)) {
+            return Ok(self.quantified(edits));
+        }
         if behind(1, "KEEP") && KEPT.iter().any(|name| is(name)) {
             return self.keep(edits).map(Some);
+        }
+        if WINDOWED.iter().any(|name| is(name)) {
+            return Ok(self.of_window(edits));
         }
         if (is("PERCENTILE_CONT") || is("PERCENTILE_DISC")) && behind(1, "WITHIN") {
             return self.percentile(edits).map(Some);
@@ -89,9 +98,6 @@ impl<'a> Call<'a> {
         }
         if is("GROUP_CONCAT") && behind(1, "OVER") {
             return Ok(self.list(edits));
-        }
-        if BY_ROW.iter().any(|name| is(name)) {
-            return self.by_row(edits);
         }
         Ok(None)
     }
@@ -175,6 +181,47 @@ impl<'a> Call<'a> {
         Some(self.replace(self.close + 1, texts, edits))
     }
 
+    /// `x >= ALL (SELECT ...)`, `x > ANY (1, 2)`; `= ANY` and `<> ALL` are IN and NOT IN.
+    fn quantified(&self, edits: &mut Edits) -> Option<usize> {
+        let mark = self.at.checked_sub(1)?;
+        let Kind::Symbol(operator) = &self.tokens.get(mark)?.kind else { return None };
+        let is_all = self.name.is("ALL");
+        let is_other = match operator.as_str() {
+            "=" => is_all,
+            "<>" | "!=" => !is_all,
+            "<" | ">" | "<=" | ">=" => true,
+            _ => false,
+        };
+        let start = operands::start(self.tokens, mark).filter(|_| is_other)?;
+        let of = self.part(self.tokens.get(start..mark)?);
+        let mut texts = Vec::new();
+        if self.inside().first()?.is("SELECT") {
+            texts.push(self.written(if is_all { "NOT EXISTS (" } else { "EXISTS (" }));
+            texts.push(self.written("WITH \"#q\"(\"#v\") AS ("));
+            texts.extend(self.part(self.inside()));
+            // NULL is not true.
+            let open = if is_all { "NOT coalesce(" } else { "" };
+            texts.push(self.written(format!(") SELECT 1 FROM \"#q\" WHERE {open}")));
+            texts.extend(of);
+            texts.push(self.written(format!(" {operator} \"#v\"")));
+            texts.push(self.written(if is_all { ", 0))" } else { ")" }));
+        } else {
+            let values = operands::split(self.inside(), |token| token.is_symbol(","));
+            for (number, value) in values.into_iter().enumerate() {
+                let between = if is_all { " AND " } else { " OR " };
+                texts.push(self.written(if number > 0 { between } else { "(" }));
+                texts.extend(of.clone());
+                texts.push(self.written(format!(" {operator} ")));
+                texts.extend(self.part(value));
+            }
+            texts.push(self.written(")"));
+        }
+        let first = self.tokens.get(start)?;
+        let last = self.tokens.get(self.close)?;
+        edits.pieces(first.start, last.end, texts);
+        Some(self.close + 1)
+    }
+
     /// `TO_NUMBER(x DEFAULT y ON CONVERSION ERROR [, model])`
     fn with_default(&self, edits: &mut Edits) -> Option<usize> {
         let arguments = operands::split(self.inside(), |token| token.is_symbol(","));
@@ -195,32 +242,40 @@ impl<'a> Call<'a> {
         Some(self.replace(self.close + 1, texts, edits))
     }
 
-    /// `(ORDER BY key [ASC | DESC])` at a token: the key, whether it descends, and the position
-    /// after it.
-    fn order(&self, open: usize, words: usize) -> Result<(&'a [Token], bool, usize), SqlError> {
+    /// `(ORDER BY key [ASC | DESC] [NULLS {FIRST | LAST}], ...)` at a token: the keys with their
+    /// directions, as KEEP's function takes them, and the position after it.
+    fn orders(&self, open: usize, words: usize) -> Result<Orders<'a>, SqlError> {
         let what = "this order of an aggregate";
-        let hint = "one key, ASC or DESC, is";
+        let hint = "(ORDER BY key [ASC | DESC] [NULLS FIRST | LAST], ...) is";
         let close = operands::closing(self.tokens, open)
             .filter(|_| self.tokens.get(open).is_some_and(|open| open.is_symbol("(")))
             .ok_or_else(|| refused(self.name, what, hint))?;
         let inside = self.tokens.get(open + 1 + words..close).unwrap_or_default();
         let [order, by, keys @ ..] = inside else { return Err(refused(self.name, what, hint)) };
-        let keys = operands::split(keys, |token| token.is_symbol(","));
-        let ([key], true) = (&keys[..], order.is("ORDER") && by.is("BY")) else {
+        if !(order.is("ORDER") && by.is("BY")) {
             return Err(refused(self.name, what, hint));
-        };
-        let (key, descends) = match key {
-            [key @ .., direction] if direction.is("DESC") => (key, true),
-            [key @ .., direction] if direction.is("ASC") => (key, false),
-            key => (*key, false),
-        };
-        if let Some(nulls) = key.iter().find(|token| token.is("NULLS")) {
-            return Err(refused(nulls, what, hint));
         }
-        Ok((key, descends, close + 1))
+        let mut found = Vec::new();
+        for key in operands::split(keys, |token| token.is_symbol(",")) {
+            let (key, nulls) = match key {
+                [key @ .., nulls, first] if nulls.is("NULLS") && first.is("FIRST") => (key, "F"),
+                [key @ .., nulls, last] if nulls.is("NULLS") && last.is("LAST") => (key, "L"),
+                key => (key, ""),
+            };
+            let (key, direction) = match key {
+                [key @ .., direction] if direction.is("DESC") => (key, "D"),
+                [key @ .., direction] if direction.is("ASC") => (key, "A"),
+                key => (key, "A"),
+            };
+            if key.is_empty() {
+                return Err(refused(self.name, what, hint));
+            }
+            found.push((key, format!("{direction}{nulls}")));
+        }
+        Ok((found, close + 1))
     }
 
-    /// `MAX(x) KEEP (DENSE_RANK LAST ORDER BY y)`
+    /// `MAX(x) KEEP (DENSE_RANK LAST ORDER BY y) [OVER (PARTITION BY z)]`
     fn keep(&self, edits: &mut Edits) -> Result<usize, SqlError> {
         let open = self.close + 2;
         let word = |count: usize| self.tokens.get(open + count);
@@ -230,10 +285,7 @@ impl<'a> Call<'a> {
         {
             return Err(refused(self.name, "this KEEP", "KEEP (DENSE_RANK FIRST ORDER BY x) is"));
         }
-        let (key, descends, end) = self.order(open, 2)?;
-        if self.tokens.get(end).is_some_and(|next| next.is("OVER")) {
-            return Err(refused(self.name, "KEEP with OVER", "use FIRST_VALUE"));
-        }
+        let (keys, end) = self.orders(open, 2)?;
         let Kind::Word(name) = &self.name.kind else { return Ok(end) };
         let mut texts = vec![self.written("plinth_keep(")];
         if matches!(self.inside(), [star] if star.is_symbol("*")) {
@@ -241,16 +293,94 @@ impl<'a> Call<'a> {
         } else {
             texts.extend(self.part(self.inside()));
         }
-        texts.push(self.written(", "));
-        texts.extend(self.part(key));
-        let which = if is_last == descends { "FIRST" } else { "LAST" };
-        texts.push(self.written(format!(", '{}', '{which}')", name.to_ascii_uppercase())));
+        let which = if is_last { "LAST" } else { "FIRST" };
+        texts.push(self.written(format!(", '{}', '{which}'", name.to_ascii_uppercase())));
+        for (key, direction) in keys {
+            texts.push(self.written(", "));
+            texts.extend(self.part(key));
+            texts.push(self.written(format!(", '{direction}'")));
+        }
+        texts.push(self.written(")"));
         Ok(self.replace(end, texts, edits))
+    }
+
+    /// `FIRST_VALUE(x IGNORE NULLS) OVER (...)`, `LAG(x, 1, 0) IGNORE NULLS OVER (...)`,
+    /// `NTH_VALUE(x, 2) FROM LAST OVER (...)`: what is said of NULLs may stand in both places.
+    fn of_window(&self, edits: &mut Edits) -> Option<usize> {
+        let says = |token: Option<&Token>, word: &str| token.is_some_and(|token| token.is(word));
+        let arguments = operands::split(self.inside(), |token| token.is_symbol(","));
+        let (first, rest) = arguments.split_first()?;
+        let (of, within) = match first {
+            [of @ .., word, nulls] if nulls.is("NULLS") => (of, Some(word)),
+            of => (*of, None),
+        };
+        let mut at = self.close + 1;
+        let mut from_last = None;
+        if says(self.tokens.get(at), "FROM") {
+            from_last = Some(says(self.tokens.get(at + 1), "LAST"));
+            at += 2;
+        }
+        let mut said = within;
+        if says(self.tokens.get(at + 1), "NULLS") {
+            said = said.or(self.tokens.get(at));
+            at += 2;
+        }
+        if said.is_none() && from_last.is_none() || !says(self.tokens.get(at), "OVER") {
+            return None;
+        }
+        let open = at + 1;
+        self.tokens.get(open).filter(|open| open.is_symbol("("))?;
+        let end = operands::closing(self.tokens, open)?;
+        let ignores = says(said, "IGNORE");
+        let is = |name: &str| self.name.is(name);
+        let of_rows = is("LAG") || is("LEAD");
+        if !ignores && from_last != Some(true) {
+            // As it is without these words.
+            let Kind::Word(name) = &self.name.kind else { return None };
+            let mut texts = vec![self.written(format!("{name}("))];
+            texts.extend(self.part(of));
+            for argument in rest {
+                texts.push(self.written(", "));
+                texts.extend(self.part(argument));
+            }
+            texts.push(self.written(") "));
+            texts.extend(self.part(self.tokens.get(at..=end)?));
+            return Some(self.replace(end + 1, texts, edits));
+        }
+        let is_last = is("LAST_VALUE") || is("LAG") || from_last == Some(true);
+        let mut texts = vec![self.written("coalesce(plinth_nth(")];
+        texts.extend(self.part(of));
+        texts.push(self.written(", "));
+        match rest.first() {
+            Some(number) => texts.extend(self.part(number)),
+            None => texts.push(self.written("1")),
+        }
+        texts.push(self.written(format!(
+            ", {}, {}) OVER (",
+            i32::from(is_last),
+            i32::from(ignores)
+        )));
+        texts.extend(self.part(self.tokens.get(open + 1..end)?));
+        texts.push(self.written(match (of_rows, is_last) {
+            (true, true) => " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), ",
+            (true, false) => " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), ",
+            _ => "), ",
+        }));
+        match rest.get(1).filter(|_| of_rows) {
+            Some(otherwise) => texts.extend(self.part(otherwise)),
+            None => texts.push(self.written("NULL")),
+        }
+        texts.push(self.written(")"));
+        Some(self.replace(end + 1, texts, edits))
     }
 
     /// `PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)`
     fn percentile(&self, edits: &mut Edits) -> Result<usize, SqlError> {
-        let (key, descends, end) = self.order(self.close + 3, 0)?;
+        let (keys, end) = self.orders(self.close + 3, 0)?;
+        let [(key, direction)] = &keys[..] else {
+            return Err(refused(self.name, "a percentile of several keys", "one key is"));
+        };
+        let descends = direction.starts_with('D');
         let name = if self.name.is("PERCENTILE_CONT") { "plinth_cont(" } else { "plinth_disc(" };
         let mut texts = vec![self.written(name)];
         texts.extend(self.part(key));
@@ -316,64 +446,5 @@ impl<'a> Call<'a> {
         texts.extend(self.part(keys));
         texts.push(self.written(" ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"));
         Some(self.replace(close + 1, texts, edits))
-    }
-
-    /// `FIRST_VALUE(x) IGNORE NULLS OVER (...)`, also with the words behind `x`.
-    fn by_row(&self, edits: &mut Edits) -> Result<Option<usize>, SqlError> {
-        let is_about_nulls = |tokens: &[Token]| match tokens {
-            [kind, nulls] if nulls.is("NULLS") && kind.is("IGNORE") => Some(true),
-            [kind, nulls] if nulls.is("NULLS") && kind.is("RESPECT") => Some(false),
-            _ => None,
-        };
-        let mut arguments = operands::split(self.inside(), |token| token.is_symbol(","));
-        let Some(of) = arguments.first_mut() else { return Ok(None) };
-        let inner = of.len().checked_sub(2).and_then(|at| is_about_nulls(of.get(at..)?));
-        if inner.is_some() {
-            *of = of.get(..of.len() - 2).unwrap_or_default();
-        }
-        let behind = self.tokens.get(self.close + 1..self.close + 3).and_then(is_about_nulls);
-        let Some(ignores) = inner.or(behind) else { return Ok(None) };
-        let over = self.close + if behind.is_some() { 3 } else { 1 };
-        let (window, end) = self
-            .window(over)
-            .ok_or_else(|| refused(self.name, "this function", "OVER (...) is behind it"))?;
-        let mut texts = self.of_row(&arguments, ignores);
-        texts.push(self.written(") OVER ("));
-        texts.extend(self.part(window));
-        let is = |name: &str| ignores && self.name.is(name);
-        let frame = if is("LAG") {
-            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        } else if is("LEAD") {
-            " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
-        } else {
-            ")"
-        };
-        texts.push(self.written(frame));
-        if ignores && let Some(other) = arguments.get(2) {
-            texts.push(self.written(", "));
-            texts.extend(self.part(other));
-            texts.push(self.written(")"));
-        }
-        Ok(Some(self.replace(end + 1, texts, edits)))
-    }
-
-    /// The call without its closing parenthesis; a default for LAG and LEAD is still to come.
-    fn of_row(&self, arguments: &[&[Token]], ignores: bool) -> Vec<Given> {
-        let name = match &self.name.kind {
-            Kind::Word(name) if !ignores => name,
-            _ if self.name.is("LAG") || self.name.is("LAST_VALUE") => "plinth_last",
-            _ => "plinth_first",
-        };
-        let choice = if ignores && arguments.len() > 2 { "coalesce(" } else { "" };
-        let mut texts = vec![self.written(format!("{choice}{name}("))];
-        let shown = if ignores { 2 } else { arguments.len() };
-        for (number, argument) in arguments.iter().take(shown).enumerate() {
-            texts.push(self.written(if number > 0 { ", " } else { "" }));
-            texts.extend(self.part(argument));
-        }
-        if ignores && arguments.len() < 2 {
-            texts.push(self.written(", 1"));
-        }
-        texts
     }
 }

@@ -467,8 +467,8 @@ impl<'a> Pass<'a, '_> {
         node(class)
     }
 
-    /// Whether an operand is a literal of so many digits that SQLite's own arithmetic, which makes
-    /// a real of an integer that is too long, might lose some.
+    /// Whether an operand is a literal of at least `digits` digits. SQLite's own arithmetic makes a
+    /// real of an integer that is too long, and might lose some of them.
     fn is_long(&self, node: Node, digits: usize) -> bool {
         match self.tokens.get(node.start..node.end) {
             Some([Token { kind: Kind::Number(literal), .. }]) => literal.len() >= digits,

@@ -344,7 +344,7 @@ pub(super) fn is_same(tokens: &[Token], a: Key, b: Key) -> bool {
 }
 
 /// The value of an item of the list, and its name.
-fn named(tokens: &[Token], item: Key) -> (Key, String) {
+pub(super) fn named(tokens: &[Token], item: Key) -> (Key, String) {
     let all = tokens.get(item.0..item.1).unwrap_or_default();
     let value = infer_types::without_alias(all);
     let name = match all.last().map(|last| &last.kind) {
@@ -355,7 +355,7 @@ fn named(tokens: &[Token], item: Key) -> (Key, String) {
 }
 
 /// A key of the order without its direction, and the direction.
-fn directed(tokens: &[Token], key: Key, text: &str) -> (Key, String) {
+pub(super) fn directed(tokens: &[Token], key: Key, text: &str) -> (Key, String) {
     let all = tokens.get(key.0..key.1).unwrap_or_default();
     let says = |token: &Token| ["ASC", "DESC", "NULLS"].iter().any(|word| token.is(word));
     let length = all.iter().position(says).unwrap_or(all.len());

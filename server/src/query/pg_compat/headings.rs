@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// Words without an argument that are not columns of a table.
-const PSEUDO: [&str; 15] = [
+const PSEUDO: [&str; 16] = [
+    "CONNECT_BY_ISCYCLE",
     "LEVEL",
     "CONNECT_BY_ISLEAF",
     "ROWNUM",

@@ -33,7 +33,7 @@ const ONLY_NAMES: [&str; 10] = [
 ];
 /// Words of joins.
 const OF_JOINS: [&str; 7] = ["LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL"];
-/// What may follow a word of a join.
+/// Words that follow a word of a join.
 const IN_JOINS: [&str; 7] = ["JOIN", "OUTER", "APPLY", "LEFT", "RIGHT", "FULL", "INNER"];
 /// Other words that may be names.
 const OTHERS: [&str; 27] = [
@@ -141,6 +141,10 @@ fn is_name(tokens: &[Token], at: usize, token: &Token, rules: Rules) -> bool {
         }
         _ => false,
     };
+    let of_nulls = |before: &Token| before.is("IGNORE") || before.is("RESPECT");
+    if token.is("NULLS") && before.is_some_and(of_nulls) {
+        return false;
+    }
     // `OVER (RANGE BETWEEN ...)`, `x IS NOT MATCH`
     let goes_on = next_is(&["BETWEEN", "UNBOUNDED", "CURRENT", "SELECT"])
         || before.is_some_and(|before| before.is("NOT"));

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   SELECT MAX(SUM(x)) AS m FROM t GROUP BY g HAVING COUNT(*) > 1
-//!   SELECT MAX("#n1") AS m FROM (SELECT SUM(x) AS "#n1", g AS "#k1" FROM t GROUP BY g HAVING COUNT(*) > 1)
+//!   SELECT MAX("#n1") AS m FROM
+//!       (SELECT SUM(x) AS "#n1", g AS "#k1" FROM t GROUP BY g HAVING COUNT(*) > 1)
 //! ```
 //!
 //! The inner query gives for each group the inner aggregates and the expressions that are grouped

@@ -223,6 +223,14 @@ const AFTER_LIST: [&str; 13] = [
     "INTO",
 ];
 
+/// Whether a FROM is that of `NTH_VALUE(x, 2) FROM LAST OVER (...)`.
+pub fn is_from_end(tokens: &[Token], at: usize) -> bool {
+    let is = |ahead: usize, words: &[&str]| {
+        tokens.get(at + ahead).is_some_and(|token| words.iter().any(|word| token.is(word)))
+    };
+    is(0, &["FROM"]) && is(1, &["FIRST", "LAST"]) && is(2, &["OVER", "IGNORE", "RESPECT"])
+}
+
 /// The items of a SELECT, whose tokens these are, from the one behind the word.
 pub fn items(tokens: &[Token]) -> Vec<&[Token]> {
     let list = balanced(tokens);
@@ -240,7 +248,10 @@ pub fn items(tokens: &[Token]) -> Vec<&[Token]> {
         let is_within = || {
             at.checked_sub(1).and_then(|at| list.get(at)).is_some_and(|before| before.is("WITHIN"))
         };
-        depth == 0 && AFTER_LIST.iter().any(|word| token.is(word)) && !is_within()
+        depth == 0
+            && AFTER_LIST.iter().any(|word| token.is(word))
+            && !is_within()
+            && !is_from_end(list, at)
     });
     split(list.get(..end.unwrap_or(list.len())).unwrap_or_default(), |one| one.is_symbol(","))
 }

@@ -22,7 +22,8 @@
 //!
 //! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk,
 //! so that plain names mean the current row and nothing else. The ORDER BY of the walk makes it go
-//! depth first, as in Oracle.
+//! depth first, as in Oracle. With NOCYCLE the walk carries the rows on its way along, and does not
+//! go to one of them again; without it, a way longer than there are rows is an error.
 
 use super::{
     edits::{Draft, Edits, Given},
@@ -48,7 +49,6 @@ pub(super) fn refused(token: &Token, what: &str, hint: &str) -> SqlError {
 /// # Errors
 /// If SQLite cannot express it.
 pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
-    refuse(&draft.tokens).map_err(|refusal| draft.placed(refusal))?;
     for round in 0.. {
         let Draft { done, tokens } = &draft;
         // The innermost first: the outer ones then include its rewritten form.
@@ -64,6 +64,7 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
             .map_err(|refusal| draft.placed(refusal))?;
         draft = draft.changed(&edits)?;
     }
+    draft = super::limits::rewrite(draft)?;
     let tokens = &draft.tokens;
     let mut edits = Edits::default();
     for block in blocks(tokens) {
@@ -71,20 +72,6 @@ pub(super) fn rewrite(mut draft: Draft<'_>) -> Result<Draft<'_>, SqlError> {
     }
     words(tokens, &mut edits);
     if edits.is_empty() { Ok(draft) } else { draft.changed(&edits) }
-}
-
-/// Refuses syntax that SQLite cannot express.
-fn refuse(tokens: &[Token]) -> Result<(), SqlError> {
-    for token in tokens {
-        if token.is("CONNECT_BY_ISCYCLE") {
-            return Err(refused(
-                token,
-                "CONNECT_BY_ISCYCLE",
-                "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT, CONNECT_BY_ISLEAF and PRIOR are",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// One SELECT with its clauses: the positions of their first words. It ends before `end`.
@@ -140,7 +127,7 @@ fn block(tokens: &[Token], select: usize) -> Block {
             break;
         }
         let next = |word: &str| tokens.get(at + 1).is_some_and(|next| next.is(word));
-        let clause = if token.is("FROM") {
+        let clause = if token.is("FROM") && !operands::is_from_end(tokens, at) {
             &mut block.from
         } else if token.is("WHERE") {
             &mut block.filter
@@ -181,7 +168,13 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
-        } else if token.is("LISTAGG") {
+        } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
+            edits.replace(token.start, token.end, "min");
+        } else if token.is("APPROX_COUNT_DISTINCT") && opens(tokens, at + 1) {
+            if let Some(open) = tokens.get(at + 1) {
+                edits.replace(token.start, open.end, "count(DISTINCT ");
+            }
+        } else if token.is("LISTAGG") || is_distinct_list(tokens, at) {
             listagg(tokens, at, edits);
         } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
             // FETCH {FIRST|NEXT} [n] {ROW|ROWS} ONLY, with or without OFFSET m {ROW|ROWS} before it
@@ -211,6 +204,12 @@ fn words(tokens: &[Token], edits: &mut Edits) {
     }
 }
 
+/// `string_agg(DISTINCT x, between)`, which SQLite does not have with two arguments.
+fn is_distinct_list(tokens: &[Token], at: usize) -> bool {
+    let is = |ahead: usize, word: &str| tokens.get(at + ahead).is_some_and(|next| next.is(word));
+    (is(0, "STRING_AGG") || is(0, "GROUP_CONCAT")) && is(2, "DISTINCT")
+}
+
 pub(super) fn written(token: &Token) -> String {
     match &token.kind {
         Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => {
@@ -221,36 +220,63 @@ pub(super) fn written(token: &Token) -> String {
     }
 }
 
-/// `LISTAGG(x [, between]) [WITHIN GROUP (ORDER BY y)]`
+/// `LISTAGG([DISTINCT] x [, between] [ON OVERFLOW ...]) [WITHIN GROUP (ORDER BY y)] [OVER (...)]`.
+/// A list is never too long for ON OVERFLOW to matter.
 fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
-    let Some(close) = tokens
-        .get(at + 1)
-        .filter(|open| open.is_symbol("("))
-        .and_then(|_| operands::closing(tokens, at + 1))
-    else {
+    let opens = |at: usize| opens(tokens, at);
+    let Some(close) = operands::closing(tokens, at + 1).filter(|_| opens(at + 1)) else { return };
+    let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
+    let inside = tokens.get(at + 2..close).unwrap_or_default();
+    let overflow =
+        operands::split(inside, |token| token.is("ON")).first().map_or(0, |part| part.len());
+    let end = tokens.get(at + 2 + overflow).map_or(last.start, |on| on.start);
+    let list = inside.get(..overflow).unwrap_or_default();
+    let distinct = list.first().filter(|first| first.is("DISTINCT") || first.is("UNIQUE"));
+    if let Some(distinct) = distinct {
+        edits.replace(distinct.start, distinct.end, "");
+    }
+    let function = if distinct.is_some() { "plinth_list" } else { "group_concat" };
+    edits.replace(name.start, name.end, function);
+    let has_between = operands::split(list, |token| token.is_symbol(",")).len() > 1;
+    let between = if has_between { "" } else { ", ''" };
+    let is = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is(word));
+    let within = is(close + 1, "WITHIN") && is(close + 2, "GROUP");
+    let group = operands::closing(tokens, close + 3).filter(|_| within && opens(close + 3));
+    let (Some(group), Some(open)) = (group, tokens.get(close + 3)) else {
+        edits.replace(end, last.start, between);
         return;
     };
-    let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
-    edits.replace(name.start, name.end, "group_concat");
-    let inside = tokens.get(at + 2..close).unwrap_or_default();
-    let distinct = inside.first().is_some_and(|first| first.is("DISTINCT"));
-    let between = if operands::split(inside, |token| token.is_symbol(",")).len() < 2 && !distinct {
-        ", ''"
-    } else {
-        ""
+    let Some(group_end) = tokens.get(group) else { return };
+    let window = operands::closing(tokens, group + 2)
+        .filter(|_| is(group + 1, "OVER") && opens(group + 2))
+        .and_then(|close| Some((tokens.get(group + 2)?, tokens.get(close)?, close)));
+    let Some((window, window_end, window_close)) = window else {
+        // The ORDER BY is moved into the aggregate.
+        edits.replace(end, open.end, format!("{between} "));
+        edits.replace(group_end.start, group_end.end, ")");
+        return;
     };
-    let within = tokens.get(close + 1).is_some_and(|token| token.is("WITHIN"))
-        && tokens.get(close + 2).is_some_and(|token| token.is("GROUP"));
-    let group = within.then(|| operands::closing(tokens, close + 3)).flatten();
-    match (group, tokens.get(close + 3)) {
-        (Some(end), Some(open)) => {
-            // The ORDER BY is moved into the aggregate.
-            edits.replace(last.start, open.end, format!("{between} "));
-            if let Some(end) = tokens.get(end) {
-                edits.replace(end.start, end.end, ")");
-            }
-        }
-        _ => edits.insert(last.start, between),
+    // Each row of a partition has the list of the whole partition, in that order.
+    let words = |from: usize, to: usize| -> String {
+        let part = tokens.get(from..to).unwrap_or_default();
+        part.iter().map(|token| format!(" {}", quoted(token))).collect()
+    };
+    let order = words(close + 4, group);
+    let partition = words(group + 3, window_close);
+    edits.replace(end, last.end, format!("{between})"));
+    edits.replace(last.end, window.start, " OVER ");
+    edits.replace(
+        window.start,
+        window_end.end,
+        format!("({partition}{order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"),
+    );
+}
+
+/// A token as it stands in a query.
+fn quoted(token: &Token) -> String {
+    match &token.kind {
+        Kind::Quoted(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+        _ => written(token),
     }
 }
 
@@ -261,34 +287,53 @@ fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlE
     for at in own_rownums(tokens, block.select, list_end).into_iter().chain(in_order) {
         rownum_column(tokens, at, edits);
     }
-    let Some(filter) = block.filter else { return Ok(()) };
+    let Some(found) = limit_by_rownum(tokens, block)? else { return Ok(()) };
+    let (Some(begin), Some(end)) =
+        (tokens.get(found.condition.0), tokens.get(found.condition.1 - 1))
+    else {
+        return Ok(());
+    };
+    if block.limit.is_some() {
+        let token = tokens.get(found.rownum).unwrap_or(begin);
+        return Err(refused(token, "ROWNUM beside another limit", "limit the rows in a subquery"));
+    }
+    edits.replace(begin.start, end.end, "1");
+    let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
+    edits.replace(behind, behind, format!(" LIMIT {}", found.limit));
+    Ok(())
+}
+
+/// A condition on ROWNUM that limits a block.
+pub(super) struct ByRownum {
+    pub(super) rownum: usize,
+    /// The tokens of the condition.
+    pub(super) condition: (usize, usize),
+    /// The operand of LIMIT that replaces it.
+    pub(super) limit: String,
+}
+
+/// The condition on ROWNUM in the WHERE of a block.
+///
+/// # Errors
+/// If it is no limit.
+pub(super) fn limit_by_rownum(
+    tokens: &[Token],
+    block: &Block,
+) -> Result<Option<ByRownum>, SqlError> {
+    let Some(filter) = block.filter else { return Ok(None) };
     let filter_end = block.clause_end(filter);
     let places = own_rownums(tokens, filter, filter_end);
-    let Some(&first) = places.first() else { return Ok(()) };
-    let Some(token) = tokens.get(first) else { return Ok(()) };
+    let Some(&rownum) = places.first() else { return Ok(None) };
+    let Some(token) = tokens.get(rownum) else { return Ok(None) };
     let hint = "as a limit write WHERE ROWNUM <= n; for more, SELECT it in a subquery and compare it outside";
     let refusal = || refused(token, "ROWNUM in this place", hint);
     if places.len() > 1 {
         return Err(refusal());
     }
     let conditions = tokens.get(filter + 1..filter_end).unwrap_or_default();
-    let part = condition_with(conditions, first - filter - 1).ok_or_else(refusal)?;
-    let limit = limit_of(part).ok_or_else(refusal)?;
-    let (Some(begin), Some(end)) = (part.first(), part.last()) else { return Ok(()) };
-    let aggregates = block.group.is_some()
-        || tokens.get(block.select + 1).is_some_and(|next| next.is("DISTINCT"))
-        || has_aggregate(tokens.get(block.select..list_end).unwrap_or_default());
-    if aggregates || block.limit.is_some() {
-        return Err(refused(
-            token,
-            "ROWNUM beside an aggregate, DISTINCT or another limit",
-            "limit the rows in a subquery",
-        ));
-    }
-    edits.replace(begin.start, end.end, "1");
-    let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
-    edits.replace(behind, behind, format!(" LIMIT {limit}"));
-    Ok(())
+    let (from, to) = condition_with(conditions, rownum - filter - 1).ok_or_else(refusal)?;
+    let limit = limit_of(conditions.get(from..to).unwrap_or_default()).ok_or_else(refusal)?;
+    Ok(Some(ByRownum { rownum, condition: (filter + 1 + from, filter + 1 + to), limit }))
 }
 
 /// The positions of `ROWNUM` in a clause of a block, without those in nested queries.
@@ -323,16 +368,25 @@ fn rownum_column(tokens: &[Token], at: usize, edits: &mut Edits) {
     }
 }
 
-/// The one of the conditions, joined by AND, that contains the token at `offset`. `None` if
-/// conditions are joined by OR.
-fn condition_with(conditions: &[Token], offset: usize) -> Option<&[Token]> {
+/// The range of the one of the conditions, joined by AND, that contains the token at `offset`.
+/// `None` if conditions are joined by OR.
+fn condition_with(conditions: &[Token], offset: usize) -> Option<(usize, usize)> {
     let mut from = 0;
-    let mut condition = None;
+    let (mut condition, mut is_whole) = (None, false);
     for part in operands::split(conditions, |token| token.is("AND")) {
-        if (from..from + part.len()).contains(&offset) {
-            condition = Some(part);
+        let to = from + part.len();
+        if (from..to).contains(&offset) {
+            condition = Some((from, to));
         }
-        from += part.len() + 1;
+        // The AND of a BETWEEN.
+        if let Some((begin, end)) = condition
+            && end + 1 == from
+            && !std::mem::replace(&mut is_whole, true)
+            && conditions.get(begin + 1).is_some_and(|word| word.is("BETWEEN"))
+        {
+            condition = Some((begin, to));
+        }
+        from = to + 1;
     }
     let is_or = |token: &Token| token.is("OR");
     let has_or = conditions.iter().any(is_or) && operands::split(conditions, is_or).len() > 1;
@@ -377,6 +431,13 @@ fn limit_of(condition: &[Token]) -> Option<String> {
             format!("max(0, {bound})")
         });
     }
+    if condition.get(1)?.is("BETWEEN") {
+        let bounds = operands::split(bound, |token| token.is("AND"));
+        let [[Token { kind: Kind::Number(low), .. }], high] = bounds[..] else { return None };
+        let high: String = high.iter().map(|token| format!("{} ", written(token))).collect();
+        let none = low.parse::<u32>().ok()? > 1;
+        return Some(if none { "0".to_owned() } else { format!("max(0, {high})") });
+    }
     let [Token { kind: Kind::Number(number), .. }] = bound else { return None };
     let number: u32 = number.parse().ok()?;
     let rows = |all: bool| Some(if all { ALL } else { "0" }.to_owned());
@@ -392,19 +453,22 @@ fn limit_of(condition: &[Token]) -> Option<String> {
     }
 }
 
+fn opens(tokens: &[Token], at: usize) -> bool {
+    tokens.get(at).is_some_and(|open| open.is_symbol("("))
+}
+
 fn follows_dot(tokens: &[Token], at: usize) -> bool {
     at.checked_sub(1)
         .and_then(|before| tokens.get(before))
         .is_some_and(|before| before.is_symbol("."))
 }
 
-fn has_aggregate(tokens: &[Token]) -> bool {
-    const AGGREGATES: [&str; 9] =
-        ["COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", "STRING_AGG", "GROUP_CONCAT", "TOTAL"];
-    tokens.iter().enumerate().any(|(at, token)| {
-        AGGREGATES.iter().any(|name| token.is(name))
-            && tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
-    })
+pub(super) fn has_aggregate(tokens: &[Token]) -> bool {
+    let is_window = |at: usize| {
+        let close = operands::closing(tokens, at + 1);
+        close.and_then(|close| tokens.get(close + 1)).is_some_and(|next| next.is("OVER"))
+    };
+    (0..tokens.len()).any(|at| super::grouping::is_aggregate(tokens, at) && !is_window(at))
 }
 
 /// A parsed hierarchical block.
@@ -417,7 +481,12 @@ struct Hierarchy<'a> {
     roots: Option<(usize, usize)>,
     condition: (usize, usize),
     siblings: Vec<(usize, usize, String)>,
+    /// NOCYCLE: a row is not walked to from itself.
+    ends_cycles: bool,
 }
+
+/// The rows on the way to a row, as a text: `/1/5/`.
+const TRAIL: &str = "\"#before\".\"#trail\"";
 
 /// Columns of the walk: their texts in its first and in its recursive part.
 #[derive(Default)]
@@ -465,8 +534,8 @@ impl<'a> Hierarchy<'a> {
             Some(Kind::Word(name) | Kind::Quoted(name)) => name.clone(),
             _ => "#source".to_owned(),
         };
-        let condition_at =
-            connect + 2 + usize::from(at(connect + 2).is_some_and(|token| token.is("NOCYCLE")));
+        let ends_cycles = at(connect + 2).is_some_and(|token| token.is("NOCYCLE"));
+        let condition_at = connect + 2 + usize::from(ends_cycles);
         let mut siblings = Vec::new();
         if let Some(order) =
             block.order.filter(|order| at(order + 1).is_some_and(|token| token.is("SIBLINGS")))
@@ -498,6 +567,7 @@ impl<'a> Hierarchy<'a> {
             roots: block.start.map(|start| (start + 2, block.clause_end(start))),
             condition: (condition_at, block.clause_end(connect)),
             siblings,
+            ends_cycles,
         })
     }
 
@@ -537,8 +607,13 @@ impl<'a> Hierarchy<'a> {
         for (number, (.., direction)) in self.siblings.iter().enumerate() {
             let _ = write!(order, ", \"#sibling{}\"{direction}", number + 1);
         }
-        // The walk replaces the source.
         let alias = format!("\"{}\"", self.alias.replace('"', "\"\""));
+        if self.ends_cycles {
+            let begin = format!("'/' || {alias}.\"#row\" || '/'");
+            let next = format!("{TRAIL} || {alias}.\"#row\" || '/'");
+            columns.0.push(("#trail".into(), begin, next));
+        }
+        // The walk replaces the source.
         let (mut names, mut first, mut next) = (String::new(), String::new(), String::new());
         for (name, begin, goes_on) in &columns.0 {
             let _ = write!(names, ", \"{name}\"");
@@ -565,9 +640,24 @@ impl<'a> Hierarchy<'a> {
             ),
             start,
         ));
+        texts.push(Given::new("(", start));
         texts.extend(condition.clone());
+        let follows_rows = self
+            .tokens
+            .get(condition_from..condition_to)
+            .is_some_and(|tokens| tokens.iter().any(|token| token.is("PRIOR")));
+        texts.push(Given::new(
+            match (self.ends_cycles, follows_rows) {
+                (true, _) => format!(") AND {}", is_on_trail(&alias, 0)),
+                // A way that is longer than there are rows goes in a circle.
+                (false, true) => ") AND CASE WHEN \"#before\".\"#level\" <= (SELECT count(*) FROM \"#src\") THEN 1 ELSE plinth_cycle() END".to_owned(),
+                (false, false) => ")".to_owned(),
+            },
+            start,
+        ));
         texts.push(Given::new(format!(" ORDER BY {order}) SELECT *"), start));
-        texts.extend(self.leaf(&alias, condition, start));
+        texts.extend(self.leaf(&alias, &condition, start));
+        texts.extend(self.cycle(&alias, condition, start)?);
         texts.push(Given::new(
             format!(
                 " FROM \"#walk\" AS \"#before\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "
@@ -583,16 +673,48 @@ impl<'a> Hierarchy<'a> {
 
     /// The column that tells whether a row is a leaf, if the block asks for it: the walk would find
     /// no row behind it.
-    fn leaf(&self, alias: &str, condition: Vec<Given>, start: usize) -> Vec<Given> {
-        let asks = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
-        if !asks.iter().any(|token| token.is("CONNECT_BY_ISLEAF")) {
+    fn leaf(&self, alias: &str, condition: &[Given], start: usize) -> Vec<Given> {
+        if !self.asks("CONNECT_BY_ISLEAF") {
             return Vec::new();
         }
-        let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE ");
+        let open = format!(", NOT EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE (");
+        let mut texts = vec![Given::new(open, start)];
+        texts.extend(condition.iter().cloned());
+        if self.ends_cycles {
+            texts.push(Given::new(format!(") AND ({}", is_on_trail(alias, 0)), start));
+        }
+        texts.push(Given::new(")) AS \"#leaf\"", start));
+        texts
+    }
+
+    /// The column that tells whether the walk would come back from a row to one on the way to it.
+    fn cycle(
+        &self,
+        alias: &str,
+        condition: Vec<Given>,
+        start: usize,
+    ) -> Result<Vec<Given>, SqlError> {
+        if !self.asks("CONNECT_BY_ISCYCLE") {
+            return Ok(Vec::new());
+        }
+        if !self.ends_cycles {
+            let word = self.tokens.iter().find(|token| token.is("CONNECT_BY_ISCYCLE"));
+            return Err(SqlError::syntax(
+                word.map_or(start, |word| word.start),
+                "CONNECT_BY_ISCYCLE needs CONNECT BY NOCYCLE",
+            ));
+        }
+        let open = format!(", EXISTS (SELECT 1 FROM \"#src\" AS {alias} WHERE (");
         let mut texts = vec![Given::new(open, start)];
         texts.extend(condition);
-        texts.push(Given::new(") AS \"#leaf\"", start));
-        texts
+        texts.push(Given::new(format!(") AND {}) AS \"#cycle\"", is_on_trail(alias, 1)), start));
+        Ok(texts)
+    }
+
+    /// Whether the block asks for a column about rows of the walk.
+    fn asks(&self, word: &str) -> bool {
+        let block = self.tokens.get(self.block.select..self.block.end).unwrap_or_default();
+        block.iter().any(|token| token.is(word))
     }
 
     /// The start of a token.
@@ -657,6 +779,8 @@ impl<'a> Hierarchy<'a> {
             edits.replace(token.start, self.end_place(end), replacement);
         } else if token.is("CONNECT_BY_ISLEAF") {
             edits.replace(token.start, token.end, "\"#leaf\"");
+        } else if token.is("CONNECT_BY_ISCYCLE") {
+            edits.replace(token.start, token.end, "\"#cycle\"");
         } else if token.is("CONNECT_BY_ROOT") {
             let end = operands::end(self.tokens, at + 1);
             let expression = text_of(&self.plain(at + 1, end, text));
@@ -705,6 +829,11 @@ impl Columns {
         self.0.push((name.clone(), first.to_owned(), next(&name)));
         name
     }
+}
+
+/// Whether a row is on the way to the row before it: 1, or not: 0.
+fn is_on_trail(alias: &str, wanted: i32) -> String {
+    format!("(instr({TRAIL}, '/' || {alias}.\"#row\" || '/') > 0) = {wanted}")
 }
 
 fn text_of(texts: &[Given]) -> String {

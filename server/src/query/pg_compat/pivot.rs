@@ -151,7 +151,7 @@ fn value_columns(
     Some(texts)
 }
 
-fn name_of(token: &Token) -> String {
+pub(super) fn name_of(token: &Token) -> String {
     match &token.kind {
         Kind::Word(name) | Kind::Quoted(name) => name.to_ascii_lowercase(),
         _ => String::new(),
@@ -159,7 +159,7 @@ fn name_of(token: &Token) -> String {
 }
 
 /// Where the source before a PIVOT begins: `(SELECT ...)` or a name, each with or without an alias.
-fn source_start(tokens: &[Token], at: usize) -> Option<usize> {
+pub(super) fn source_start(tokens: &[Token], at: usize) -> Option<usize> {
     let last = at.checked_sub(1)?;
     let is = |at: usize, symbol: &str| tokens.get(at).is_some_and(|token| token.is_symbol(symbol));
     if is(last, ")") {
@@ -175,7 +175,7 @@ fn source_start(tokens: &[Token], at: usize) -> Option<usize> {
 }
 
 /// The columns of a source; `None` if they are not known.
-fn columns(source: &[Token]) -> Option<Vec<String>> {
+pub(super) fn columns(source: &[Token]) -> Option<Vec<String>> {
     let first = source.first()?;
     if let Kind::Word(name) | Kind::Quoted(name) = &first.kind {
         let name = super::synonyms::local(name);
