@@ -400,7 +400,15 @@ fn names_of_disks_may_be_quoted() {
 fn errors_point_at_their_place() {
     for (marked, says) in [
         ("<CRATE DISKGROUP d", "expected CREATE"),
-        ("CREATE <TABLE t", "expected DISKGROUP"),
+        ("CREATE <TABLE t", "no database is open"),
+        ("CREATE <OR REPLACE VIEW v AS SELECT 1 x FROM dual", "no database is open"),
+        ("DROP <TABLESPACE t INCLUDING CONTENTS", "no database is open"),
+        ("ALTER <TABLE t ADD b NUMBER", "no database is open"),
+        ("<COMMENT ON TABLE t IS 'x'", "no database is open"),
+        ("ALTER SYSTEM <SWITCH LOGFILE", "no database is open"),
+        ("ALTER <DATABASE OPEN", "no database is mounted"),
+        ("CREATE <PFILE = 'a' FROM SPFILE", "in one file"),
+        ("CREATE <DISK d", "expected DISKGROUP"),
         ("CREATE DISKGROUP <1x", "expected the name"),
         ("CREATE DISKGROUP d NORMAL <DISK '/x'", "expected REDUNDANCY"),
         ("CREATE DISKGROUP d<", "expected EXTERNAL"),
