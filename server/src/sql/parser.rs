@@ -197,6 +197,9 @@ impl Parser<'_> {
                     .at(self.here())
                     .hint(STATEMENTS))
             }
+            "AUDIT" | "COMMENT" | "FLASHBACK" | "NOAUDIT" | "PURGE" | "RENAME" => {
+                Err(self.not_open())
+            }
             _ => Err(self.expected(STATEMENTS)),
         }
     }
@@ -275,7 +278,8 @@ impl Parser<'_> {
             return users::create(self);
         }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP or USER"));
+            let refusal = self.refuse_of_object();
+            return Err(refusal.unwrap_or_else(|| self.expected("DISKGROUP or USER")));
         }
         let name = self.name("the name of a disk group")?;
         if name.value == "ALL" {
@@ -494,7 +498,8 @@ impl Parser<'_> {
             return Ok(Statement::DropUser(self.name("the name of a user")?));
         }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP or USER"));
+            let refusal = self.refuse_of_object();
+            return Err(refusal.unwrap_or_else(|| self.expected("DISKGROUP or USER")));
         }
         let name = self.name("the name of a disk group")?;
         let force = self.take("FORCE");
@@ -526,7 +531,10 @@ impl Parser<'_> {
             return users::alter(self);
         }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP, SYSTEM, SESSION or USER"));
+            let refusal = self.refuse_of_object();
+            return Err(
+                refusal.unwrap_or_else(|| self.expected("DISKGROUP, SYSTEM, SESSION or USER"))
+            );
         }
         let groups = if self.take("ALL") {
             Groups::All

@@ -7,6 +7,7 @@ select g.name, f.name file_group
   from v$asm_diskgroup g left join v$asm_filegroup f on f.group_number = g.group_number
  where g.name = 'DATA';
 select name from v$controlfile;
+select count(*) other_instances from gv$cluster_interconnects;
 describe v$asm_quotagroup
 select count(*) listed from v$fixed_table where name in ('V$ASM_DISK', 'GV$ASM_DISK', 'X$KFFXP');
 exit

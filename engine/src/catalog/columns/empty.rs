@@ -358,4 +358,26 @@ pub(super) const VIEWS: &[View] = &[
             number("con_id"),
         ],
     ),
+    view(
+        "v$locked_object",
+        &[
+            number("xidusn"),
+            number("xidslot"),
+            number("xidsqn"),
+            number("object_id"),
+            number("session_id"),
+            text("oracle_username"),
+            text("os_user_name"),
+            text("process"),
+            number("locked_mode"),
+            number("con_id"),
+        ],
+    ),
+    // Of clusters: with a single instance they have no rows.
+    view("v$active_instances", &[number("inst_number"), text("inst_name"), number("con_id")]),
+    view("v$cluster_interconnects", INTERCONNECT),
+    view("v$configured_interconnects", INTERCONNECT),
 ];
+
+const INTERCONNECT: &[Column] =
+    &[text("name"), text("ip_address"), text("is_public"), text("source"), number("con_id")];

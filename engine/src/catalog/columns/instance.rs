@@ -28,6 +28,45 @@ pub(super) const VIEWS: &[View] = &[
     view("v$option", OPTION),
     view("v$nls_parameters", NLS_PARAMETERS),
     view("v$fixed_table", FIXED_TABLE),
+    view("x$ksppi", KSPPI),
+    view("x$ksppcv", KSPPCV),
+    view("x$ksppsv", KSPPCV),
+];
+
+const KSPPI: &[Column] = &[
+    column("addr", Text, Instance, "identifies the row"),
+    column("indx", Integer, Instance, "counts from 0, by name"),
+    column("inst_id", Integer, Instance, "1"),
+    column("con_id", Integer, Instance, "0"),
+    column("ksppinm", Text, Instance, "the name, in lower case; none begins with `_`"),
+    column("ksppity", Integer, Instance, "1 boolean, 2 string, 3 integer"),
+    column("ksppdesc", Text, Instance, "what it is"),
+    column(
+        "ksppiflg",
+        Integer,
+        Instance,
+        "256 if `ALTER SESSION` can set it, and 65536 if `ALTER SYSTEM` can",
+    ),
+    column("ksppilrmflg", Integer, Instance, "0"),
+    column("ksppihash", Integer, Instance, "of the name"),
+];
+
+const KSPPCV: &[Column] = &[
+    column("addr", Text, Instance, "identifies the row"),
+    column("indx", Integer, Instance, "`indx` of the parameter in `x$ksppi`"),
+    column("inst_id", Integer, Instance, "1"),
+    column("con_id", Integer, Instance, "0"),
+    column("ksppstvl", Text, Instance, "the value; of a list all of its values; NULL: none is set"),
+    column("ksppstdvl", Text, Instance, "the same"),
+    column("ksppstdfl", Text, Instance, "the value where none is set"),
+    column("ksppstdf", Text, Instance, "`TRUE`: none is set"),
+    column(
+        "ksppstvf",
+        Integer,
+        Instance,
+        "1: this session has set it; 4: `ALTER SYSTEM` has since the instance started; else 0",
+    ),
+    column("ksppstcmnt", Text, Instance, "the `COMMENT` of the last `ALTER SYSTEM SET`"),
 ];
 
 const DIAG_INFO: &[Column] = &[

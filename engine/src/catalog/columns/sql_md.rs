@@ -8,9 +8,10 @@ const TEXT: &str = include_str!("../../../../docs/sql.md");
 
 /// The views whose columns are those of another one, and the sentence by which the document refers
 /// to that.
-const AS_ANOTHER: [(&str, &str, &str); 3] = [
+const AS_ANOTHER: [(&str, &str, &str); 4] = [
     ("v$asm_operation_ended", "v$asm_operation", "The columns are those of `v$asm_operation`"),
     ("v$system_parameter", "v$parameter", "The columns are those of `v$parameter`"),
+    ("x$ksppsv", "x$ksppcv", "The columns are those of `x$ksppcv`"),
     ("v$system_parameter2", "v$parameter2", "The columns are those of `v$parameter2`"),
 ];
 

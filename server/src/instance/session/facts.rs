@@ -97,6 +97,24 @@ fn owner_of(pid: i64) -> Value {
     maybe(fs::metadata(format!("/proc/{pid}")).ok().map(|found| users::name(found.uid())))
 }
 
+/// A parameter in `x$ksppi`.
+fn internal((at, parameter): (i64, &Parameter)) -> Vec<(&'static str, Value)> {
+    let session = if parameter.in_session { 256 } else { 0 };
+    let system = if parameter.in_system.is_some() { 65536 } else { 0 };
+    vec![
+        ("addr", address(at)),
+        ("indx", Value::Integer(at)),
+        ("inst_id", Value::Integer(1)),
+        ("con_id", Value::Integer(0)),
+        ("ksppinm", text(parameter.name)),
+        ("ksppity", Value::Integer(parameter.kind.number())),
+        ("ksppdesc", text(parameter.description)),
+        ("ksppiflg", Value::Integer(session + system)),
+        ("ksppilrmflg", Value::Integer(0)),
+        ("ksppihash", Value::Integer(hash(parameter.name))),
+    ]
+}
+
 impl Context {
     /// The rows of a view that the instance has.
     pub(super) fn rows_of(&self, view: &View) -> Vec<Vec<Value>> {
@@ -128,6 +146,12 @@ impl Context {
             "v$parameter2" | "v$system_parameter2" => {
                 let all = self.parameters(view.name == "v$parameter2");
                 (1..).zip(&all).flat_map(|(at, one)| self.values_of_parameter(at, one)).collect()
+            }
+            "x$ksppi" => (0..).zip(&self.parameters(false)).map(internal).collect(),
+            "x$ksppcv" | "x$ksppsv" => {
+                let of_session = view.name == "x$ksppcv";
+                let all = self.parameters(of_session);
+                (0..).zip(&all).map(|(at, one)| self.of_value(at, one, of_session)).collect()
             }
             "v$spparameter" => {
                 self.instance.parameters().iter().flat_map(of_stored_parameter).collect()
@@ -213,6 +237,33 @@ impl Context {
             ("hash", Value::Integer(hash(parameter.name))),
         ]);
         row
+    }
+
+    /// A parameter's value in `x$ksppcv`, and in `x$ksppsv`.
+    fn of_value(
+        &self,
+        at: i64,
+        parameter: &Parameter,
+        of_session: bool,
+    ) -> Vec<(&'static str, Value)> {
+        let flag = match (of_session && self.has_set(parameter), parameter.is_changed) {
+            (true, _) => 1,
+            (_, true) => 4,
+            _ => 0,
+        };
+        let default = (!parameter.default.is_empty()).then_some(&parameter.default);
+        vec![
+            ("addr", address(at)),
+            ("indx", Value::Integer(at)),
+            ("inst_id", Value::Integer(1)),
+            ("con_id", Value::Integer(0)),
+            ("ksppstvl", maybe(parameter.value())),
+            ("ksppstdvl", maybe(parameter.value())),
+            ("ksppstdfl", maybe(default)),
+            ("ksppstdf", truth(parameter.is_default())),
+            ("ksppstvf", Value::Integer(flag)),
+            ("ksppstcmnt", maybe(parameter.comment.as_ref())),
+        ]
     }
 
     /// A row for each value of a list.

@@ -6,6 +6,40 @@ use crate::{
     sql_error::{SqlError, state},
 };
 
+/// The state of an instance without a database.
+const NO_DATABASE: &str = "55000";
+/// The words with which the kinds of a database's objects begin.
+const OBJECTS: [&str; 28] = [
+    "BIGFILE",
+    "BITMAP",
+    "CLUSTER",
+    "CONTEXT",
+    "CONTROLFILE",
+    "DATABASE",
+    "DIRECTORY",
+    "FUNCTION",
+    "GLOBAL",
+    "INDEX",
+    "LIBRARY",
+    "MATERIALIZED",
+    "OR",
+    "PACKAGE",
+    "PLUGGABLE",
+    "PRIVATE",
+    "PROCEDURE",
+    "PROFILE",
+    "PUBLIC",
+    "SEQUENCE",
+    "SYNONYM",
+    "TABLE",
+    "TABLESPACE",
+    "TEMPORARY",
+    "TRIGGER",
+    "UNDO",
+    "UNIQUE",
+    "VIEW",
+];
+
 impl Parser<'_> {
     /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None` if another
     /// clause comes next.
@@ -81,14 +115,41 @@ impl Parser<'_> {
                 self.refuse("there is no password file", "who may connect is said where roles are"),
             );
         }
-        None
+        let of_database = ["ARCHIVE", "CHECKPOINT", "SWITCH"].iter().any(|word| self.is(word));
+        of_database.then(|| self.not_open())
     }
 
     pub(super) fn refuse_of_database(&self) -> SqlError {
+        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        if !rest.iter().any(|token| token.is("MIRROR")) {
+            return SqlError::new(NO_DATABASE, "no database is mounted, and none can be here")
+                .detail("NoDatabase, which Oracle calls ORA-01507")
+                .hint("this instance has disk groups, as an ASM instance")
+                .at(self.here());
+        }
         self.refuse(
             "mirror copies of databases are not there",
             "a database is copied with its own tools, or as files where the disk group is mounted",
         )
+    }
+
+    /// The refusal of what CREATE, DROP and ALTER of a database are about; `None` at another word.
+    pub(super) fn refuse_of_object(&self) -> Option<SqlError> {
+        if self.is("PFILE") || self.is("SPFILE") {
+            return Some(self.refuse(
+                "the parameters are in one file, which is written by ALTER SYSTEM SET",
+                "v$spparameter shows it",
+            ));
+        }
+        OBJECTS.iter().any(|word| self.is(word)).then(|| self.not_open())
+    }
+
+    /// The refusal of a statement about what an open database has.
+    pub(super) fn not_open(&self) -> SqlError {
+        SqlError::new(NO_DATABASE, "no database is open: tables and the like are not here")
+            .detail("NotOpen, which Oracle calls ORA-01109")
+            .hint("this instance has disk groups, as an ASM instance")
+            .at(self.here())
     }
 
     fn refuse(&self, why: &str, hint: &str) -> SqlError {

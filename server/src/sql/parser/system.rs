@@ -42,7 +42,16 @@ impl Parser<'_> {
         let names: Vec<&str> = known.iter().map(|one| one.name()).collect();
         match found {
             Some(value) => Ok(At { value, at }),
-            None => Err(self.expected(&names.join(", "))),
+            None => Err(match self.peek().map(|token| &token.kind) {
+                Some(Kind::Word(name) | Kind::Quoted(name)) => SqlError::new(
+                    state::UNKNOWN_SETTING,
+                    format!("there is no parameter \"{name}\" that ALTER SYSTEM sets"),
+                )
+                .detail("Unknown, which Oracle calls ORA-02065")
+                .hint(format!("it sets {}", names.join(", ")))
+                .at(at),
+                _ => self.expected(&names.join(", ")),
+            }),
         }
     }
 
