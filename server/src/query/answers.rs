@@ -734,8 +734,8 @@ fn recursive_queries_need_no_word() {
                 "1|2",
             ),
             (
-                "SELECT any_value(x), approx_count_distinct(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
-                "1|1",
+                "SELECT any_value(x), approx_count_distinct(x), wm_concat(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
+                "1|1|1,1",
             ),
             (
                 "SELECT (SELECT max(x) FROM (SELECT 1 x FROM dual) i WHERE i.x = o.x) m FROM (SELECT 1 x FROM dual) o",

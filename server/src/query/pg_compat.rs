@@ -563,7 +563,8 @@ fn sizes(tokens: &[Token]) -> Vec<i64> {
     found
 }
 
-/// The texts around a value that is converted to a type of numbers or texts; `None` for other types.
+/// The texts around a value that is converted to a type of numbers or of texts; `None` for another
+/// type.
 fn conversion(name: &str, sizes: &[i64]) -> Option<(String, String)> {
     let number = || ("plinth_number(".to_owned(), ")".to_owned());
     Some(match (name, sizes) {

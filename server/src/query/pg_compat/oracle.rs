@@ -168,6 +168,8 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
+        } else if token.is("WM_CONCAT") && opens(tokens, at + 1) {
+            edits.replace(token.start, token.end, "group_concat");
         } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
             edits.replace(token.start, token.end, "min");
         } else if token.is("APPROX_COUNT_DISTINCT") && opens(tokens, at + 1) {
