@@ -441,6 +441,8 @@ fn rownum_counts_before_an_order() {
             (&of("t.x, rownum r", "WHERE rownum <= 2 ORDER BY t.x DESC"), "3|2\n1|1"),
             (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
             (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
+            (&of("count(*) OVER () c", "WHERE rownum <= 1"), "1"),
+            (&of("x", "WHERE rownum <= (SELECT 2 FROM dual) ORDER BY x DESC"), "3\n1"),
             (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
             (
                 &format!(
@@ -636,6 +638,10 @@ fn operands_of_set_operations_may_be_in_parentheses() {
                 "1",
             ),
             ("(SELECT 5 FROM dual)", "5"),
+            (
+                "WITH a AS (SELECT 1 x FROM dual) (SELECT x FROM a) UNION ALL (SELECT x + 1 FROM a)",
+                "1\n2",
+            ),
             // From the left in Oracle.
             ("SELECT 1 FROM dual UNION SELECT 2 FROM dual INTERSECT SELECT 2 FROM dual", "2"),
             (
@@ -651,6 +657,7 @@ fn operands_of_set_operations_may_be_in_parentheses() {
             ("select 1 union select 2 intersect select 2", "1\n2"),
             ("select 1 union select 2 intersect select 3 intersect select 2 order by 1 desc", "1"),
             ("select 2 intersect select 2 union select 1 order by 1", "1\n2"),
+            ("select x from (select 1 x union select 2) t order by x limit all offset 1", "2"),
             ("select count(*) from (select 1 except select 1 intersect select 2) x", "1"),
         ],
     );

@@ -168,6 +168,13 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
+        } else if token.is("ALL")
+            && at
+                .checked_sub(1)
+                .and_then(|at| tokens.get(at))
+                .is_some_and(|before| before.is("LIMIT"))
+        {
+            edits.replace(token.start, token.end, "-1");
         } else if token.is("WM_CONCAT") && opens(tokens, at + 1) {
             edits.replace(token.start, token.end, "group_concat");
         } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
@@ -411,7 +418,7 @@ fn limit_of(condition: &[Token]) -> Option<String> {
         mark.is_symbol(if first.is("ROWNUM") { symbol } else { reversed })
     };
     let text = |bound: &[Token]| {
-        bound.iter().map(|token| format!("{} ", written(token))).collect::<String>()
+        bound.iter().map(|token| format!("{} ", quoted(token))).collect::<String>()
     };
     if bound.is_empty() {
         return None;

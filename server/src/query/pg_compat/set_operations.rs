@@ -87,7 +87,9 @@ fn parentheses(tokens: &[Token], at: usize, edits: &mut Edits) {
     };
     let before = at.checked_sub(1).and_then(|before| tokens.get(before));
     let precedes = tokens.get(close + 1).is_some_and(is_operator);
-    let begins = before.is_none() || before.is_some_and(opens) && precedes;
+    // Behind WITH, or within parentheses.
+    let may_begin = before.is_some_and(|before| opens(before) || before.is_symbol(")"));
+    let begins = before.is_none() || may_begin && precedes;
     if begins || follows_operator(tokens, at) {
         edits.insert(open.start, "SELECT * FROM ");
     }
