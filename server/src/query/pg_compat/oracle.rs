@@ -420,19 +420,30 @@ fn limit_of(condition: &[Token]) -> Option<String> {
     let text = |bound: &[Token]| {
         bound.iter().map(|token| format!("{} ", quoted(token))).collect::<String>()
     };
+    // Engines limit their rows by a number, and by nothing else.
+    let number = |bound: &[Token]| match bound {
+        [Token { kind: Kind::Number(digits), .. }] => digits.parse::<u32>().ok(),
+        _ => None,
+    };
+    let most = |bound: &[Token]| {
+        number(bound).map_or_else(|| format!("max(0, {})", text(bound)), |most| most.to_string())
+    };
     if bound.is_empty() {
         return None;
     }
     if mark.is("BETWEEN") {
         let bounds = operands::split(bound, |token| token.is("AND"));
         let [low, high] = &bounds[..] else { return None };
-        return is_one(low).then(|| format!("max(0, {})", text(high)));
+        return is_one(low).then(|| most(high));
     }
     if is("<=", ">=") {
-        return Some(format!("max(0, {})", text(bound)));
+        return Some(most(bound));
     }
     if is("<", ">") {
-        return Some(format!("max(0, ({}) - 1)", text(bound)));
+        return Some(match number(bound) {
+            Some(number) => number.saturating_sub(1).to_string(),
+            None => format!("max(0, ({}) - 1)", text(bound)),
+        });
     }
     (is("=", "=") && is_one(bound)).then(|| "1".to_owned())
 }
