@@ -501,6 +501,11 @@ fn rows_are_fetched_with_ties_and_by_percent() {
             (&of("x", "ORDER BY x DESC FETCH FIRST 50 PERCENT ROWS ONLY"), "3\n2"),
             (&of("*", "ORDER BY x FETCH FIRST 10 PERCENT ROWS WITH TIES"), "1\n1"),
             (&of("x", "ORDER BY x FETCH FIRST 0 PERCENT ROWS ONLY"), ""),
+            (&of("x", "ORDER BY x OFFSET 2 ROWS"), "2\n3"),
+            (
+                &format!("SELECT x FROM ({}) ORDER BY x DESC", of("x", "ORDER BY x OFFSET 2 ROWS")),
+                "3\n2",
+            ),
             (
                 "SELECT type, count(*) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC FETCH FIRST 1 ROWS WITH TIES",
                 "ARCHIVELOG|57",
@@ -658,6 +663,12 @@ fn operands_of_set_operations_may_be_in_parentheses() {
             ("select 1 union select 2 intersect select 3 intersect select 2 order by 1 desc", "1"),
             ("select 2 intersect select 2 union select 1 order by 1", "1\n2"),
             ("select x from (select 1 x union select 2) t order by x limit all offset 1", "2"),
+            ("select x from (select 1 x union select 2) t order by x offset 1", "2"),
+            ("select x from (select 1 x union select 2) t order by x limit 1 offset 1 row", "2"),
+            (
+                "select x from (select 1 x union select 2) t order by x offset 0 fetch next row only",
+                "1",
+            ),
             ("select count(*) from (select 1 except select 1 intersect select 2) x", "1"),
         ],
     );

@@ -175,6 +175,8 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("LIMIT"))
         {
             edits.replace(token.start, token.end, "-1");
+        } else if token.is("OFFSET") && !next(1, "FROM") {
+            offset(tokens, at, edits);
         } else if token.is("WM_CONCAT") && opens(tokens, at + 1) {
             edits.replace(token.start, token.end, "group_concat");
         } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
@@ -194,9 +196,10 @@ fn words(tokens: &[Token], edits: &mut Edits) {
             }
             let count = tokens.get(at + 2).filter(|_| counted);
             let count = count.map_or_else(|| "1".to_owned(), written);
-            let offset = at
-                .checked_sub(3)
-                .filter(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
+            let offset = [3, 2]
+                .into_iter()
+                .filter_map(|back| at.checked_sub(back))
+                .find(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
             let skipped = offset.and_then(|offset| tokens.get(offset + 1)).map(written);
             let start = offset
                 .and_then(|offset| tokens.get(offset))
@@ -210,6 +213,37 @@ fn words(tokens: &[Token], edits: &mut Edits) {
         {
             edits.replace(token.start, token.end, "");
         }
+    }
+}
+
+/// `OFFSET n [ROWS]` without FETCH: SQLite has it behind a LIMIT only.
+fn offset(tokens: &[Token], at: usize, edits: &mut Edits) {
+    let is = |at: usize, words: &[&str]| {
+        tokens.get(at).is_some_and(|token| words.iter().any(|word| token.is(word)))
+    };
+    let has_rows = is(at + 2, &["ROW", "ROWS"]);
+    let (Some(word), Some(count)) = (tokens.get(at), tokens.get(at + 1)) else { return };
+    if is(at + 2 + usize::from(has_rows), &["FETCH"]) {
+        return;
+    }
+    let mut depth = 0_usize;
+    let mut has_limit = false;
+    for token in tokens.get(..at).unwrap_or_default().iter().rev() {
+        if token.is_symbol(")") {
+            depth += 1;
+        } else if token.is_symbol("(") {
+            let Some(less) = depth.checked_sub(1) else { break };
+            depth = less;
+        } else if depth == 0 && (token.is("LIMIT") || token.is("SELECT")) {
+            has_limit = token.is("LIMIT");
+            break;
+        }
+    }
+    if !has_limit {
+        edits.insert(word.start, "LIMIT -1 ");
+    }
+    if let Some(rows) = tokens.get(at + 2).filter(|_| has_rows) {
+        edits.replace(count.end, rows.end, "");
     }
 }
 
