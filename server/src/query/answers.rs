@@ -510,6 +510,8 @@ fn rownum_counts_before_an_order() {
             (&of("t.x, rownum r", "WHERE rownum <= 2 ORDER BY t.x DESC"), "3|2\n1|1"),
             (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
             (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
+            (&of("count(*) OVER () c", "WHERE rownum <= 1"), "1"),
+            (&of("x", "WHERE rownum <= (SELECT 2 FROM dual) ORDER BY x DESC"), "3\n1"),
             (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
             // A row that fails gives its number to the next one.
             (&of("x", "WHERE rownum > 1 ORDER BY x"), ""),
@@ -571,6 +573,11 @@ fn rows_are_fetched_with_ties_and_by_percent() {
             (&of("x", "ORDER BY x DESC FETCH FIRST 50 PERCENT ROWS ONLY"), "3\n2"),
             (&of("*", "ORDER BY x FETCH FIRST 10 PERCENT ROWS WITH TIES"), "1\n1"),
             (&of("x", "ORDER BY x FETCH FIRST 0 PERCENT ROWS ONLY"), ""),
+            (&of("x", "ORDER BY x OFFSET 2 ROWS"), "2\n3"),
+            (
+                &format!("SELECT x FROM ({}) ORDER BY x DESC", of("x", "ORDER BY x OFFSET 2 ROWS")),
+                "3\n2",
+            ),
             (
                 "SELECT type, count(*) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC FETCH FIRST 1 ROWS WITH TIES",
                 "ARCHIVELOG|57",
@@ -708,6 +715,10 @@ fn operands_of_set_operations_may_be_in_parentheses() {
                 "1",
             ),
             ("(SELECT 5 FROM dual)", "5"),
+            (
+                "WITH a AS (SELECT 1 x FROM dual) (SELECT x FROM a) UNION ALL (SELECT x + 1 FROM a)",
+                "1\n2",
+            ),
             // From the left in Oracle.
             ("SELECT 1 FROM dual UNION SELECT 2 FROM dual INTERSECT SELECT 2 FROM dual", "2"),
             (
@@ -723,6 +734,13 @@ fn operands_of_set_operations_may_be_in_parentheses() {
             ("select 1 union select 2 intersect select 2", "1\n2"),
             ("select 1 union select 2 intersect select 3 intersect select 2 order by 1 desc", "1"),
             ("select 2 intersect select 2 union select 1 order by 1", "1\n2"),
+            ("select x from (select 1 x union select 2) t order by x limit all offset 1", "2"),
+            ("select x from (select 1 x union select 2) t order by x offset 1", "2"),
+            ("select x from (select 1 x union select 2) t order by x limit 1 offset 1 row", "2"),
+            (
+                "select x from (select 1 x union select 2) t order by x offset 0 fetch next row only",
+                "1",
+            ),
             ("select count(*) from (select 1 except select 1 intersect select 2) x", "1"),
         ],
     );
@@ -806,8 +824,8 @@ fn recursive_queries_need_no_word() {
                 "1|2",
             ),
             (
-                "SELECT any_value(x), approx_count_distinct(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
-                "1|1",
+                "SELECT any_value(x), approx_count_distinct(x), wm_concat(x) FROM (SELECT 1 x FROM dual UNION ALL SELECT 1 FROM dual)",
+                "1|1|1,1",
             ),
             (
                 "SELECT (SELECT max(x) FROM (SELECT 1 x FROM dual) i WHERE i.x = o.x) m FROM (SELECT 1 x FROM dual) o",

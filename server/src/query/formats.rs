@@ -378,6 +378,23 @@ impl<'a> Spelling<'a> {
         Some(operands::split(inside, |t| t.is_symbol(",")).into_iter().map(part).collect())
     }
 
+    /// `CAST('07/03/2026' AS DATE)`, `CAST(sysdate AS VARCHAR2(20))`
+    fn cast(&mut self, argument: Option<Part>) {
+        let Some((from, to)) = argument else { return };
+        let Some(word) = (from..to).rev().find(|at| self.token(*at).is_some_and(|t| t.is("AS")))
+        else {
+            return;
+        };
+        let is = |names: &[&str]| {
+            self.token(word + 1).is_some_and(|name| names.iter().any(|known| name.is(known)))
+        };
+        if is(&["DATE", "TIMESTAMP"]) && self.is_string((from, word)) {
+            self.wrap((from, word), "plinth_read");
+        } else if is(&["VARCHAR2", "VARCHAR", "CHAR", "TEXT"]) && self.is_time((from, word)) {
+            self.wrap((from, word), "plinth_shown");
+        }
+    }
+
     fn call(&mut self, at: usize, name: &str) {
         let Some(arguments) = self.arguments(at + 1) else { return };
         let first_is_time = arguments.first().is_some_and(|first| self.is_time(*first));
@@ -390,6 +407,8 @@ impl<'a> Spelling<'a> {
             }
             name if OF_ONE_TYPE.contains(&name) && first_is_time => arguments,
             name if OF_TIMES.contains(&name) => arguments,
+            "next_day" => arguments.into_iter().take(1).collect(),
+            "cast" => return self.cast(arguments.first().copied()),
             // TO_CHAR with a format writes the time by that.
             name if OF_TEXTS.contains(&name) && (name != "to_char" || arguments.len() == 1) => {
                 for part in arguments {
@@ -423,6 +442,10 @@ mod tests {
             (
                 "select 1 from x where mount_date > '01-JAN-26'",
                 "select 1 from x where mount_date > plinth_read('01-JAN-26')",
+            ),
+            (
+                "select cast('01-JAN-26' as date), cast(mount_date as varchar2(9)), cast(1 as number), next_day('01-JAN-26', 'FRI') from x",
+                "select cast(plinth_read('01-JAN-26') as date), cast(plinth_shown(mount_date) as varchar2(9)), cast(1 as number), next_day(plinth_read('01-JAN-26'), 'FRI') from x",
             ),
             (
                 "select 1 where '01-JAN-26' <= trunc(d.create_date) and name = 'x'",

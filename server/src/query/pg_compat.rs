@@ -566,7 +566,8 @@ fn sizes(tokens: &[Token]) -> Vec<i64> {
     found
 }
 
-/// The texts around a value that is converted to a type of numbers or texts; `None` for other types.
+/// The texts around a value that is converted to a type of numbers or of texts; `None` for another
+/// type.
 fn conversion(name: &str, sizes: &[i64]) -> Option<(String, String)> {
     let number = || ("plinth_number(".to_owned(), ")".to_owned());
     Some(match (name, sizes) {
@@ -795,20 +796,24 @@ mod tests {
             ("select rownum, a from b", "select row_number() OVER () AS \"rownum\", a from b"),
             (
                 "select * from (select a from b order by 1) where rownum <= 5",
-                "select * from (select a from b order by 1 NULLS LAST) where 1 LIMIT max(0, 5 )",
+                "select * from (select a from b order by 1 NULLS LAST) where 1 LIMIT 5",
             ),
             // Rows are counted before they are ordered.
             (
                 "select a from b where c = 1 and rownum < 3 order by a",
-                "select a from (SELECT * FROM b WHERE c = 1 and 1 LIMIT max(0, (3 ) - 1) OFFSET 0) AS \"b\"  order by a NULLS LAST",
+                "select a from (SELECT * FROM b WHERE c = 1 and 1 LIMIT 2 OFFSET 0) AS \"b\"  order by a NULLS LAST",
             ),
             (
                 "select a from b where 3 >= rownum and c = 1",
-                "select a from b where 1 and c = 1 LIMIT max(0, 3 )",
+                "select a from b where 1 and c = 1 LIMIT 3",
             ),
             (
                 "select a from b where c = 1 and rownum between 1 and 3 and d = 2",
-                "select a from b where c = 1 and 1 and d = 2 LIMIT max(0, 3 )",
+                "select a from b where c = 1 and 1 and d = 2 LIMIT 3",
+            ),
+            (
+                "select a from b where rownum < 2 + 1",
+                "select a from b where 1 LIMIT max(0, (2 + 1 ) - 1)",
             ),
         ] {
             assert_eq!(rewrite(query).expect(query).sql, sql);

@@ -290,6 +290,10 @@ fn plans_change_no_result() {
             14,
         ),
         (
+            "SELECT type FROM v$asm_file WHERE group_number = 1 AND rownum <= 3 AND bytes > 0 ORDER BY type",
+            3,
+        ),
+        (
             "SELECT bytes AS file_number FROM v$asm_file WHERE group_number = 1 ORDER BY file_number LIMIT 3",
             100,
         ),

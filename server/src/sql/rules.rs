@@ -9,6 +9,11 @@
 //! | `SUBSTR(x, 0)` | from the first character | from the one before it |
 //! | `REPLACE(x, 'a', NULL)` | removes | NULL |
 //! | `REGEXP_REPLACE` | replaces all | the first, unless its flags have `g` |
+//! | `a UNION b INTERSECT c` | from the left | INTERSECT binds first |
+//! | `GREATEST(1, NULL)` | NULL | 1 |
+//! | a month after January 31 | is an error | is the last day of February |
+//! | `CAST(x AS DATE)`, `CURRENT_DATE` | with a time of day | a day |
+//! | `TO_TIMESTAMP(5)` | is an error | seconds since 1970 |
 //!
 //! A session chooses with the setting [`SETTING`]. Without it, the way that the session came
 //! decides: `plinth sql` is for Oracle's scripts. A client of PostgreSQL's protocol may be psql

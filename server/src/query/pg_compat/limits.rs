@@ -95,13 +95,15 @@ impl Limited<'_> {
             .tokens
             .get(self.block.select + 1)
             .is_some_and(|next| next.is("DISTINCT") || next.is("UNIQUE"));
-        let groups = self.block.group.is_some() || is_distinct || has_aggregate(list);
+        // Windows are over the rows that are counted, too.
+        let has_window = list.iter().any(|token| token.is("OVER"));
+        let groups = self.block.group.is_some() || is_distinct || has_window || has_aggregate(list);
         if !groups && self.block.order.is_none() {
             // SQLite's own limit does.
             return Ok(None);
         }
         let refusal = || {
-            let what = "ROWNUM beside an aggregate, DISTINCT or another limit";
+            let what = "ROWNUM beside an aggregate, OVER, DISTINCT or another limit";
             let token = self.tokens.get(limit.rownum).unwrap_or(&NOTHING);
             refused(token, what, "limit the rows in a subquery")
         };

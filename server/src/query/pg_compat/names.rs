@@ -137,7 +137,9 @@ fn is_name(tokens: &[Token], at: usize, token: &Token, rules: Rules) -> bool {
         None => true,
         Some(Kind::Symbol(symbol)) => symbol != ")" && symbol != "]" && !symbol.starts_with('$'),
         Some(Kind::Word(_)) => {
+            let of_limit = at.checked_sub(2).and_then(|at| tokens.get(at));
             before.is_some_and(|before| BEFORE_OPERANDS.iter().any(|word| before.is(word)))
+                && !of_limit.is_some_and(|limit| limit.is("LIMIT"))
         }
         _ => false,
     };

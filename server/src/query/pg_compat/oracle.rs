@@ -168,6 +168,17 @@ fn words(tokens: &[Token], edits: &mut Edits) {
                 .is_some_and(|before| before.is("SELECT") || before.is_symbol("("))
         {
             edits.replace(token.start, token.end, "DISTINCT");
+        } else if token.is("ALL")
+            && at
+                .checked_sub(1)
+                .and_then(|at| tokens.get(at))
+                .is_some_and(|before| before.is("LIMIT"))
+        {
+            edits.replace(token.start, token.end, "-1");
+        } else if token.is("OFFSET") && !next(1, "FROM") {
+            offset(tokens, at, edits);
+        } else if token.is("WM_CONCAT") && opens(tokens, at + 1) {
+            edits.replace(token.start, token.end, "group_concat");
         } else if token.is("ANY_VALUE") && opens(tokens, at + 1) {
             edits.replace(token.start, token.end, "min");
         } else if token.is("APPROX_COUNT_DISTINCT") && opens(tokens, at + 1) {
@@ -185,9 +196,10 @@ fn words(tokens: &[Token], edits: &mut Edits) {
             }
             let count = tokens.get(at + 2).filter(|_| counted);
             let count = count.map_or_else(|| "1".to_owned(), written);
-            let offset = at
-                .checked_sub(3)
-                .filter(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
+            let offset = [3, 2]
+                .into_iter()
+                .filter_map(|back| at.checked_sub(back))
+                .find(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
             let skipped = offset.and_then(|offset| tokens.get(offset + 1)).map(written);
             let start = offset
                 .and_then(|offset| tokens.get(offset))
@@ -201,6 +213,37 @@ fn words(tokens: &[Token], edits: &mut Edits) {
         {
             edits.replace(token.start, token.end, "");
         }
+    }
+}
+
+/// `OFFSET n [ROWS]` without FETCH: SQLite has it behind a LIMIT only.
+fn offset(tokens: &[Token], at: usize, edits: &mut Edits) {
+    let is = |at: usize, words: &[&str]| {
+        tokens.get(at).is_some_and(|token| words.iter().any(|word| token.is(word)))
+    };
+    let has_rows = is(at + 2, &["ROW", "ROWS"]);
+    let (Some(word), Some(count)) = (tokens.get(at), tokens.get(at + 1)) else { return };
+    if is(at + 2 + usize::from(has_rows), &["FETCH"]) {
+        return;
+    }
+    let mut depth = 0_usize;
+    let mut has_limit = false;
+    for token in tokens.get(..at).unwrap_or_default().iter().rev() {
+        if token.is_symbol(")") {
+            depth += 1;
+        } else if token.is_symbol("(") {
+            let Some(less) = depth.checked_sub(1) else { break };
+            depth = less;
+        } else if depth == 0 && (token.is("LIMIT") || token.is("SELECT")) {
+            has_limit = token.is("LIMIT");
+            break;
+        }
+    }
+    if !has_limit {
+        edits.insert(word.start, "LIMIT -1 ");
+    }
+    if let Some(rows) = tokens.get(at + 2).filter(|_| has_rows) {
+        edits.replace(count.end, rows.end, "");
     }
 }
 
@@ -401,56 +444,64 @@ fn condition_with(conditions: &[Token], offset: usize) -> Option<(usize, usize)>
 fn limit_of(condition: &[Token]) -> Option<String> {
     /// SQLite's limit for all rows.
     const ALL: &str = "-1";
-    let is = |symbol: &str| condition.get(1).is_some_and(|token| token.is_symbol(symbol));
-    let bound = condition.get(2..).unwrap_or_default();
-    if condition.last()?.is("ROWNUM") {
-        // n >= ROWNUM
-        let (before, turned) = condition.split_at_checked(condition.len() - 2)?;
-        let [operator, rownum] = turned else { return None };
-        let mirrored = match &operator.kind {
-            Kind::Symbol(symbol) if symbol == ">=" => "<=",
-            Kind::Symbol(symbol) if symbol == ">" => "<",
-            Kind::Symbol(symbol) if symbol == "=" => "=",
-            Kind::Symbol(symbol) if symbol == "<" => ">",
-            Kind::Symbol(symbol) if symbol == "<=" => ">=",
-            _ => return None,
-        };
-        let operator = Token { kind: Kind::Symbol(mirrored.to_owned()), ..operator.clone() };
-        let mirror: Vec<Token> =
-            [rownum.clone(), operator].into_iter().chain(before.iter().cloned()).collect();
-        return limit_of(&mirror);
-    }
-    if !condition.first()?.is("ROWNUM") || bound.is_empty() {
-        return None;
-    }
-    if is("<=") || is("<") {
-        let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
-        return Some(if is("<") {
-            format!("max(0, ({bound}) - 1)")
-        } else {
-            format!("max(0, {bound})")
-        });
-    }
-    if condition.get(1)?.is("BETWEEN") {
-        let bounds = operands::split(bound, |token| token.is("AND"));
-        let [[Token { kind: Kind::Number(low), .. }], high] = bounds[..] else { return None };
-        let high: String = high.iter().map(|token| format!("{} ", written(token))).collect();
-        let none = low.parse::<u32>().ok()? > 1;
-        return Some(if none { "0".to_owned() } else { format!("max(0, {high})") });
-    }
-    let [Token { kind: Kind::Number(number), .. }] = bound else { return None };
-    let number: u32 = number.parse().ok()?;
+    let (operator, bound) = rownum_compared(condition)?;
+    let text = |bound: &[Token]| {
+        bound.iter().map(|token| format!("{} ", quoted(token))).collect::<String>()
+    };
+    // Engines limit their rows by a number, and by nothing else.
+    let number = |bound: &[Token]| match bound {
+        [Token { kind: Kind::Number(digits), .. }] => digits.parse::<u32>().ok(),
+        _ => None,
+    };
+    let most = |bound: &[Token]| {
+        number(bound).map_or_else(|| format!("max(0, {})", text(bound)), |most| most.to_string())
+    };
     let rows = |all: bool| Some(if all { ALL } else { "0" }.to_owned());
-    match () {
-        () if is("=") => Some(u32::from(number == 1).to_string()),
-        () if is(">") => rows(number == 0),
-        () if is(">=") => rows(number <= 1),
-        () if is("<>") || is("!=") => match number.checked_sub(1) {
+    match operator {
+        "BETWEEN" => {
+            let bounds = operands::split(bound, |token| token.is("AND"));
+            let [low, high] = bounds[..] else { return None };
+            if number(low)? > 1 { rows(false) } else { Some(most(high)) }
+        }
+        "<=" => Some(most(bound)),
+        "<" => Some(match number(bound) {
+            Some(number) => number.saturating_sub(1).to_string(),
+            None => format!("max(0, ({}) - 1)", text(bound)),
+        }),
+        "=" => Some(u32::from(number(bound)? == 1).to_string()),
+        ">" => rows(number(bound)? == 0),
+        ">=" => rows(number(bound)? <= 1),
+        "<>" | "!=" => match number(bound)?.checked_sub(1) {
             Some(before) => Some(before.to_string()),
             None => rows(true),
         },
-        () => None,
+        _ => None,
     }
+}
+
+/// The operator of a comparison of ROWNUM, as it is with ROWNUM on its left, and the other side.
+fn rownum_compared(condition: &[Token]) -> Option<(&str, &[Token])> {
+    let [first, .., last] = condition else { return None };
+    const OPERATORS: [(&str, &str); 7] = [
+        ("<=", ">="),
+        ("<", ">"),
+        ("=", "="),
+        (">", "<"),
+        (">=", "<="),
+        ("<>", "<>"),
+        ("!=", "!="),
+    ];
+    if first.is("ROWNUM") {
+        let (operator, bound) = condition.get(1..)?.split_first()?;
+        if operator.is("BETWEEN") {
+            return Some(("BETWEEN", bound));
+        }
+        let found = OPERATORS.iter().find(|(name, _)| operator.is_symbol(name))?;
+        return Some((found.0, bound)).filter(|_| !bound.is_empty());
+    }
+    let (operator, bound) = condition.get(..condition.len() - 1)?.split_last()?;
+    let found = OPERATORS.iter().find(|(_, reversed)| operator.is_symbol(reversed))?;
+    Some((found.0, bound)).filter(|_| last.is("ROWNUM") && !bound.is_empty())
 }
 
 fn opens(tokens: &[Token], at: usize) -> bool {

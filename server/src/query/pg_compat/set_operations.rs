@@ -24,6 +24,8 @@ use crate::{
 const OPERATORS: [&str; 4] = ["UNION", "INTERSECT", "EXCEPT", "MINUS"];
 /// Words that end the last operand.
 const AFTER_OPERANDS: [&str; 4] = ["ORDER", "LIMIT", "OFFSET", "FETCH"];
+/// More parentheses than one query may have within each other.
+const DEPTH_MAX: usize = 250;
 const OPEN: &str = "SELECT * FROM (";
 
 /// Rewrites set operations.
@@ -79,7 +81,7 @@ fn follows_operator(tokens: &[Token], at: usize) -> bool {
 /// A query in parentheses that is an operand, or the whole statement.
 fn parentheses(tokens: &[Token], at: usize, edits: &mut Edits) {
     let is_query = |token: &Token| token.is("SELECT") || token.is("WITH") || token.is("VALUES");
-    let inner = tokens.iter().skip(at).find(|token| !opens(token));
+    let inner = tokens.iter().skip(at).take(DEPTH_MAX).find(|token| !opens(token));
     let (Some(open), Some(close), true) =
         (tokens.get(at), operands::closing(tokens, at), inner.is_some_and(is_query))
     else {
@@ -87,7 +89,9 @@ fn parentheses(tokens: &[Token], at: usize, edits: &mut Edits) {
     };
     let before = at.checked_sub(1).and_then(|before| tokens.get(before));
     let precedes = tokens.get(close + 1).is_some_and(is_operator);
-    let begins = before.is_none() || before.is_some_and(opens) && precedes;
+    // Behind WITH, or within parentheses.
+    let may_begin = before.is_some_and(|before| opens(before) || before.is_symbol(")"));
+    let begins = before.is_none() || may_begin && precedes;
     if begins || follows_operator(tokens, at) {
         edits.insert(open.start, "SELECT * FROM ");
     }
