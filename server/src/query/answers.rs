@@ -442,6 +442,29 @@ fn rownum_counts_before_an_order() {
             (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
             (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
             (&of("count(*) OVER () c", "WHERE rownum <= 1"), "1"),
+            // Each operand of a UNION has its own rows.
+            (
+                &format!(
+                    "SELECT 5 x FROM dual UNION ALL {}",
+                    of("x", "WHERE rownum <= 2 ORDER BY x DESC")
+                ),
+                "5\n3\n1",
+            ),
+            (
+                &format!(
+                    "{} UNION ALL SELECT 5, 6 FROM dual ORDER BY 1",
+                    of("t.x, rownum", "WHERE rownum <= 1")
+                ),
+                "1|1\n5|6",
+            ),
+            (
+                &format!("{} UNION ALL SELECT 5 FROM dual", of("count(*)", "WHERE rownum <= 2")),
+                "2\n5",
+            ),
+            (
+                "SELECT LEVEL FROM dual WHERE rownum <= 2 CONNECT BY LEVEL <= 5 UNION SELECT 9 FROM dual",
+                "1\n2\n9",
+            ),
             (&of("x", "WHERE rownum <= (SELECT 2 FROM dual) ORDER BY x DESC"), "3\n1"),
             (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
             (
