@@ -199,6 +199,14 @@ fn decimals_are_decimals() {
             ("select log(10, 1000), power(2, 10), sqrt(16), mod(7.5, 2) from dual", "3|1024|4|1.5"),
             ("select 10/4||'x', 5/10||'x', 10/5||'x' from dual", "2.5x|.5x|2x"),
             ("select to_char(0.5), to_char(10/5) from dual", ".5|2"),
+            (
+                "select length(0.5), upper(1/2), instr(0.5, '.'), ltrim(0.5, '.'), translate(0.5, '.', ','), regexp_replace(0.5, '\\.', ','), reverse(0.5), length(to_number(null)) from dual",
+                "2|.5|1|5|,5|,5|5.|~",
+            ),
+            (
+                "select listagg(x, ' ') within group (order by x), listagg(distinct x, ' ') within group (order by x) from (select 0.5 x from dual union all select 1.0 from dual)",
+                ".5 1|.5 1",
+            ),
             // || has the precedence of +.
             ("select 1024/1024||' GB', 2*3||'' from dual", "1 GB|6"),
             ("select 1+2||'x' from dual", "3x"),
