@@ -450,6 +450,10 @@ fn rownum_counts_before_an_order() {
             (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
             (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
             (&of("count(*) OVER () c", "WHERE rownum <= 1"), "1"),
+            (
+                &of("rownum r, x, (SELECT max(dummy) FROM dual) m", "WHERE rownum <= 2"),
+                "1|1|X\n2|3|X",
+            ),
             // Each operand of a UNION has its own rows.
             (
                 &format!(
@@ -507,6 +511,8 @@ fn rownum_counts_before_an_order() {
     );
     for refused in [
         of("x", "WHERE rownum > 1"),
+        of("sum(rownum)", ""),
+        of("mod(rownum, 2), count(*)", "GROUP BY mod(rownum, 2)"),
         of("x", "WHERE rownum = 1 OR x = 2"),
         format!("SELECT count(*) FROM {rows} a, dual WHERE rownum < 3"),
         format!("SELECT * FROM {rows} a, dual WHERE rownum < 3 ORDER BY x"),

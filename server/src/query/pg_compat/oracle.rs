@@ -327,7 +327,14 @@ fn quoted(token: &Token) -> String {
 fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlError> {
     let list_end = block.clause_end(block.select);
     let in_order = block.order.map_or_else(Vec::new, |order| own_rownums(tokens, order, block.end));
-    for at in own_rownums(tokens, block.select, list_end).into_iter().chain(in_order) {
+    let list = own_rownums(tokens, block.select, list_end);
+    let groups = block.group.is_some()
+        || has_aggregate(tokens.get(block.select..list_end).unwrap_or_default());
+    if let Some(token) = list.first().and_then(|at| tokens.get(*at)).filter(|_| groups) {
+        let hint = "SELECT it in a subquery, and group that";
+        return Err(refused(token, "ROWNUM beside an aggregate or GROUP BY", hint));
+    }
+    for at in list.into_iter().chain(in_order) {
         rownum_column(tokens, at, edits);
     }
     let Some(found) = limit_by_rownum(tokens, block)? else { return Ok(()) };
@@ -492,12 +499,26 @@ fn follows_dot(tokens: &[Token], at: usize) -> bool {
         .is_some_and(|before| before.is_symbol("."))
 }
 
+/// Whether there is an aggregate outside of nested queries, and none with a window.
 pub(super) fn has_aggregate(tokens: &[Token]) -> bool {
     let is_window = |at: usize| {
         let close = operands::closing(tokens, at + 1);
         close.and_then(|close| tokens.get(close + 1)).is_some_and(|next| next.is("OVER"))
     };
-    (0..tokens.len()).any(|at| super::grouping::is_aggregate(tokens, at) && !is_window(at))
+    let mut at = 0;
+    while at < tokens.len() {
+        let begins_query = opens(tokens, at)
+            && tokens.get(at + 1).is_some_and(|next| next.is("SELECT") || next.is("WITH"));
+        if begins_query && let Some(close) = operands::closing(tokens, at) {
+            at = close + 1;
+            continue;
+        }
+        if super::grouping::is_aggregate(tokens, at) && !is_window(at) {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// A parsed hierarchical block.
