@@ -206,6 +206,14 @@ fn decimals_are_decimals() {
             ("select log(10, 1000), power(2, 10), sqrt(16), mod(7.5, 2) from dual", "3|1024|4|1.5"),
             ("select 10/4||'x', 5/10||'x', 10/5||'x' from dual", "2.5x|.5x|2x"),
             ("select to_char(0.5), to_char(10/5) from dual", ".5|2"),
+            (
+                "select length(0.5), upper(1/2), instr(0.5, '.'), ltrim(0.5, '.'), translate(0.5, '.', ','), regexp_replace(0.5, '\\.', ','), reverse(0.5), length(to_number(null)) from dual",
+                "2|.5|1|5|,5|,5|5.|~",
+            ),
+            (
+                "select listagg(x, ' ') within group (order by x), listagg(distinct x, ' ') within group (order by x) from (select 0.5 x from dual union all select 1.0 from dual)",
+                ".5 1|.5 1",
+            ),
             // || has the precedence of +.
             ("select 1024/1024||' GB', 2*3||'' from dual", "1 GB|6"),
             ("select 1+2||'x' from dual", "3x"),
@@ -511,6 +519,33 @@ fn rownum_counts_before_an_order() {
             (&of("count(*), sum(x)", "WHERE rownum <= 2"), "2|4"),
             (&of("DISTINCT x - x z", "WHERE 2 >= rownum"), "0"),
             (&of("count(*) OVER () c", "WHERE rownum <= 1"), "1"),
+            (
+                &of("rownum r, x, (SELECT max(dummy) FROM dual) m", "WHERE rownum <= 2"),
+                "1|1|X\n2|3|X",
+            ),
+            // Each operand of a UNION has its own rows.
+            (
+                &format!(
+                    "SELECT 5 x FROM dual UNION ALL {}",
+                    of("x", "WHERE rownum <= 2 ORDER BY x DESC")
+                ),
+                "5\n3\n1",
+            ),
+            (
+                &format!(
+                    "{} UNION ALL SELECT 5, 6 FROM dual ORDER BY 1",
+                    of("t.x, rownum", "WHERE rownum <= 1")
+                ),
+                "1|1\n5|6",
+            ),
+            (
+                &format!("{} UNION ALL SELECT 5 FROM dual", of("count(*)", "WHERE rownum <= 2")),
+                "2\n5",
+            ),
+            (
+                "SELECT LEVEL FROM dual WHERE rownum <= 2 CONNECT BY LEVEL <= 5 UNION SELECT 9 FROM dual",
+                "1\n2\n9",
+            ),
             (&of("x", "WHERE rownum <= (SELECT 2 FROM dual) ORDER BY x DESC"), "3\n1"),
             (&of("x", "WHERE rownum BETWEEN 1 AND 2 AND x > 1 ORDER BY x"), "2\n3"),
             // A row that fails gives its number to the next one.
@@ -548,6 +583,8 @@ fn rownum_counts_before_an_order() {
         ],
     );
     for refused in [
+        of("sum(rownum)", ""),
+        of("mod(rownum, 2), count(*)", "GROUP BY mod(rownum, 2)"),
         of("x", "WHERE rownum = 1 OR x = 2"),
         format!("SELECT count(*) FROM {rows} a, dual WHERE rownum < 3"),
         format!("SELECT * FROM {rows} a, dual WHERE rownum < 3 ORDER BY x"),

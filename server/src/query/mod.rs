@@ -262,7 +262,6 @@ impl Prepared {
         let rules = source.sql_rules().of(query);
         let formats = source.formats();
         let rewritten = rewritten(query, &formats, rules)?;
-        let mut tables = BTreeMap::new();
         let mentions = Mentions::of(&rewritten.sql, &plan::FUNCTIONS);
         let mut connection =
             open(&source.user(), rules, &mentions).map_err(|error| internal(&error))?;
@@ -270,20 +269,7 @@ impl Prepared {
         if userenv::is_mentioned(&rewritten.sql) {
             userenv::create(&connection, source.userenv()).map_err(|error| internal(&error))?;
         }
-        for view in views::all() {
-            let twin = view.has_twin.then(|| (format!("{}{}", view.name, views::TWIN), false));
-            for (name, looks) in std::iter::once((view.name.to_owned(), view.has_twin)).chain(twin)
-            {
-                if !mentions.has_view(&name) {
-                    continue;
-                }
-                let columns =
-                    view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind)));
-                let shared = Shared::new(columns.collect());
-                shared.declare(&connection, &name).map_err(|error| internal(&error))?;
-                tables.insert(name, TableRead { shared, fetch: Fetch::View(view, looks) });
-            }
-        }
+        let tables = declare_views(&connection, &mentions).map_err(|error| internal(&error))?;
         pg_compat::create_global_views(&connection, &rewritten.sql)
             .map_err(|error| internal(&error))?;
         if catalog::mentions_catalog(&rewritten.sql) {
@@ -834,6 +820,27 @@ fn open(user: &str, rules: Rules, mentions: &Mentions) -> rusqlite::Result<Conne
     pg_compat::create_functions(registry, user)?;
     functions::create(registry, user, rules)?;
     Ok(connection)
+}
+
+/// Declares the views that a statement mentions, as empty tables.
+fn declare_views(
+    connection: &Connection,
+    mentions: &Mentions,
+) -> rusqlite::Result<BTreeMap<String, TableRead>> {
+    let mut tables = BTreeMap::new();
+    for view in views::all() {
+        let twin = view.has_twin.then(|| (format!("{}{}", view.name, views::TWIN), false));
+        for (name, looks) in std::iter::once((view.name.to_owned(), view.has_twin)).chain(twin) {
+            if mentions.has_view(&name) {
+                let columns =
+                    view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind)));
+                let shared = Shared::new(columns.collect());
+                shared.declare(connection, &name)?;
+                tables.insert(name, TableRead { shared, fetch: Fetch::View(view, looks) });
+            }
+        }
+    }
+    Ok(tables)
 }
 
 fn internal(error: &rusqlite::Error) -> SqlError {

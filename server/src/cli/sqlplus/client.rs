@@ -74,10 +74,9 @@ impl Interpreter<'_> {
             Command::List | Command::Append | Command::Change | Command::Del | Command::Input => {
                 self.edit_buffer(command, rest)?
             }
-            Command::Edit => self.edit(rest)?,
-            Command::Get => self.get(rest)?,
-            Command::Save => self.save(rest)?,
-            Command::Store => self.store(rest)?,
+            Command::Edit | Command::Get | Command::Save | Command::Store => {
+                self.file(command, rest)?;
+            }
             Command::Pause => self.pause(rest),
             Command::Print => self.print(rest)?,
             Command::Prompt => self.say(&format!("{rest}\n")),
@@ -111,6 +110,16 @@ impl Interpreter<'_> {
             Command::Refused(why) => return Err(super::refusal::not_here(word, why)),
         }
         Ok(())
+    }
+
+    /// A command that writes the buffer or the settings to a file, or reads them from one.
+    fn file(&mut self, command: Command, rest: &str) -> Done {
+        match command {
+            Command::Edit => self.edit(rest),
+            Command::Get => self.get(rest),
+            Command::Save => self.save(rest),
+            _ => self.store(rest),
+        }
     }
 
     /// A command that lists or changes lines of the buffer.

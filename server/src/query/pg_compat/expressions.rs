@@ -126,6 +126,28 @@ const NO_OPERANDS: [&str; 56] = [
     "OVER",
 ];
 const COMPARISONS: [&str; 8] = ["=", "<>", "!=", "<", ">", "<=", ">=", "=="];
+/// Functions of texts that do not know by which rules a decimal becomes one.
+const OF_TEXTS: [&str; 19] = [
+    "LENGTH",
+    "LENGTHB",
+    "UPPER",
+    "LOWER",
+    "INITCAP",
+    "REVERSE",
+    "INSTR",
+    "TRIM",
+    "LTRIM",
+    "RTRIM",
+    "TRANSLATE",
+    "ASCII",
+    "REGEXP_REPLACE",
+    "REGEXP_SUBSTR",
+    "REGEXP_INSTR",
+    "REGEXP_COUNT",
+    "REGEXP_LIKE",
+    "GROUP_CONCAT",
+    "PLINTH_LIST",
+];
 /// Digits of literals from which on a sum or a product of integers may be longer than 64 bits.
 const LONG_TERM: usize = 18;
 const LONG_FACTOR: usize = 10;
@@ -592,6 +614,7 @@ impl<'a> Pass<'a, '_> {
         let Some(close) = operands::closing(self.tokens, end) else { return self.tokens.len() };
         self.exact_aggregate(at, end, close);
         self.walk(end + 1, close);
+        self.text_of_decimal(at, end, close);
         end = close + 1;
         loop {
             let open = if self.is(end, "OVER") || self.is(end, "FILTER") {
@@ -610,6 +633,22 @@ impl<'a> Pass<'a, '_> {
                 }
                 None => return open + 1,
             }
+        }
+    }
+
+    /// The first argument of a function of texts, if it is a decimal: its text by Oracle's rules.
+    fn text_of_decimal(&mut self, name: usize, open: usize, close: usize) {
+        let is_of_texts =
+            self.get(name).is_some_and(|token| OF_TEXTS.iter().any(|function| token.is(function)));
+        if self.rules != Rules::Oracle || !is_of_texts {
+            return;
+        }
+        let inside = self.tokens.get(open + 1..close).unwrap_or_default();
+        let arguments = operands::split(inside, |token| token.is_symbol(","));
+        let first = arguments.first().copied().unwrap_or_default();
+        if self.class_of(first) == Class::Decimal {
+            let end = open + 1 + first.len();
+            self.enclose("to_char(", Node { start: open + 1, end, class: Class::Decimal }, ")");
         }
     }
 

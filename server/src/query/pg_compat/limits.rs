@@ -27,7 +27,7 @@ use super::{
     edits::{Draft, Edits, Given},
     grouping::{Key, directed, named, split},
     operands,
-    oracle::{Block, blocks, has_aggregate, limit_by_rownum, refused, written},
+    oracle::{Block, ByRownum, blocks, has_aggregate, limit_by_rownum, refused, written},
 };
 use crate::{
     sql::tokens::{Kind, Token},
@@ -98,6 +98,11 @@ impl Limited<'_> {
         // Windows are over the rows that are counted, too.
         let has_window = list.iter().any(|token| token.is("OVER"));
         let groups = self.block.group.is_some() || is_distinct || has_window || has_aggregate(list);
+        // An order behind the last operand of a UNION is that of the whole query.
+        let is_operand = self.is_operand();
+        if !groups && is_operand {
+            return Ok(Some(self.enclosed(&limit)));
+        }
         if !groups && self.block.order.is_none() {
             // SQLite's own limit does.
             return Ok(None);
@@ -107,7 +112,7 @@ impl Limited<'_> {
             let token = self.tokens.get(limit.rownum).unwrap_or(&NOTHING);
             refused(token, what, "limit the rows in a subquery")
         };
-        if self.block.limit.is_some() {
+        if self.block.limit.is_some() && !is_operand {
             return Err(refusal());
         }
         let (Some(from), Some(filter)) = (self.block.from, self.block.filter) else {
@@ -136,6 +141,29 @@ impl Limited<'_> {
         let texts = self.ordered(from, limited).ok_or_else(refusal)?;
         edits.pieces(self.place(self.block.select), self.end(self.block.end), texts);
         Ok(Some(edits))
+    }
+
+    /// Whether the block is an operand of UNION, INTERSECT or MINUS.
+    fn is_operand(&self) -> bool {
+        let is = |token: Option<&Token>| {
+            token.is_some_and(|token| SET_OPERATORS.iter().any(|word| token.is(word)))
+        };
+        let before = self.block.select.checked_sub(1).and_then(|at| self.tokens.get(at));
+        is(before) || is(self.tokens.get(self.block.end))
+    }
+
+    /// The block as a query over itself, which is limited: SQLite limits no operand of a UNION.
+    fn enclosed(&self, limit: &ByRownum) -> Edits {
+        let body_end = self.block.order.or(self.block.limit).unwrap_or(self.block.end);
+        let mut rest = Edits::default();
+        rest.replace(self.place(limit.condition.0), self.end(limit.condition.1), "1");
+        let mut texts = vec![self.given("SELECT * FROM (")];
+        let (start, end) = (self.place(self.block.select), self.end(body_end));
+        texts.extend(rest.made(self.text, start, end).texts());
+        texts.push(self.given(format!(" LIMIT {}) ", limit.limit)));
+        let mut edits = Edits::default();
+        edits.pieces(start, end, texts);
+        edits
     }
 
     fn list_end(&self) -> usize {
@@ -268,11 +296,8 @@ impl Limited<'_> {
             .map(|token| format!(" {}", written(token)))
             .collect();
         let count = if count.is_empty() { "1".to_owned() } else { count };
-        let before = self.block.select.checked_sub(1).and_then(|at| self.tokens.get(at));
-        let is_last_of_several =
-            before.is_some_and(|before| SET_OPERATORS.iter().any(|word| before.is(word)));
         let is_distinct = is(self.block.select + 1, "DISTINCT");
-        if is_last_of_several || is_distinct && with_ties {
+        if self.is_operand() || is_distinct && with_ties {
             return Err(refused(
                 fetch,
                 "FETCH with PERCENT or TIES over UNION or DISTINCT",

@@ -327,7 +327,14 @@ fn quoted(token: &Token) -> String {
 fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), SqlError> {
     let list_end = block.clause_end(block.select);
     let in_order = block.order.map_or_else(Vec::new, |order| own_rownums(tokens, order, block.end));
-    for at in own_rownums(tokens, block.select, list_end).into_iter().chain(in_order) {
+    let list = own_rownums(tokens, block.select, list_end);
+    let groups = block.group.is_some()
+        || has_aggregate(tokens.get(block.select..list_end).unwrap_or_default());
+    if let Some(token) = list.first().and_then(|at| tokens.get(*at)).filter(|_| groups) {
+        let hint = "SELECT it in a subquery, and group that";
+        return Err(refused(token, "ROWNUM beside an aggregate or GROUP BY", hint));
+    }
+    for at in list.into_iter().chain(in_order) {
         rownum_column(tokens, at, edits);
     }
     let Some(found) = limit_by_rownum(tokens, block)? else { return Ok(()) };
@@ -514,12 +521,26 @@ fn follows_dot(tokens: &[Token], at: usize) -> bool {
         .is_some_and(|before| before.is_symbol("."))
 }
 
+/// Whether there is an aggregate outside of nested queries, and none with a window.
 pub(super) fn has_aggregate(tokens: &[Token]) -> bool {
     let is_window = |at: usize| {
         let close = operands::closing(tokens, at + 1);
         close.and_then(|close| tokens.get(close + 1)).is_some_and(|next| next.is("OVER"))
     };
-    (0..tokens.len()).any(|at| super::grouping::is_aggregate(tokens, at) && !is_window(at))
+    let mut at = 0;
+    while at < tokens.len() {
+        let begins_query = opens(tokens, at)
+            && tokens.get(at + 1).is_some_and(|next| next.is("SELECT") || next.is("WITH"));
+        if begins_query && let Some(close) = operands::closing(tokens, at) {
+            at = close + 1;
+            continue;
+        }
+        if super::grouping::is_aggregate(tokens, at) && !is_window(at) {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// A parsed hierarchical block.
@@ -542,6 +563,15 @@ const TRAIL: &str = "\"#before\".\"#trail\"";
 /// Columns of the walk: their texts in its first and in its recursive part.
 #[derive(Default)]
 struct Columns(Vec<(String, String, String)>);
+
+/// The parts of the subquery that walks.
+struct Walk {
+    columns: Columns,
+    /// The conditions of its first rows, and of the rows after another one.
+    roots: Vec<Given>,
+    condition: Vec<Given>,
+    order: String,
+}
 
 impl<'a> Hierarchy<'a> {
     fn of(tokens: &'a [Token], block: &'a Block) -> Result<Self, SqlError> {
@@ -664,14 +694,27 @@ impl<'a> Hierarchy<'a> {
             let next = format!("{TRAIL} || {alias}.\"#row\" || '/'");
             columns.0.push(("#trail".into(), begin, next));
         }
-        // The walk replaces the source.
+        let parts = Walk { columns, roots, condition, order };
+        let texts = self.walk(parts, &alias, text)?;
+        let start = self.place(self.source.0);
+        edits.pieces(start, self.end_place(source_span.1), texts);
+        for (from, to) in moved {
+            edits.replace(self.place(from), self.end_place(to), " ");
+        }
+        Ok(edits)
+    }
+
+    /// The walk, which replaces the source.
+    fn walk(&self, parts: Walk, alias: &str, text: &str) -> Result<Vec<Given>, SqlError> {
+        let Walk { columns, roots, condition, order } = parts;
+        let start = self.place(self.source.0);
+        let (condition_from, condition_to) = self.condition;
         let (mut names, mut first, mut next) = (String::new(), String::new(), String::new());
         for (name, begin, goes_on) in &columns.0 {
             let _ = write!(names, ", \"{name}\"");
             let _ = write!(first, ", {begin} AS \"{name}\"");
             let _ = write!(next, ", {goes_on}");
         }
-        let start = self.place(self.source.0);
         let mut texts = vec![Given::new(
             "(WITH RECURSIVE \"#src\" AS MATERIALIZED (SELECT row_number() OVER () AS \"#row\", * FROM ",
             start,
@@ -699,7 +742,7 @@ impl<'a> Hierarchy<'a> {
             .is_some_and(|tokens| tokens.iter().any(|token| token.is("PRIOR")));
         texts.push(Given::new(
             match (self.ends_cycles, follows_rows) {
-                (true, _) => format!(") AND {}", is_on_trail(&alias, 0)),
+                (true, _) => format!(") AND {}", is_on_trail(alias, 0)),
                 // A way that is longer than there are rows goes in a circle.
                 (false, true) => ") AND CASE WHEN \"#before\".\"#level\" <= (SELECT count(*) FROM \"#src\") THEN 1 ELSE plinth_cycle() END".to_owned(),
                 (false, false) => ")".to_owned(),
@@ -707,19 +750,15 @@ impl<'a> Hierarchy<'a> {
             start,
         ));
         texts.push(Given::new(format!(" ORDER BY {order}) SELECT *"), start));
-        texts.extend(self.leaf(&alias, &condition, start));
-        texts.extend(self.cycle(&alias, condition, start)?);
+        texts.extend(self.leaf(alias, &condition, start));
+        texts.extend(self.cycle(alias, condition, start)?);
         texts.push(Given::new(
             format!(
                 " FROM \"#walk\" AS \"#before\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "
             ),
             start,
         ));
-        edits.pieces(start, self.end_place(source_span.1), texts);
-        for (from, to) in moved {
-            edits.replace(self.place(from), self.end_place(to), " ");
-        }
-        Ok(edits)
+        Ok(texts)
     }
 
     /// The column that tells whether a row is a leaf, if the block asks for it: the walk would find
