@@ -36,22 +36,11 @@ impl Interpreter<'_> {
             Command::At | Command::AtAt | Command::Start => {
                 self.start_command(command == Command::AtAt, rest, line)?;
             }
-            Command::Break => {
-                let said = self.breaks.break_on(rest)?;
-                self.changed_layout(rest, &said);
-            }
+            Command::Break | Command::Column | Command::Compute => self.layout(command, rest)?,
             Command::Btitle | Command::Ttitle | Command::Repheader | Command::Repfooter => {
                 self.title(command, rest)?;
             }
             Command::Clear => self.clear(rest)?,
-            Command::Column => {
-                let said = self.columns.column(rest)?;
-                self.changed_layout(rest, &said);
-            }
-            Command::Compute => {
-                let said = self.breaks.compute(rest)?;
-                self.changed_layout(rest, &said);
-            }
             Command::Connect => self.connect(rest)?,
             Command::Define => {
                 let said = self.variables.define(rest)?;
@@ -109,6 +98,17 @@ impl Interpreter<'_> {
             Command::Whenever => self.whenever.set(rest)?,
             Command::Refused(why) => return Err(super::refusal::not_here(word, why)),
         }
+        Ok(())
+    }
+
+    /// A command about columns and groups of rows.
+    fn layout(&mut self, command: Command, rest: &str) -> Done {
+        let said = match command {
+            Command::Break => self.breaks.break_on(rest)?,
+            Command::Column => self.columns.column(rest)?,
+            _ => self.breaks.compute(rest)?,
+        };
+        self.changed_layout(rest, &said);
         Ok(())
     }
 
