@@ -722,6 +722,13 @@ fn misunderstood(message: &str) -> SqlError {
     if let Some(refusal) = message.strip_prefix("no such table: ").and_then(absent::refusal) {
         return refusal;
     }
+    // A name in double quotes, also where we put them around a word that SQLite takes for its own.
+    let quoted = message.strip_suffix(" - should this be a string literal in single-quotes?");
+    if let Some(name) = quoted.and_then(|message| message.strip_prefix("no such column: ")) {
+        let name = name.trim_matches('"');
+        return SqlError::new(state, format!("no such column: {name}"))
+            .hint(format!("as a text it stands in single quotes: '{name}'"));
+    }
     let refusal = SqlError::new(state, message);
     if message.starts_with("no such table") {
         let shown = views::all().filter(|view| !view.is_without_rows);
