@@ -205,7 +205,7 @@ pub fn pieces(text: &str) -> Vec<Piece> {
             || ["REM", "REMARK"].contains(&word.as_str());
         if is_comment {
             found.push(Piece::Comment(line.to_owned()));
-        } else if STATEMENTS.contains(&word.as_str()) {
+        } else if STATEMENTS.contains(&word.as_str()) || trimmed.starts_with('(') {
             let mut statement = String::new();
             let mut line = Some(line);
             let mut terminator = Terminator::None;
