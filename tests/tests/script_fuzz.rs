@@ -333,7 +333,7 @@ impl Stock {
             r"(?i)\bTERM|\bDEF|\bMARK|\bSQLT|\bECHO\b|\bSQL\.PNO|NEW_V|^EXIT|^WHEN|^ACC|^EXEC|^VAR",
             r"|^PRINT|^SPO|^SHOW|^DESC|^@|^HOST|^UNDEF|^CONN|^/",
             // The last statement: another one here, or none.
-            r"|^APP|^CHA|^DEL|^INP|^LIST|^SAVE|^GET|^STORE|^\d",
+            r"|^APP|^CHA|^DEL|^INP|^LIST|^SAVE|^GET|^STORE|^\d|^BEGIN|^DECL",
         ))
         .expect("a pattern");
         // psql cuts a text at semicolons and quotation marks by rules of its own.
