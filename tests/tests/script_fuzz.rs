@@ -341,6 +341,8 @@ impl Stock {
             text.matches('\'').count().is_multiple_of(2)
                 && !text.contains("q'")
                 && !text.contains(';')
+                // A blank line ends a statement.
+                && text.lines().all(|line| !line.trim().is_empty())
         };
         for script in corpus::scripts() {
             // Statements that are refused, or have a known fault, are not for here.
