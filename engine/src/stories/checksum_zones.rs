@@ -136,8 +136,11 @@ fn a_checksum_block_whose_write_hung_and_failed_is_written_again() {
     lab.disks[plain].faults(|faults| faults.hang_in.push(zone..zone + length as u64));
     let group = Arc::clone(lab.group());
     let closing = std::thread::spawn(move || block_on(group.close_idle(true)));
-    let is_silent = || lab.disks[plain].hung() > 0 && lab.member(plain).is_hung();
-    lab.wait_for("the checksums", is_silent);
+    // The watchdog may hold the disk for hung before the task that writes has looked: its write has
+    // to be overdue, or it fails in time and is another story.
+    let member = lab.member(plain);
+    let is_overdue = || member.counters.write_timeouts.load(Ordering::Relaxed) > 0;
+    lab.wait_for("the checksums", || lab.disks[plain].hung() > 0 && is_overdue());
     lab.disks[plain].fail_hung();
     lab.wait_for("the end, or another try", || {
         closing.is_finished() || lab.disks[plain].hung() > 0

@@ -55,16 +55,7 @@ const SELECTS_MAX: usize = 500;
 /// # Errors
 /// If it is too long, or has something of Oracle's that SQLite cannot express.
 pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
-    let words = query.tokens.len();
-    let selects = query.tokens.iter().filter(|token| token.is("SELECT")).count();
-    if words > WORDS_MAX || selects > SELECTS_MAX {
-        return Err(SqlError::new(
-            state::TOO_COMPLEX,
-            format!(
-                "a query has at most {WORDS_MAX} words and {SELECTS_MAX} SELECTs; this one has {words} and {selects}"
-            ),
-        ));
-    }
+    check_size(query)?;
     refused::check(&query.tokens)?;
     let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
     let draft = headings::rewrite(draft)?;
@@ -88,11 +79,28 @@ pub fn rewrite(query: &Query, rules: Rules) -> Result<Rewritten, SqlError> {
     Ok(draft.done.then(edits.made(&draft.done.sql, 0, end)))
 }
 
+/// Refuses a query that is too long for the rewritings. Each of them, of names too, comes behind
+/// this check.
+fn check_size(query: &Query) -> Result<(), SqlError> {
+    let words = query.tokens.len();
+    let selects = query.tokens.iter().filter(|token| token.is("SELECT")).count();
+    if words > WORDS_MAX || selects > SELECTS_MAX {
+        return Err(SqlError::new(
+            state::TOO_COMPLEX,
+            format!(
+                "a query has at most {WORDS_MAX} words and {SELECTS_MAX} SELECTs; this one has {words} and {selects}"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// A query whose columns have names.
 ///
 /// # Errors
-/// If it becomes too long.
+/// If it is or becomes too long.
 pub fn named(query: &Query, rules: Rules) -> Result<(Query, Rewritten), SqlError> {
+    check_size(query)?;
     let draft = set_operations::rewrite(names::rewrite(Draft::of(query), rules)?, rules)?;
     let Draft { done, tokens } = headings::rewrite(draft)?;
     let named = Query { text: done.sql.clone(), tokens: tokens.into_owned(), at: query.at };

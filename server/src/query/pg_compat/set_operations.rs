@@ -82,11 +82,10 @@ fn follows_operator(tokens: &[Token], at: usize) -> bool {
 fn parentheses(tokens: &[Token], at: usize, edits: &mut Edits) {
     let is_query = |token: &Token| token.is("SELECT") || token.is("WITH") || token.is("VALUES");
     let inner = tokens.iter().skip(at).take(DEPTH_MAX).find(|token| !opens(token));
-    let (Some(open), Some(close), true) =
-        (tokens.get(at), operands::closing(tokens, at), inner.is_some_and(is_query))
-    else {
+    if !inner.is_some_and(is_query) {
         return;
-    };
+    }
+    let (Some(open), Some(close)) = (tokens.get(at), operands::closing(tokens, at)) else { return };
     let before = at.checked_sub(1).and_then(|before| tokens.get(before));
     let precedes = tokens.get(close + 1).is_some_and(is_operator);
     // Behind WITH, or within parentheses.
