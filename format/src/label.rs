@@ -187,7 +187,8 @@ mod tests {
         let label = |text: &str| Label::new(text).map(|label| label.to_string());
         assert_eq!(label("data_1$#").as_deref(), Some("DATA_1$#"));
         assert_eq!(label(&"L".repeat(LABEL_MAX)).as_deref(), Some(&*"L".repeat(24)));
-        for text in ["", "1A", "_A", "A B", "A-B", "A\n", "\u{1b}[2J", "Ä", "A\0", &"L".repeat(25)] {
+        for text in ["", "1A", "_A", "A B", "A-B", "A\n", "\u{1b}[2J", "Ä", "A\0", &"L".repeat(25)]
+        {
             assert_eq!(label(text), None, "{text:?}");
         }
     }

@@ -3,8 +3,7 @@
 use plinth_format::{
     BLOCK_SIZE,
     activity::{self, ENTRIES_MAX},
-    envelope, header,
-    label,
+    envelope, header, label,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT},
     lost, membership, page, stamp,
 };

@@ -13,7 +13,8 @@
 #![allow(unsafe_code)]
 
 use plinth_format::{
-    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Label, Layout, MembershipId, Redundancy,
+    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Label, Layout, MembershipId,
+    Redundancy,
     activity::{self, ActivityLog, Region},
     checksum::crc32c,
     envelope::{self, Envelope},

@@ -159,7 +159,12 @@ pub(super) const VIEWS: &[View] = &[
                 Sql("d.failure_group"),
                 "its failure group; NULL: it belongs to no group",
             ),
-            column("label", Text, Sql("NULL"), "NULL"),
+            column(
+                "label",
+                Text,
+                Live,
+                "the name by which discovery finds it (`ALTER SYSTEM LABEL`); NULL if it has none",
+            ),
             column(
                 "path",
                 Text,
