@@ -1,9 +1,17 @@
 //! Commands of `asmcmd` that the shell does not have, each with what is used instead. They are
 //! refused like every unknown command, with that as the hint.
 
+const NO_FILTER: &str = "there is no filter driver: an engine holds its disks exclusively";
+
 /// A name, or with a `*` at its end the beginning of names; and the remedy.
 const ABSENT: &[(&str, &str)] = &[
-    ("afd_*", "there is no filter driver: an engine holds its disks exclusively"),
+    ("afd_state", NO_FILTER),
+    ("afd_filter", NO_FILTER),
+    ("afd_configure", NO_FILTER),
+    ("afd_deconfigure", NO_FILTER),
+    ("afd_refresh", "labels are read at each discovery: afd_scan says what is wrong with them"),
+    ("afd_lslib", "there is no library to load: labels are part of Plinth"),
+    ("afd_log*", "labels are logged in the alert log, always"),
     ("amdu_extract", "plinth check and plinth dump read disks of a group that is not mounted"),
     ("startup", "plinth serve starts the instance, or systemctl start plinth"),
     ("shutdown", "plinth shutdown, outside of the shell, ends the engines and the instance"),
@@ -36,8 +44,8 @@ const ABSENT: &[(&str, &str)] = &[
     ("rmqg", "there are no quotas"),
     ("lsqg", "there are no quotas"),
     ("setsparseparent", "there are no sparse disk groups"),
-    ("stamp", "disks have no labels: ALTER DISKGROUP ... RENAME DISK of sql gives names"),
-    ("stamplist", "disks have no labels: lsdsk -k lists their names"),
+    ("stamp", "afd_label gives a disk a label; failure groups and sites have none"),
+    ("stamplist", "afd_lslbl lists the labels of disks"),
     ("mapblk", "mapextent says where an extent is"),
 ];
 
@@ -60,7 +68,7 @@ mod tests {
         for command in interactive::commands().get_subcommands() {
             assert_eq!(instead(command.get_name()), None, "{}", command.get_name());
         }
-        assert!(instead("afd_lsdsk").is_some() && instead("stamp").is_some());
+        assert!(instead("afd_lslib").is_some() && instead("stamp").is_some());
         assert_eq!(instead("nothing"), None);
     }
 }

@@ -24,6 +24,7 @@ mod files;
 mod groups;
 mod interactive;
 mod iostat;
+mod labels;
 mod lists;
 mod ls;
 mod lsod;

@@ -1,13 +1,14 @@
-//! `ALTER SYSTEM SET`, `ALTER SYSTEM RESET` and `ALTER SESSION`.
+//! `ALTER SYSTEM SET`, `ALTER SYSTEM RESET`, `ALTER SYSTEM LABEL` and `ALTER SESSION`.
 
 use super::{Parser, Result};
 use crate::{
     sql::{
-        statement::{At, Statement, SystemParameter},
+        statement::{At, LabelOrder, Statement, SystemParameter},
         tokens::Kind,
     },
     sql_error::{SqlError, state},
 };
+use plinth_engine::admin::LabelPermission;
 
 /// The only instance that a statement can be for.
 const INSTANCE: &str = "+ASM";
@@ -23,8 +24,11 @@ impl Parser<'_> {
             let comment = self.system_options()?;
             return Ok(Statement::AlterSystem { parameter, value: None, comment });
         }
+        if self.take("LABEL") {
+            return self.alter_label().map(Statement::AlterLabel);
+        }
         if !self.take("SET") {
-            return Err(self.expected("SET or RESET"));
+            return Err(self.expected("SET, RESET or LABEL"));
         }
         let parameter = self.system_parameter()?;
         if !self.take_symbol("=") && !self.take("TO") {
@@ -33,6 +37,33 @@ impl Parser<'_> {
         let value = Some(self.system_value(parameter.value)?);
         let comment = self.system_options()?;
         Ok(Statement::AlterSystem { parameter, value, comment })
+    }
+
+    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN}`, after its
+    /// first word.
+    fn alter_label(&mut self) -> Result<LabelOrder> {
+        if self.take("SCAN") {
+            return Ok(LabelOrder::Scan);
+        }
+        if self.take("CLEAR") {
+            return self.string("a label in single quotes").map(LabelOrder::Clear);
+        }
+        if !self.take("SET") {
+            return Err(self.expected("SET, CLEAR or SCAN"));
+        }
+        let label = self.string("a label in single quotes")?;
+        self.need("TO")?;
+        let path = self.string("a path in single quotes")?;
+        let mut permission = LabelPermission::default();
+        loop {
+            let flag = match () {
+                () if self.take("RENAME") => &mut permission.rename,
+                () if self.take("MIGRATE") => &mut permission.migrate,
+                () if self.take("FORCE") => &mut permission.force,
+                () => return Ok(LabelOrder::Set { label, path, permission }),
+            };
+            *flag = true;
+        }
     }
 
     fn system_parameter(&mut self) -> Result<At<SystemParameter>> {
@@ -57,7 +88,9 @@ impl Parser<'_> {
 
     fn system_value(&mut self, parameter: SystemParameter) -> Result<At<String>> {
         let what = match parameter {
-            SystemParameter::Diskstring => "paths with wildcards, in single quotes",
+            SystemParameter::Diskstring | SystemParameter::LabelScan => {
+                "paths with wildcards, in single quotes"
+            }
             SystemParameter::Preferred => "GROUP.FAILGROUP, in single quotes",
             SystemParameter::PowerLimit => {
                 let at = self.here();
