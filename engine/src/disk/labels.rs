@@ -133,7 +133,7 @@ fn named(error: AdminError, path: &str) -> AdminError {
     AdminError { message: format!("disk {path}: {}", error.message), ..error }
 }
 
-/// Steps 1 and 2: the claimed disk, and its survey.
+/// Steps 1 and 2: the claimed disk, its survey, and its header.
 async fn claim(
     world: &Arc<dyn World>,
     path: &str,
@@ -161,12 +161,15 @@ async fn claim(
         true => in_use(disk.holder().unwrap_or_else(|| error.to_string())),
         false => unusable(&format!("disk {path}"), &error),
     })?;
-    let (survey, header) = survey_one(world, &one).await;
-    if (survey.header, &survey.label) != (before.header, &before.label) {
+    let (after, header) = survey_one(world, &one).await;
+    // Of a claimed disk nothing but Plinth's own records is looked at.
+    let is_foreign = |survey: &Survey| survey.header == HeaderStatus::Foreign;
+    let is_same = after.header == before.header || is_foreign(&before);
+    if !is_same || after.label != before.label {
         let text = format!("disk {path} has just been changed by another program");
         return Err(AdminError::new(Code::Busy, text).hint("look at it, and try again"));
     }
-    Ok((disk, survey, header))
+    Ok((disk, before, header))
 }
 
 /// Whether a disk may get a label.

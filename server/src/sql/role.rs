@@ -99,8 +99,8 @@ impl Statement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_engine::admin::LabelPermission;
     use crate::sql::parse;
+    use plinth_engine::admin::LabelPermission;
 
     /// One statement of each kind, and more where the role depends on its clauses.
     const ONE_OF_EACH: &[(&str, Role)] = &[
