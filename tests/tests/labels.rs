@@ -286,3 +286,31 @@ fn a_device_with_a_label_and_a_path_is_one_disk() {
     assert_eq!(rows[1]["mount_status"], "IGNORED");
     instance.check("DATA");
 }
+
+/// The rules for udev: by udev's own verifier if it is installed; each line is a list of
+/// comparisons and assignments, and each jump has its label.
+#[test]
+fn the_udev_rules_are_well_formed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../units/61-plinth.rules");
+    let script = r#"
+        command -v udevadm > /dev/null || exit 0
+        udevadm verify --help > /dev/null 2>&1 || exit 0
+        udevadm verify --no-style "$1"
+    "#;
+    shell(script).arg(&path).ok();
+    let text = fs::read_to_string(&path).expect("the rules");
+    let part = regex::Regex::new(r#"^([A-Z]+)(\{[A-Z_]+\})?(==|!=|\+=|=)"([^"]*)"$"#);
+    let part = part.expect("an expression");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut values = Vec::new();
+    for piece in lines.flat_map(|line| line.split(", ")) {
+        let found =
+            part.captures(piece).unwrap_or_else(|| panic!("{piece:?} is no part of a rule"));
+        values.push((found[1].to_owned(), found[4].to_owned()));
+    }
+    let of = |key: &str| -> Vec<&String> {
+        values.iter().filter(|(name, _)| name == key).map(|(_, value)| value).collect()
+    };
+    assert_eq!(of("SYMLINK"), ["plinth/$env{ID_FS_LABEL_ENC}"]);
+    assert!(of("GOTO").len() > 3 && of("GOTO").iter().all(|name| of("LABEL").contains(name)));
+}
