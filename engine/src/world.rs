@@ -63,6 +63,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn present_path(&self) -> String {
         self.path().to_owned()
     }
+    /// The path of its device: another one if it was found by its label.
+    fn device(&self) -> String {
+        self.path().to_owned()
+    }
     /// Bytes that can be addressed.
     fn size(&self) -> u64;
     /// Asks the device for its present size: it may have been made larger. [`Disk::size`] returns
@@ -136,6 +140,13 @@ impl<T: Progress + ?Sized> Progress for Arc<T> {
     }
 }
 
+/// A device that discovery does not use, and the reason, in words for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    pub path: String,
+    pub why: String,
+}
+
 /// An event of a discovery.
 #[derive(Debug, Clone)]
 pub enum Sign {
@@ -145,6 +156,8 @@ pub enum Sign {
     Answered(Found),
     /// There is no disk at this path.
     NoDisk(String),
+    /// There is one, and it is not used.
+    PassedOver(PassedOver),
 }
 
 impl Sign {
@@ -152,7 +165,7 @@ impl Sign {
     pub fn found(self) -> Option<Found> {
         match self {
             Self::Answered(found) => Some(found),
-            Self::Begun(_) | Self::NoDisk(_) => None,
+            Self::Begun(_) | Self::NoDisk(_) | Self::PassedOver(_) => None,
         }
     }
 }

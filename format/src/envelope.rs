@@ -21,8 +21,8 @@ pub const LENGTH: Range<usize> = 56..60; //  bytes of the record, envelope inclu
 pub enum FormatError {
     #[error("no {expected} here")]
     Magic { expected: &'static str },
-    #[error("format version {found}; this program reads up to {VERSION}: use a newer one")]
-    Version { found: u32 },
+    #[error("format version {found}; this program reads up to {known}: use a newer one")]
+    Version { found: u32, known: u32 },
     #[error("checksum is {found:08x}, expected {expected:08x}")]
     Checksum { found: u32, expected: u32 },
     #[error("written for offset {found}, read at {expected}")]
@@ -37,6 +37,8 @@ pub enum FormatError {
     Field { field: &'static str, value: u64 },
     #[error("{field} is not text")]
     Text { field: &'static str },
+    #[error("the first bytes of the block do not agree with the record behind them")]
+    Prefix,
 }
 
 /// The fields of the envelope that differ from place to place.
@@ -79,7 +81,7 @@ pub fn open<'a>(
     }
     let version = get_u32(bytes, RECORD_VERSION);
     if version == 0 || version > VERSION {
-        return Err(FormatError::Version { found: version });
+        return Err(FormatError::Version { found: version, known: VERSION });
     }
     let length = get_u32(bytes, LENGTH) as usize;
     if length < ENVELOPE_SIZE || length > bytes.len() {

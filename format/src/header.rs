@@ -2,12 +2,14 @@
 //!
 //! Kept four times (first block, middle, end of the disk, and after the first AU), each a 4 KiB
 //! block, never all rewritten at once. Of the valid copies the one with the highest sequence
-//! counts.
+//! counts. In the block the record follows a prefix that other programs recognise
+//! ([`label`](crate::label)); blocks of version 1 have no prefix, and their record no label.
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Redundancy,
     envelope::{self, ENVELOPE_SIZE, Envelope},
     is_name,
+    label::{self, Label, PREFIX_SIZE},
     layout::{FIRST_AREA, Layout, RecordArea},
     wire::*,
 };
@@ -30,18 +32,22 @@ pub const GROUP_NAME: Range<usize> = 112..144; //     text, zero padded
 pub const DISK_NAME: Range<usize> = 144..176; //      text, zero padded
 pub const FAILURE_GROUP: Range<usize> = 176..208; //  text, zero padded
 pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know
-/// Only if `renamedg` gave the disk another id: the ids in its marks of lost blocks.
+/// If `renamedg` gave the disk another id: the ids in its marks of lost blocks. Else zero.
 pub const ORIGIN_GROUP: Range<usize> = 216..232;
 pub const ORIGIN_DISK: Range<usize> = 232..248;
+pub const LABEL: Range<usize> = 248..272; //          text, zero padded
 
 /// A bit of FEATURES: every record is also in the middle area ([`Layout::middle_area`]).
 pub const MIDDLE_AREA: u64 = 1;
 
-/// Bytes of the record, without its origin and with it.
-pub const HEADER_SIZE: usize = 216;
-pub const HEADER_SIZE_RENAMED: usize = 248;
-const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE == FEATURES.end);
-const _: () = assert!(HEADER_SIZE_RENAMED == ORIGIN_DISK.end && HEADER_SIZE_RENAMED <= BLOCK_SIZE);
+/// Bytes of the record.
+pub const HEADER_SIZE: usize = 272;
+/// Bytes of the record in a block of version 1, without its origin and with it.
+const HEADER_SIZE_1: usize = 216;
+const HEADER_SIZE_1_RENAMED: usize = 248;
+const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE_1 == FEATURES.end);
+const _: () = assert!(HEADER_SIZE_1_RENAMED == ORIGIN_DISK.end && HEADER_SIZE == LABEL.end);
+const _: () = assert!(PREFIX_SIZE + HEADER_SIZE <= 512, "a sector is written whole");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -73,6 +79,9 @@ pub struct DiskHeader {
     pub failure_group: String,
     /// The ids that the disk had before `renamedg`: its marks of lost blocks contain them.
     pub origin: Option<(GroupId, DiskId)>,
+    pub label: Option<Label>,
+    /// False if it was read from a block of version 1. A header is always written with the prefix.
+    pub has_prefix: bool,
 }
 
 impl DiskHeader {
@@ -87,38 +96,46 @@ impl DiskHeader {
     #[must_use]
     pub fn encode(&self, place: u64) -> [u8; BLOCK_SIZE] {
         let mut block = [0; BLOCK_SIZE];
-        put(&mut block, SEQUENCE, &self.sequence.to_le_bytes());
-        put(&mut block, CREATED, &self.created.to_le_bytes());
-        put(&mut block, SIZE, &self.layout.size().to_le_bytes());
-        put(&mut block, AU_SIZE, &self.layout.au_size().to_le_bytes());
-        put(&mut block, LOGICAL_SECTOR, &self.logical_sector.to_le_bytes());
-        put(&mut block, PHYSICAL_SECTOR, &self.physical_sector.to_le_bytes());
-        put(&mut block, DISK_NUMBER, &self.number.0.to_le_bytes());
-        put(&mut block, STATUS, &[self.status as u8]);
-        put(&mut block, REDUNDANCY, &[self.redundancy as u8]);
-        put(&mut block, QUORUM, &[u8::from(self.quorum)]);
-        put(&mut block, FEATURES, &(if self.middle_area { MIDDLE_AREA } else { 0 }).to_le_bytes());
-        put_text(&mut block, GROUP_NAME, &self.group_name);
-        put_text(&mut block, DISK_NAME, &self.name);
-        put_text(&mut block, FAILURE_GROUP, &self.failure_group);
+        put(&mut block, 0..PREFIX_SIZE, &label::prefix(self.label.as_ref()));
+        let record = &mut block[PREFIX_SIZE..][..HEADER_SIZE];
+        put(record, SEQUENCE, &self.sequence.to_le_bytes());
+        put(record, CREATED, &self.created.to_le_bytes());
+        put(record, SIZE, &self.layout.size().to_le_bytes());
+        put(record, AU_SIZE, &self.layout.au_size().to_le_bytes());
+        put(record, LOGICAL_SECTOR, &self.logical_sector.to_le_bytes());
+        put(record, PHYSICAL_SECTOR, &self.physical_sector.to_le_bytes());
+        put(record, DISK_NUMBER, &self.number.0.to_le_bytes());
+        put(record, STATUS, &[self.status as u8]);
+        put(record, REDUNDANCY, &[self.redundancy as u8]);
+        put(record, QUORUM, &[u8::from(self.quorum)]);
+        put(record, FEATURES, &(if self.middle_area { MIDDLE_AREA } else { 0 }).to_le_bytes());
+        put_text(record, GROUP_NAME, &self.group_name);
+        put_text(record, DISK_NAME, &self.name);
+        put_text(record, FAILURE_GROUP, &self.failure_group);
+        let (origin_group, origin_disk) = self.origin.unwrap_or_default();
+        put(record, ORIGIN_GROUP, &origin_group.0);
+        put(record, ORIGIN_DISK, &origin_disk.0);
+        label::put_label(record, LABEL, self.label.as_ref());
         let envelope = Envelope { group: self.group, disk: self.disk, place };
-        let mut length = HEADER_SIZE;
-        if let Some((group, disk)) = self.origin {
-            put(&mut block, ORIGIN_GROUP, &group.0);
-            put(&mut block, ORIGIN_DISK, &disk.0);
-            length = HEADER_SIZE_RENAMED;
-        }
-        envelope::seal(&mut block[..length], HEADER_MAGIC, envelope);
+        envelope::seal(record, HEADER_MAGIC, envelope);
         block
     }
 
     /// # Errors
     /// If the block, read at `place`, is not a valid header.
     pub fn decode(block: &[u8], place: u64) -> Result<Self, FormatError> {
-        let (envelope, record) = envelope::open(block, HEADER_MAGIC, "disk header", place)?;
-        if record.len() != HEADER_SIZE && record.len() != HEADER_SIZE_RENAMED {
-            return Err(FormatError::Length { found: record.len(), limit: HEADER_SIZE });
-        }
+        let behind = label::behind_prefix(block)?;
+        let (envelope, record) =
+            envelope::open(behind.unwrap_or(block), HEADER_MAGIC, "disk header", place)?;
+        let label = match (behind, record.len()) {
+            (Some(_), HEADER_SIZE) => {
+                let label = label::get_label(record, LABEL)?;
+                label::check_prefix(block, label.as_ref())?;
+                label
+            }
+            (None, HEADER_SIZE_1 | HEADER_SIZE_1_RENAMED) => None,
+            (_, found) => return Err(FormatError::Length { found, limit: HEADER_SIZE }),
+        };
         let features = get_u64(record, FEATURES);
         if features & !MIDDLE_AREA != 0 {
             return Err(FormatError::Field {
@@ -156,8 +173,11 @@ impl DiskHeader {
             group_name: name(GROUP_NAME, "group name")?,
             name: name(DISK_NAME, "disk name")?,
             failure_group: name(FAILURE_GROUP, "failure group name")?,
-            origin: (record.len() == HEADER_SIZE_RENAMED)
-                .then(|| (GroupId(get(record, ORIGIN_GROUP)), DiskId(get(record, ORIGIN_DISK)))),
+            origin: (record.len() != HEADER_SIZE_1)
+                .then(|| (GroupId(get(record, ORIGIN_GROUP)), DiskId(get(record, ORIGIN_DISK))))
+                .filter(|origin| *origin != Default::default()),
+            label,
+            has_prefix: behind.is_some(),
         })
     }
 }

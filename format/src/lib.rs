@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Numbers are little-endian. Every record at a fixed place begins with the same
-//! [envelope](envelope): magic, version, CRC-32C, group, disk, the place itself and its length, so
+//! [envelope](envelope), in a header's block behind a [prefix](label): magic, version, CRC-32C, group, disk, the place itself and its length, so
 //! that a record read from a wrong place, another disk or another group is never taken for the
 //! right one. Decoders accept any bytes and return an error, never panic, and allocate no more than
 //! the record's own length allows.
@@ -28,6 +28,7 @@ pub mod block;
 pub mod checksum;
 pub mod envelope;
 pub mod header;
+pub mod label;
 pub mod layout;
 pub mod lost;
 pub mod membership;
@@ -40,6 +41,7 @@ pub use au::Au;
 pub use block::Block;
 pub use checksum::crc32c;
 pub use envelope::FormatError;
+pub use label::Label;
 pub use layout::Layout;
 pub use piece::Piece;
 
@@ -48,7 +50,8 @@ use std::fmt;
 /// The unit of checksums and of metadata, in bytes.
 pub const BLOCK_SIZE: usize = 4096;
 
-/// The version of every record. A reader refuses a higher one.
+/// The version of every record. A reader refuses a higher one. Blocks with a prefix have a
+/// [version of their own](label::PREFIXED).
 pub const VERSION: u32 = 1;
 
 /// Longest name of a group, disk or failure group, in bytes.

@@ -3,7 +3,7 @@
 use plinth_format::{
     BLOCK_SIZE,
     activity::{self, ENTRIES_MAX},
-    envelope, header,
+    envelope, header, label,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT},
     lost, membership, page, stamp,
 };
@@ -63,7 +63,7 @@ fn in_the_code() -> BTreeMap<String, Fields> {
         place("MEMBERSHIP_0", FIRST_AREA.memberships[0], MEMBERSHIP_SLOT),
         place("MEMBERSHIP_1", FIRST_AREA.memberships[1], MEMBERSHIP_SLOT),
     ];
-    let tables: [(&str, Fields); 9] = [
+    let tables: [(&str, Fields); 11] = [
         ("place", places),
         (
             "envelope",
@@ -74,9 +74,11 @@ fn in_the_code() -> BTreeMap<String, Fields> {
             fields!(
                 header: SEQUENCE, CREATED, SIZE, AU_SIZE, LOGICAL_SECTOR, PHYSICAL_SECTOR, DISK_NUMBER, STATUS,
                 REDUNDANCY, QUORUM, GROUP_NAME, DISK_NAME, FAILURE_GROUP, FEATURES,
-                ORIGIN_GROUP, ORIGIN_DISK,
+                ORIGIN_GROUP, ORIGIN_DISK, LABEL,
             ),
         ),
+        ("prefix", fields!(label: PREFIX_MAGIC, PREFIX_VERSION, TAG, PREFIX_LABEL)),
+        ("label", fields!(label: WHEN, LABEL, BY)),
         ("stamp", fields!(stamp: COUNTER, WRITTEN, MEMBERSHIP, CLEAN)),
         (
             "membership",
@@ -116,6 +118,7 @@ fn the_text_has_the_right_numbers() {
     let magic = |bytes: &[u8; 8]| format!("magic `{}`", String::from_utf8_lossy(bytes));
     for phrase in [
         magic(header::HEADER_MAGIC),
+        magic(label::LABEL_MAGIC),
         magic(stamp::STAMP_MAGIC),
         magic(membership::MEMBERSHIP_MAGIC),
         magic(activity::ACTIVITY_MAGIC),
@@ -135,6 +138,9 @@ fn the_text_has_the_right_numbers() {
         format!("entries, {ENTRIES_MAX} at most"),
         format!("The last {} bytes of each page", page::RESERVED),
         format!("A name is 1 to {} bytes", plinth_format::NAME_MAX),
+        format!("A label is a name of at most {} bytes", label::LABEL_MAX),
+        format!("begins with a prefix of {} bytes", label::PREFIX_SIZE),
+        format!("| PREFIX_VERSION | 8 | 4 | {};", label::PREFIXED),
         format!("| RECORD_VERSION | 8 | 4 | {};", plinth_format::VERSION),
     ] {
         assert!(TEXT.contains(&phrase), "docs/format.md does not say: {phrase}");

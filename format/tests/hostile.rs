@@ -13,11 +13,13 @@
 #![allow(unsafe_code)]
 
 use plinth_format::{
-    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId, Redundancy,
+    Au, BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Label, Layout, MembershipId,
+    Redundancy,
     activity::{self, ActivityLog, Region},
     checksum::crc32c,
     envelope::{self, Envelope},
     header::{self, DiskHeader, Status},
+    label::{self, LabelRecord},
     layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, MIB},
     membership::{self, CatalogFile, CatalogRun, DiskState, MemberDisk, Membership},
     page,
@@ -134,7 +136,13 @@ fn some_header(random: &mut Random) -> DiskHeader {
         name: "DATA_0007".into(),
         failure_group: "SHELF$2".into(),
         origin: (random.below(2) == 0).then(|| (GroupId(random.id()), DiskId(random.id()))),
+        label: (random.below(2) == 0).then(some_label),
+        has_prefix: true,
     }
+}
+
+fn some_label() -> Label {
+    Label::new("SHELF2_DISK07").expect("a label")
 }
 
 fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Membership {
@@ -208,6 +216,9 @@ fn records(random: &mut Random) -> Vec<Record> {
     fn header(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
         DiskHeader::decode(bytes, place).map(|header| header.encode(place).to_vec())
     }
+    fn label(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
+        LabelRecord::decode(bytes, place).map(|record| record.encode(place).to_vec())
+    }
     fn stamp(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
         Stamp::decode(bytes, place).map(|(envelope, stamp)| stamp.encode(envelope).to_vec())
     }
@@ -220,8 +231,10 @@ fn records(random: &mut Random) -> Vec<Record> {
     let here = envelope(random, PLACE);
     let stamp_of =
         Stamp { counter: 8, written: -1, membership: MembershipId(random.id()), clean: true };
+    let label_of = LabelRecord { label: some_label(), when: -1, by: "root".to_owned() };
     vec![
         ("header", some_header(random).encode(PLACE).to_vec(), header),
+        ("label", label_of.encode(PLACE).to_vec(), label),
         ("stamp", stamp_of.encode(here).to_vec(), stamp),
         ("membership of none", some_membership(random, 0, 0).encode(here), membership),
         ("membership", some_membership(random, 7, 5).encode(here), membership),
@@ -234,6 +247,12 @@ fn records(random: &mut Random) -> Vec<Record> {
         ("activity log", some_log(random, 20).encode(here), activity),
         ("full activity log", some_log(random, activity::ENTRIES_MAX).encode(here), activity),
     ]
+}
+
+/// Where the record begins in its block: behind the prefix, if there is one.
+fn begin(block: &[u8]) -> usize {
+    let has_prefix = block[label::PREFIX_MAGIC] == *header::HEADER_MAGIC;
+    if has_prefix { label::PREFIX_SIZE } else { 0 }
 }
 
 fn length(record: &[u8]) -> usize {
@@ -287,7 +306,7 @@ fn a_header_keeps_its_fields() {
 fn every_turned_bit_is_noticed() {
     let mut random = Random(3);
     for (name, bytes, read) in records(&mut random) {
-        let length = length(&bytes);
+        let length = begin(&bytes) + length(&bytes[begin(&bytes)..]);
         let mut turned = bytes.clone();
         // All bits of the first KiB, then samples: the CRC treats them alike.
         let bits = (0..length.min(1024) * 8)
@@ -313,20 +332,15 @@ fn every_turned_bit_is_noticed() {
 fn every_cut_is_noticed() {
     let mut random = Random(4);
     for (name, bytes, read) in records(&mut random) {
-        let length = length(&bytes);
+        let begin = begin(&bytes);
+        let length = begin + length(&bytes[begin..]);
         for end in (0..length).filter(|end| *end < 600 || end % 61 == 0) {
             assert!(read(&bytes[..end], PLACE).is_err(), "{name} of {length} bytes cut to {end}");
             let mut shorter = bytes[..end].to_vec();
-            if end >= envelope::ENVELOPE_SIZE {
-                fix(&mut shorter, end);
-                // A header without its origin is valid: not a truncated record, but a newly sealed
-                // one.
-                let is_whole = name == "header" && end == header::HEADER_SIZE;
-                assert_eq!(
-                    read(&shorter, PLACE).is_ok(),
-                    is_whole,
-                    "{name} of {length} bytes that says {end}"
-                );
+            if end >= begin + envelope::ENVELOPE_SIZE {
+                fix(&mut shorter[begin..], end - begin);
+                let refused = read(&shorter, PLACE).is_err();
+                assert!(refused, "{name} of {length} bytes that says {end}");
             }
         }
     }
@@ -357,7 +371,8 @@ fn a_record_knows_its_kind() {
     let records = records(&mut random);
     for (name, bytes, _) in &records {
         for (other, other_bytes, read) in &records {
-            if bytes[envelope::MAGIC] != other_bytes[envelope::MAGIC] {
+            let magic = |block: &[u8]| block[begin(block)..][envelope::MAGIC].to_vec();
+            if magic(bytes) != magic(other_bytes) {
                 assert!(
                     matches!(read(bytes, PLACE), Err(FormatError::Magic { .. })),
                     "{name} read as {other}"
@@ -373,12 +388,54 @@ fn a_future_version_says_so() {
     let mut random = Random(7);
     for (name, mut bytes, read) in records(&mut random) {
         for version in [0, plinth_format::VERSION + 1, u32::MAX] {
-            bytes[envelope::RECORD_VERSION].copy_from_slice(&version.to_le_bytes());
-            let length = length(&bytes);
-            fix(&mut bytes, length);
-            assert_eq!(read(&bytes, PLACE), Err(FormatError::Version { found: version }), "{name}");
+            let begin = begin(&bytes);
+            let record = &mut bytes[begin..];
+            record[envelope::RECORD_VERSION].copy_from_slice(&version.to_le_bytes());
+            let length = length(record);
+            fix(record, length);
+            let refusal = FormatError::Version { found: version, known: plinth_format::VERSION };
+            assert_eq!(read(&bytes, PLACE), Err(refusal), "{name}");
         }
     }
+}
+
+/// A block whose prefix is of a later version is refused as such.
+#[test]
+fn a_future_prefix_says_so() {
+    let mut random = Random(13);
+    let prefixed = records(&mut random).into_iter().filter(|(_, bytes, _)| begin(bytes) > 0);
+    for (name, mut bytes, read) in prefixed {
+        for found in [label::PREFIXED + 1, u32::MAX] {
+            bytes[label::PREFIX_VERSION].copy_from_slice(&found.to_le_bytes());
+            let refusal = FormatError::Version { found, known: label::PREFIXED };
+            assert_eq!(read(&bytes, PLACE), Err(refusal), "{name}");
+        }
+    }
+}
+
+/// Headers of version 1 are read: without a prefix, with or without an origin, never with a label.
+#[test]
+fn a_header_of_version_1_is_read() {
+    let mut random = Random(14);
+    for _ in 0..50 {
+        let header = DiskHeader { label: None, has_prefix: false, ..some_header(&mut random) };
+        let length = if header.origin.is_some() { 248 } else { 216 };
+        let mut block = header.encode(PLACE)[label::PREFIX_SIZE..].to_vec();
+        fix(&mut block, length);
+        assert_eq!(DiskHeader::decode(&block, PLACE), Ok(header));
+    }
+}
+
+/// A label in the prefix that is not the record's makes the block a damaged one.
+#[test]
+fn a_prefix_agrees_with_its_record() {
+    let mut random = Random(15);
+    let label_of = |label: &str| Label::new(label);
+    let header = DiskHeader { label: label_of("ONE"), ..some_header(&mut random) };
+    let other = DiskHeader { label: label_of("TWO"), ..header.clone() };
+    let mut block = header.encode(PLACE);
+    block[..label::PREFIX_SIZE].copy_from_slice(&other.encode(PLACE)[..label::PREFIX_SIZE]);
+    assert_eq!(DiskHeader::decode(&block, PLACE), Err(FormatError::Prefix));
 }
 
 /// Fields are overwritten and the checksum is corrected. The record is refused, or decoded to one
@@ -391,7 +448,8 @@ fn records_with_mended_checksums_are_refused_or_read() {
         for (name, bytes, read) in records(&mut random) {
             for _ in 0..20 {
                 let mut mended = bytes.clone();
-                let length = length(&bytes);
+                let record = &mut mended[begin(&bytes)..];
+                let length = length(record);
                 for _ in 0..=random.below(4) {
                     // Fields of 1, 2, 4 and 8 bytes, mostly near the front, where the counts are.
                     let width = 1 << random.below(4);
@@ -400,11 +458,11 @@ fn records_with_mended_checksums_are_refused_or_read() {
                         let at = envelope::ENVELOPE_SIZE
                             + random.below(front - envelope::ENVELOPE_SIZE - width);
                         let at = at / width * width;
-                        mended[at..at + width]
+                        record[at..at + width]
                             .copy_from_slice(&random.awkward().to_le_bytes()[..width]);
                     }
                 }
-                fix(&mut mended, length);
+                fix(record, length);
                 let answer = frugally(name, || read(&mended, PLACE));
                 if let Ok(again) = answer {
                     accepted += 1;
@@ -425,10 +483,10 @@ fn noise_in_an_envelope_ends_in_an_answer() {
             let mut noise = vec![0; bytes.len().max(BLOCK_SIZE)];
             random.fill(&mut noise);
             assert!(frugally(name, || read(&noise, PLACE)).is_err());
-            noise[..envelope::ENVELOPE_SIZE].copy_from_slice(&bytes[..envelope::ENVELOPE_SIZE]);
-            let length =
-                envelope::ENVELOPE_SIZE + random.below(noise.len() - envelope::ENVELOPE_SIZE + 1);
-            fix(&mut noise, length);
+            let front = begin(&bytes) + envelope::ENVELOPE_SIZE;
+            noise[..front].copy_from_slice(&bytes[..front]);
+            let length = envelope::ENVELOPE_SIZE + random.below(noise.len() - front + 1);
+            fix(&mut noise[begin(&bytes)..], length);
             let _ = frugally(name, || read(&noise, PLACE));
         }
     }
@@ -491,12 +549,14 @@ fn counters_have_room_to_count() {
         ]
     };
     for (name, decode, mut bytes, field) in fields {
-        let length = length(&bytes);
+        let begin = begin(&bytes);
+        let record = begin + field.start..begin + field.end;
+        let length = length(&bytes[begin..]);
         for (counter, is_right) in
             [(0, true), (u64::MAX / 2, true), (u64::MAX / 2 + 1, false), (u64::MAX, false)]
         {
-            bytes[field.clone()].copy_from_slice(&u64::to_le_bytes(counter));
-            fix(&mut bytes, length);
+            bytes[record.clone()].copy_from_slice(&u64::to_le_bytes(counter));
+            fix(&mut bytes[begin..], length);
             match decode(&bytes, PLACE) {
                 None => assert!(is_right, "{name} {counter}"),
                 Some(FormatError::Field { value, .. }) => {
@@ -516,9 +576,10 @@ fn a_vast_disk_is_judged_at_once() {
     let bytes = DiskHeader { origin: None, ..some_header(&mut random) }.encode(PLACE);
     for size in [u64::MAX, u64::MAX - 4095, u64::from(u32::MAX) * MIB, 1 << 52] {
         let mut mended = bytes.to_vec();
-        mended[header::SIZE].copy_from_slice(&size.to_le_bytes());
-        mended[header::AU_SIZE].copy_from_slice(&MIB.to_le_bytes());
-        fix(&mut mended, header::HEADER_SIZE);
+        let record = &mut mended[label::PREFIX_SIZE..];
+        record[header::SIZE].copy_from_slice(&size.to_le_bytes());
+        record[header::AU_SIZE].copy_from_slice(&MIB.to_le_bytes());
+        fix(record, header::HEADER_SIZE);
         let _ = DiskHeader::decode(&mended, PLACE);
     }
     let mut vast = some_membership(&mut random, 6, 0);

@@ -1,7 +1,9 @@
 //! Discovery: from the discovery string to open disks.
 //!
 //! The string is a list of shell patterns, separated by commas. Regular files and block devices
-//! that match are taken, even behind symbolic links.
+//! that match are taken, even behind symbolic links; `AFD:PATTERN` means the disks whose label
+//! matches (`labelled.rs`). Of a multipath map and its paths the map is taken, whichever matches
+//! (`multipath.rs`).
 //!
 //! Nothing here touches a disk, a directory or a name, not even to find out what it is: that can
 //! hang. A looker does (`probe.rs`), for all of them at once, and each is reported as soon as it
@@ -15,12 +17,13 @@ use super::{
     IoEngine,
     disk::{About, Medium, NotADisk, RealDisk},
     hanging::{Asked, Hanging, Late},
+    labelled,
     probe::{Looked, Looker, Opening},
     timeout::no_answer,
     waiting::{TICK, Waited},
 };
 use glob::{MatchOptions, Pattern};
-use plinth_engine::world::{Disk, Found, Identity, Progress, Sign};
+use plinth_engine::world::{Disk, Found, Identity, PassedOver, Progress, Sign};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs, io,
@@ -108,6 +111,8 @@ impl Progress for Count {
 
 /// A discovery in progress.
 struct Looks<'a> {
+    /// The patterns of labels.
+    labels: Vec<Pattern>,
     engine: IoEngine,
     hanging: &'a Arc<Hanging>,
     timeout: Duration,
@@ -124,10 +129,10 @@ struct Looks<'a> {
     tell: &'a mut dyn FnMut(Sign),
 }
 
-/// Opens every disk that the patterns match, and reports each. Blocks for `timeout` at most,
-/// counted by `count`. Returns whether all have answered.
+/// Opens every disk that the patterns match, and reports each. Labels are read of the devices of
+/// `scan`. Blocks for `timeout` at most, counted by `count`. Returns whether all have answered.
 pub(super) fn look(
-    patterns: &[String],
+    (patterns, scan): (&[String], &[String]),
     engine: IoEngine,
     looker: Arc<Looker>,
     hanging: &Arc<Hanging>,
@@ -136,7 +141,10 @@ pub(super) fn look(
 ) -> bool {
     let (events, happened) = mpsc::channel();
     count.begin(&looker);
+    let labels: Vec<_> = patterns.iter().filter_map(|one| labelled::label_pattern(one)).collect();
+    let scan = if labels.is_empty() { Vec::new() } else { labelled::scan(scan) };
     let mut looks = Looks {
+        labels,
         engine,
         hanging,
         timeout,
@@ -148,7 +156,8 @@ pub(super) fn look(
         queue: VecDeque::new(),
         tell,
     };
-    patterns.iter().for_each(|pattern| looks.expand(pattern));
+    let paths = patterns.iter().filter(|one| labelled::label_pattern(one).is_none());
+    paths.chain(&scan).for_each(|pattern| looks.expand(pattern));
     let mut last = count.waited();
     while !looks.is_over() {
         match happened.recv_timeout(TICK) {
@@ -306,7 +315,9 @@ impl Looks<'_> {
             let _ = events.send(Event::Opening(name.clone(), opening, known));
             more
         };
-        let looked = self.looker.open(&path, self.hanging.media(self.timeout), heard);
+        let (device, is_scanned) = labelled::device_of(&path);
+        let media = self.hanging.media(self.timeout);
+        let looked = self.looker.open(device, is_scanned, media, heard);
         self.opening.insert(path, Some(looked));
     }
 
@@ -321,7 +332,7 @@ impl Looks<'_> {
         };
         let looked = self.opening.remove(&path).flatten();
         match (ended, looked) {
-            (Ok(about), Some(looked)) => self.found(path, about, looked),
+            (Ok(about), Some(looked)) => self.opened(&path, about, looked),
             // Its probe has been given up.
             (Ok(_), None) => {}
             // A directory, or a name that does not exist: not a disk, and not an error.
@@ -334,12 +345,35 @@ impl Looks<'_> {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
                 self.failed(&path, medium, error)
             }
+            // One of all the devices of the host: it may have nothing to do with any group.
+            (Err(_), _) if labelled::device_of(&path).1 => (self.tell)(Sign::NoDisk(path)),
             (Err(error), _) => self.failed(&path, None, error),
         }
     }
 
-    fn found(&mut self, path: String, about: About, looked: Looked) {
-        let disk = RealDisk::looked(&path, about, self.engine, looked);
+    /// Takes a device, or passes it over.
+    fn opened(&mut self, name: &str, about: About, looked: Looked) {
+        let (device, is_scanned) = labelled::device_of(name);
+        let path = match is_scanned {
+            true => labelled::path_by_label(&self.labels, about.label.as_deref()),
+            false => Some(device.to_owned()),
+        };
+        match (path, about.map.clone()) {
+            (Some(_), Some(map)) => {
+                let why = format!("one path of the multipath map {map}, which is used instead");
+                (self.tell)(Sign::PassedOver(PassedOver { path: device.to_owned(), why }));
+                self.begin(labelled::name_of(&map, is_scanned));
+            }
+            (Some(path), None) => self.found(path, device, about, looked),
+            (None, _) => {}
+        }
+        if is_scanned {
+            (self.tell)(Sign::NoDisk(name.to_owned()));
+        }
+    }
+
+    fn found(&mut self, path: String, device: &str, about: About, looked: Looked) {
+        let disk = RealDisk::looked(&path, device, about, self.engine, looked);
         let identity = disk.identity();
         (self.tell)(Sign::Answered(Found {
             path,
@@ -348,7 +382,8 @@ impl Looks<'_> {
         }));
     }
 
-    fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
+    fn failed(&mut self, name: &str, medium: Option<Medium>, error: io::Error) {
+        let (path, is_scanned) = labelled::device_of(name);
         // A device that did not answer is identified by its path alone, unless it was found what
         // the path leads to.
         let identity = match medium {
@@ -361,12 +396,18 @@ impl Looks<'_> {
             identity,
             disk: Err(Arc::new(error)),
         }));
+        if is_scanned {
+            (self.tell)(Sign::NoDisk(name.to_owned()));
+        }
     }
 }
 
-/// The paths that a pattern may mean. Without wildcards their existence is not checked. May hang as
+/// The names that a pattern may mean: paths, or devices of a scan for labels. Without wildcards their existence is not checked. May hang as
 /// long as a directory does.
 pub(super) fn expand(pattern: &str) -> Vec<String> {
+    if let Some(names) = labelled::expand(pattern) {
+        return names;
+    }
     const LIKE_A_SHELL: MatchOptions = MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
@@ -431,7 +472,7 @@ mod tests {
         };
         let looker = Looker::start().expect("a looker");
         look(
-            &[pattern.to_owned()],
+            (&[pattern.to_owned()], &[]),
             IoEngine::Threads,
             looker,
             hanging,

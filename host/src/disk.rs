@@ -28,7 +28,7 @@
 //! alignment, I/O goes through the page cache, and a flush makes it durable.
 
 use super::{
-    IoEngine, executor, filter, holder,
+    IoEngine, executor, filter, holder, multipath,
     op::{Op, Work},
     pool::Pool,
     probe::Looked,
@@ -91,6 +91,10 @@ pub(super) struct About {
     can_discard: bool,
     rotates: bool,
     is_held: bool,
+    /// The multipath map that it is a path of.
+    pub(super) map: Option<String>,
+    /// The label, if it was wanted.
+    pub(super) label: Option<String>,
 }
 
 impl About {
@@ -114,6 +118,8 @@ enum Looking {
 
 pub(super) struct RealDisk {
     path: String,
+    /// The path of the device: another one if the disk was found by its label.
+    device: String,
     medium: Medium,
     identity: String,
     size: AtomicU64,
@@ -273,6 +279,8 @@ pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, Abou
         can_discard,
         rotates: medium.rotates(),
         is_held: sys::is_locked(&file),
+        map: multipath::map_over(medium),
+        label: None,
     };
     Ok((file, about))
 }
@@ -339,17 +347,25 @@ impl RealDisk {
     /// If the operating system refuses, or this cannot be a disk.
     pub(super) fn open(path: &str, engine: IoEngine) -> io::Result<Self> {
         let (file, about) = open_to_look(path, medium_of(path)?)?;
-        Ok(Self::new(path, about, engine, Looking::Here(Arc::new(Access::of(Handle::new(file))))))
+        let looking = Looking::Here(Arc::new(Access::of(Handle::new(file))));
+        Ok(Self::new(path, path, about, engine, looking))
     }
 
-    /// A disk that a looker has opened.
-    pub(super) fn looked(path: &str, about: About, engine: IoEngine, looked: Looked) -> Self {
-        Self::new(path, about, engine, Looking::Looker(looked))
+    /// A disk that a looker has opened, at the path of its device.
+    pub(super) fn looked(
+        path: &str,
+        device: &str,
+        about: About,
+        engine: IoEngine,
+        looked: Looked,
+    ) -> Self {
+        Self::new(path, device, about, engine, Looking::Looker(looked))
     }
 
-    fn new(path: &str, about: About, engine: IoEngine, looking: Looking) -> Self {
+    fn new(path: &str, device: &str, about: About, engine: IoEngine, looking: Looking) -> Self {
         Self {
             path: path.to_owned(),
+            device: device.to_owned(),
             medium: about.medium,
             size: AtomicU64::new(about.size),
             sectors: about.sectors(),
@@ -359,7 +375,7 @@ impl RealDisk {
             was_held: about.is_held,
             engine: if about.blocks_submitter { IoEngine::Threads } else { engine },
             identity: about.identity,
-            present: Mutex::new((path.to_owned(), None)),
+            present: Mutex::new((device.to_owned(), None)),
             looking: Mutex::new(Some(Arc::new(looking))),
             claimed: OnceLock::new(),
         }
@@ -440,14 +456,19 @@ impl Disk for RealDisk {
     }
 
     fn present_path(&self) -> String {
+        // A label stays with its disk.
+        if self.path == self.device { self.device() } else { self.path.clone() }
+    }
+
+    fn device(&self) -> String {
         // A disk that is not claimed was found just now, at this path.
-        let Some(access) = self.claimed.get() else { return self.path.clone() };
+        let Some(access) = self.claimed.get() else { return self.device.clone() };
         let lock = || self.present.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, silent) = lock().clone();
         if silent.is_some_and(|when| when.elapsed() < PRESENT_REST) {
             return last;
         }
-        let present = access.present(&self.path, self.medium);
+        let present = access.present(&self.device, self.medium);
         let silent = present.is_none().then(Instant::now);
         let path = present.unwrap_or(last);
         *lock() = (path.clone(), silent);

@@ -15,6 +15,8 @@
 //!   busy_poll        polling before sleeping
 //!   disk             open, claim, submit
 //!   discover         paths to disks
+//!   labelled         disks by their labels
+//!   multipath        maps, and their paths
 //!   signature        what else is on a disk, and what has it in use
 //!   probe            a process that looks at devices which may hang
 //!   hanging          devices that have not answered
@@ -46,7 +48,9 @@ pub mod filter;
 mod hanging;
 mod holder;
 pub mod ipc;
+mod labelled;
 mod lock;
+mod multipath;
 mod notes;
 mod op;
 mod pool;
@@ -146,6 +150,9 @@ impl IoChoice {
     }
 }
 
+/// The note that says which devices' labels are read.
+const LABEL_SCAN: &str = "afd_diskstring";
+
 /// An idle process for probing disks.
 #[derive(Default)]
 struct Kept {
@@ -213,6 +220,23 @@ impl RealWorld {
         self.diskstring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The devices whose labels are read, as patterns separated by commas; empty: all block
+    /// devices.
+    #[must_use]
+    pub fn label_scan(&self) -> String {
+        // Without the note all are scanned.
+        self.recall(LABEL_SCAN).ok().flatten().unwrap_or_default()
+    }
+
+    /// Sets the devices whose labels are read, here and for all who share the directory of notes.
+    ///
+    /// # Errors
+    /// If the text is no list of patterns, or cannot be stored.
+    pub fn set_label_scan(&self, scan: &str) -> io::Result<()> {
+        discover::patterns(scan).map_err(io::Error::other)?;
+        self.memorise(LABEL_SCAN, scan)
+    }
+
     /// How long threads that serve clients poll before they sleep.
     #[must_use]
     pub fn poll_time(&self) -> Arc<PollTime> {
@@ -227,7 +251,11 @@ impl RealWorld {
     /// Devices that were probed, and have not answered for this long.
     #[must_use]
     pub fn silent(&self, timeout: Duration) -> Vec<hanging::Silent> {
-        self.hanging.list(timeout)
+        let mut silent = self.hanging.list(timeout);
+        for one in &mut silent {
+            one.path = labelled::device_of(&one.path).0.to_owned();
+        }
+        silent
     }
 
     /// The I/O engine in use, in words for the operator.
@@ -380,6 +408,7 @@ impl World for RealWorld {
 
     fn look(&self) -> Signs {
         let patterns = discover::patterns(&self.diskstring()).unwrap_or_default();
+        let scan = discover::patterns(&self.label_scan()).unwrap_or_default();
         let (engine, hanging, kept) =
             (self.engine, Arc::clone(&self.hanging), Arc::clone(&self.looker));
         let (tell, told) = futures::channel::mpsc::unbounded();
@@ -401,7 +430,7 @@ impl World for RealWorld {
             };
             let timeout = (timeout::DISK_TIMEOUT, &*count);
             let all_answered = discover::look(
-                &patterns,
+                (&patterns, &scan),
                 engine,
                 Arc::clone(&looker),
                 &hanging,

@@ -26,7 +26,7 @@
 
 use super::{
     disk::{self, About, Medium},
-    signature,
+    labelled, signature,
     timeout::{DISK_TIMEOUT, no_answer},
     waiting::{self, Waited},
 };
@@ -84,6 +84,8 @@ enum Ask {
         call: u64,
         disk: u64,
         path: String,
+        /// Whether to read its label.
+        wants_label: bool,
         hanging: Vec<Medium>,
     },
     Read {
@@ -282,12 +284,19 @@ impl Looker {
     pub(super) fn open(
         self: &Arc<Self>,
         path: &str,
+        wants_label: bool,
         hanging: Vec<Medium>,
         then: impl FnMut(Opening) -> bool + Send + 'static,
     ) -> Looked {
         let (path, disk) = (path.to_owned(), self.0.next.fetch_add(1, Ordering::Relaxed));
         let looked = Looked { looker: Arc::clone(self), disk };
-        self.0.ask(Pending::Open(Box::new(then)), |call| Ask::Open { call, disk, path, hanging });
+        self.0.ask(Pending::Open(Box::new(then)), |call| Ask::Open {
+            call,
+            disk,
+            path,
+            wants_label,
+            hanging,
+        });
         looked
     }
 }
@@ -590,8 +599,8 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
     let mut open: Option<Open> = None;
     for ask in todo {
         match (ask, open.as_ref()) {
-            (Ask::Open { call, path, hanging, .. }, _) => {
-                open = open_to_look(replies, call, path, &hanging)
+            (Ask::Open { call, path, wants_label, hanging, .. }, _) => {
+                open = open_to_look(replies, call, path, wants_label, &hanging)
             }
             (Ask::Read { call, offset, length, .. }, Some(disk)) => {
                 read(replies, call, disk, offset, length)
@@ -617,16 +626,25 @@ fn look_at(replies: &Replies, todo: &mpsc::Receiver<Ask>) {
     }
 }
 
-fn open_to_look(replies: &Replies, call: u64, path: String, hanging: &[Medium]) -> Option<Open> {
+fn open_to_look(
+    replies: &Replies,
+    call: u64,
+    path: String,
+    wants_label: bool,
+    hanging: &[Medium],
+) -> Option<Open> {
     let opened = disk::medium_of(&path).and_then(|medium| {
         replies.send(call, Answer::Is(medium), &[], None);
         if hanging.contains(&medium) {
             return Ok(None);
         }
-        let (file, about) = disk::open_to_look(&path, medium)?;
+        let (file, mut about) = disk::open_to_look(&path, medium)?;
         // The caller judges read errors when it reads. This only finds out whether the device
         // answers.
         let _ = file.read_at(&mut Buffer::zeroed(FIRST), 0);
+        if wants_label {
+            about.label = labelled::label_of(&file, &about).map(|label| label.to_string());
+        }
         Ok(Some((file, about)))
     });
     match opened {
@@ -712,7 +730,7 @@ mod tests {
         let timeout = (Duration::from_secs(1000), &count);
         let engine = crate::IoEngine::Threads;
         crate::discover::look(
-            &["/nowhere".to_owned()],
+            (&["/nowhere".to_owned()], &[]),
             engine,
             looker,
             &hanging,
@@ -732,7 +750,7 @@ mod tests {
         let silent = |running: &Running| {
             let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
             let looker = Looker::of(ours, None, Some(running.0.id())).expect("a looker");
-            let looked = looker.open("/nowhere", Vec::new(), |_| true);
+            let looked = looker.open("/nowhere", false, Vec::new(), |_| true);
             while looker.waited().time() == Duration::ZERO {
                 thread::sleep(Duration::from_millis(5));
             }

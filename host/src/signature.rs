@@ -18,34 +18,75 @@ use std::{
 const HEAD: u64 = 256 * 1024;
 const TAIL: u64 = 128 * 1024;
 
-/// Signatures at a fixed distance from the start.
-const MARKS: &[(usize, &[u8], &str)] = &[
-    (32, b"ORCLDISK", "an Oracle ASM disk"),
-    (0, b"XFSB", "an XFS file system"),
-    (0x10040, b"_BHRfS_M", "a Btrfs file system"),
-    (0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
-    (0x4000, b"SKUL\xba\xbe", "a LUKS encrypted volume"),
-    (0, &0xa92b_4efc_u32.to_le_bytes(), "a member of an MD array"),
-    (4096, &0xa92b_4efc_u32.to_le_bytes(), "a member of an MD array"),
-    (1024, &0xf2f5_2010_u32.to_le_bytes(), "an F2FS file system"),
-    (
+/// A signature at a fixed distance from the start, and where its owner's names are.
+struct Mark {
+    at: usize,
+    bytes: &'static [u8],
+    owner: &'static str,
+    id: Option<Id>,
+    /// Place and length of the label.
+    label: Option<(usize, usize)>,
+}
+
+/// Where an id is, and its form.
+#[derive(Clone, Copy)]
+enum Id {
+    /// 16 bytes.
+    Uuid(usize),
+    /// 16 bytes, of which the first eight are in Microsoft's order.
+    Guid(usize),
+    /// Text of a length, zero padded.
+    Text(usize, usize),
+    /// 4 bytes, little-endian.
+    Number(usize),
+}
+
+const fn mark(at: usize, bytes: &'static [u8], owner: &'static str) -> Mark {
+    Mark { at, bytes, owner, id: None, label: None }
+}
+
+impl Mark {
+    const fn id(self, id: Id) -> Self {
+        Self { id: Some(id), ..self }
+    }
+
+    const fn label(self, at: usize, length: usize) -> Self {
+        Self { label: Some((at, length)), ..self }
+    }
+}
+
+const MD: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+
+const MARKS: &[Mark] = &[
+    mark(32, b"ORCLDISK", "an Oracle ASM disk").label(40, 24),
+    mark(0, b"XFSB", "an XFS file system").id(Id::Uuid(32)).label(108, 12),
+    mark(0x10040, b"_BHRfS_M", "a Btrfs file system").id(Id::Uuid(0x10020)).label(0x1012b, 256),
+    mark(0, b"LUKS\xba\xbe", "a LUKS encrypted volume").id(Id::Text(168, 40)),
+    mark(0x4000, b"SKUL\xba\xbe", "a LUKS encrypted volume").id(Id::Text(0x4000 + 168, 40)),
+    mark(0, &MD, "a member of an MD array").id(Id::Uuid(16)).label(32, 32),
+    mark(4096, &MD, "a member of an MD array").id(Id::Uuid(4096 + 16)).label(4096 + 32, 32),
+    mark(1024, &0xf2f5_2010_u32.to_le_bytes(), "an F2FS file system").id(Id::Uuid(1024 + 108)),
+    mark(
         4096 + 24,
         b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
         "a bcache device",
-    ),
-    (
+    )
+    .id(Id::Uuid(4096 + 40)),
+    mark(
         4096 + 24,
         b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
         "a bcachefs file system",
-    ),
-    (0, b"bluestore block device", "a Ceph BlueStore disk"),
-    (0x8001, b"CD001", "an ISO 9660 file system"),
-    (0, b"hsqs", "a SquashFS file system"),
-    (0, b"QFI\xfb", "a QEMU disk image"),
-    (3, b"NTFS    ", "an NTFS file system"),
-    (3, b"EXFAT   ", "an exFAT file system"),
-    (54, b"FAT1", "a FAT file system"),
-    (82, b"FAT32   ", "a FAT file system"),
+    )
+    .id(Id::Uuid(4096 + 56))
+    .label(4096 + 72, 32),
+    mark(0, b"bluestore block device", "a Ceph BlueStore disk").id(Id::Text(23, 36)),
+    mark(0x8001, b"CD001", "an ISO 9660 file system").label(0x8000 + 40, 32),
+    mark(0, b"hsqs", "a SquashFS file system"),
+    mark(0, b"QFI\xfb", "a QEMU disk image"),
+    mark(3, b"NTFS    ", "an NTFS file system"),
+    mark(3, b"EXFAT   ", "an exFAT file system").id(Id::Number(100)),
+    mark(54, b"FAT1", "a FAT file system").id(Id::Number(39)).label(43, 11),
+    mark(82, b"FAT32   ", "a FAT file system").id(Id::Number(67)).label(71, 11),
 ];
 
 /// The present user of the disk, or the owner of its signature. May hang as long as the device
@@ -54,7 +95,8 @@ pub(super) fn of_file(medium: Medium, file: &File, size: u64, sectors: Sectors) 
     in_use(medium).or_else(|| read_and_recognise(file, size, sectors))
 }
 
-fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String> {
+/// The owner of the signatures on a disk.
+pub(super) fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String> {
     let read = |from: u64, to: u64| {
         let mut buffer = Buffer::zeroed((to - from) as usize);
         file.read_exact_at(&mut buffer, from).map(|()| buffer)
@@ -66,71 +108,159 @@ fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String
     }
 }
 
+/// Some bytes of a disk, from the byte `begin` on.
+struct Part<'a> {
+    bytes: &'a [u8],
+    begin: u64,
+}
+
+impl Part<'_> {
+    fn has(&self, at: usize, mark: &[u8]) -> bool {
+        self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(mark))
+    }
+
+    /// A field of at most that length; what is not there is zero.
+    fn field(&self, at: usize, length: usize) -> Vec<u8> {
+        let bytes = self.bytes.get(at..).unwrap_or_default().iter().copied();
+        bytes.chain(std::iter::repeat(0)).take(length).collect()
+    }
+
+    /// A text that ends with a zero or with the field, without the blanks behind it.
+    fn text(&self, at: usize, length: usize) -> Option<String> {
+        let field: Vec<u8> =
+            self.field(at, length).into_iter().take_while(|byte| *byte != 0).collect();
+        let text = String::from_utf8_lossy(&field).trim_end().to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn id(&self, id: Id) -> Option<String> {
+        let hexadecimal = |bytes: &[u8]| -> String {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+            parts.map(|part| digits[part].to_owned()).join("-")
+        };
+        let (bytes, text) = match id {
+            Id::Uuid(at) => (self.field(at, 16), None),
+            Id::Guid(at) => {
+                let mut bytes = self.field(at, 16);
+                bytes[..4].reverse();
+                bytes[4..6].reverse();
+                bytes[6..8].reverse();
+                (bytes, None)
+            }
+            Id::Text(at, length) => (Vec::new(), self.text(at, length)),
+            Id::Number(at) => {
+                let mut bytes = self.field(at, 4);
+                bytes.reverse();
+                (Vec::new(), Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+            }
+        };
+        let uuid = bytes.iter().any(|byte| *byte != 0).then(|| hexadecimal(&bytes));
+        // It may be any bytes: control characters are shown escaped.
+        text.map(|text: String| text.escape_debug().to_string()).or(uuid)
+    }
+
+    /// The owner of the signature at `at`, with its label and id, if it has them.
+    fn owner(
+        &self,
+        owner: &str,
+        at: usize,
+        id: Option<Id>,
+        label: Option<(usize, usize)>,
+    ) -> String {
+        let label = label.and_then(|(at, length)| self.text(at, length));
+        let label = label.map_or_else(String::new, |label| format!(" labelled {label:?}"));
+        let id = id.and_then(|id| self.id(id)).map_or_else(String::new, |id| format!(" {id}"));
+        format!("{owner}{id}{label} (signature at byte {})", self.begin + at as u64)
+    }
+}
+
 /// The owner of the signatures in the first and last bytes of a disk.
 fn recognise(head: &[u8], tail: &[u8], size: u64, sectors: Sectors) -> Option<String> {
-    let has = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|bytes| bytes.starts_with(mark));
-    if has(0, HEADER_MAGIC) {
+    let head = Part { bytes: head, begin: 0 };
+    if head.has(0, HEADER_MAGIC) {
         return None;
     }
-    if let Some((_, _, name)) = MARKS.iter().find(|(at, mark, _)| has(*at, mark)) {
-        return Some((*name).to_owned());
+    if let Some(mark) = MARKS.iter().find(|mark| head.has(mark.at, mark.bytes)) {
+        return Some(head.owner(mark.owner, mark.at, mark.id, mark.label));
     }
-    let byte = |at: usize| head.get(at).copied().unwrap_or(0);
-    if has(1024 + 56, &0xef53_u16.to_le_bytes()) {
-        let label: Vec<u8> =
-            (1024 + 120..1024 + 136).map(byte).take_while(|byte| *byte != 0).collect();
-        let kind = match (byte(1024 + 0x60) & 0x40 != 0, byte(1024 + 0x5c) & 0x04 != 0) {
-            (true, _) => "ext4",
-            (false, true) => "ext3",
-            (false, false) => "ext2",
-        };
-        let label = match String::from_utf8_lossy(&label) {
-            label if label.is_empty() => String::new(),
-            label => format!(" labelled {:?}", &*label),
-        };
-        return Some(format!("an {kind} file system{label}"));
-    }
-    if (0..4).any(|sector| has(sector * 512, b"LABELONE") && has(sector * 512 + 24, b"LVM2 001")) {
-        return Some("an LVM physical volume".into());
-    }
-    if [4096, 8192, 16384, 65536]
-        .iter()
-        .any(|page| has(page - 10, b"SWAPSPACE2") || has(page - 10, b"SWAP-SPACE"))
-    {
-        return Some("swap space".into());
-    }
-    let uberblock = 0x00ba_b10c_u64;
-    if (0..128)
-        .map(|slot| 0x20000 + slot * 1024)
-        .any(|at| has(at, &uberblock.to_le_bytes()) || has(at, &uberblock.to_be_bytes()))
-    {
-        return Some("a member of a ZFS pool".into());
-    }
-    let sector = sectors.logical as usize;
-    if has(512, b"EFI PART") || has(4096, b"EFI PART") {
-        return Some("a GPT partition table".into());
-    }
-    // Signatures at the end: the second partition table, and the MD superblocks 1.0 and 0.90.
-    let at_end = |place: Option<u64>, mark: &[u8]| {
-        let place = place.and_then(|place| place.checked_sub(size - tail.len() as u64));
-        place.and_then(|at| tail.get(at as usize..)).is_some_and(|bytes| bytes.starts_with(mark))
+    let tail = Part { bytes: tail, begin: size - tail.len() as u64 };
+    extended(&head)
+        .or_else(|| lvm(&head))
+        .or_else(|| swap_space(&head))
+        .or_else(|| zfs(&head))
+        .or_else(|| gpt(&head))
+        .or_else(|| at_the_end(&tail, size, sectors))
+        .or_else(|| mbr(&head))
+}
+
+fn extended(head: &Part<'_>) -> Option<String> {
+    const SUPERBLOCK: usize = 1024;
+    let byte = |at: usize| head.field(SUPERBLOCK + at, 1)[0];
+    let kind = match (byte(0x60) & 0x40 != 0, byte(0x5c) & 0x04 != 0) {
+        (true, _) => "an ext4 file system",
+        (false, true) => "an ext3 file system",
+        (false, false) => "an ext2 file system",
     };
-    let md = 0xa92b_4efc_u32.to_le_bytes();
-    if at_end(size.checked_sub(8192).map(|at| at & !4095), &md)
-        || at_end((size & !65535).checked_sub(65536), &md)
-    {
-        return Some("a member of an MD array".into());
+    let (id, label) = (Id::Uuid(SUPERBLOCK + 104), (SUPERBLOCK + 120, 16));
+    let at = SUPERBLOCK + 56;
+    head.has(at, &0xef53_u16.to_le_bytes()).then(|| head.owner(kind, at, Some(id), Some(label)))
+}
+
+fn lvm(head: &Part<'_>) -> Option<String> {
+    let mut sectors = (0..4).map(|sector| sector * 512);
+    let at = sectors.find(|at| head.has(*at, b"LABELONE") && head.has(at + 24, b"LVM2 001"))?;
+    Some(head.owner("an LVM physical volume", at, Some(Id::Text(at + 32, 32)), None))
+}
+
+fn swap_space(head: &Part<'_>) -> Option<String> {
+    let mut ends = [4096, 8192, 16384, 65536].into_iter().map(|page| page - 10);
+    let at = ends.find(|at| head.has(*at, b"SWAPSPACE2") || head.has(*at, b"SWAP-SPACE"))?;
+    Some(head.owner("swap space", at, Some(Id::Uuid(1036)), Some((1052, 16))))
+}
+
+fn zfs(head: &Part<'_>) -> Option<String> {
+    let uberblock = 0x00ba_b10c_u64;
+    let mut slots = (0..128).map(|slot| 0x20000 + slot * 1024);
+    let at = slots.find(|at| {
+        head.has(*at, &uberblock.to_le_bytes()) || head.has(*at, &uberblock.to_be_bytes())
+    })?;
+    Some(head.owner("a member of a ZFS pool", at, None, None))
+}
+
+fn gpt(head: &Part<'_>) -> Option<String> {
+    let at = [512, 4096].into_iter().find(|at| head.has(*at, b"EFI PART"))?;
+    Some(head.owner("a GPT partition table", at, Some(Id::Guid(at + 56)), None))
+}
+
+/// Signatures at the end: the MD superblocks 1.0 and 0.90, and the second partition table.
+fn at_the_end(tail: &Part<'_>, size: u64, sectors: Sectors) -> Option<String> {
+    let within = |place: Option<u64>| {
+        place.and_then(|place| place.checked_sub(tail.begin)).map(|at| at as usize)
+    };
+    for (place, id) in [
+        (size.checked_sub(8192).map(|at| at & !4095), Some(16)),
+        // Version 0.90 has its id in parts.
+        ((size & !65535).checked_sub(65536), None),
+    ] {
+        if let Some(at) = within(place).filter(|at| tail.has(*at, &MD)) {
+            let id = id.map(|id| Id::Uuid(at + id));
+            return Some(tail.owner("a member of an MD array", at, id, None));
+        }
     }
-    if at_end(size.checked_sub(sector as u64), b"EFI PART") {
-        return Some("a GPT partition table (its copy at the end)".into());
-    }
+    let at = within(size.checked_sub(u64::from(sectors.logical)))
+        .filter(|at| tail.has(*at, b"EFI PART"))?;
+    let owner = "a GPT partition table (its copy at the end)";
+    Some(tail.owner(owner, at, Some(Id::Guid(at + 56)), None))
+}
+
+fn mbr(head: &Part<'_>) -> Option<String> {
+    let byte = |at: usize| head.field(at, 1)[0];
     let entry = |number: usize| 446 + 16 * number;
     let boot_flags_valid = (0..4).all(|number| byte(entry(number)) & 0x7f == 0);
     let some_partition = (0..4).any(|number| byte(entry(number) + 4) != 0);
-    if has(510, &[0x55, 0xaa]) && boot_flags_valid && some_partition {
-        return Some("an MBR partition table".into());
-    }
-    None
+    let is_table = head.has(510, &[0x55, 0xaa]) && boot_flags_valid && some_partition;
+    is_table.then(|| head.owner("an MBR partition table", 510, Some(Id::Number(440)), None))
 }
 
 /// The present user of the disk, as far as the kernel reports it.
@@ -198,17 +328,41 @@ mod tests {
     #[test]
     fn every_signature_is_recognised_and_zeros_have_none() {
         assert_eq!(with_mark(0, b""), None);
-        for (at, mark, name) in MARKS {
-            assert_eq!(with_mark(*at, mark).as_deref(), Some(*name));
+        let said = |owner: &str, at: usize| format!("{owner} (signature at byte {at})");
+        for mark in MARKS {
+            let seen = with_mark(mark.at, mark.bytes).expect("it is recognised");
+            assert!(seen.starts_with(mark.owner), "{seen}");
+            assert!(seen.ends_with(&said("", mark.at)), "{seen}");
         }
+        let end = (1 << 20) - 512;
         assert_eq!(
-            with_mark((1 << 20) - 512, b"EFI PART").as_deref(),
-            Some("a GPT partition table (its copy at the end)")
+            with_mark(end, b"EFI PART"),
+            Some(said("a GPT partition table (its copy at the end)", end))
         );
-        let md = 0xa92b_4efc_u32.to_le_bytes();
         for at in [(1 << 20) - 8192, (1 << 20) - 65536] {
-            assert_eq!(with_mark(at, &md).as_deref(), Some("a member of an MD array"));
+            assert_eq!(with_mark(at, &MD), Some(said("a member of an MD array", at)));
         }
+    }
+
+    /// The names in a signature's neighbourhood are shown as other programs show them, and no
+    /// control character reaches the terminal.
+    #[test]
+    fn a_signature_names_its_owner() {
+        let mut superblock = [0; 160];
+        superblock[56..58].copy_from_slice(&0xef53_u16.to_le_bytes());
+        superblock[104..120].copy_from_slice(&std::array::from_fn::<u8, 16, _>(|at| at as u8));
+        superblock[120..126].copy_from_slice(b"a\x1b[2J ");
+        let seen = with_mark(1024, &superblock).expect("it is recognised");
+        assert_eq!(
+            seen,
+            "an ext2 file system 00010203-0405-0607-0809-0a0b0c0d0e0f labelled \"a\\u{1b}[2J\" \
+             (signature at byte 1080)"
+        );
+        let mut table = [0; 72];
+        table[..8].copy_from_slice(b"EFI PART");
+        table[56..72].copy_from_slice(&std::array::from_fn::<u8, 16, _>(|at| at as u8));
+        let seen = with_mark(512, &table).expect("it is recognised");
+        assert!(seen.contains(" 03020100-0504-0706-0809-0a0b0c0d0e0f "), "{seen}");
     }
 
     /// A partition table may or may not start with boot code; a disk of noise that happens to end
@@ -219,7 +373,9 @@ mod tests {
         sector[510..].copy_from_slice(&[0x55, 0xaa]);
         assert_eq!(with_mark(0, &sector), None);
         sector[446 + 4] = 0x83;
-        assert_eq!(with_mark(0, &sector).as_deref(), Some("an MBR partition table"));
+        sector[440..444].copy_from_slice(&0x1234_abcd_u32.to_le_bytes());
+        let seen = "an MBR partition table 1234abcd (signature at byte 510)";
+        assert_eq!(with_mark(0, &sector).as_deref(), Some(seen));
     }
 
     #[test]

@@ -107,8 +107,10 @@ impl Drop for FaultDisk {
 
 /// A loop device over a file.
 pub struct LoopDisk {
-    device: PathBuf,
+    /// `None` while it is detached.
+    device: Option<PathBuf>,
     file: PathBuf,
+    sector: u32,
 }
 
 impl LoopDisk {
@@ -122,19 +124,43 @@ impl LoopDisk {
         fs::File::create(file)
             .and_then(|file| file.set_len(size))
             .expect("file under a loop device");
+        let mut disk = Self { device: None, file: file.to_owned(), sector };
+        disk.attach();
+        disk
+    }
+
+    /// Attaches the file to a device that is free now.
+    ///
+    /// # Panics
+    /// If the kernel gives none.
+    pub fn attach(&mut self) {
         let mut command = Command::new("losetup");
         command
-            .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()])
-            .arg(file);
+            .args(["--find", "--show", "--direct-io=on", "--sector-size", &self.sector.to_string()])
+            .arg(&self.file);
         let device = command::finish(&mut command).ok();
         // An earlier user of that device may have made it read-only, and that stays.
         command::finish(Command::new("blockdev").args(["--setrw", device.trim()])).ok();
-        Self { device: PathBuf::from(device.trim()), file: file.to_owned() }
+        self.device = Some(PathBuf::from(device.trim()));
     }
 
+    /// Detaches the device: another file may get it.
+    ///
+    /// # Panics
+    /// If it is in use.
+    pub fn detach(&mut self) {
+        if let Some(device) = self.device.take() {
+            command::finish(Command::new("losetup").arg("--detach").arg(device)).ok();
+        }
+    }
+
+    /// The device.
+    ///
+    /// # Panics
+    /// While it is detached.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.device
+        self.device.as_deref().expect("it is attached")
     }
 
     #[must_use]
@@ -145,7 +171,9 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        let _ = command::finish(Command::new("losetup").arg("--detach").arg(&self.device));
+        if let Some(device) = &self.device {
+            let _ = command::finish(Command::new("losetup").arg("--detach").arg(device));
+        }
         let _ = fs::remove_file(&self.file);
     }
 }

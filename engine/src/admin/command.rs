@@ -5,8 +5,9 @@
 //! `Group::carry_out` carries it out. The parser keeps the places of names in the text beside it.
 
 use super::{
-    AccessChange, Conversion, Estimate, Exchange, NameOrder, Order, Renaming, Replacement, Report,
-    Resize, Scope, ScrubOrder, Selection, VolumeChange, Work, operation::OperationPass,
+    AccessChange, Conversion, Estimate, Exchange, LabelPermission, NameOrder, Order, Renaming,
+    Replacement, Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
+    operation::OperationPass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,12 @@ pub enum Command {
     },
     /// New names of disks.
     Rename(Renaming),
+    /// A label for a disk.
+    Label {
+        disk: String,
+        label: String,
+        permission: LabelPermission,
+    },
     /// New sizes of disks.
     Resize {
         resizes: Vec<Resize>,

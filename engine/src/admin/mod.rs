@@ -379,6 +379,12 @@ pub struct Survey {
     pub failure_group: Option<String>,
     pub number: Option<u16>,
     pub quorum: bool,
+    /// The label, from the header or from a label record.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// The path of its device; the same as `path` unless the disk was found by its label.
+    #[serde(default)]
+    pub device: String,
     /// Bytes; 0 if it cannot be opened.
     pub size: u64,
     pub logical_sector: u32,
@@ -425,6 +431,8 @@ sql_words! {
         Unknown = "UNKNOWN",
         /// Free to be taken.
         Candidate = "CANDIDATE",
+        /// Free to be taken, and labelled.
+        Provisioned = "PROVISIONED",
         /// A header of a later version.
         Incompatible = "INCOMPATIBLE",
         Member = "MEMBER",
@@ -433,7 +441,20 @@ sql_words! {
         Conflict = "CONFLICT",
         /// It is in use otherwise.
         Foreign = "FOREIGN",
+        /// Another device is used in its place: the multipath map that it is a path of.
+        Ignored = "IGNORED",
     }
+}
+
+/// Which disks may get a label, besides those that have none and are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LabelPermission {
+    /// One that has another label.
+    pub rename: bool,
+    /// A member of a disk group.
+    pub migrate: bool,
+    /// One that something else is on: it is wiped.
+    pub force: bool,
 }
 
 /// The result of `CHECK`.

@@ -196,6 +196,8 @@ pub(crate) fn header_of(
         name: member.name().to_string(),
         failure_group: member.failure_group.clone(),
         origin: member.origin(),
+        label: member.label(),
+        has_prefix: true,
     }
 }
 
@@ -259,6 +261,8 @@ mod tests {
             name: "D".to_owned(),
             failure_group: "A".to_owned(),
             origin: None,
+            label: None,
+            has_prefix: true,
         }
     }
 

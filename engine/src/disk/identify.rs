@@ -5,24 +5,27 @@
 
 mod copies;
 
-pub(crate) use copies::Search;
-pub use copies::{Case, Header};
+pub use copies::{Case, Header, Search};
 
 use crate::{
     admin::{AdminError, HeaderStatus, Survey},
     disk::look::{Needs, look},
     sync::buffer::Buffer,
-    world::{Disk, Found, Identity, Io, Task, World},
+    world::{Disk, Found, Identity, Io, PassedOver, Task, World},
 };
 use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
     header::{DiskHeader, HEADER_MAGIC, Status},
+    label::LabelRecord,
     layout::{FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, likely_header_places},
     membership::Membership,
     stamp::Stamp,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// What the path of a disk that was found by its label begins with.
+pub const LABEL_PATH: &str = "AFD:";
 
 /// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the
 /// mount of its group. A discovery of all disks has one limit for all of them (`look.rs`).
@@ -214,6 +217,8 @@ fn unknown(path: &str) -> Survey {
         failure_group: None,
         number: None,
         quorum: false,
+        label: None,
+        device: path.to_owned(),
         size: 0,
         logical_sector: 0,
         physical_sector: 0,
@@ -236,6 +241,7 @@ pub(crate) async fn survey_one(
             return (survey, None);
         }
     };
+    survey.device = disk.device();
     survey.size = disk.size();
     survey.logical_sector = disk.sectors().logical;
     survey.physical_sector = disk.sectors().physical;
@@ -254,11 +260,18 @@ pub(crate) async fn survey_one(
         survey.failure_group = Some(header.failure_group.clone());
         survey.number = Some(header.number.0);
         survey.quorum = header.quorum;
+        survey.label = header.label.as_ref().map(ToString::to_string);
         return (survey, Some(header));
     }
     if case == Case::Contested {
         survey.remark =
             Some("its header copies are of several disks, and nothing says which it is".to_owned());
+        return (survey, None);
+    }
+    let label = in_time(&**world, async { Some(find_label(&**disk).await) }).await.flatten();
+    if let Some((record, HEADER_PLACE)) = &label {
+        survey.header = HeaderStatus::Provisioned;
+        survey.label = Some(record.label.to_string());
         return (survey, None);
     }
     match header_trouble(&**world, &**disk).await {
@@ -279,7 +292,26 @@ pub(crate) async fn survey_one(
             None => survey.header = HeaderStatus::Candidate,
         },
     }
+    if survey.header == HeaderStatus::Candidate
+        && let Some((record, _)) = label
+    {
+        survey.header = HeaderStatus::Provisioned;
+        survey.label = Some(record.label.to_string());
+        survey.remark = Some("its first block does not have the label any more".to_owned());
+    }
     (survey, None)
+}
+
+/// The first copy of the label record, and its place.
+async fn find_label(disk: &dyn Disk) -> Option<(LabelRecord, u64)> {
+    for place in LabelRecord::places(disk.size()) {
+        if let Some(block) = read(disk, place, BLOCK_SIZE).await
+            && let Ok(record) = LabelRecord::decode(&block, place)
+        {
+            return Some((record, place));
+        }
+    }
+    None
 }
 
 /// Surveys every disk that discovery shows, without mounting a group.
@@ -292,6 +324,11 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
             Box::pin(async move { Some(survey_one(world, &found).await) })
         };
     let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
+    let passed_over = looked.passed_over.into_iter().map(|PassedOver { path, why }| Survey {
+        header: HeaderStatus::Ignored,
+        remark: Some(why),
+        ..unknown(&path)
+    });
     let failed = looked.failed.into_iter().map(|found| {
         let survey = match &found.disk {
             Err(error) => Survey {
@@ -304,7 +341,9 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
     });
     let mut all: Vec<_> =
         looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
-    all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    // A path by the label is preferred.
+    let order = |found: &Found| (!found.path.starts_with(LABEL_PATH), found.path.clone());
+    all.sort_by_key(|(one, _)| order(one));
     let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
     for (one, what) in all {
         // A device with two paths is one.
@@ -316,20 +355,45 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
             }
         }
     }
-    // Two devices with one disk id: neither is used until one is gone.
-    for index in 0..seen.len() {
-        let Some(header) = &seen[index].1 else { continue };
-        let twins: Vec<String> = (0..seen.len())
-            .filter(|other| found[*other].identity != found[index].identity)
-            .filter(|other| seen[*other].1.as_ref().is_some_and(|twin| twin.disk == header.disk))
-            .map(|other| found[other].path.clone())
-            .collect();
-        if !twins.is_empty() && header.status == Status::Member {
-            seen[index].0.header = HeaderStatus::Conflict;
-            seen[index].0.remark = Some(format!("{} carries the same disk id", twins.join(", ")));
+    mark_twins(&found, &mut seen);
+    let mut surveys: Vec<Survey> = seen.into_iter().map(|(survey, _)| survey).collect();
+    surveys.extend(passed_over);
+    surveys.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(surveys)
+}
+
+/// Two devices with one disk id, or with one label: neither is used until one is gone.
+fn mark_twins(found: &[Found], seen: &mut [(Survey, Option<DiskHeader>)]) {
+    let twins = |index: usize, same: &dyn Fn(&(Survey, Option<DiskHeader>)) -> bool| {
+        let others = (0..seen.len())
+            .filter(|other| found[*other].identity != found[index].identity && same(&seen[*other]));
+        others.map(|other| seen[other].0.device.clone()).collect::<Vec<_>>().join(", ")
+    };
+    let mut remarks = Vec::new();
+    for (index, (survey, header)) in seen.iter().enumerate() {
+        let member = header.as_ref().filter(|header| header.status == Status::Member);
+        if let Some(header) = member {
+            let same_id = twins(index, &|(_, twin)| {
+                twin.as_ref().is_some_and(|twin| twin.disk == header.disk)
+            });
+            if !same_id.is_empty() {
+                remarks.push((index, true, format!("{same_id} carries the same disk id")));
+                continue;
+            }
+        }
+        let same_label = twins(index, &|(twin, _)| twin.label == survey.label);
+        if survey.label.is_some() && !same_label.is_empty() {
+            // A member is found by its disk id.
+            let text = format!("{same_label} carries the same label");
+            remarks.push((index, member.is_none(), text));
         }
     }
-    Ok(seen.into_iter().map(|(survey, _)| survey).collect())
+    for (index, is_conflict, remark) in remarks {
+        if is_conflict {
+            seen[index].0.header = HeaderStatus::Conflict;
+        }
+        seen[index].0.remark = Some(remark);
+    }
 }
 
 /// The records on one device.

@@ -21,7 +21,7 @@
 
 use crate::{
     admin::{AdminError, Code},
-    world::{Disk, Found, Identity, Sign, Signs, Task, World},
+    world::{Disk, Found, Identity, PassedOver, Sign, Signs, Task, World},
 };
 use futures::{
     StreamExt,
@@ -66,6 +66,7 @@ pub(crate) struct Looked<T> {
     /// Devices that cannot be opened, and why. The silent ones are among them.
     pub failed: Vec<Found>,
     pub silent: Vec<Silent>,
+    pub passed_over: Vec<PassedOver>,
     /// The process that looks for disks has ended: the list is not complete.
     pub is_broken: bool,
 }
@@ -113,7 +114,7 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     let mut signs = heard.fuse();
     type Examined<T> = (Found, Arc<dyn Disk>, Option<T>);
     let mut examining: FuturesUnordered<Task<'a, Examined<T>>> = FuturesUnordered::new();
-    let (mut seen, mut failed) = (Vec::new(), Vec::new());
+    let (mut seen, mut failed, mut passed_over) = (Vec::new(), Vec::new(), Vec::new());
     // Devices that are being opened or examined.
     let mut waiting = BTreeSet::new();
     let mut is_over = false;
@@ -137,6 +138,10 @@ pub(crate) async fn look<'a, T: Send + 'a>(
             Next::Sign(None) => is_over = true,
             Next::Sign(Some(Sign::Begun(path))) => _ = waiting.insert(path),
             Next::Sign(Some(Sign::NoDisk(path))) => _ = waiting.remove(&path),
+            Next::Sign(Some(Sign::PassedOver(one))) => {
+                waiting.remove(&one.path);
+                passed_over.push(one);
+            }
             Next::Sign(Some(Sign::Answered(found))) => match found.disk.clone() {
                 Ok(disk) => {
                     waiting.insert(found.path.clone());
@@ -180,7 +185,7 @@ pub(crate) async fn look<'a, T: Send + 'a>(
         _ => None,
     });
     let is_broken = progress.is_some_and(|progress| progress.is_broken());
-    Looked { silent: silent.collect(), seen, failed, is_broken }
+    Looked { silent: silent.collect(), seen, failed, passed_over, is_broken }
 }
 
 /// All devices that can be discovered.

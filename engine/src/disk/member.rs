@@ -40,7 +40,7 @@ use crate::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
 use plinth_format::{
-    DiskId, DiskNumber, GroupId, Layout,
+    DiskId, DiskNumber, GroupId, Label, Layout,
     header::DiskHeader,
     layout::{FIRST_AREA, RecordArea},
     membership::{DiskState, MemberDisk},
@@ -78,6 +78,7 @@ pub struct Member {
     losses: AtomicU64,
     /// The ids that it had before `renamedg`.
     origin: Mutex<Option<(GroupId, DiskId)>>,
+    label: Mutex<Option<Label>>,
     /// Its path when it was released.
     was_at: Mutex<String>,
     pub counters: Counters,
@@ -153,6 +154,7 @@ impl Member {
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             origin: Mutex::default(),
+            label: Mutex::default(),
             was_at: Mutex::default(),
             counters: Counters::default(),
             wrong_looks: WrongLooks::default(),
@@ -295,6 +297,17 @@ impl Member {
     /// Sets the ids that its header names for that.
     pub fn set_origin(&self, origin: Option<(GroupId, DiskId)>) {
         *self.origin.lock() = origin;
+    }
+
+    /// The label that its header has, or is to have.
+    #[must_use]
+    pub fn label(&self) -> Option<Label> {
+        self.label.lock().clone()
+    }
+
+    /// Sets its label, and returns the former one. The header is written by others.
+    pub fn set_label(&self, label: Option<Label>) -> Option<Label> {
+        std::mem::replace(&mut *self.label.lock(), label)
     }
 
     /// Its state in the membership in force.

@@ -6,6 +6,7 @@ pub(crate) mod disk_io;
 pub(crate) mod headers;
 pub(crate) mod health;
 pub mod identify;
+pub mod labels;
 pub(crate) mod look;
 pub(crate) mod member;
 pub(crate) mod members;

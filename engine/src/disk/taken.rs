@@ -8,12 +8,13 @@ use crate::{
     admin::{AdminError, Code, HeaderStatus, NewDisk},
     disk::identify::{self, survey_one},
     sync::buffer::Buffer,
-    world::{Disk, Found, World, is_held},
+    world::{Disk, Found, Identity, World, is_held},
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout,
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Label, Layout,
     header::{DiskHeader, Status},
     is_name,
+    label::LabelRecord,
     layout::{MIB, au_sizes},
     membership::{DiskState, MemberDisk, Membership},
 };
@@ -24,11 +25,16 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
+/// The farthest copy of a Btrfs superblock.
+const BTRFS_LAST_COPY: u64 = 256 << 30;
+
 /// A disk that `CREATE` or `ADD` takes.
 pub(crate) struct Taken {
     pub disk: Arc<dyn Disk>,
     pub entry: MemberDisk,
     pub layout: Layout,
+    /// The label that the device has: its header in the group gets it.
+    pub label: Option<Label>,
 }
 
 /// The disks that a statement takes, and the group that takes them.
@@ -66,8 +72,9 @@ async fn check_disk(
     new: &Wanted<'_>,
     wanted: &NewDisk,
     found: &[Found],
-) -> Result<(Arc<dyn Disk>, Layout)> {
+) -> Result<(Arc<dyn Disk>, Layout, Option<Label>)> {
     let path = &wanted.path;
+    check_one_device(path, found)?;
     let Some(one) = found.iter().find(|one| one.path == *path) else {
         return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} was not found"))
             .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows the visible disks"));
@@ -117,7 +124,26 @@ async fn check_disk(
         _ => {}
     }
     let layout = check_size(&*disk, wanted.size, disk.size(), new.au_size)?;
-    Ok((disk, layout))
+    let label = survey.label.as_deref().and_then(Label::new);
+    Ok((disk, layout, label))
+}
+
+/// Refuses a path that leads to several devices: a label that two of them have.
+fn check_one_device(path: &str, found: &[Found]) -> Result<()> {
+    let mut devices: BTreeMap<&Identity, String> = BTreeMap::new();
+    for one in found.iter().filter(|one| one.path == path) {
+        let device = one.disk.as_ref().map_or_else(|_| path.to_owned(), |disk| disk.device());
+        devices.entry(&one.identity).or_insert(device);
+    }
+    if devices.len() < 2 {
+        return Ok(());
+    }
+    let devices: Vec<String> = devices.into_values().collect();
+    let text = format!("{path} is the label of {}", devices.join(" and of "));
+    Err(AdminError::new(Code::DuplicateDisk, text).hint(format!(
+        "say which is meant: ALTER SYSTEM LABEL SET another label TO '{}' RENAME",
+        devices[0]
+    )))
 }
 
 /// The error for a device that is already a disk of the same group.
@@ -186,7 +212,7 @@ pub(crate) async fn take_disks(
     let mut taken: Vec<Taken> = Vec::new();
     let mut identities = BTreeMap::new();
     for (index, wanted) in new.disks.iter().enumerate() {
-        let (disk, layout) = check_disk(world, new, wanted, found).await?;
+        let (disk, layout, label) = check_disk(world, new, wanted, found).await?;
         let identity =
             found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
         if let Some(other) = identities.insert(identity, wanted.path.clone()) {
@@ -203,7 +229,7 @@ pub(crate) async fn take_disks(
             check_sectors(&*first.disk, &*disk)?;
         }
         let entry = new_member(world, wanted, number, name, layout);
-        taken.push(Taken { disk, entry, layout });
+        taken.push(Taken { disk, entry, layout, label });
     }
     for one in &taken {
         claim(world, new, &*one.disk).await?;
@@ -316,24 +342,37 @@ pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Cl
     Err(AdminError::new(Code::Invalid, text))
 }
 
+/// Prepares a disk for a group: nothing that an earlier use left is found on it, by Plinth or by
+/// other programs.
 pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
-    let zeros = Buffer::zeroed(MIB as usize).share();
-    let mut writes = vec![(0, zeros.clone())];
+    let mut areas = former_uses(disk).await;
+    areas.extend(layout.middle_area().slots());
+    areas.extend(layout.header_places().map(|place| (place, BLOCK_SIZE)));
+    wipe(disk, areas).await
+}
+
+/// The places and lengths of what earlier uses may have left on a device: header copies, label
+/// records, and the signatures of other programs. These are in the first and the last MiB, except
+/// for copies of LUKS headers, of superblocks of Btrfs and of VMFS, which begin at a power of two.
+pub(crate) async fn former_uses(disk: &dyn Disk) -> Vec<(u64, usize)> {
+    let size = disk.size();
+    let ends = [0, size.saturating_sub(MIB)].map(|place| (place, size.min(MIB) as usize));
+    let block = |place| (place, BLOCK_SIZE);
     // Includes copies that an earlier group with another layout left: they would be found if the
-    // new first copy were damaged.
-    let mut places = layout.header_places().to_vec();
-    // A smaller AU than the new one ends in its first AU.
-    places.extend(au_sizes().take_while(|au_size| *au_size < layout.au_size()));
-    places.extend(identify::old_places(disk).await);
-    writes
-        .extend(layout.middle_area().slots().map(|(place, length)| (place, zeros.part(0..length))));
-    writes.extend(
-        places
-            .into_iter()
-            .filter(|place| *place != 0)
-            .map(|place| (place, zeros.part(0..BLOCK_SIZE))),
-    );
-    for (offset, data) in writes {
+    // new first copy were damaged. An AU smaller than the disk's ends in its first AU.
+    let mut areas: Vec<_> = au_sizes().chain([BTRFS_LAST_COPY]).map(block).collect();
+    areas.extend(LabelRecord::places(size).into_iter().map(block));
+    areas.extend(identify::old_places(disk).await.into_iter().map(block));
+    areas.retain(|(place, length)| place + *length as u64 <= size);
+    areas.extend(ends);
+    areas
+}
+
+/// Writes zeros, durably.
+pub(crate) async fn wipe(disk: &dyn Disk, areas: Vec<(u64, usize)>) -> Result<()> {
+    let zeros = Buffer::zeroed(MIB as usize).share();
+    for (offset, length) in areas {
+        let data = zeros.part(0..length);
         let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
         done.result.map_err(|error| {
             AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))

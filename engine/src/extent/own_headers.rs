@@ -52,11 +52,18 @@ impl Data {
         header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1)
     }
 
-    /// What a header has wrong of its disk: its name, its size or the group's redundancy. While it
-    /// is resized both sizes are right.
+    /// What a header has wrong of its disk: its name, its label, its size or the group's redundancy.
+    /// While it is resized both sizes are right.
     pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
         if *header.name != *member.name() {
             return Some(format!("calls it {}", header.name));
+        }
+        if header.label != member.label() {
+            let label = header.label.as_ref().map_or("no label", |label| label.as_str());
+            return Some(format!("says that it has {label}"));
+        }
+        if !header.has_prefix {
+            return Some("has the form of an earlier version".to_owned());
         }
         if header.redundancy != self.redundancy() {
             return Some(format!("says that the group is of {} redundancy", header.redundancy));
@@ -71,8 +78,8 @@ impl Data {
     }
 
     /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a
-    /// crash kept its new name from them, if its records are in the first area only, or if no copy
-    /// is the disk's any more.
+    /// crash kept its new name from them, if its records are in the first area only, if they have
+    /// the form of an earlier version, or if no copy is the disk's any more.
     pub(crate) async fn repair_header(
         &self,
         member: &Arc<Member>,
@@ -91,7 +98,8 @@ impl Data {
             if is_outdated {
                 (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
                 renewed.redundancy = self.redundancy();
-                renewed.middle_area = true;
+                (renewed.middle_area, renewed.has_prefix) = (true, true);
+                renewed.label = member.label();
             }
             let places = renewed.layout.header_places();
             return replace_header(member, &best, renewed, &places).await;

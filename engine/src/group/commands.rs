@@ -29,6 +29,9 @@ impl Group {
                 self.replace(&replacements).await?;
             }
             Command::Rename(renaming) => self.rename(&renaming).await?,
+            Command::Label { disk, label, permission } => {
+                self.label(&disk, &label, permission).await?
+            }
             Command::Resize { resizes, order } => self.resize_disks(&resizes, order).await?,
             Command::Convert { to, order } => self.convert(to, order).await?,
             Command::Rebalance(order) => self.rebalance(order).await?,

@@ -120,8 +120,11 @@ async fn write_membership(
 ) -> Result<Records> {
     let members: Members = taken
         .iter()
-        .map(|disk| {
-            Arc::new(Member::new(&disk.entry, disk.layout, Some(Arc::clone(&disk.disk)), world))
+        .map(|taken| {
+            let disk = Some(Arc::clone(&taken.disk));
+            let member = Member::new(&taken.entry, taken.layout, disk, world);
+            member.set_label(taken.label.clone());
+            Arc::new(member)
         })
         .collect();
     let members = Arc::new(members);

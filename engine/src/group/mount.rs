@@ -306,8 +306,10 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         if let Some(index) = probe_result {
             member.set_areas(claimed.probe_results[index].header.record_areas());
         }
-        member
-            .set_origin(probe_result.and_then(|index| claimed.probe_results[index].header.origin));
+        if let Some(header) = probe_result.map(|index| &claimed.probe_results[index].header) {
+            member.set_origin(header.origin);
+            member.set_label(header.label.clone());
+        }
         members.join(Arc::new(member));
     }
     Ok(members)

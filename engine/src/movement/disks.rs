@@ -325,6 +325,7 @@ impl Movement {
         for one in taken {
             wipe_system_area(&*one.disk, one.layout).await?;
             let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk), &self.world));
+            member.set_label(one.label);
             let header = header_of(self.id, &membership, &member, self.created, Status::Member, 1);
             write_header(&member, &header, &header.layout.header_places()).await.map_err(
                 |reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.path())),

@@ -5,6 +5,7 @@ pub(crate) mod convert;
 pub(crate) mod disks;
 pub(crate) mod explain;
 pub(crate) mod goals;
+pub(crate) mod label;
 pub(crate) mod mover;
 pub(crate) mod orders;
 mod passes;

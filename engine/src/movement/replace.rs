@@ -172,6 +172,7 @@ impl Movement {
         let before = member.become_another(taken.entry.id);
         member.release();
         member.attach(taken.disk);
+        let former_label = member.set_label(taken.label);
         member.take_broken();
         let header =
             header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1);
@@ -183,6 +184,7 @@ impl Movement {
         if let Err(reason) = admitted {
             member.release();
             member.become_another(before);
+            member.set_label(former_label);
             return Err(failed(&reason));
         }
         if planted::has(Bug::ReplacedStaleLate) {

@@ -284,6 +284,7 @@ impl Movement {
             self.world.sleep(Duration::from_millis(100)).await;
         }
         member.set_origin(header.best.origin);
+        member.set_label(header.best.label.clone());
         let probe_result = identify::probe(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
         let verdict = membership

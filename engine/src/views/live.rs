@@ -148,6 +148,7 @@ impl Upkeep {
             failure_group: member.failure_group.clone(),
             quorum: member.quorum,
             path: path,
+            label: member.label().map(|label| label.to_string()),
             id: member.id().to_string(),
             created: entry.map_or(self.created, |entry| entry.joined),
             mounted: self.mounted,

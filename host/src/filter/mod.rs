@@ -131,6 +131,14 @@ pub(super) fn claim(medium: Medium) -> Option<Claim> {
     Filter::loaded().ok().flatten()?.claim(Node::block(major, minor))
 }
 
+/// Whether a filter protects the device at a path.
+#[must_use]
+pub fn protects(path: &str) -> bool {
+    let Ok(Medium::Block { major, minor }) = crate::disk::medium_of(path) else { return false };
+    let Ok(Some(filter)) = Filter::loaded() else { return false };
+    filter.maps.members.get(&key(Node::block(major, minor), 0)).is_ok_and(|found| found.is_some())
+}
+
 /// Where the filter and its maps have their names.
 fn directory() -> PathBuf {
     let root = std::env::var_os("PLINTH_FILTER_DIR").map(PathBuf::from);

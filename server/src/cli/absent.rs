@@ -38,8 +38,8 @@ const ABSENT: &[(&str, &str)] = &[
     ("rmqg", "there are no quotas"),
     ("lsqg", "there are no quotas"),
     ("setsparseparent", "there are no sparse disk groups"),
-    ("stamp", "disks have no labels: ALTER DISKGROUP ... RENAME DISK of sql gives names"),
-    ("stamplist", "disks have no labels: lsdsk -k lists their names"),
+    ("stamp", "afd_label gives a disk a label; failure groups and sites have none"),
+    ("stamplist", "afd_lslbl lists the labels of disks"),
     ("mapblk", "mapextent says where an extent is"),
 ];
 

@@ -7,8 +7,8 @@
 use super::{
     Result, about, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, filter, groups, iostat, lists, ls, lsod, lsof, manual, mounts,
-    names, nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
+    cp, disks, extents, files, filter, groups, iostat, labels, lists, ls, lsod, lsof, manual,
+    mounts, names, nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -80,6 +80,14 @@ table! {
         AfdFilter(filter::AfdFilter),
         Dsget(settings::Dsget),
         Dsset(settings::Dsset),
+        AfdLabel(labels::AfdLabel),
+        AfdUnlabel(labels::AfdUnlabel),
+        AfdLslbl(labels::AfdLslbl),
+        AfdLsdsk(labels::AfdLsdsk),
+        AfdScan(labels::AfdScan),
+        AfdDi(labels::AfdDi),
+        AfdDsget(labels::AfdDsget),
+        AfdDsset(labels::AfdDsset),
     "Templates":
         Lstmpl(templates::Lstmpl),
         Mktmpl(templates::Mktmpl),

@@ -160,6 +160,9 @@ fn headers(disk: &Disk<'_>, out: &mut String) {
             line(out, "disk number", header.number);
             line(out, "failure group", &header.failure_group);
             line(out, "quorum", header.quorum);
+            if let Some(label) = &header.label {
+                line(out, "label", label);
+            }
             line(out, "status", header.status);
             line(out, "redundancy", header.redundancy);
             line(out, "sequence", header.sequence);

@@ -25,6 +25,7 @@ mod filter;
 mod groups;
 mod interactive;
 mod iostat;
+mod labels;
 mod lists;
 mod ls;
 mod lsod;

@@ -16,6 +16,7 @@ use plinth_host::{BadDiskstring, IoChoice, RealWorld, block_on};
 use std::{
     collections::BTreeSet,
     io,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
@@ -31,17 +32,27 @@ const SILENT: Duration = Duration::from_secs(4);
 /// The instance's access to disks, for discovery only.
 pub struct Discovery {
     world: Arc<RealWorld>,
+    io: IoChoice,
+    /// The directory of notes.
+    state: PathBuf,
     alert: Alert,
     /// Devices of which the alert log says that they do not answer.
     told: Mutex<BTreeSet<String>>,
 }
 
 impl Discovery {
-    pub(super) fn new(io: IoChoice, diskstring: &str, alert: Alert) -> io::Result<Self> {
+    pub(super) fn new(
+        io: IoChoice,
+        diskstring: &str,
+        state: &Path,
+        alert: Alert,
+    ) -> io::Result<Self> {
         let world = RealWorld::new(io, |_| {})?;
         world.set_diskstring(diskstring).map_err(io::Error::other)?;
+        world.note_in(state);
         world.keep_looker();
-        Ok(Self { world: Arc::new(world), alert, told: Mutex::default() })
+        let state = state.to_owned();
+        Ok(Self { world: Arc::new(world), io, state, alert, told: Mutex::default() })
     }
 
     pub(super) fn set_diskstring(&self, diskstring: &str) -> Result<(), AdminError> {
@@ -50,22 +61,60 @@ impl Discovery {
             .map_err(|error: BadDiskstring| AdminError::new(Code::Invalid, error))
     }
 
+    /// The devices whose labels are read, as patterns; empty: all block devices.
+    #[must_use]
+    pub fn label_scan(&self) -> String {
+        self.world.label_scan()
+    }
+
+    pub(super) fn set_label_scan(&self, scan: &str) -> Result<(), AdminError> {
+        self.world.set_label_scan(scan).map_err(|error| AdminError::new(Code::Invalid, error))
+    }
+
+    /// A world in which another discovery string holds.
+    pub(super) fn world_of(&self, diskstring: &str) -> Result<Arc<dyn World>, AdminError> {
+        let world = RealWorld::new(self.io, |_| {})
+            .map_err(|error| AdminError::new(Code::Io, format!("looking for disks: {error}")))?;
+        world
+            .set_diskstring(diskstring)
+            .map_err(|error: BadDiskstring| AdminError::new(Code::Invalid, error))?;
+        world.note_in(&self.state);
+        Ok(Arc::new(world))
+    }
+
+    /// Every disk that another discovery string shows.
+    ///
+    /// # Errors
+    /// As [`Self::survey`].
+    pub(super) fn survey_of(&self, diskstring: &str) -> Result<Vec<Survey>, AdminError> {
+        let world = self.world_of(diskstring)?;
+        self.in_time(async move { Group::survey(&world).await })
+    }
+
     /// Every disk that the discovery string shows.
     ///
     /// # Errors
     /// If it takes too long, or its thread ends without a result.
     pub fn survey(&self) -> Result<Vec<Survey>, AdminError> {
         let world: Arc<dyn World> = self.world.clone();
+        let seen = self.in_time(async move { Group::survey(&world).await });
+        self.tell_silent();
+        seen
+    }
+
+    /// Runs a task that looks at disks, which may hang, on a thread of its own.
+    pub(super) fn in_time<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, AdminError>> + Send + 'static,
+    ) -> Result<T, AdminError> {
         let (tell, told) = mpsc::channel();
         let surveying = thread::Builder::new()
             .name("survey".into())
-            .spawn(move || drop(tell.send(block_on(Group::survey(&world)))));
+            .spawn(move || drop(tell.send(block_on(task))));
         if let Err(error) = surveying {
             return Err(AdminError::new(Code::Io, format!("looking for disks: {error}")));
         }
-        let seen = told.recv_timeout(DISCOVERY_TIMEOUT);
-        self.tell_silent();
-        seen.unwrap_or_else(|error| {
+        told.recv_timeout(DISCOVERY_TIMEOUT).unwrap_or_else(|error| {
             Err(match error {
                 mpsc::RecvTimeoutError::Timeout => AdminError::new(Code::Io, "looking for disks takes too long")
                     .hint("the alert log names disks that hang, if any do: take them out of asm_diskstring"),

@@ -196,7 +196,7 @@ impl Instance {
     fn member_at(&self, path: &str) -> Result<(String, String)> {
         let node = node_at(path);
         let is_it =
-            |disk: &Survey| disk.is_at(path) || node.is_some() && node_at(&disk.path) == node;
+            |disk: &Survey| disk.is_at(path) || node.is_some() && node_at(&disk.device) == node;
         let found = self.discovery.survey()?.into_iter().find(is_it);
         let names = found.and_then(|disk| Some((disk.group_id?, disk.name?)));
         names.ok_or_else(|| {
@@ -419,7 +419,8 @@ impl Instance {
             disks.push(reported(device, device.name(), None, Some(member), &known));
         }
         let is_member = |disk: &&Survey| disk.header == HeaderStatus::Member;
-        for disk in surveyed.iter().filter(is_member).filter(|disk| node_at(&disk.path).is_none()) {
+        for disk in surveyed.iter().filter(is_member).filter(|disk| node_at(&disk.device).is_none())
+        {
             disks.push(ReportedDisk {
                 names: disk.group.clone().zip(disk.name.clone()),
                 path: disk.path.clone(),
@@ -483,7 +484,7 @@ fn reported(
 fn sort(surveyed: &[Survey], wanted: &Wanted) -> (BTreeMap<Node, Seen>, BTreeSet<Node>) {
     let (mut members, mut others) = (BTreeMap::new(), BTreeSet::new());
     for disk in surveyed {
-        let Some(node) = node_at(&disk.path) else { continue };
+        let Some(node) = node_at(&disk.device) else { continue };
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         match disk.header {
             HeaderStatus::Member | HeaderStatus::Conflict | HeaderStatus::Incompatible => {
@@ -498,9 +499,13 @@ fn sort(surveyed: &[Survey], wanted: &Wanted) -> (BTreeMap<Node, Seen>, BTreeSet
                     },
                 );
             }
-            // A disk that cannot be read now may be a member.
-            HeaderStatus::Unknown => {}
-            HeaderStatus::Candidate | HeaderStatus::Former | HeaderStatus::Foreign => {
+            // A disk that cannot be read now may be a member; one that is ignored is shown by its
+            // label, too.
+            HeaderStatus::Unknown | HeaderStatus::Ignored => {}
+            HeaderStatus::Candidate
+            | HeaderStatus::Provisioned
+            | HeaderStatus::Former
+            | HeaderStatus::Foreign => {
                 others.insert(node);
             }
         }

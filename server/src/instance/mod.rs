@@ -35,6 +35,7 @@ pub mod control;
 mod devices;
 mod discovery;
 pub mod filter;
+mod labels;
 mod launch;
 pub mod parameters;
 pub mod passwords;
@@ -286,6 +287,20 @@ impl Instance {
             }
         }
         Ok(())
+    }
+
+    /// Sets the devices whose labels are read; engines read that setting at each discovery.
+    ///
+    /// # Errors
+    /// As [`Self::set_diskstring`].
+    pub fn set_label_scan(&self, scan: &str) -> Result<()> {
+        let before = self.discovery.label_scan();
+        self.discovery.set_label_scan(scan)?;
+        let shown = self.shows_mounted_disks(&self.diskstring());
+        if shown.is_err() {
+            self.discovery.set_label_scan(&before)?;
+        }
+        shown
     }
 
     /// Checks that discovery shows every disk that is ONLINE, by whatever path.

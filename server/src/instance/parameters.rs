@@ -176,6 +176,7 @@ impl Instance {
     /// The parameters that ALTER SYSTEM sets.
     fn settable(&self) -> Vec<Parameter> {
         let changed = lock(&self.changed).clone();
+        let scan = self.discovery.label_scan();
         let (diskstring, preferred, power) = {
             let state = lock(&self.state);
             (state.diskstring.clone(), state.preferred.to_string(), state.power_limit)
@@ -191,6 +192,11 @@ impl Instance {
                 values: listed(&diskstring),
                 default: listed(DEFAULT_DISKSTRING).join(", "),
                 ..settable(SystemParameter::Diskstring, "where disks are looked for")
+            },
+            Parameter {
+                is_stored: !scan.is_empty(),
+                values: listed(&scan),
+                ..settable(SystemParameter::LabelScan, "devices whose labels are read")
             },
             Parameter {
                 kind: Kind::Integer,
@@ -225,6 +231,7 @@ impl Instance {
             SystemParameter::Diskstring => {
                 self.set_diskstring(value.unwrap_or(DEFAULT_DISKSTRING))?;
             }
+            SystemParameter::LabelScan => self.set_label_scan(value.unwrap_or_default())?,
             SystemParameter::Preferred => self.set_preferred(value.unwrap_or_default())?,
             SystemParameter::PowerLimit => {
                 self.set_power_limit(value.map(power_limit).transpose()?)?;

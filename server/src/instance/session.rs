@@ -40,6 +40,7 @@ use plinth_engine::{
         AdminError, Code, HeaderStatus, NewGroup, OperationPass, OperationState, Report, Survey,
         Value,
     },
+    disk::identify::LABEL_PATH,
     words::counted,
 };
 use plinth_host::lock;
@@ -337,6 +338,13 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::Filter(change) => self.change_filter(change, notices),
+            Statement::AlterLabel(order) => {
+                let remarks = instance
+                    .alter_label(order, &self.who)
+                    .map_err(|error| SqlError::from(error).at(order.place()))?;
+                notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
+                Ok(Outcome::Done)
+            }
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
             Statement::DropGroup { name, force: true, .. } => {
                 let dropped = self.drop_by_force(name)?;
@@ -510,6 +518,7 @@ impl Context {
             ("application_name", self.session.application.clone()),
             // As it was written.
             ("asm_diskstring", self.instance.diskstring()),
+            ("afd_diskstring", self.instance.discovery().label_scan()),
             ("is_superuser", if self.access == Role::Administer { "on" } else { "off" }.to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
             (rules::SETTING, self.sql_rules.name().to_owned()),
@@ -636,7 +645,9 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
             Code::UnknownDisk,
             format!("disk {wanted} is not among those that asm_diskstring ('{diskstring}') shows"),
         );
-        let hint = if std::path::Path::new(wanted).exists() {
+        let hint = if wanted.starts_with(LABEL_PATH) {
+            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{LABEL_PATH}*' shows labels")
+        } else if std::path::Path::new(wanted).exists() {
             format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")
         } else {
             "there is no such path; v$asm_disk shows the disks that there are".to_owned()

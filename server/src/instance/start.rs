@@ -75,7 +75,7 @@ pub fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<Sta
     let state = remembered(loaded.clone(), options.diskstring, options.network)?;
     let network = state.network.clone();
     let alert = Alert::new(paths.alert(), true);
-    let discovery = Discovery::new(options.io, &state.diskstring, alert.clone())?;
+    let discovery = Discovery::new(options.io, &state.diskstring, paths.state(), alert.clone())?;
     if loaded.as_ref() != Some(&state) {
         state.store(&paths.instance())?;
     }

@@ -1293,6 +1293,8 @@ fn a_view_and_its_twin_have_their_own_rows() {
         failure_group: None,
         number: None,
         quorum: false,
+        label: None,
+        device: path.to_owned(),
         size: 0,
         logical_sector: 512,
         physical_sector: 512,

@@ -11,6 +11,7 @@ use crate::{alert::rfc3339, sql_error::SqlError};
 use plinth_engine::{
     admin::{AdminError, Code, HeaderStatus, Survey, Value},
     catalog::rows::decode_rows,
+    disk::identify::LABEL_PATH,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -220,7 +221,8 @@ impl Fetching<'_> {
             let by_path = self.survey.iter().position(at_own);
             let Some(at) = by_path.or_else(|| self.survey.iter().position(is_it)) else { continue };
             shown.insert(at);
-            if !self.survey[at].is_at(&own) {
+            // The engine may have found it by another path before.
+            if !self.survey[at].is_at(&own) || self.survey[at].path.starts_with(LABEL_PATH) {
                 row[path] = Value::Text(self.survey[at].path.clone());
             }
         }
@@ -234,6 +236,16 @@ impl Fetching<'_> {
         let strangers = self.survey.iter().enumerate().filter(|(at, _)| !shown.contains(at));
         for (at, (_, disk)) in strangers.enumerate() {
             let disk = disk.without_former_names();
+            let row: Vec<Value> =
+                columns.iter().map(|column| of_no_group(&disk, at, column)).collect();
+            fetched.add_row(0, &row);
+        }
+        let by_label = self.survey.iter().filter(|disk| disk.path.starts_with(LABEL_PATH));
+        let other_paths =
+            by_label.flat_map(|disk| disk.aliases.iter().map(move |path| (disk, path)));
+        for (at, (disk, path)) in other_paths.enumerate() {
+            let disk = passed_over(disk, path);
+            let at = self.survey.len() + at;
             let row: Vec<Value> =
                 columns.iter().map(|column| of_no_group(&disk, at, column)).collect();
             fetched.add_row(0, &row);
@@ -357,6 +369,22 @@ fn is_counter(column: &str) -> bool {
     )
 }
 
+/// The row of another path of a disk that is taken by its label.
+fn passed_over(disk: &Survey, path: &str) -> Survey {
+    Survey {
+        path: path.to_owned(),
+        aliases: Vec::new(),
+        header: HeaderStatus::Ignored,
+        group: None,
+        group_id: None,
+        name: None,
+        failure_group: None,
+        number: None,
+        remark: Some(format!("the device of {}, which is used instead", disk.path)),
+        ..disk.clone()
+    }
+}
+
 /// The value of a column of `v$asm_disk` for a disk of no mounted group.
 fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
     let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
@@ -364,7 +392,7 @@ fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
     match column {
         "disk_number" | "compound_index" => number(at as u64),
         "mount_status" => word(match disk.header {
-            HeaderStatus::Conflict | HeaderStatus::Unknown => "IGNORED",
+            HeaderStatus::Conflict | HeaderStatus::Unknown | HeaderStatus::Ignored => "IGNORED",
             _ => "CLOSED",
         }),
         "header_status" => Value::Text(disk.header.to_string()),
@@ -381,6 +409,7 @@ fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
         "name" => text(&disk.name),
         "failgroup" => text(&disk.failure_group),
         "path" => Value::Text(disk.path.clone()),
+        "label" => text(&disk.label),
         "sector_size" => number(u64::from(disk.physical_sector)),
         "logical_sector_size" => number(u64::from(disk.logical_sector)),
         "failgroup_type" => word(if disk.quorum { "QUORUM" } else { "REGULAR" }),

@@ -47,7 +47,8 @@ pub const DATE_FORMAT: (&str, &str) = ("nls_date_format", "YYYY-MM-DD HH24:MI:SS
 pub const TIMESTAMP_FORMAT: (&str, &str) = ("nls_timestamp_format", "YYYY-MM-DD HH24:MI:SS.FF6");
 
 /// Settings that clients cannot change: some are set with ALTER SYSTEM, the others are facts.
-const FIXED: [&str; 19] = [
+const FIXED: [&str; 20] = [
+    "afd_diskstring",
     "asm_diskgroups",
     "asm_diskstring",
     "asm_preferred_read_failure_groups",

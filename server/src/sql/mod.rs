@@ -22,7 +22,7 @@ pub mod variables;
 
 pub use query::Query;
 pub use role::Role;
-pub use statement::{At, Statement};
+pub use statement::{At, LabelOrder, Statement};
 
 use crate::sql_error::SqlError;
 use tokens::Text;

@@ -45,6 +45,7 @@ const fn of_command(command: &Command) -> Role {
         | Command::Undrop
         | Command::Replace { .. }
         | Command::Rename(_)
+        | Command::Label { .. }
         | Command::Resize { .. }
         | Command::Convert { .. }
         | Command::Check { repair: true, .. }
@@ -69,6 +70,7 @@ impl Statement {
             | Self::DropGroup { .. }
             | Self::AlterSystem { .. }
             | Self::Filter(_)
+            | Self::AlterLabel(_)
             | Self::CreateUser { .. }
             | Self::AlterUser { .. }
             | Self::DropUser(_) => Role::Administer,
@@ -99,6 +101,7 @@ impl Statement {
 mod tests {
     use super::*;
     use crate::sql::parse;
+    use plinth_engine::admin::LabelPermission;
 
     /// One statement of each kind, and more where the role depends on its clauses.
     const ONE_OF_EACH: &[(&str, Role)] = &[
@@ -126,6 +129,8 @@ mod tests {
         ("ALTER DISKGROUP d ADD DIRECTORY '+d/x'", Role::Administer),
         ("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'", Role::Administer),
         ("ALTER SYSTEM SET asm_diskstring = '/x'", Role::Administer),
+        ("ALTER SYSTEM LABEL SET 'l' TO '/dev/x'", Role::Administer),
+        ("ALTER SYSTEM LABEL SCAN", Role::Administer),
         ("ALTER SYSTEM RESET asm_preferred_read_failure_groups", Role::Administer),
         ("CREATE USER a PASSWORD 'b'", Role::Administer),
         ("ALTER USER a PASSWORD 'b'", Role::Administer),
@@ -146,7 +151,7 @@ mod tests {
     ];
 
     /// The number of kinds.
-    const KINDS: usize = 38;
+    const KINDS: usize = 39;
 
     /// The number of a kind. A new kind must be added here and to `ONE_OF_EACH`.
     fn kind(statement: &Statement) -> usize {
@@ -158,6 +163,7 @@ mod tests {
             Statement::Alter(alter) => kind_of_command(&alter.command),
             Statement::ExplainWork { alter, .. } => kind_of_command(&alter.command),
             Statement::AlterSystem { .. } => 21,
+            Statement::AlterLabel(_) => 37,
             Statement::AlterSession(_) => 22,
             Statement::CreateUser { .. } => 23,
             Statement::AlterUser { .. } => 24,
@@ -173,7 +179,7 @@ mod tests {
             Statement::Rollback => 34,
             Statement::Query(_) => 35,
             Statement::ShowParameter { .. } => 36,
-            Statement::Filter(_) => 37,
+            Statement::Filter(_) => 38,
         }
     }
 
@@ -186,6 +192,7 @@ mod tests {
             Command::Undrop => 8,
             Command::Replace { .. } => 9,
             Command::Rename(_) => 10,
+            Command::Label { .. } => unreachable!("no text means it"),
             Command::Resize { .. } => 11,
             Command::Convert { .. } => 12,
             Command::Rebalance(_) => 13,
@@ -208,6 +215,15 @@ mod tests {
             assert_eq!(statements[0].acts(), *role > Role::Look, "{text}");
             seen[kind(&statements[0])] = true;
         }
+        // The instance makes it of a statement on labels, and no text means it.
+        assert_eq!(
+            of_command(&Command::Label {
+                disk: String::new(),
+                label: String::new(),
+                permission: LabelPermission::default(),
+            }),
+            Role::Administer
+        );
         assert!(seen.iter().all(|seen| *seen), "not one of each kind: {seen:?}");
         assert!(Role::Look < Role::Operate && Role::Operate < Role::Administer);
     }

@@ -1,7 +1,7 @@
 //! The parsed form of statements.
 
 use super::{Query, Role};
-use plinth_engine::admin::{Command, NewGroup};
+use plinth_engine::admin::{Command, LabelPermission, NewGroup};
 use std::fmt;
 
 /// A part of the text, and its position: characters from the start, counted from 0.
@@ -58,6 +58,8 @@ pub enum Statement {
     },
     /// `ALTER SYSTEM FILTER`
     Filter(FilterChange),
+    /// `ALTER SYSTEM LABEL`.
+    AlterLabel(LabelOrder),
     /// `ALTER SESSION SET`: names in lower case, and their values.
     AlterSession(Vec<(At<String>, At<String>)>),
     /// A user that may log in over the network.
@@ -110,21 +112,49 @@ pub enum FilterChange {
     },
 }
 
+/// A statement on the labels of disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelOrder {
+    Set {
+        label: At<String>,
+        path: At<String>,
+        permission: LabelPermission,
+    },
+    /// A label, or the path of a device.
+    Clear(At<String>),
+    Scan,
+}
+
+impl LabelOrder {
+    /// The place of what a refusal is about.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        match self {
+            Self::Set { path, .. } => path.at,
+            Self::Clear(label) => label.at,
+            Self::Scan => 0,
+        }
+    }
+}
+
 /// The parameters that `ALTER SYSTEM` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SystemParameter {
     Diskstring,
+    LabelScan,
     PowerLimit,
     Preferred,
 }
 
 impl SystemParameter {
-    pub const ALL: [Self; 3] = [Self::Diskstring, Self::PowerLimit, Self::Preferred];
+    pub const ALL: [Self; 4] =
+        [Self::Diskstring, Self::LabelScan, Self::PowerLimit, Self::Preferred];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Diskstring => "asm_diskstring",
+            Self::LabelScan => "afd_diskstring",
             Self::PowerLimit => "asm_power_limit",
             Self::Preferred => "asm_preferred_read_failure_groups",
         }
@@ -207,7 +237,7 @@ impl Statement {
             Self::DropGroup { .. } => "DROP DISKGROUP",
             Self::Mount { .. } | Self::Dismount { .. } | Self::Alter(_) => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
-            Self::AlterSystem { .. } | Self::Filter(_) => "ALTER SYSTEM",
+            Self::AlterSystem { .. } | Self::Filter(_) | Self::AlterLabel(_) => "ALTER SYSTEM",
             Self::AlterSession(_) => "ALTER SESSION",
             Self::CreateUser { .. } => "CREATE ROLE",
             Self::AlterUser { .. } => "ALTER ROLE",

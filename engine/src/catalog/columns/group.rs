@@ -115,13 +115,13 @@ pub(super) const VIEWS: &[View] = &[
                 "mount_status",
                 Text,
                 Live,
-                "`CACHED` in use; `MISSING` its group does without it; `CLOSED` of no mounted group; `IGNORED` unreadable or in conflict",
+                "`CACHED` in use; `MISSING` its group does without it; `CLOSED` of no mounted group; `IGNORED` unreadable, in conflict, or passed over",
             ),
             column(
                 "header_status",
                 Text,
                 Live,
-                "`MEMBER`, `CANDIDATE`, `FORMER`, `FOREIGN`, `CONFLICT`, `INCOMPATIBLE`, `UNKNOWN`",
+                "`MEMBER`, `CANDIDATE`, `PROVISIONED` free and labelled, `FORMER`, `FOREIGN`, `CONFLICT`, `INCOMPATIBLE`, `UNKNOWN`, `IGNORED` another path or device is used",
             ),
             column("mode_status", Text, Live, "`ONLINE`, `OFFLINE`, `SYNCING`"),
             column(
@@ -159,7 +159,12 @@ pub(super) const VIEWS: &[View] = &[
                 Sql("d.failure_group"),
                 "its failure group; NULL: it belongs to no group",
             ),
-            column("label", Text, Sql("NULL"), "NULL"),
+            column(
+                "label",
+                Text,
+                Live,
+                "the name by which discovery finds it (`ALTER SYSTEM LABEL`); NULL if it has none",
+            ),
             column(
                 "path",
                 Text,

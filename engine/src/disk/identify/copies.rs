@@ -204,6 +204,8 @@ mod tests {
             name: format!("D{disk}"),
             failure_group: format!("F{disk}"),
             origin: None,
+            label: None,
+            has_prefix: true,
         }
     }
 

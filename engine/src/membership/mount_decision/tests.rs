@@ -77,6 +77,8 @@ fn probe_result(number: u16, membership: Option<&Membership>) -> ProbeResult {
             name: disk.name,
             failure_group: disk.failure_group,
             origin: None,
+            label: None,
+            has_prefix: true,
         },
         stamps: vec![stamp(STAMP, 1)],
         memberships: membership.into_iter().cloned().collect(),

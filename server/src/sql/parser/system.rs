@@ -1,13 +1,14 @@
-//! `ALTER SYSTEM SET`, `RESET` and `FILTER`, and `ALTER SESSION`.
+//! `ALTER SYSTEM SET`, `RESET`, `LABEL` and `FILTER`, and `ALTER SESSION`.
 
 use super::{Parser, Result};
 use crate::{
     sql::{
-        statement::{At, FilterChange, Statement, SystemParameter},
+        statement::{At, FilterChange, LabelOrder, Statement, SystemParameter},
         tokens::Kind,
     },
     sql_error::{SqlError, state},
 };
+use plinth_engine::admin::LabelPermission;
 
 /// The only instance that a statement can be for.
 const INSTANCE: &str = "+ASM";
@@ -26,8 +27,11 @@ impl Parser<'_> {
             let comment = self.system_options()?;
             return Ok(Statement::AlterSystem { parameter, value: None, comment });
         }
+        if self.take("LABEL") {
+            return self.alter_label().map(Statement::AlterLabel);
+        }
         if !self.take("SET") {
-            return Err(self.expected("SET, RESET or FILTER"));
+            return Err(self.expected("SET, RESET, LABEL or FILTER"));
         }
         let parameter = self.system_parameter()?;
         if !self.take_symbol("=") && !self.take("TO") {
@@ -55,6 +59,33 @@ impl Parser<'_> {
         Ok(FilterChange::Set { enable, disk: disk.transpose()? })
     }
 
+    /// `LABEL {SET 'label' TO 'path' [RENAME] [MIGRATE] [FORCE] | CLEAR 'label' | SCAN}`, after its
+    /// first word.
+    fn alter_label(&mut self) -> Result<LabelOrder> {
+        if self.take("SCAN") {
+            return Ok(LabelOrder::Scan);
+        }
+        if self.take("CLEAR") {
+            return self.string("a label in single quotes").map(LabelOrder::Clear);
+        }
+        if !self.take("SET") {
+            return Err(self.expected("SET, CLEAR or SCAN"));
+        }
+        let label = self.string("a label in single quotes")?;
+        self.need("TO")?;
+        let path = self.string("a path in single quotes")?;
+        let mut permission = LabelPermission::default();
+        loop {
+            let flag = match () {
+                () if self.take("RENAME") => &mut permission.rename,
+                () if self.take("MIGRATE") => &mut permission.migrate,
+                () if self.take("FORCE") => &mut permission.force,
+                () => return Ok(LabelOrder::Set { label, path, permission }),
+            };
+            *flag = true;
+        }
+    }
+
     fn system_parameter(&mut self) -> Result<At<SystemParameter>> {
         let at = self.here();
         let known = SystemParameter::ALL;
@@ -77,7 +108,9 @@ impl Parser<'_> {
 
     fn system_value(&mut self, parameter: SystemParameter) -> Result<At<String>> {
         let what = match parameter {
-            SystemParameter::Diskstring => "paths with wildcards, in single quotes",
+            SystemParameter::Diskstring | SystemParameter::LabelScan => {
+                "paths with wildcards, in single quotes"
+            }
             SystemParameter::Preferred => "GROUP.FAILGROUP, in single quotes",
             SystemParameter::PowerLimit => {
                 let at = self.here();
