@@ -139,7 +139,8 @@ pub fn protects(path: &str) -> bool {
     filter.maps.members.get(&key(Node::block(major, minor), 0)).is_ok_and(|found| found.is_some())
 }
 
-/// Where the filter and its maps have their names.
+/// Where the filter and its maps have their names; with `PLINTH_FILTER_DIR` elsewhere, in another
+/// bpf file system, beside the host's own.
 fn directory() -> PathBuf {
     let root = std::env::var_os("PLINTH_FILTER_DIR").map(PathBuf::from);
     let root = root.unwrap_or_else(|| Path::new(BPF_FILE_SYSTEM).join("plinth"));
@@ -199,6 +200,14 @@ impl Filter {
                     .map_err(fails("the filter cannot be attached to the root cgroup", AS_ROOT))?;
                 bpf::pin(attached.as_fd(), &link)
                     .map_err(fails(&link.display().to_string(), AS_ROOT))?;
+            }
+        }
+        // A filter of another version would refuse the claims that are noted in this one.
+        let beside = directory.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+        for other in beside.map(|entry| entry.path()).filter(|path| path != directory) {
+            if other.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"filter-"))
+            {
+                Self::unload_at(&other).map_err(fails("another version's filter", AS_ROOT))?;
             }
         }
         Ok(Self { maps })
@@ -489,7 +498,7 @@ mod tests {
     impl Own {
         fn new(name: &str) -> Self {
             let name = format!("plinth-{name}-{}", std::process::id());
-            Self(Path::new(BPF_FILE_SYSTEM).join(name))
+            Self(Path::new(BPF_FILE_SYSTEM).join(name).join("filter-1"))
         }
     }
 
@@ -671,6 +680,11 @@ mod tests {
         assert_eq!(writes(&disk.path).err(), Some(ErrorKind::PermissionDenied));
         assert_eq!(filter.members().expect("members").len(), 1);
         drop(filter);
+        let newer = own.0.with_file_name("filter-2");
+        Filter::load_at(&newer).expect("another version's");
+        assert!(!own.0.exists());
+        writes(&disk.path).expect("it has no members");
+        Filter::unload_at(&newer).expect("taken away");
         Filter::unload_at(&own.0).expect("taken away");
         assert!(Filter::loaded_at(&own.0).expect("it tells").is_none());
         writes(&disk.path).expect("there is no filter");
