@@ -24,7 +24,7 @@ use plinth_format::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// What the path of a disk that was found by its label begins with.
+/// The beginning of the path of a disk that was found by its label.
 pub const LABEL_PATH: &str = "AFD:";
 
 /// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the

@@ -26,7 +26,7 @@ use crate::{
         views::{Type, View},
     },
     sql::{
-        Query, Role, Statement,
+        LabelOrder, Query, Role, Statement,
         parser::parse_size,
         rules::{self, Choice},
         statement::{At, Groups, Places},
@@ -337,6 +337,7 @@ impl Context {
                     .map_err(|error| SqlError::from(error).at(place))?;
                 Ok(Outcome::Done)
             }
+<<<<<<< ours
             Statement::Filter(change) => self.change_filter(change, notices),
             Statement::AlterLabel(order) => {
                 let remarks = instance
@@ -345,6 +346,9 @@ impl Context {
                 notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
                 Ok(Outcome::Done)
             }
+=======
+            Statement::AlterLabel(order) => self.alter_label(order, notices),
+>>>>>>> theirs
             Statement::CreateGroup { new, places, at } => self.create(new, places, *at, notices),
             Statement::DropGroup { name, force: true, .. } => {
                 let dropped = self.drop_by_force(name)?;
@@ -372,6 +376,15 @@ impl Context {
                 self.explain(id, alter, *power, notices).map(Outcome::Rows)
             }
         }
+    }
+
+    fn alter_label(&self, order: &LabelOrder, notices: &mut Vec<Notice>) -> Result<Outcome> {
+        let remarks = self
+            .instance
+            .alter_label(order, &self.who)
+            .map_err(|error| SqlError::from(error).at(order.place()))?;
+        notices.extend(remarks.into_iter().map(|text| Notice { warning: true, text }));
+        Ok(Outcome::Done)
     }
 
     fn query(
