@@ -4,7 +4,7 @@
 /// A name, or with a `*` at its end the beginning of names; and the remedy.
 const ABSENT: &[(&str, &str)] = &[
     ("afd_*", "there is no filter driver: an engine holds its disks exclusively"),
-    ("amdu_extract", "plinth check and plinth dump read disks of a group that is not mounted"),
+    ("amdu_extract", "amdu --extract takes files out of a group that is not mounted"),
     ("startup", "plinth serve starts the instance, or systemctl start plinth"),
     ("shutdown", "plinth shutdown, outside of the shell, ends the engines and the instance"),
     ("serve", "plinth serve, outside of the shell, starts the instance"),

@@ -5,10 +5,10 @@
 //! the code. Every command is in this table. Commands of `asmcmd` keep their names and flags.
 
 use super::{
-    Result, about, access, backup, check,
+    Result, about, access, amdu, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, lsod, lsof, manual, mounts, names, nbd,
-    renamedg, settings, sql, stores, templates, top, upgrade, volumes,
+    cp, disks, extents, files, groups, iostat, kfed, lists, ls, lsod, lsof, manual, mounts, names,
+    nbd, renamedg, settings, sql, stores, templates, top, upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -74,6 +74,8 @@ table! {
         Offline(disks::Offline),
         Remap(disks::Remap),
         Iostat(iostat::Iostat),
+        Kfed(kfed::Kfed),
+        Amdu(amdu::Amdu),
         Dsget(settings::Dsget),
         Dsset(settings::Dsset),
     "Templates":
